@@ -1,0 +1,185 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The container engine, with a configuration and a storage of its own.
+
+Own storage, because beds must neither show among a person's containers nor be pruned with them, and
+because removing the cache folder must remove everything. Works as root; otherwise through `sudo -n`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.cgroups import Way
+from testbed.errors import BedError
+from testbed.paths import cache_dir
+from testbed.run import Completed, run
+
+RUN_DIR = Path("/run/converged-hpc")
+QUICK = 30.0
+SLOW = 120.0
+
+CONTAINERS_CONF = """\
+[containers]
+default_ulimits = ["nofile={files}:{files}", "nproc=32768:32768"]
+pids_limit = {pids}
+log_size_max = 10485760
+
+[engine]
+runtime = "{runtime}"
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+lock_type = "file"
+tmp_dir = "{tmp}"
+
+[network]
+network_backend = "netavark"
+"""
+
+STORAGE_CONF = """\
+[storage]
+driver = "overlay"
+graphroot = "{graph}"
+runroot = "{run}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A folder of the machine inside a container."""
+
+    source: Path
+    target: str
+    read_only: bool = False
+
+    def argument(self) -> str:
+        return f"{self.source}:{self.target}" + (":ro" if self.read_only else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """One container that boots systemd."""
+
+    name: str
+    hostname: str
+    image: str
+    network: str
+    ip: str
+    known_hosts: tuple[tuple[str, str], ...] = ()
+    volumes: tuple[Volume, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Podman:
+    """Podman for containers with cgroups of one `way`; `namespace` is the mount namespace of the private way."""
+
+    way: Way
+    namespace: Path | None = None
+
+    def configure(self) -> None:
+        """Write the two configuration files; needs root."""
+        folder = self.config_dir
+        folder.mkdir(parents=True, exist_ok=True)
+        conf = CONTAINERS_CONF.format(
+            files=min(20000, os.sysconf("SC_OPEN_MAX")),
+            # Only in the private way must the pids controller stay untouched: it is not there.
+            pids=0 if self.way is Way.PRIVATE_V2 else 32768,
+            # crun refuses hybrid cgroups without CAP_SYS_RESOURCE, runc does not.
+            runtime="runc" if self.way is Way.V1 else "crun",
+            tmp=RUN_DIR / self.way.value / "libpod",
+        )
+        storage = STORAGE_CONF.format(
+            graph=cache_dir() / "storage" / self.way.value, run=RUN_DIR / self.way.value / "storage"
+        )
+        for name, text in (("containers.conf", conf), ("storage.conf", storage)):
+            path = folder / name
+            if not path.exists() or path.read_text() != text:
+                path.with_suffix(".new").write_text(text)
+                path.with_suffix(".new").replace(path)
+
+    @property
+    def config_dir(self) -> Path:
+        """Where the configuration files of this way lie."""
+        return cache_dir() / "podman" / self.way.value
+
+    def argv(self, *arguments: str) -> list[str]:
+        """A whole command line, for callers that stream instead of waiting."""
+        prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
+        if self.namespace is not None:
+            prefix += ["nsenter", f"--mount={self.namespace}"]
+        variables = [f"CONTAINERS_{which.upper()}" for which in ("conf", "storage_conf")]
+        files = ("containers.conf", "storage.conf")
+        settings = [f"{variable}={self.config_dir / file}" for variable, file in zip(variables, files, strict=True)]
+        return [*prefix, "env", *settings, "podman", *arguments]
+
+    def call(
+        self, *arguments: str, timeout: float = QUICK, input: str | bytes | None = None, check: bool = True
+    ) -> Completed:
+        """Run one podman command."""
+        return run(self.argv(*arguments), timeout=timeout, input=input, check=check)
+
+    def create(self, spec: ContainerSpec) -> None:
+        """Make a container without starting it, so that files can be put in before it boots."""
+        hosts = [f"--add-host={name}:{ip}" for name, ip in spec.known_hosts]
+        volumes = [f"--volume={volume.argument()}" for volume in spec.volumes]
+        self.call(
+            *("create", "--name", spec.name, "--hostname", spec.hostname, "--pull", "never"),
+            *("--systemd", "always", "--privileged", "--cgroupns", "private"),
+            *("--network", spec.network, "--ip", spec.ip, *hosts, *volumes, spec.image, "/sbin/init"),
+            timeout=SLOW,
+        )
+
+    def copy_in(self, container: str, archive: bytes) -> None:
+        """Unpack a tar archive at the root of a container, keeping owners; it need not run."""
+        self.call("cp", "--archive=false", "-", f"{container}:/", timeout=SLOW, input=archive)
+
+    def start(self, container: str) -> None:
+        """Boot a container that `create` made."""
+        self.call("start", container, timeout=SLOW)
+
+    def exec(
+        self,
+        container: str,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        input: str | bytes | None = None,
+        check: bool = True,
+    ) -> Completed:
+        """Run a command as root in a running container."""
+        interactive = () if input is None else ("--interactive",)
+        return self.call("exec", *interactive, container, *argv, timeout=timeout, input=input, check=check)
+
+    def inspect(self, container: str) -> dict[str, Any] | None:
+        """Everything the engine knows of a container, or None where there is no such container."""
+        done = self.call("container", "inspect", container, check=False)
+        if done.rc != 0:
+            if "no such container" in done.err:
+                return None
+            raise BedError(f"podman container inspect {container}: {done.err.strip()}")
+        found: list[dict[str, Any]] = json.loads(done.out)
+        return found[0]
+
+    def states(self) -> dict[str, str]:
+        """Name → state ("running", "exited", ...) of all containers of this way."""
+        listed = json.loads(self.call("ps", "--all", "--format", "json").out or "[]")
+        return {name: entry["State"] for entry in listed for name in entry["Names"]}
+
+    def rm(self, container: str) -> None:
+        """Remove a container whatever its state; none is fine, half-made is fine."""
+        self.call("rm", "--force", "--time", "0", "--volumes", "--ignore", container, timeout=SLOW)
+
+    def network_create(self, name: str, *, subnet: str, gateway: str) -> None:
+        """A bridge of its own. No name server: names come from /etc/hosts, and one process less has to go."""
+        self.call("network", "create", "--disable-dns", "--subnet", subnet, "--gateway", gateway, name)
+
+    def network_rm(self, name: str) -> None:
+        """Remove a network; none is fine."""
+        if self.call("network", "exists", name, check=False).rc == 0:
+            self.call("network", "rm", "--force", name, timeout=SLOW)

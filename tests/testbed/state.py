@@ -1,0 +1,212 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a bed is, and what it has made on the machine, written down before it is made.
+
+`down` works from this record alone, so it must survive a kill at any point: every write is a new
+file, synced and renamed, and a thing is recorded before the command that makes it runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from testbed.cgroups import Way
+from testbed.errors import BedError
+from testbed.paths import bed_dir, beds_dir, locks_dir
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One container of a bed. `name` is its host name inside the bed and its Slurm NodeName."""
+
+    name: str
+    role: str  # node, controller or kube
+    container: str
+    ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bed:
+    """One test bed: what was asked for, and the names and addresses that follow."""
+
+    name: str
+    debian: int
+    way: Way
+    image: str
+    subnet: str
+    gateway: str
+    hosts: tuple[Host, ...]
+    wlm: str  # slurm or none
+    slurm_conf: str  # local, shared or configless
+    slurmdbd: bool
+    kube: bool
+    uid: int  # who asked: owns the ssh key and the kubeconfig
+    complete: bool = False  # everything came up
+
+    @property
+    def dir(self) -> Path:
+        """The bed's own folder."""
+        return bed_dir(self.name)
+
+    @property
+    def network(self) -> str:
+        """The podman network."""
+        return self.name
+
+    @property
+    def nodes(self) -> tuple[Host, ...]:
+        """The batch nodes."""
+        return tuple(host for host in self.hosts if host.role == "node")
+
+    @property
+    def known_hosts(self) -> tuple[tuple[str, str], ...]:
+        """Name → address of every host, for /etc/hosts."""
+        return tuple((host.name, host.ip) for host in self.hosts)
+
+    def host(self, name: str) -> Host:
+        """The host of that name; the container's name is accepted too."""
+        for host in self.hosts:
+            if name in (host.name, host.container):
+                return host
+        raise BedError(f"bed '{self.name}' has no host '{name}'; it has {' '.join(host.name for host in self.hosts)}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "way": self.way.value}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Bed:
+        hosts = tuple(Host(**host) for host in data["hosts"])
+        return cls(**{**data, "way": Way(data["way"]), "hosts": hosts})
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """Something made on the machine: container, network, mount, sysctls or folder, by name."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The contents of state.json."""
+
+    bed: Bed
+    things: tuple[Thing, ...] = ()
+
+    def with_thing(self, thing: Thing) -> Record:
+        return self if thing in self.things else dataclasses.replace(self, things=(*self.things, thing))
+
+    def without_thing(self, thing: Thing) -> Record:
+        return dataclasses.replace(self, things=tuple(known for known in self.things if known != thing))
+
+
+@dataclass(frozen=True, slots=True)
+class BedStore:
+    """Reads and writes the record of one bed. Writers hold `lock`."""
+
+    name: str
+
+    @property
+    def path(self) -> Path:
+        return bed_dir(self.name) / "state.json"
+
+    def load(self) -> Record | None:
+        """The record, or None where there is no such bed."""
+        try:
+            data = json.loads(self.path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise BedError(f"{self.path}: not JSON ({error}); remove the folder {self.path.parent}") from None
+        if data.get("format") != FORMAT:
+            raise BedError(f"{self.path}: format {data.get('format')}, expected {FORMAT}; made by another version")
+        things = tuple(Thing(**thing) for thing in data["things"])
+        return Record(bed=Bed.from_json(data["bed"]), things=things)
+
+    def existing(self) -> Record:
+        """The record of a bed that must be there."""
+        record = self.load()
+        if record is None:
+            have = ", ".join(bed_names()) or "none"
+            raise BedError(f"no bed '{self.name}' (there are: {have}); bring it up with: testbed up --name {self.name}")
+        return record
+
+    def save(self, record: Record) -> None:
+        """Replace the record in one step that survives a crash."""
+        data = {
+            "format": FORMAT,
+            "bed": record.bed.to_json(),
+            "things": [dataclasses.asdict(thing) for thing in record.things],
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_synced(self.path, json.dumps(data, indent=1) + "\n")
+
+    def record(self, kind: str, name: str) -> None:
+        """Write down a thing that is about to be made."""
+        self.save(self.existing().with_thing(Thing(kind, name)))
+
+    def forget(self, kind: str, name: str) -> None:
+        """Write down that a thing is gone."""
+        self.save(self.existing().without_thing(Thing(kind, name)))
+
+    @contextmanager
+    def lock(self, *, timeout: float = 5.0) -> Iterator[None]:
+        """Only one process changes a bed at a time."""
+        with file_lock(f"bed-{self.name}", timeout=timeout, what=f"bed '{self.name}'"):
+            yield
+
+
+def bed_names() -> list[str]:
+    """The beds that exist, half-made ones included."""
+    return sorted(path.parent.name for path in beds_dir().glob("*/state.json"))
+
+
+def write_synced(path: Path, text: str) -> None:
+    """Write a file so that after a crash it holds the old text or the new, whole."""
+    fresh = path.with_name(f".{path.name}.new")
+    with fresh.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def file_lock(name: str, *, timeout: float, what: str) -> Iterator[None]:
+    """An exclusive lock that ends with its holder, however that ends."""
+    locks_dir().mkdir(parents=True, exist_ok=True)
+    path = locks_dir() / f"{name}.lock"
+    with path.open("a+") as file:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    file.seek(0)
+                    holder = file.read().strip() or "unknown"
+                    raise BedError(f"{what}: process {holder} is working on it; wait for its end") from None
+                time.sleep(0.1)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
