@@ -1,0 +1,27 @@
+# Every target prepares the machine first (tests/bootstrap) and then starts a program of tests/; nothing to do costs a fraction of a second.
+
+ENTER := sh tests/bootstrap/enter.sh
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check soak bench docs clean
+
+help:
+	@echo "make demo    the main job, seen working on a test bed of real parts (KEEP=1 leaves it up)"
+	@echo "make test    every gate, random tests sampled (CONVERGED_SEED=N repeats them)"
+	@echo "make check   lint, types and unit tests, in under 2 minutes (GATE='NAME ...' runs only those of all gates)"
+	@echo "make soak    the long random and fault tests"
+	@echo "make bench   the figures in docs/"
+	@echo "make docs    writes the reference of modules and roles again"
+	@echo "make clean   takes the test beds down and removes the cache"
+
+demo:
+	@$(ENTER) demo $(if $(KEEP),--keep)
+
+test:
+	@$(ENTER) test
+
+check:
+	@$(ENTER) $(if $(GATE),gate $(GATE),check)
+
+soak bench docs clean:
+	@$(ENTER) $@

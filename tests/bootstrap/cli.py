@@ -1,0 +1,160 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`python -m bootstrap TARGET`: judges the machine, installs what is missing, then becomes the target's program.
+
+With nothing to do this takes a fifth of a second, so every make target goes through it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bootstrap import checks, packages, venvs
+from bootstrap.environment import DEFAULT_CACHE, Places, places, variables
+from bootstrap.errors import BootstrapError
+from bootstrap.machine import Machine, read_machine
+from bootstrap.run import run, step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a make target needs, and the program it ends in (started with the environment's Python)."""
+
+    program: tuple[str, ...]
+    test_bed: bool = False
+    groups: tuple[str, ...] = ("dev",)
+
+
+TARGETS = {
+    "demo": Target(program=("-m", "demo"), test_bed=True),
+    "test": Target(program=("-m", "gates", "test"), test_bed=True, groups=("dev", "importer")),
+    "check": Target(program=("-m", "gates", "check")),
+    "soak": Target(program=("-m", "gates", "soak"), test_bed=True),
+    "bench": Target(program=("-m", "gates", "bench"), test_bed=True),
+    "gate": Target(program=("-m", "gates", "only"), test_bed=True, groups=("dev", "importer")),
+    "docs": Target(program=("-m", "gates.reference")),
+}
+CACHE_TAG = "CACHEDIR.TAG"
+USAGE = f"usage: tests/bootstrap/enter.sh {'|'.join(TARGETS)}|exec COMMAND ...|clean"
+
+
+def main(arguments: list[str]) -> int:
+    """Prepares the machine and replaces this process by the target's program."""
+    name, *rest = arguments or [""]
+    where = places(Path(__file__).resolve().parents[2], os.environ)
+    try:
+        if name == "clean":
+            return clean(where)
+        if name == "exec" and rest:
+            target, argv = Target(program=()), rest
+        elif name in TARGETS:
+            target, argv = TARGETS[name], []
+        else:
+            print(f"error: unknown target '{name}'\n{USAGE}", file=sys.stderr)
+            return 2
+        environ = prepare(where, target, os.environ)
+    except BootstrapError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if not argv:
+        argv = [os.path.join(environ["VIRTUAL_ENV"], "bin", "python"), *target.program, *rest]
+    return become(argv, environ)
+
+
+def become(argv: list[str], environ: Mapping[str, str]) -> int:
+    """Replaces this process; returns only when the command does not exist."""
+    command = shutil.which(argv[0], path=environ["PATH"])
+    if command is None:
+        print(f"error: command '{argv[0]}' is not on PATH", file=sys.stderr)
+        return 127
+    os.execve(command, argv, environ)
+
+
+def prepare(where: Places, target: Target, environ: Mapping[str, str]) -> dict[str, str]:
+    """Makes the machine ready and returns the environment for the target."""
+    wanted = [venvs.planned(where, group=group, python=sys.executable, version=sys.version) for group in target.groups]
+    result = variables(where, venv=wanted[0].folder, environ=environ)
+    packages_needed = packages.needed(test_bed=target.test_bed)
+    to_install = packages.missing(packages_needed, packages.installed_now(packages_needed))
+    fresh = bool(to_install) or not all(venv.ready for venv in wanted)
+    machine = judge(where, target, environ, fresh=fresh)
+    own_cache(where, machine)
+    log = where.logs / "bootstrap.log"
+    if to_install:
+        packages.install(to_install, machine=machine, environ=result, log=log)
+    for venv in wanted:
+        venvs.make(venv, environ=result, log=log)
+    venvs.link(where.cache / "venv", wanted[0].folder)
+    venvs.link(where.collections / "ansible_collections" / "converged" / "hpc", where.checkout)
+    return result
+
+
+def judge(where: Places, target: Target, environ: Mapping[str, str], *, fresh: bool) -> Machine:
+    """Refuses what cannot work; notes are shown once, when something is installed."""
+    machine = read_machine(where, environ)
+    if not target.test_bed:
+        need = checks.CODE_ONLY
+    else:
+        need = checks.TEST_BED_CACHED if (where.cache / "bin").is_dir() else checks.TEST_BED
+    findings = checks.check(machine, need)
+    refusals = [finding.text for finding in findings if finding.refused]
+    if refusals:
+        raise BootstrapError("\nerror: ".join(refusals))
+    if fresh:
+        for finding in findings:
+            print(f"  note: {finding.text}", file=sys.stderr)
+    return machine
+
+
+def own_cache(where: Places, machine: Machine) -> None:
+    """The cache folder, owned by the user who runs this: only the test bed's parts in it are root's."""
+    log = Path("/dev/stderr")
+    if not where.cache.exists():
+        try:
+            where.cache.mkdir(parents=True, mode=0o755)
+        except PermissionError:
+            owner = f"{os.geteuid()}:{os.getegid()}"
+            mine = ["-o", str(os.geteuid()), "-g", str(os.getegid())]
+            if not machine.sudo:
+                raise BootstrapError(
+                    f"{where.cache} cannot be made; type: sudo install -d -o {owner} {where.cache}"
+                ) from None
+            run(["sudo", "-n", "install", "-d", "-m", "0755", *mine, str(where.cache)], timeout=30, log=log)
+    tag = where.cache / CACHE_TAG
+    if not tag.exists():
+        # `make clean` removes the whole folder, so it must never be one that holds something else.
+        if any(where.cache.iterdir()) and where.cache != Path(DEFAULT_CACHE):
+            raise BootstrapError(
+                f"{where.cache} holds other files; set CONVERGED_CACHE to a folder that is empty or new."
+            )
+        tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# The cache of converged.hpc.\n", encoding="ascii")
+    where.own.mkdir(parents=True, exist_ok=True)
+
+
+def clean(where: Places) -> int:
+    """Takes the test beds down and removes the cache folder."""
+    if not where.cache.exists():
+        print(f"nothing to clean: {where.cache} does not exist")
+        return 0
+    if not (where.cache / CACHE_TAG).exists():
+        raise BootstrapError(f"{where.cache} has no {CACHE_TAG} of this project, so it is left as it is.")
+    beds = where.cache / "beds"
+    environ = variables(where, venv=where.cache / "venv", environ=os.environ)
+    as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    for bed in sorted(beds.iterdir()) if beds.is_dir() else []:
+        if (bed / "state.json").exists():
+            argv = [sys.executable, "-m", "testbed", "down", "--name", bed.name]
+            done = subprocess.run(argv, env=environ, stdin=subprocess.DEVNULL, timeout=600, check=False)
+            if done.returncode != 0:
+                raise BootstrapError(f"the test bed '{bed.name}' could not be taken down; the cache is left as it is.")
+    with step(f"removing {where.cache}"):
+        # Parts of it are root's: the test bed's images, volumes and binaries.
+        run([*as_root, "rm", "-rf", "--one-file-system", str(where.cache)], timeout=600, log=Path("/dev/stderr"))
+    return 0
