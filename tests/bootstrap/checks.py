@@ -68,7 +68,7 @@ def _system(machine: Machine) -> Iterator[Finding]:
         yield _refuse(f"the architecture is {machine.architecture}; use a machine with x86_64 or aarch64.")
     if machine.container == "wsl":
         yield _refuse(
-            "this is WSL2, whose kernel cannot run systemd nodes; use a virtual machine (for example multipass launch 24.04)."
+            "this is WSL2, where nodes under systemd do not run; use a virtual machine (multipass launch 24.04)."
         )
     elif machine.container == "lxc":
         yield _refuse(
@@ -83,8 +83,8 @@ def _system(machine: Machine) -> Iterator[Finding]:
 def _rights(machine: Machine, need: Need) -> Iterator[Finding]:
     if not (machine.root or machine.sudo) and (need.test_bed or machine.cache_owner is None):
         yield _refuse(
-            f"user {machine.user} is not root and 'sudo -n true' asks for a password; type: "
-            f"su -c 'echo \"{machine.user} ALL=(ALL) NOPASSWD: ALL\" > /etc/sudoers.d/{machine.user}'  (or run make as root)"
+            f"user {machine.user} is not root and 'sudo -n true' asks for a password; run make as root, "
+            f"or type: su -c 'echo \"{machine.user} ALL=(ALL) NOPASSWD: ALL\" > /etc/sudoers.d/{machine.user}'"
         )
     if machine.cache_owner not in (None, machine.user):
         yield _refuse(
@@ -114,7 +114,7 @@ def _containers(machine: Machine) -> Iterator[Finding]:
         yield _note(f"cgroup {machine.cgroup}: works, but a service that stops inside a node may take up to 90 s.")
     if 0 < machine.inotify_instances < ENOUGH_INOTIFY_INSTANCES:
         yield _note(
-            f"fs.inotify.max_user_instances is {machine.inotify_instances}; the test bed raises it while it is up and puts it back."
+            f"fs.inotify.max_user_instances is {machine.inotify_instances}; the test bed raises it while it is up."
         )
 
 
@@ -136,7 +136,7 @@ def free_network(routes: Iterable[IPv4Network]) -> IPv4Network | None:
 
 
 def _forwarding(rules: Iterable[str]) -> Iterator[Finding]:
-    """A policy of DROP (Docker, ufw) is harmless: podman adds rules of its own. A last rule that rejects everything is not."""
+    """A policy of DROP (Docker, ufw) is harmless: podman adds rules of its own. A last rule that rejects all is not."""
     known = list(rules)
     if any(re.fullmatch(r"-A ufw-(\w+-)?reject-forward -j (REJECT|DROP)( .*)?", rule) for rule in known):
         yield _refuse(
@@ -144,7 +144,8 @@ def _forwarding(rules: Iterable[str]) -> Iterator[Finding]:
         )
     elif any(re.fullmatch(r"-A FORWARD -j (REJECT|DROP)( .*)?", rule) for rule in known):
         yield _refuse(
-            "the firewall's chain FORWARD ends with a rule that rejects everything; type: sudo iptables -I FORWARD -i podman+ -j ACCEPT"
+            "the firewall's chain FORWARD ends with a rule that rejects everything; "
+            "type: sudo iptables -I FORWARD -i podman+ -j ACCEPT"
         )
     elif "-P FORWARD DROP" in known:
         yield _note(
@@ -155,9 +156,7 @@ def _forwarding(rules: Iterable[str]) -> Iterator[Finding]:
 def _proxies(proxies: Iterable[tuple[str, str]]) -> Iterator[Finding]:
     for name, value in proxies:
         if urlsplit(value).scheme not in ("http", "https", "socks5", "socks5h") or not urlsplit(value).hostname:
-            yield _refuse(
-                f"{name} is set to something that is no proxy address; type: export {name}=http://HOST:PORT  (or unset {name})"
-            )
+            yield _refuse(f"{name} is set to something that is no proxy address; type: export {name}=http://HOST:PORT")
             return
     if any(True for _ in proxies):
         yield _note("a proxy is set: it is passed on, and NO_PROXY gets the test bed's networks.")

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from bootstrap import checks, packages, venvs
 from bootstrap.environment import DEFAULT_CACHE, Places, places, variables
@@ -60,20 +61,17 @@ def main(arguments: list[str]) -> int:
             print(f"error: unknown target '{name}'\n{USAGE}", file=sys.stderr)
             return 2
         environ = prepare(where, target, os.environ)
+        become(argv or [os.path.join(environ["VIRTUAL_ENV"], "bin", "python"), *target.program, *rest], environ)
     except BootstrapError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    if not argv:
-        argv = [os.path.join(environ["VIRTUAL_ENV"], "bin", "python"), *target.program, *rest]
-    return become(argv, environ)
 
 
-def become(argv: list[str], environ: Mapping[str, str]) -> int:
-    """Replaces this process; returns only when the command does not exist."""
+def become(argv: list[str], environ: Mapping[str, str]) -> NoReturn:
+    """Replaces this process."""
     command = shutil.which(argv[0], path=environ["PATH"])
     if command is None:
-        print(f"error: command '{argv[0]}' is not on PATH", file=sys.stderr)
-        return 127
+        raise BootstrapError(f"command '{argv[0]}' is not on PATH.")
     os.execve(command, argv, environ)
 
 
@@ -83,7 +81,7 @@ def prepare(where: Places, target: Target, environ: Mapping[str, str]) -> dict[s
     result = variables(where, venv=wanted[0].folder, environ=environ)
     packages_needed = packages.needed(test_bed=target.test_bed)
     to_install = packages.missing(packages_needed, packages.installed_now(packages_needed))
-    fresh = bool(to_install) or not all(venv.ready for venv in wanted)
+    fresh = bool(to_install) or not all(venv.ready() for venv in wanted)
     machine = judge(where, target, environ, fresh=fresh)
     own_cache(where, machine)
     log = where.logs / "bootstrap.log"

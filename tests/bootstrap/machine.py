@@ -56,7 +56,7 @@ def read_machine(where: Places, environ: Mapping[str, str]) -> Machine:
         release=system.get("VERSION_ID", ""),
         architecture=platform.machine(),
         kernel=platform.release(),
-        container=_container(),
+        container=_container(environ),
         whole_user_range=_text("/proc/self/uid_map").split() in (["0", "0", "4294967295"], []),
         root=root,
         sudo=sudo,
@@ -135,11 +135,10 @@ def _forwarding_rules(as_root: list[str]) -> tuple[str, ...]:
     return tuple(done.stdout.splitlines()) if done.returncode == 0 else ()
 
 
-def _container() -> str:
+def _container(environ: Mapping[str, str]) -> str:
     if "microsoft" in platform.release().lower():
         return "wsl"
-    marks = _text("/run/systemd/container").strip() or os.environ.get("container", "")
-    return marks or ("lxc" if Path("/dev/lxd").exists() or Path("/dev/.lxc").exists() else "")
+    return _text("/run/systemd/container").strip() or environ.get("container", "")
 
 
 def _user_name(uid: int) -> str:

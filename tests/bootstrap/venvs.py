@@ -37,7 +37,6 @@ class Venv:
     installer: tuple[str, ...]  # the pip that installs them
     folder: Path
 
-    @property
     def ready(self) -> bool:
         """Whether it was made to the end."""
         return (self.folder / STAMP).exists()
@@ -64,11 +63,11 @@ def planned(where: Places, *, group: str, python: str, version: str) -> Venv:
 
 def make(venv: Venv, *, environ: Mapping[str, str], log: Path) -> None:
     """Makes the environment unless it is there; another process that makes it is waited for."""
-    if venv.ready:
+    if venv.ready():
         return
     venv.folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(venv.folder.with_suffix(".lock")):
-        if venv.ready:
+        if venv.ready():
             return
         if venv.folder.exists():
             shutil.rmtree(venv.folder)
