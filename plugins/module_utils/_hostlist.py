@@ -4,9 +4,9 @@
 """Host lists as Slurm writes them: ``n[1-3,7]`` to names and back.
 
 Slurm prints and takes node names only in this form, and asking ``scontrol show hostnames`` costs a process and a
-readable configuration each time. Well-formed lists give what Slurm gives: same order, same padding, duplicates kept (a suffix
-behind the last bracket as from Slurm 23.02 on). Malformed lists, of which Slurm makes odd names such as ``n]``, are
-errors here. The names are counted before the first is made, so that no list can exhaust memory.
+readable configuration each time. Well-formed lists give what Slurm gives: same order, same padding, duplicates kept (a
+suffix behind the last bracket as from Slurm 23.02 on). Malformed lists, of which Slurm makes odd names such as ``n]``,
+are errors here. The names are counted before the first is made, so that no list can exhaust memory.
 
 PRIVATE to the collection.
 """
@@ -145,13 +145,17 @@ def _length(piece: _Piece) -> int:
 
 
 def _names(pieces: list[_Piece]) -> t.Iterator[str]:
-    columns = [list(_spelled(piece)) for piece in pieces]
-    return ("".join(parts) for parts in itertools.product(*columns))
+    """As Slurm counts: the last bracket fastest, then those before it from the left: first, second, third."""
+    bracketed = [index for index, piece in enumerate(pieces) if piece.ranges]
+    order = bracketed[-2::-1] + bracketed[-1:]
+    parts = [piece.text for piece in pieces]
+    for chosen in itertools.product(*(list(_spelled(pieces[index])) for index in order)):
+        for index, part in zip(order, chosen):
+            parts[index] = part
+        yield "".join(parts)
 
 
 def _spelled(piece: _Piece) -> t.Iterator[str]:
-    if not piece.ranges:
-        yield piece.text
     for found in piece.ranges:
         for number in range(found.low, found.high + 1):
             yield f"{piece.text}{number:0{found.width}d}"

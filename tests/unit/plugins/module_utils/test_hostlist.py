@@ -28,6 +28,7 @@ EXPANDED = {
     "a[1-2]b[3-4]": "a1b3 a1b4 a2b3 a2b4",
     "rack[1-2]-n[1-2]": "rack1-n1 rack1-n2 rack2-n1 rack2-n2",
     "n[1-2][3-4]": "n13 n14 n23 n24",
+    "a[1-2]b[3-4]c[5-6]": "a1b3c5 a1b3c6 a2b3c5 a2b3c6 a1b4c5 a1b4c6 a2b4c5 a2b4c6",
     "n[1-3],n2,n1": "n1 n2 n3 n2 n1",
     "n[1-2,1]": "n1 n2 n1",
     "n[9-010]": "n9 n10",
