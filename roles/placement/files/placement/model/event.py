@@ -1,0 +1,47 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the state is told. Events say what is true now, so a repeated or an old one changes nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placement.model.node import Node
+from placement.model.pod import Pod
+from placement.model.refusal import Refusal
+from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim
+from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
+
+Object = Pod | Node | PodGroup | Queue | PriorityClass | Namespace | PersistentVolume | PersistentVolumeClaim | CSINode
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The object is there and looks like this (ADDED or MODIFIED)."""
+
+    item: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The object with this UID is deleted; `version` is that of the deletion."""
+
+    kind: type[Object]
+    uid: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relisted:
+    """All objects of one kind at one version: whatever is older and not in it no longer exists.
+
+    Objects that could not be decoded are named, so that they keep the charge of their last readable state.
+    """
+
+    kind: type[Object]
+    items: Sequence[Object]
+    version: int
+    refused: Sequence[Refusal] = ()
+
+
+Event = Seen | Gone | Relisted

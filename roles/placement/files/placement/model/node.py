@@ -1,0 +1,25 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node as the scheduler needs it."""
+
+from dataclasses import dataclass
+
+from placement.model.quantity import Amounts
+from placement.model.selector import LabelPairs, Taint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One Node object; `held_by` names the batch jobs that have it to themselves, which nothing tolerates."""
+
+    uid: str
+    name: str
+    version: int
+    labels: LabelPairs = ()
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: Amounts = ()
+    held_by: tuple[str, ...] = ()
+    # The annotation's text as the node wrote it; the ledger reads it.
+    leases: str = ""

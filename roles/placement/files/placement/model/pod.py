@@ -1,0 +1,107 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A pod as the scheduler needs it: what is its own in `Pod`, what it shares with its siblings in `PodSpec`.
+
+The split is for memory: ten thousand pods of one controller hold one `PodSpec`, one label set and one request.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from placement.model.affinity import PodAffinityTerm, TopologySpread, WeightedPodAffinityTerm
+from placement.model.quantity import Amounts
+from placement.model.selector import ANY_NODE, LabelPairs, NodeSelector, NodeSelectorTerm, Toleration
+
+
+class Phase(StrEnum):
+    """A pod's phase; the two terminal ones hold no resources."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+TERMINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HostPort:
+    """A port of the node itself; the address 0.0.0.0 clashes with every address."""
+
+    address: str
+    protocol: str
+    port: int
+
+    def clashes(self, other: "HostPort") -> bool:
+        """Whether both cannot be open on one node."""
+        if (self.protocol, self.port) != (other.protocol, other.port):
+            return False
+        return self.address == other.address or "0.0.0.0" in (self.address, other.address)
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredNodeTerm:
+    """A node preference and its weight."""
+
+    term: NodeSelectorTerm
+    weight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodSpec:
+    """What pods of one template share and what decides where they may run."""
+
+    scheduler_name: str = "default-scheduler"
+    priority: int = 0
+    priority_class: str = ""
+    preempts: bool = True
+    selector: NodeSelector = ANY_NODE
+    preferred_nodes: tuple[PreferredNodeTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    affinity: tuple[PodAffinityTerm, ...] = ()
+    anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    preferred_pods: tuple[WeightedPodAffinityTerm, ...] = ()
+    spread: tuple[TopologySpread, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    # Claims of volumes by name, in the pod's own namespace.
+    volume_claims: tuple[str, ...] = ()
+    # Not supported and therefore refused: what the pod uses, in words for its condition.
+    unsupported: tuple[str, ...] = ()
+
+
+PLAIN_SPEC = PodSpec()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod, by its UID; never acted on by name alone."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+    spec: PodSpec = PLAIN_SPEC
+    labels: LabelPairs = ()
+    # Only those under `scheduling.` and `converged.hpc/`: groups and walltimes.
+    annotations: LabelPairs = ()
+    request: Amounts = ()
+    created: str = ""
+    owner: str = ""
+    node: str = ""
+    nominated_node: str = ""
+    phase: Phase = Phase.PENDING
+    terminating: bool = False
+    gated: bool = False
+    # Mirror and DaemonSet pods are left alone by drains and preemption.
+    mirror: bool = False
+    daemon: bool = False
+    # `spec.schedulingGroup.podGroupName`.
+    scheduling_group: str = ""
+
+    @property
+    def charged(self) -> bool:
+        """Whether it holds room on its node: a terminating pod does, until it is gone."""
+        return bool(self.node) and self.phase not in TERMINAL

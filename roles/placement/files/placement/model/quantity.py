@@ -1,0 +1,114 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kubernetes quantities as exact integers.
+
+Everything is parsed into nano units (the finest grain the API knows) and stays a Python integer, so sums never lose
+anything; only the finished sum is rounded up, to milli for CPU and to whole units for all else. That order matters:
+three containers of 0.5m are 2m, not 3m, and it is what kube-scheduler and the kubelet do.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+NANO: Final = 10**9
+# A quantity from the API server has at most about 25 characters; a longer one is an attack on the parser.
+MAX_LENGTH: Final = 64
+MAX_EXPONENT: Final = 99
+# The API caps binary quantities at 2^63-1 of their unit.
+BINARY_CAP: Final = (2**63 - 1) * NANO
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+PODS: Final = "pods"
+
+# Nano amounts by resource name, not yet rounded.
+ResourceList = Mapping[str, int]
+# Rounded amounts (milli for CPU) by resource name, sorted, without zeros: hashable, so that equal requests are shared.
+Amounts = tuple[tuple[str, int], ...]
+
+_GRAMMAR: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<suffix>[A-Za-z]{0,2}))"
+)
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+class QuantityError(ValueError):
+    """The text is not a quantity; the message says why, in words fit for a pod's event."""
+
+
+@lru_cache(maxsize=8192)
+def parse_quantity(text: str) -> int:
+    """The amount in nano units; a fraction finer than that is rounded away from zero, as the API does."""
+    if len(text) > MAX_LENGTH:
+        raise QuantityError(f"quantity of {len(text)} characters, at most {MAX_LENGTH} are read")
+    match = _GRAMMAR.fullmatch(text)
+    # apimachinery reads "." and "k" as zero; the documented grammar wants a digit, and so do we.
+    if match is None or not (match["whole"] or match["part"]):
+        raise QuantityError(f"{text!r} is not a quantity")
+    part = match["part"] or ""
+    digits = int(match["whole"] + part)
+    suffix = match["suffix"] or ""
+    if suffix in _BINARY:
+        magnitude = min(_shift(digits << _BINARY[suffix], 9 - len(part)), BINARY_CAP)
+    elif match["exponent"] is not None:
+        exponent = int(match["exponent"])
+        if abs(exponent) > MAX_EXPONENT:
+            raise QuantityError(f"{text!r}: exponent beyond {MAX_EXPONENT}")
+        magnitude = _shift(digits, exponent + 9 - len(part))
+    elif suffix in _DECIMAL:
+        magnitude = _shift(digits, _DECIMAL[suffix] + 9 - len(part))
+    else:
+        raise QuantityError(f"{text!r}: unknown suffix {suffix!r}")
+    return -magnitude if match["sign"] == "-" else magnitude
+
+
+def _shift(digits: int, exponent: int) -> int:
+    """digits * 10**exponent, rounded up."""
+    scale: int = 10 ** abs(exponent)
+    return digits * scale if exponent >= 0 else -(-digits // scale)
+
+
+def format_quantity(nano: int) -> str:
+    """The shortest decimal text that parses to the same amount."""
+    for suffix, scale in (("", NANO), ("m", 10**6), ("u", 10**3)):
+        if nano % scale == 0:
+            return f"{nano // scale}{suffix}"
+    return f"{nano}n"
+
+
+def round_amount(resource: str, nano: int) -> int:
+    """Milli for CPU, whole units for everything else, rounded up."""
+    return -(-nano // (10**6 if resource == CPU else NANO))
+
+
+def round_amounts(resources: ResourceList) -> Amounts:
+    """The finished sum of a pod or a node; zeros are dropped because a zero request blocks nowhere."""
+    return tuple(sorted((name, round_amount(name, nano)) for name, nano in resources.items() if nano))
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """A rounded amount as people write it: `1500m` of CPU, `1073741824` of memory."""
+    return format_quantity(amount * 10**6) if resource == CPU else str(amount)
+
+
+def add(left: ResourceList, right: ResourceList) -> dict[str, int]:
+    """Both together, per resource."""
+    total = dict(left)
+    for name, nano in right.items():
+        total[name] = total.get(name, 0) + nano
+    return total
+
+
+def maximum(first: ResourceList, *others: ResourceList) -> dict[str, int]:
+    """The greatest per resource; a resource that only some name keeps its amount there."""
+    greatest = dict(first)
+    for other in others:
+        for name, nano in other.items():
+            if name not in greatest or nano > greatest[name]:
+                greatest[name] = nano
+    return greatest

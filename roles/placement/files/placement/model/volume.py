@@ -1,0 +1,43 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Volumes as far as they decide where a pod may run."""
+
+from dataclasses import dataclass
+
+from placement.model.selector import NodeSelectorTerm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersistentVolume:
+    """A volume; `node_terms=None` means every node reaches it."""
+
+    uid: str
+    name: str
+    version: int
+    node_terms: tuple[NodeSelectorTerm, ...] | None = None
+    driver: str = ""
+    claim_uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersistentVolumeClaim:
+    """A claim; `volume` is empty until it is bound."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+    volume: str = ""
+    storage_class: str = ""
+    once_per_pod: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CSINode:
+    """How many volumes of each driver a node can attach."""
+
+    uid: str
+    name: str
+    version: int
+    limits: tuple[tuple[str, int], ...] = ()
