@@ -1,0 +1,162 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cache of node images: built once, under a lock, whole or not at all, and checked before use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed import recipe, rootfs
+from testbed.errors import BedError
+from testbed.paths import images_dir
+from testbed.podman import SLOW, Podman
+from testbed.progress import say, step
+from testbed.recipe import Recipe
+from testbed.state import file_lock, write_synced
+
+FREE_BYTES = 3 * 1024**3
+ROOTFS = "rootfs.tar"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedImage:
+    """A folder that holds one image: the packed file system, and for nodes packages and container images."""
+
+    key: str
+    folder: Path
+
+    @property
+    def tag(self) -> str:
+        """Its name in podman's storage."""
+        return f"localhost/testbed:{self.key}"
+
+    @property
+    def debs(self) -> Path:
+        return self.folder / "debs"
+
+    @property
+    def images(self) -> Path:
+        return self.folder / "images"
+
+    def account(self, user: str) -> tuple[int, int]:
+        """Numeric user and group of a user in the image."""
+        uid, gid = json.loads((self.folder / MANIFEST).read_text())["accounts"][user]
+        return uid, gid
+
+
+def cached(wanted: Recipe) -> CachedImage:
+    """Where the image of a recipe lies once it is built."""
+    return CachedImage(key=wanted.key, folder=images_dir() / wanted.key)
+
+
+def ensure(wanted: Recipe, podman: Podman) -> CachedImage:
+    """The image of a recipe, in the cache and in podman's storage; built and imported where it is not."""
+    with file_lock("images", timeout=1800, what="node images"):
+        image = ensure_cached(wanted)
+        if podman.call("image", "exists", image.tag, check=False).rc != 0:
+            import_into(podman, image)
+    return image
+
+
+def ensure_cached(wanted: Recipe) -> CachedImage:
+    """A sound copy in the cache. The caller holds the lock."""
+    image = cached(wanted)
+    for leftover in images_dir().glob(".build-*"):
+        shutil.rmtree(leftover)
+    if image.folder.exists():
+        fault = damage(image.folder)
+        if fault is None:
+            return image
+        say(f"  !!  cached node image is damaged: {fault}; building it again")
+        shutil.rmtree(image.folder)
+    base = None if wanted.base is None else ensure_cached(wanted.base)
+    check_space(images_dir())
+    work = images_dir() / f".build-{os.getpid()}"
+    work.mkdir(parents=True)
+    try:
+        with step(f"node image {image.key} (once; a minute or two)"):
+            build(wanted, base, work)
+        (work / "result").rename(image.folder)
+    finally:
+        shutil.rmtree(work)
+    return image
+
+
+def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
+    """Make `work`/result, the folder of one image."""
+    root, result = work / "root", work / "result"
+    result.mkdir()
+    if base is None:
+        with step(f"Debian {wanted.debian} ({wanted.suite}) with Slurm, by debootstrap"):
+            rootfs.bootstrap(wanted, root)
+        rootfs.configure(root)
+        with step("packages of the container runtime, pause and busybox images"), rootfs.online(root):
+            rootfs.download(root, recipe.RUNTIME_PACKAGES, result / "debs")
+            rootfs.container_images(root, work, result / "images")
+        rootfs.index_packages(result / "debs")
+    else:
+        rootfs.unpack(base.folder / ROOTFS, root)
+        with step("slurmdbd and MariaDB"), rootfs.online(root):
+            rootfs.install(root, recipe.ACCOUNTING_PACKAGES)
+        rootfs.disable_units(root, recipe.ACCOUNTING_UNITS)
+    debs = result / "debs" if base is None else base.debs
+    rootfs.know_local_packages(root, debs)
+    rootfs.pack(root, result / ROOTFS)
+    files = sorted(path for path in result.rglob("*") if path.is_file())
+    manifest = {
+        "accounts": rootfs.accounts(root),
+        "files": {str(path.relative_to(result)): [path.stat().st_size, sha256(path)] for path in files},
+    }
+    write_synced(result / MANIFEST, json.dumps(manifest, indent=1))
+
+
+def damage(folder: Path, *, thorough: bool = False) -> str | None:
+    """What is wrong with a cached image, or None. The packed file system is read only when `thorough`."""
+    try:
+        files = json.loads((folder / MANIFEST).read_text())["files"]
+    except (OSError, ValueError, KeyError) as error:
+        return f"{folder / MANIFEST}: {error}"
+    for name, (size, digest) in files.items():
+        path = folder / name
+        if not path.exists():
+            return f"{path}: missing"
+        if path.stat().st_size != size:
+            return f"{path}: {path.stat().st_size} bytes, expected {size}"
+        if (thorough or name != ROOTFS) and sha256(path) != digest:
+            return f"{path}: its sha256 is not the one written down when it was built"
+    return None
+
+
+def import_into(podman: Podman, image: CachedImage) -> None:
+    """Give podman the image. Its storage is where containers start from, so this is done once."""
+    fault = damage(image.folder, thorough=True)
+    if fault is not None:
+        shutil.rmtree(image.folder)
+        raise BedError(f"cached node image is damaged: {fault}; it is removed now, so run the same command again")
+    changes = ("--change", "STOPSIGNAL SIGRTMIN+3", "--change", 'CMD ["/sbin/init"]')
+    with step(f"import {image.key} into podman"):
+        podman.call("import", "--quiet", *changes, str(image.folder / ROOTFS), image.tag, timeout=4 * SLOW)
+
+
+def check_space(folder: Path, *, need: int = FREE_BYTES) -> None:
+    """Refuse before a disk runs full, not in the middle."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < need:
+        raise BedError(
+            f"{folder}: {free / 1024**3:.1f} GiB free, {need / 1024**3:.0f} GiB needed; "
+            "make room, or set CONVERGED_CACHE to a folder on a larger disk"
+        )
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is in a node image, as data: the digest of this data names the cached image.
+
+A node starts as a site has it: Slurm and munge installed but not configured, and nothing of
+Kubernetes. The packages of the container runtime lie beside it in a local repository.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+SUITES = {12: "bookworm", 13: "trixie"}
+DEFAULT_DEBIAN = 12
+
+PACKAGES = (
+    *("systemd", "systemd-sysv", "dbus", "python3", "python3-apt", "sudo", "openssh-server", "ca-certificates", "curl"),
+    *("iproute2", "iputils-ping", "iptables", "nftables", "ethtool", "conntrack", "socat", "kmod", "procps", "mount"),
+    *("munge", "slurmd", "slurmctld", "slurm-client"),
+)
+ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server")
+RUNTIME_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
+STATIC_PROGRAMS = {"catatonit": "usr/bin/catatonit", "busybox-static": "bin/busybox"}
+
+# Each bed enables what its parts need; hardware, consoles and maintenance timers have no place in a container.
+DISABLED_UNITS = ("munge.service", "slurmd.service", "slurmctld.service", "e2scrub_reap.service")
+DISABLED_TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer")
+ACCOUNTING_UNITS = ("slurmdbd.service", "mariadb.service")
+# systemd-sysctl and systemd-modules-load would change the machine itself: /proc/sys/kernel has no namespace.
+MASKED_UNITS = (
+    *("systemd-udevd.service", "systemd-udevd-kernel.socket", "systemd-udevd-control.socket", "systemd-logind.service"),
+    *("systemd-sysctl.service", "systemd-modules-load.service", "getty.target", "console-getty.service"),
+    *("sys-kernel-debug.mount", "sys-kernel-config.mount", "systemd-remount-fs.service", "systemd-pstore.service"),
+)
+
+# The administrator of the nodes, and two people who submit jobs.
+ADMINISTRATOR = "ops"
+USERS = {ADMINISTRATOR: 1000, "alice": 2001, "bob": 2002}
+
+FILES = {
+    f"/etc/sudoers.d/{ADMINISTRATOR}": (0o440, f"{ADMINISTRATOR} ALL=(ALL) NOPASSWD: ALL\n"),
+    "/etc/apt/sources.list.d/testbed.list": (0o644, "deb [trusted=yes] file:/opt/testbed/debs ./\n"),
+    "/etc/ssh/sshd_config.d/testbed.conf": (0o644, "PasswordAuthentication no\nUseDNS no\nMaxStartups 100:30:200\n"),
+    # Ours is the only clock and the only writer: no rotation, no rate limit that would hide a line from a test.
+    "/etc/systemd/journald.conf.d/testbed.conf": (0o644, "[Journal]\nStorage=persistent\nRateLimitIntervalSec=0\n"),
+    "/etc/machine-id": (0o444, ""),
+    "/etc/hostname": (0o644, "node\n"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One image: a Debian release, with or without the accounting database."""
+
+    debian: int
+    accounting: bool = False
+
+    @property
+    def suite(self) -> str:
+        return SUITES[self.debian]
+
+    @property
+    def base(self) -> Recipe | None:
+        """The image this one is a layer on."""
+        return Recipe(self.debian) if self.accounting else None
+
+    @property
+    def key(self) -> str:
+        """The name of the image: readable, and different whenever the contents would be."""
+        kind = "accounting" if self.accounting else "node"
+        return f"debian{self.debian}-{kind}-{self.digest()[:12]}"
+
+    def digest(self) -> str:
+        """Covers everything in this module that shapes the image."""
+        contents = [PACKAGES, RUNTIME_PACKAGES, STATIC_PROGRAMS, DISABLED_UNITS, DISABLED_TIMERS, MASKED_UNITS]
+        contents += [USERS, FILES, asdict(self)]
+        if self.accounting:
+            contents += [ACCOUNTING_PACKAGES, ACCOUNTING_UNITS]
+        return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
