@@ -89,6 +89,7 @@ def prepare(where: Places, target: Target, environ: Mapping[str, str]) -> dict[s
         packages.install(to_install, machine=machine, environ=result, log=log)
     for venv in wanted:
         venvs.make(venv, environ=result, log=log)
+        result[f"CONVERGED_{venv.group.upper()}_VENV"] = str(venv.folder)
     venvs.link(where.cache / "venv", wanted[0].folder)
     venvs.link(where.collections / "ansible_collections" / "converged" / "hpc", where.checkout)
     return result

@@ -1,0 +1,86 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection as others get it: what ships, the built tarball, a tree that ansible-test accepts, galaxy-importer."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from gates.gate import Context, GateFailure
+
+# ansible-test looks at these besides what ships.
+SANITY_ALSO = ("tests/unit", "tests/sanity", "tests/integration")
+
+
+def build(checkout: Path, into: Path) -> Path:
+    """Builds the tarball into an empty folder and returns it."""
+    shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True)
+    tool = str(Path(sys.executable).with_name("ansible-galaxy"))
+    argv = [tool, "collection", "build", "--output-path", str(into), str(checkout)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise GateFailure(f"the collection does not build: {done.stderr.strip() or done.stdout.strip()}")
+    (tarball,) = into.glob("*.tar.gz")
+    return tarball
+
+
+def new_tree(context: Context, name: str) -> Path:
+    """An empty folder for the collection below an ansible_collections of its own."""
+    about = yaml.safe_load((context.checkout / "galaxy.yml").read_text(encoding="utf-8"))
+    shutil.rmtree(context.own / name, ignore_errors=True)
+    folder = context.own / name / "ansible_collections" / about["namespace"] / about["name"]
+    folder.mkdir(parents=True)
+    return folder
+
+
+def copy_of_the_sources(context: Context, name: str, *patterns: str) -> Path:
+    """A collection folder with the checkout's files (all of them, or those that match)."""
+    folder = new_tree(context, name)
+    copy_files(context, folder, *patterns)
+    return folder
+
+
+def copy_files(context: Context, folder: Path, *patterns: str) -> None:
+    """Copies files of the checkout, folders and all."""
+    for name in context.files(*patterns):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(context.checkout / name, folder / name)
+
+
+def tree_for_ansible_test(context: Context) -> Path:
+    """A real copy below ansible_collections (a link does not count): what ships, and the tests ansible-test knows."""
+    folder = new_tree(context, "sanity")
+    tarball = build(context.checkout, context.own / "sanity-build")
+    shutil.unpack_archive(tarball, folder, filter="data")
+    # What galaxy made of galaxy.yml is not the source that sanity judges.
+    for made in ("MANIFEST.json", "FILES.json"):
+        (folder / made).unlink()
+    copy_files(context, folder, "galaxy.yml", *SANITY_ALSO)
+    return folder
+
+
+def run_importer(context: Context) -> None:
+    """galaxy-importer on the tarball, as Galaxy itself would run it."""
+    tarball = build(context.checkout, context.own / "importer-build")
+    home = context.own / "importer-home"
+    home.mkdir(parents=True, exist_ok=True)
+    venv = context.environ["CONVERGED_IMPORTER_VENV"]
+    env = {
+        "PATH": f"{venv}/bin:{context.environ['PATH']}",
+        "VIRTUAL_ENV": venv,
+        "PYTHONPATH": "",
+        "HOME": str(home),
+        "ANSIBLE_HOME": str(home / "ansible"),
+    }
+    context.run([f"{venv}/bin/python", "-m", "galaxy_importer.main", tarball], cwd=tarball.parent, env=env)
+    said = context.log.read_text(encoding="utf-8")
+    problems = [line for line in said.splitlines() if line.startswith(("ERROR", "WARNING"))]
+    if problems:
+        raise GateFailure(f"galaxy-importer has {len(problems)} warnings or errors, the first: {problems[0]}")

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gate: the payloads' own tests, under every interpreter found from the payloads' floor up.
+
+pytest of today does not run on 3.6, and ansible-test never looks at payloads there: so unittest, and this gate.
+"""
+
+from __future__ import annotations
+
+import json
+
+from gates import skips
+from gates.gate import Context, GateFailure
+from gates.interpreters import Version, interpreters
+
+TESTS = "tests/payloads"
+
+
+def floor(text: str) -> Version:
+    """(3, 6) for "3.6"."""
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+def run_payload_tests(context: Context) -> None:
+    """Fails when a test fails under any interpreter, when none was run, or on a skip that is not allowed."""
+    settings = context.settings()
+    tests = context.checkout / TESTS
+    daemon = set(settings["daemon"])
+    roots = [root for root in context.payload_roots() if str(root) not in daemon]
+    if not tests.is_dir():
+        if roots:
+            raise GateFailure(f"{', '.join(map(str, roots))} has Python and {TESTS} does not exist")
+        context.say("SHOW no payloads yet")
+        return
+    found = interpreters(context.environ, lowest=floor(settings["payload-floor"]))
+    failures = [problem for version in found for problem in _under(context, version, str(found[version]), roots)]
+    if failures:
+        raise GateFailure("; ".join(failures))
+
+
+def _under(context: Context, version: Version, python: str, roots: list[object]) -> list[str]:
+    name = "{}.{}".format(*version)
+    result = context.own / f"payloads-{name}.json"
+    result.unlink(missing_ok=True)
+    result.parent.mkdir(parents=True, exist_ok=True)
+    program = context.checkout / "tests/gates/unittest_under.py"
+    argv = [python, "-B", "-W", "error", str(program), str(result), str(context.checkout / TESTS)]
+    try:
+        context.run([*argv, *(str(context.checkout / str(root)) for root in roots)], env={"PYTHONPATH": ""})
+    except GateFailure:
+        return [f"failed under Python {name}"]
+    counts = json.loads(result.read_text(encoding="utf-8"))
+    seen = [skips.Skip(test, reason) for test, reason in counts["skips"]]
+    reasons = skips.allowed_reasons(skips.ALLOWED.read_text(encoding="utf-8"))
+    context.say(f"SHOW Python {name}: {counts['run']} tests ({python})")
+    for line in skips.report(seen, reasons) if seen else []:
+        context.say(f"SHOW {line}")
+    return [f"a skip under Python {name} that is not allowed"] if skips.refused(seen, reasons) else []

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gate: ansible-test sanity, with a HOME of its own and the interpreters that are really there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import ansible_test
+
+from gates.artifact import tree_for_ansible_test
+from gates.gate import Context, GateFailure
+from gates.interpreters import interpreters
+
+# What ansible-test downloads when it makes an environment, in a form that needs no download.
+STAND_IN = """import sys
+
+WHEEL = {wheel!r}
+sys.path.insert(0, WHEEL)
+from pip._internal.cli.main import main
+
+sys.exit(main(["install", "--no-index", "--no-deps", "--disable-pip-version-check", WHEEL]))
+"""
+
+
+def run_sanity(context: Context) -> None:
+    """Runs every sanity test on a copy of the collection."""
+    folder = tree_for_ansible_test(context)
+    home = context.own / "sanity-home"
+    provide_pip(context, home)
+    found = interpreters(context.environ, lowest=(3, 8))
+    bins = [str(path.parent) for path in found.values()]
+    context.say(f"SHOW interpreters: {', '.join('{}.{}'.format(*version) for version in found)}")
+    env = {
+        "PATH": ":".join([str(Path(sys.executable).parent), *bins, "/usr/bin", "/bin"]),
+        "HOME": str(home),
+        "PYTHONPATH": "",
+        "ANSIBLE_COLLECTIONS_PATH": str(folder.parents[2]),
+    }
+    tool = Path(sys.executable).with_name("ansible-test")
+    context.run([tool, "sanity", "--color", "no"], cwd=folder, env=env)
+
+
+def provide_pip(context: Context, home: Path) -> None:
+    """Puts a stand-in where ansible-test would download its get-pip.py to.
+
+    ansible-test fetches that file from a host of its own, which many networks do not let through; the same pip
+    comes from the package index like everything else.
+    """
+    version = wanted_pip()
+    target = home / ".ansible/test/cache" / f"get_pip_{version.replace('.', '_')}.py"
+    wheels = context.cache / "wheels"
+    wheel = wheels / f"pip-{version}-py3-none-any.whl"
+    if not wheel.exists():
+        fresh = context.own / "pip-download"
+        shutil.rmtree(fresh, ignore_errors=True)
+        context.run([sys.executable, "-m", "pip", "download", "--no-deps", "--dest", fresh, f"pip=={version}"])
+        wheels.mkdir(parents=True, exist_ok=True)
+        (fresh / wheel.name).replace(wheel)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(STAND_IN.format(wheel=str(wheel)), encoding="utf-8")
+
+
+def wanted_pip() -> str:
+    """The pip version that this ansible-test pins."""
+    program = Path(str(ansible_test.__file__)).parent / "_internal/python_requirements.py"
+    match = re.search(r"\bpip='([\d.]+)'", program.read_text(encoding="utf-8"))
+    if match is None:
+        raise GateFailure(f"{program} does not name its pip version as it used to")
+    return match[1]

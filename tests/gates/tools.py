@@ -1,0 +1,120 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gates that are little more than a tool's command: which files, which floor, which flags."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gates.artifact import copy_of_the_sources
+from gates.gate import Context, GateFailure, existing
+
+
+def check_types(context: Context) -> None:
+    """mypy, strict, on the development side and on every payload."""
+    roots = context.payload_roots()
+    folders = [*existing(context, context.settings()["typed"]), *map(str, roots)]
+    context.run(["mypy", *folders], env={"MYPYPATH": ":".join(str(context.checkout / root) for root in roots)})
+
+
+def check_floors(context: Context) -> None:
+    """vermin: payloads run on the Python of old batch nodes, modules on what ansible-core supports."""
+    settings = context.settings()
+    daemon = tuple(settings["daemon"])
+    payloads = [path for path in context.files("roles/*/files/**.py") if not str(path).startswith(daemon)]
+    payloads += context.files("tests/payloads/**.py", "tests/gates/unittest_under.py")
+    modules = context.files("plugins/modules/**.py", "plugins/module_utils/**.py")
+    vermin = ["vermin", "--no-tips", "--violations", "--no-parse-comments"]
+    if payloads:
+        # 3.6 evaluates annotations; modules have them as text (`from __future__ import annotations`).
+        context.run([*vermin, "--eval-annotations", f"--target={settings['payload-floor']}-", *map(str, payloads)])
+    if modules:
+        context.run([*vermin, f"--target={settings['module-floor']}-", *map(str, modules)])
+
+
+def check_layers(context: Context) -> None:
+    """import-linter: the layers of the placement daemon."""
+    if not context.files("roles/placement/files/placement/**.py"):
+        context.say("SHOW no placement daemon yet")
+        return
+    context.run(
+        ["lint-imports", "--no-cache", "--no-logo"],
+        env={"PYTHONPATH": str(context.checkout / "roles/placement/files")},
+    )
+
+
+def check_shell(context: Context) -> None:
+    """shellcheck on every shell script, with or without a suffix."""
+    scripts = context.files("*.sh", ".ci/run")
+    scripts += [
+        path for path in context.files("roles/*/files/*", "roles/*/files/**") if _is_shell(context.checkout / path)
+    ]
+    context.run(["shellcheck", "--severity=style", *map(str, sorted(set(scripts)))])
+
+
+def _is_shell(path: Path) -> bool:
+    with path.open("rb") as start:
+        return start.readline(40).startswith((b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash"))
+
+
+def lint_ansible(context: Context) -> None:
+    """ansible-lint, profile production, on a copy: it writes beside what it reads."""
+    folder = copy_of_the_sources(context, "ansible-lint")
+    collections = folder.parents[2]
+    context.run(
+        ["ansible-lint", "--offline", "--strict", "--nocolor", "--project-dir", "."],
+        cwd=folder,
+        env={"ANSIBLE_COLLECTIONS_PATH": str(collections), "PYTHONPATH": ""},
+    )
+
+
+def check_changelog(context: Context) -> None:
+    """antsibull-changelog: every fragment is well-formed."""
+    context.run(["antsibull-changelog", "lint"])
+    if not context.files("changelogs/fragments/*.yml", "changelogs/changelog.yaml"):
+        raise GateFailure("there is neither a changelog nor a fragment")
+
+
+def run_unit_tests(context: Context) -> None:
+    """pytest on everything that needs no cluster; random tests sampled."""
+    folders = existing(context, ["tests/unit", "tests/placement"])
+    context.run([sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={context.seed}", *folders])
+
+
+def run_end_to_end(context: Context) -> None:
+    """pytest on a test bed, started once."""
+    if not context.files("tests/e2e/test_*.py", "tests/e2e/**/test_*.py"):
+        raise GateFailure("tests/e2e has no tests")
+    context.run([sys.executable, "-m", "pytest", "-v", f"--hypothesis-seed={context.seed}", "tests/e2e"])
+
+
+def run_soak(context: Context) -> None:
+    """Every random test at length."""
+    folders = existing(context, ["tests/unit", "tests/placement", "tests/e2e"])
+    profile = ["--hypothesis-profile=soak", f"--hypothesis-seed={context.seed}"]
+    context.run([sys.executable, "-m", "pytest", "-v", *profile, *folders])
+
+
+def run_benchmarks(context: Context) -> None:
+    """Every script of tests/bench; each prints a table."""
+    scripts = context.files("tests/bench/*.py")
+    for script in scripts:
+        if not script.name.startswith("_"):
+            context.run([sys.executable, str(script)])
+    for line in context.log.read_text(encoding="utf-8").splitlines():
+        print(line)
+
+
+def run_molecule(context: Context) -> None:
+    """Every molecule scenario, on nodes of the test bed."""
+    extensions = context.checkout / "extensions"
+    for scenario in sorted(extensions.glob("molecule/*/molecule.yml")):
+        env = {"MOLECULE_EPHEMERAL_DIRECTORY": str(context.own / "molecule" / scenario.parent.name)}
+        context.run(["molecule", "test", "-s", scenario.parent.name], cwd=extensions, env=env)
+
+
+def run_demo(context: Context) -> None:
+    """What the README promises: the main job, seen working."""
+    context.run([sys.executable, "-m", "demo", "--name", "gate-demo"])

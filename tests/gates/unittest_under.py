@@ -1,0 +1,31 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the standard-library tests of payloads; started under every interpreter from 3.6 up, so it is written for 3.6.
+
+    python unittest_under.py RESULT.json TESTS_FOLDER PAYLOAD_ROOT ...
+
+Warnings are errors (the caller gives -W error). The counts and skips go to RESULT.json; the gate judges them.
+"""
+
+import json
+import sys
+import unittest
+
+
+def main(arguments):
+    # type: (list) -> int
+    """Runs everything below the tests folder; 0 when it passed and there was something to run."""
+    result_file, tests = arguments[0], arguments[1]
+    sys.path[:0] = arguments[2:]
+    suite = unittest.defaultTestLoader.discover(tests, top_level_dir=tests)
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1, warnings="error").run(suite)
+    skips = [(test.id(), reason) for test, reason in result.skipped]
+    skips += [(test.id(), "expected failure") for test, _ in result.expectedFailures]
+    with open(result_file, "w") as out:
+        json.dump({"run": result.testsRun, "skips": skips}, out)
+    return 0 if result.wasSuccessful() and result.testsRun > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
