@@ -1,0 +1,272 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries decisions out: read leases and memory, decide, do one thing, look again, until the decision says Done.
+
+`World` is all that can be seen of a node and done to it; node.py is the real one. Reading, deciding and remembering
+happen under the store's lock, which is held for milliseconds; what takes time happens outside, under the `work`
+lock alone, so that an `end` never waits for an eviction.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from typing import Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+
+from . import durable, view
+from .decide import decide
+from .leases import Lease, LeaseStore
+from .memory import Memory, MemoryStore
+from .settings import Settings
+from .view import Api, Done, Pod
+
+MOST_STEPS = 5000
+
+
+class WorldError(Exception):
+    """One thing could not be seen or done; the message says which and why."""
+
+
+class World(ABC):
+    """The node, the API and the batch system. Every method is bounded in time and raises only WorldError."""
+
+    @abstractmethod
+    def now(self) -> float: ...
+
+    @abstractmethod
+    def sleep(self, seconds: float) -> None: ...
+
+    @abstractmethod
+    def boot_id(self) -> str: ...
+
+    @abstractmethod
+    def ask_api(self) -> Api: ...
+
+    @abstractmethod
+    def local_pods(self) -> FrozenSet[str]: ...
+
+    @abstractmethod
+    def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]: ...
+
+    @abstractmethod
+    def life(self, leases: Tuple[Lease, ...]) -> Mapping[str, Optional[bool]]: ...
+
+    @abstractmethod
+    def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]: ...
+
+    @abstractmethod
+    def announce(self, text: str) -> None: ...
+
+    @abstractmethod
+    def evict(self, pods: Tuple[Pod, ...]) -> None: ...
+
+    @abstractmethod
+    def delete(self, pods: Tuple[Pod, ...]) -> None: ...
+
+    @abstractmethod
+    def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None: ...
+
+    @abstractmethod
+    def start_units(self, units: Tuple[str, ...]) -> None: ...
+
+    @abstractmethod
+    def confine(self, cpus: str) -> None: ...
+
+    @abstractmethod
+    def release(self) -> None: ...
+
+    @abstractmethod
+    def terminate(self, uids: Tuple[str, ...]) -> None: ...
+
+    @abstractmethod
+    def kill(self, uids: Tuple[str, ...]) -> None: ...
+
+    @abstractmethod
+    def report(self, reason: str, text: str) -> None: ...
+
+    @abstractmethod
+    def wake_returner(self) -> None: ...
+
+
+class Told(NamedTuple):
+    """What became of a call: the decision's last word, what was done, and what went wrong on the way."""
+
+    done: Done
+    way: str
+    counts: Mapping[str, int]
+    remarks: Tuple[str, ...]
+
+
+class Carrier:
+    """One call of nodeshare. `begun` is a lease that may not have reached the disk and counts all the same."""
+
+    def __init__(self, *, world: World, store: LeaseStore, memories: MemoryStore, settings: Settings,
+                 begun: Optional[Lease] = None, at_point: Callable[[str], None] = lambda point: None) -> None:
+        self.world = world
+        self.store = store
+        self.memories = memories
+        self.settings = settings
+        self.begun = begun
+        self.at_point = at_point
+        self.unsaved = None  # type: Optional[Memory]
+        self.remarks = []  # type: List[str]
+        self.counts = {}  # type: Dict[str, int]
+
+    def work_lock(self, seconds: float) -> durable.Lock:
+        return durable.Lock(os.path.join(self.store.directory, "work"), seconds=seconds)
+
+    def run(self, event: str) -> Told:
+        """The caller holds the work lock, except for END, which changes nothing but memory."""
+        now = self.world.now()
+        seen = view.Observed(now=now, began=now, boot_id=self.world.boot_id(), memory=Memory(self.world.boot_id()))
+        for _step in range(MOST_STEPS):
+            action, seen = self._decide(event, seen)
+            if isinstance(action, Done):
+                return Told(action, seen.memory.way, dict(self.counts), tuple(self.remarks))
+            if isinstance(action, (view.Remember, view.Drop)):
+                continue  # carried out under the lock already
+            name = type(action).__name__
+            self.at_point("before:" + name)
+            seen = self._perform(action, seen)
+            self.at_point("after:" + name)
+        raise WorldError("no decision after {} steps; please report this".format(MOST_STEPS))
+
+    def _decide(self, event: str, seen: view.Observed) -> Tuple[view.Action, view.Observed]:
+        with self.store.locked():
+            leases = self.store.leases()
+            if self.begun is not None and all(lease.key != self.begun.key for lease in leases):
+                leases += (self.begun,)
+            memory = self.unsaved
+            if memory is None:
+                memory, remark = self.memories.load(boot_id=seen.boot_id, services=self.settings.services)
+                self._remark(remark)
+            seen = seen._replace(now=self.world.now(), memory=memory)
+            action = decide(leases, event, self.settings, seen)
+            if isinstance(action, view.Remember):
+                self._remember(action.memory, event)
+            elif isinstance(action, view.Drop):
+                self.store.drop(action.lease)
+                self._count("dropped")
+                self._remark("dropped {}: {}".format(action.lease.key, action.why))
+        return action, seen
+
+    def _remember(self, memory: Memory, event: str) -> None:
+        """Closing a node goes on without a record (the job comes first); opening one does not."""
+        self.at_point("before:Remember")
+        try:
+            self.memories.save(memory)
+        except durable.StoreError as error:
+            if event not in (view.BEGIN, view.OFF):
+                raise
+            self._remark(str(error))
+            self.unsaved = memory
+        self.at_point("after:Remember")
+
+    def _perform(self, action: view.Action, seen: view.Observed) -> view.Observed:
+        if isinstance(action, view.Look):
+            try:
+                return self._look(action.what, seen)
+            except WorldError as error:
+                self._remark(str(error))
+                return _unseen(action.what, seen, str(error))
+        seen = self._note(action, seen)
+        try:
+            if isinstance(action, view.AskBatch):
+                return seen._replace(answers=self.world.ask_batch(action.leases))
+            return self._effect(action, seen)
+        except WorldError as error:
+            self._remark(str(error))
+            return _stale(seen)
+
+    def _look(self, what: str, seen: view.Observed) -> view.Observed:
+        if what == view.API:
+            return seen._replace(api=self.world.ask_api())
+        if what == view.LOCAL:
+            return seen._replace(local=self.world.local_pods())
+        if what == view.UNITS:
+            return seen._replace(active=self.world.active_units(self.settings.services))
+        return seen._replace(life=self.world.life(self.store.leases()))
+
+    def _note(self, action: view.Action, seen: view.Observed) -> view.Observed:
+        """What this call has tried, noted before it is tried: a failing effect must not be repeated for ever."""
+        now = self.world.now()
+        seen = _tried(seen, _KINDS[type(action)])
+        if isinstance(action, view.Evict):
+            fresh = [pod for pod in action.pods if pod.uid not in seen.evicted_at]
+            self._count("evicted", len(fresh))
+            seen = _tried(seen, "fresh") if fresh else seen
+            return seen._replace(evicted_at=dict(seen.evicted_at, **{pod.uid: now for pod in action.pods}))
+        if isinstance(action, view.Delete):
+            self._count("deleted", len(action.pods))
+            return seen._replace(deleted_at=now)
+        if isinstance(action, view.Kill):
+            self._count("killed", len(action.uids))
+        elif isinstance(action, view.Report):
+            self._remark(action.text)
+        return seen
+
+    def _effect(self, action: view.Action, seen: view.Observed) -> view.Observed:
+        world = self.world
+        if isinstance(action, view.Announce):
+            world.announce(action.text)
+            return seen._replace(api=seen.api._replace(announced=action.text) if seen.api else None)
+        if isinstance(action, view.Confine):
+            world.confine(action.cpus)
+            return seen
+        if isinstance(action, view.Release):
+            world.release()
+            return seen
+        if isinstance(action, view.Report):
+            world.report(action.reason, action.text)
+            return seen
+        if isinstance(action, view.WakeReturner):
+            world.wake_returner()
+            return seen
+        if isinstance(action, view.Wait):
+            world.sleep(action.seconds)
+        elif isinstance(action, view.Evict):
+            world.evict(action.pods)
+        elif isinstance(action, view.Delete):
+            world.delete(action.pods)
+        elif isinstance(action, view.StopUnits):
+            world.stop_units(action.units, force=action.force)
+        elif isinstance(action, view.StartUnits):
+            self.memories.lift_fence()
+            world.start_units(action.units)
+        elif isinstance(action, view.Terminate):
+            world.terminate(action.uids)
+        elif isinstance(action, view.Kill):
+            world.kill(action.uids)
+        return _stale(seen)
+
+    def _count(self, what: str, more: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + more
+
+    def _remark(self, remark: str) -> None:
+        if remark and remark not in self.remarks:
+            self.remarks.append(remark)
+
+
+_KINDS = {view.Wait: "wait", view.Announce: "announce", view.Evict: "evict", view.Delete: "delete",
+          view.StopUnits: "stop", view.StartUnits: "start", view.Confine: "confine", view.Release: "release",
+          view.Terminate: "terminate", view.Kill: "kill", view.Report: "report",
+          view.WakeReturner: "wake", view.AskBatch: "ask"}  # type: Dict[type, str]
+
+
+def _tried(seen: view.Observed, kind: str) -> view.Observed:
+    return seen._replace(tried=dict(seen.tried, **{kind: seen.tried.get(kind, 0) + 1}))
+
+
+def _stale(seen: view.Observed) -> view.Observed:
+    """After an effect everything is looked at anew, except an API that was silent: it is not waited for twice."""
+    if seen.api is not None and seen.api.answers:
+        seen = seen._replace(api=None)
+    return seen._replace(local=None, active=None)
+
+
+def _unseen(what: str, seen: view.Observed, why: str) -> view.Observed:
+    """What could not be looked at is taken for the worse: units run, the API is silent, life cannot be told."""
+    if what == view.API:
+        return seen._replace(api=Api(False, why))
+    if what == view.LIFE:
+        return seen._replace(life={})
+    raise WorldError(why)

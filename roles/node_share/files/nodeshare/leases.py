@@ -1,0 +1,206 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The leases of this node: one file per run of a batch job, which lives until that run has ended.
+
+A lease file is the only thing that says "a batch job owns this node". Begin and end may come twice, in any order,
+at the same time, or never; the rules that keep this right:
+
+- `end` touches only its own run, and not even that when both know a start time and the lease's is later (after
+  a loss of the controller's state a job id is given out again, with the same run).
+- `end` leaves an *ended mark* for a bounded time. A `begin` that meets its own mark came late. Where both know the
+  same start time it is that very run, and is dropped. Otherwise it may also be a new job with a used id, and a
+  job that runs beside pods is worse than a node held too long: it becomes a lease that is `doubtful`, which holds
+  the node like any other, and which repair may drop without asking once the mark's life is over and no process of
+  the job is seen.
+- A file that cannot be read is a lease that we know by its name only: reported, and held.
+"""
+
+import json
+import os
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from . import durable, jobid
+from .durable import StoreError
+from .jobid import JobKey
+
+LEASE_SUFFIX = ".lease"
+ENDED_SUFFIX = ".ended"
+
+
+class Lease(NamedTuple):
+    """One run of one batch job on this node, with what its caller knew. `began` is monotonic, valid in its boot."""
+
+    key: JobKey
+    boot_id: str
+    began: float
+    start: Optional[int] = None
+    cores: Optional[int] = None
+    memory: Optional[int] = None
+    devices: Tuple[str, ...] = ()
+    exclusive: bool = False
+    doubtful: bool = False
+    corrupt: bool = False
+
+
+class Ended(NamedTuple):
+    """What an `end` leaves behind for a begin that comes late."""
+
+    key: JobKey
+    boot_id: str
+    at: float
+    start: Optional[int] = None
+
+
+class LeaseStore:
+    """Files below one root-only directory. Callers hold `locked()` around every change."""
+
+    def __init__(self, directory: str, *, lock_seconds: float = 5.0,
+                 at_point: Callable[[str], None] = lambda point: None) -> None:
+        self.directory = directory
+        self.lock_seconds = lock_seconds
+        self.at_point = at_point  # named points of the writes, for tests that kill the process there
+
+    def prepare(self) -> None:
+        if not os.path.isdir(self.directory):
+            durable.make_private_dir(self.directory)
+
+    def locked(self) -> durable.Lock:
+        return durable.Lock(os.path.join(self.directory, "lock"), seconds=self.lock_seconds)
+
+    def leases(self) -> Tuple[Lease, ...]:
+        """All that hold the node, unreadable ones included. An interrupted end counts as ended."""
+        found = []  # type: List[Lease]
+        names = self._names()
+        for name in names:
+            if not name.endswith(LEASE_SUFFIX):
+                continue
+            lease = self._read_lease(name)
+            mark = name[:-len(LEASE_SUFFIX)] + ENDED_SUFFIX
+            if mark in names and not lease.corrupt and not lease.doubtful and self._ends(mark, lease):
+                continue
+            found.append(lease)
+        return tuple(sorted(found, key=lambda lease: (lease.began, lease.key)))
+
+    def begin(self, lease: Lease, *, mark_life: float) -> str:
+        """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over)."""
+        known = self._find(lease.key)
+        if known is not None and not known.corrupt and known.boot_id == lease.boot_id \
+                and (known.start == lease.start or lease.start is None) and not self._ended(known):
+            return "known"
+        mark = self._read_mark(jobid.file_name(lease.key) + ENDED_SUFFIX)
+        answer = "new"
+        if mark is not None and mark.boot_id == lease.boot_id and lease.began - mark.at < mark_life:
+            if mark.start is not None and lease.start is not None:
+                if lease.start <= mark.start:
+                    return "ended"
+            else:
+                lease, answer = lease._replace(doubtful=True), "doubtful"
+        self.at_point("begin:before-write")
+        self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(lease))
+        self.at_point("begin:after-write")
+        return answer
+
+    def end(self, ended: Ended) -> str:
+        """End one run. Answers `ended`, `unknown` (a mark is left) or `later` (the lease is of a later start)."""
+        known = self._find(ended.key)
+        if known is not None and known.start is not None and ended.start is not None and known.start > ended.start:
+            return "later"
+        if known is not None and ended.start is None:
+            ended = ended._replace(start=known.start)
+        self.at_point("end:before-mark")
+        self._write(jobid.file_name(ended.key) + ENDED_SUFFIX, _ended_to_json(ended))
+        self.at_point("end:after-mark")
+        removed = durable.remove(os.path.join(self.directory, jobid.file_name(ended.key) + LEASE_SUFFIX))
+        self.at_point("end:after-remove")
+        return "ended" if removed else "unknown"
+
+    def drop(self, lease: Lease) -> None:
+        durable.remove(os.path.join(self.directory, jobid.file_name(lease.key) + LEASE_SUFFIX))
+
+    def tidy(self, *, boot_id: str, now: float, mark_life: float) -> None:
+        """Finish interrupted ends, and remove marks whose life is over and temporary files of killed writers."""
+        names = self._names()
+        for name in names:
+            path = os.path.join(self.directory, name)
+            if name.startswith(".new."):
+                durable.remove(path)
+            elif name.endswith(ENDED_SUFFIX):
+                lease_name = name[:-len(ENDED_SUFFIX)] + LEASE_SUFFIX
+                lease = self._read_lease(lease_name) if lease_name in names else None
+                if lease is not None and not lease.corrupt and not lease.doubtful and self._ends(name, lease):
+                    durable.remove(os.path.join(self.directory, lease_name))
+                mark = self._read_mark(name)
+                if mark is None or mark.boot_id != boot_id or now - mark.at >= mark_life:
+                    durable.remove(path)
+
+    def _names(self) -> List[str]:
+        try:
+            return sorted(os.listdir(self.directory))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreError("{}: cannot list: {}".format(self.directory, error.strerror)) from error
+
+    def _find(self, key: JobKey) -> Optional[Lease]:
+        name = jobid.file_name(key) + LEASE_SUFFIX
+        return self._read_lease(name) if os.path.lexists(os.path.join(self.directory, name)) else None
+
+    def _ended(self, lease: Lease) -> bool:
+        return not lease.doubtful and self._ends(jobid.file_name(lease.key) + ENDED_SUFFIX, lease)
+
+    def _ends(self, mark_name: str, lease: Lease) -> bool:
+        """Whether this mark is of the run that the lease stands for, and not of an earlier life of its id."""
+        mark = self._read_mark(mark_name)
+        if mark is None or mark.boot_id != lease.boot_id:
+            return False
+        if mark.start is not None and lease.start is not None:
+            return mark.start >= lease.start
+        return mark.at >= lease.began
+
+    def _read_lease(self, name: str) -> Lease:
+        try:
+            key = jobid.from_file_name(name[:-len(LEASE_SUFFIX)])
+        except jobid.JobIdError:
+            return Lease(JobKey("unknown", name[:80], 0), "", 0.0, corrupt=True)
+        try:
+            content = durable.read(os.path.join(self.directory, name))
+            return _lease_from_json(key, json.loads((content or b"").decode("utf-8")))
+        except (StoreError, ValueError, KeyError, TypeError):
+            return Lease(key, "", 0.0, corrupt=True)
+
+    def _read_mark(self, name: str) -> Optional[Ended]:
+        try:
+            key = jobid.from_file_name(name[:-len(ENDED_SUFFIX)])
+            content = durable.read(os.path.join(self.directory, name))
+            if content is None:
+                return None
+            data = json.loads(content.decode("utf-8"))
+            return Ended(key, str(data["boot_id"]), float(data["at"]), _whole(data.get("start")))
+        except (StoreError, ValueError, KeyError, TypeError):
+            return None
+
+    def _write(self, name: str, data: Dict[str, Any]) -> None:
+        durable.write(os.path.join(self.directory, name), json.dumps(data, sort_keys=True).encode("utf-8"))
+
+
+def _whole(value: Any) -> Optional[int]:
+    if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        raise ValueError("not a count: {!r}".format(value))
+    return value
+
+
+def _lease_to_json(lease: Lease) -> Dict[str, Any]:
+    data = lease._asdict()
+    return {name: data[name] for name in data if name not in ("key", "corrupt")}
+
+
+def _lease_from_json(key: JobKey, data: Dict[str, Any]) -> Lease:
+    return Lease(key, str(data["boot_id"]), float(data["began"]), _whole(data.get("start")),
+                 _whole(data.get("cores")), _whole(data.get("memory")),
+                 tuple(str(device) for device in data.get("devices") or ()),
+                 data.get("exclusive") is True, data.get("doubtful") is True)
+
+
+def _ended_to_json(ended: Ended) -> Dict[str, Any]:
+    return {"boot_id": ended.boot_id, "at": ended.at, "start": ended.start}

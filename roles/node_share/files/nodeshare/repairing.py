@@ -1,0 +1,72 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which leases are dead: local evidence first, then one question, and "cannot tell" is never "gone"."""
+
+from typing import Dict, List, Optional, Tuple
+
+from .leases import Lease
+from .settings import Settings
+from .view import GONE, LIFE, LIVE, Action, AskBatch, Drop, Look, Observed, Remember
+
+FIRST_PAUSE = 60.0
+LONGEST_PAUSE = 3600.0
+QUESTIONS_PER_CALL = 4  # a node with many silent leases must not become a storm on the controller
+
+
+def next_step(leases: Tuple[Lease, ...], settings: Settings, seen: Observed) -> Optional[Action]:
+    """The next action of a repair that concerns leases; None when they are all judged."""
+    if not leases:
+        return None
+    if seen.life is None:
+        return Look(LIFE)
+    silent = tuple(lease for lease in leases if seen.life.get(str(lease.key)) is False)
+    if not seen.tried.get("ask"):
+        due = _due(silent, seen)
+        if due:
+            return AskBatch(due)
+    for lease in silent:
+        why = _why_gone(lease, settings, seen)
+        if why:
+            return Drop(lease, why)
+    asked = _asked_next(silent, seen)
+    if asked != seen.memory.asked:
+        return Remember(seen.memory._replace(asked=asked))
+    return None
+
+
+def _due(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Lease, ...]:
+    when = {key: at for key, at, _pause in seen.memory.asked}
+    waiting = [lease for lease in silent if when.get(str(lease.key), seen.now) <= seen.now]
+    return tuple(sorted(waiting, key=lambda lease: when.get(str(lease.key), 0.0))[:QUESTIONS_PER_CALL])
+
+
+def _why_gone(lease: Lease, settings: Settings, seen: Observed) -> str:
+    """Why this lease without processes on the node may be dropped; empty: it holds."""
+    answer = seen.answers.get(str(lease.key))
+    if answer == LIVE:
+        return ""
+    if answer == GONE:
+        return "the batch system says that this run is over"
+    if lease.corrupt:
+        return ""  # neither its boot nor its age is known
+    if lease.boot_id != seen.boot_id:
+        return "the node has been booted since, and nothing of the job runs"
+    if lease.doubtful and seen.now - lease.began >= settings.mark_life:
+        return "its end was reported before its begin, and nothing of it runs"
+    return ""
+
+
+def _asked_next(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Tuple[str, float, float], ...]:
+    """When to ask next: at once for a lease that has just fallen silent, then at doubling intervals while it lives."""
+    before = {key: (at, pause) for key, at, pause in seen.memory.asked}
+    after = {}  # type: Dict[str, Tuple[float, float]]
+    for lease in silent:
+        key = str(lease.key)
+        if seen.answers.get(key) == LIVE and before.get(key, (seen.now, 0.0))[0] <= seen.now:
+            pause = min(max(before.get(key, (0.0, FIRST_PAUSE / 2))[1] * 2, FIRST_PAUSE), LONGEST_PAUSE)
+            after[key] = (seen.now + pause, pause)
+        elif key in before:
+            after[key] = before[key]
+    rows = [(key, after[key][0], after[key][1]) for key in after]  # type: List[Tuple[str, float, float]]
+    return tuple(sorted(rows))

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The site's choices: one JSON file, checked as a whole. An unknown key or a bad value is refused by its name.
+
+`begin` goes on with the defaults where the file is bad (a job must not wait for a spelling mistake) and says so;
+everything else refuses.
+"""
+
+import json
+import re
+from typing import Any, Callable, Dict, NamedTuple, Tuple
+
+from . import durable
+
+PATH = "/etc/converged/nodeshare.json"
+
+
+class SettingsError(ValueError):
+    """One line: the file, the key, what was found, what is allowed."""
+
+
+class ApiSettings(NamedTuple):
+    """Where the API is and with what the node identifies itself; all empty: read from `kubeconfig`."""
+
+    server: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+
+
+class Settings(NamedTuple):
+    """Times are seconds."""
+
+    node: str = ""
+    kubeconfig: str = "/etc/kubernetes/kubelet.conf"
+    api: ApiSettings = ApiSettings()
+    api_timeout: float = 2.0
+    state_dir: str = "/var/lib/converged/nodeshare"
+    services: Tuple[str, ...] = ("kubelet.service", "containerd.service")
+    return_unit: str = "converged-nodeshare-return.service"
+    handover: str = "quiesce"
+    housekeeping_cpus: str = "0"
+    deadline: float = 60.0
+    limit: float = 90.0
+    linger: float = 30.0
+    mark_life: float = 300.0
+    on_failure: str = "accept"
+    after_deadline: str = "job_wins"
+    job_query: Tuple[str, ...] = ()
+
+
+def _one_of(*allowed: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in allowed:
+            raise ValueError("one of " + ", ".join(allowed))
+        return str(value)
+    return check
+
+
+def _matching(pattern: str, meaning: str) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise ValueError(meaning)
+        return value
+    return check
+
+
+def _seconds(lowest: float, highest: float) -> Callable[[Any], float]:
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not lowest <= value <= highest:
+            raise ValueError("seconds from {:g} to {:g}".format(lowest, highest))
+        return float(value)
+    return check
+
+
+def _list_of(check_one: Callable[[Any], str]) -> Callable[[Any], Tuple[str, ...]]:
+    def check(value: Any) -> Tuple[str, ...]:
+        if not isinstance(value, list):
+            raise ValueError("a list")
+        return tuple(check_one(item) for item in value)
+    return check
+
+
+_ABSOLUTE = _matching(r"/[^\0\n]{1,4000}", "an absolute path")
+
+
+def _api(value: Any) -> ApiSettings:
+    if not isinstance(value, dict) or set(value) != set(ApiSettings._fields):
+        raise ValueError("an object with " + ", ".join(ApiSettings._fields))
+    _matching(r"https://[A-Za-z0-9.:\[\]-]{1,253}", "server: https://HOST:PORT")(value["server"])
+    return ApiSettings(value["server"], *(_ABSOLUTE(value[name]) for name in ApiSettings._fields[1:]))
+
+
+_UNIT = _matching(r"[A-Za-z0-9:_.@-]{1,200}\.(?:service|socket)", "a systemd unit name ending in .service or .socket")
+_CHECKS = {
+    "node": _matching(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "a Node name"),
+    "kubeconfig": _ABSOLUTE,
+    "api": _api,
+    "api_timeout": _seconds(0.1, 30),
+    "state_dir": _ABSOLUTE,
+    "services": _list_of(_UNIT),
+    "return_unit": _matching(r"(?:[A-Za-z0-9:_.@-]{1,200}\.service)?", "a systemd service, or empty for none"),
+    "handover": _one_of("quiesce", "stop"),
+    "housekeeping_cpus": _matching(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*", "a CPU list such as 0-1,32"),
+    "deadline": _seconds(0, 3600),
+    "limit": _seconds(1, 7200),
+    "linger": _seconds(0, 3600),
+    "mark_life": _seconds(1, 3600),
+    "on_failure": _one_of("accept", "requeue", "drain"),
+    "after_deadline": _one_of("job_wins", "job_waits"),
+    "job_query": _list_of(_matching(r"[^\0\n]{1,4000}", "an argument")),
+}  # type: Dict[str, Callable[[Any], Any]]
+
+
+def load(path: str) -> Settings:
+    try:
+        content = durable.read(path)
+    except durable.StoreError as error:
+        raise SettingsError(str(error)) from error
+    if content is None:
+        raise SettingsError("{}: no such file; it is written by the role node_share".format(path))
+    try:
+        data = json.loads(content.decode("utf-8"))
+    except ValueError as error:
+        raise SettingsError("{}: not JSON: {}".format(path, error)) from error
+    if not isinstance(data, dict):
+        raise SettingsError("{}: not a JSON object".format(path))
+    values = {}
+    for name, value in data.items():
+        if name not in _CHECKS:
+            raise SettingsError("{}: unknown key {}".format(path, ascii(name)))
+        try:
+            values[name] = _CHECKS[name](value)
+        except ValueError as error:
+            raise SettingsError("{}: {} is {}: must be {}".format(path, name, ascii(value)[:80], error)) from error
+    if not values.get("node"):
+        raise SettingsError("{}: node is missing: the name of this machine's Node object".format(path))
+    return Settings(**values)

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taking a node for batch jobs: pods leave politely until the deadline, then by force, and the node is proven free.
+
+Two ways to serve a lease. *Quiesce*: kubelet and runtime live on, tainted and confined to the housekeeping CPUs. It
+needs an API that answers and shows our taint, because only the taint keeps new pods away. *Stop*: kubelet and
+runtime are stopped; it needs nobody, and is what remains whenever quiesce cannot be trusted.
+"""
+
+import json
+from typing import FrozenSet, Optional, Tuple
+
+from .leases import Lease
+from .memory import HELD, QUIESCE, STOP, TAKING, Memory
+from .settings import Settings
+from .view import (ACCEPT, API, BEGIN, LOCAL, REQUEUE, UNITS, Action, Announce, Api, Confine, Delete, Done, Evict, Kill,
+                   Look, Observed, Pod, Remember, Report, StopUnits, Terminate, Wait)
+
+POLL = 0.2
+EVICT_AGAIN = 1.0  # how often a refused eviction is asked for again
+DELETE_GRACE = 3.0  # from the deletion at the deadline to the kill: the pods get 1 s, the kubelet the rest
+RESERVE = 8.0  # of the caller's limit, for the forceful end
+OFF_GRACE = 10.0
+MANY_COMEBACKS = 2
+ANNOUNCED_AT_MOST = 100
+
+
+def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
+    memory = seen.memory
+    if memory.phase == HELD and event == BEGIN:
+        if memory.idle_since is not None:
+            return Remember(memory._replace(idle_since=None))
+        return Done(ACCEPT, "held by " + memory.way)
+    if seen.now - seen.began > settings.limit:
+        return _failed(event, settings, "not free within {:g} s".format(settings.limit))
+    for what, known in ((UNITS, seen.active), (API, seen.api), (LOCAL, seen.local)):
+        if known is None and (what != API or seen.active):
+            return Look(what)
+    api = seen.api if seen.api is not None else Api(False, "no service runs")
+    guests = occupants(api, seen.local or frozenset())
+    if memory.phase == HELD:
+        proven = _still_held(leases, seen, api, guests)
+        if proven is not None:
+            return proven
+    way = way_of(settings, seen, api, guests)
+    text = announcement(leases)
+    if api.answers and not api.announced and not seen.tried.get("announce"):
+        return Announce(text)
+    prepared = _prepared(seen, api, way)
+    if prepared != memory:
+        return Remember(prepared)
+    polite = guests
+    if way == STOP and not api.tainted and seen.tried.get("evict"):
+        # nothing keeps new pods away: wait only for those that were here first, the rest meets a stopped kubelet
+        polite = tuple(pod for pod in guests if pod.uid in seen.evicted_at)
+    if api.answers and polite:
+        step = _send_away(polite, event, settings, seen)
+        if step is not None:
+            return step
+    keep = frozenset(prepared.keep)
+    if way == STOP:
+        grace = 0.0 if api.answers else min(settings.deadline, settings.limit - RESERVE)
+        step = clear_by_stop(event, settings, seen, keep=keep, grace=grace)
+    else:
+        step = _kill_strays(event, settings, seen, keep)
+        if step is None and not seen.tried.get("confine"):
+            step = Confine(settings.housekeeping_cpus)
+    if step is not None:
+        return step
+    return Remember(memory._replace(phase=HELD, idle_since=None))
+
+
+def way_of(settings: Settings, seen: Observed, api: Api, guests: Tuple[Pod, ...]) -> str:
+    """Quiesce only where the API answers, shows our taint, and pods go and stay away; otherwise stop."""
+    memory = seen.memory
+    if settings.handover == STOP or memory.stopped or not seen.active:
+        return STOP
+    comebacks = memory.comebacks + max(0, seen.tried.get("fresh", 0) - 1)
+    if not api.answers or not api.tainted or comebacks >= MANY_COMEBACKS:
+        return STOP
+    if _deleted_long_ago(seen) and any(not pod.leaving for pod in guests):
+        return STOP  # what can be neither evicted nor deleted would be started again by a living kubelet
+    return QUIESCE
+
+
+def occupants(api: Api, local: FrozenSet[str]) -> Tuple[Pod, ...]:
+    """Pods that are in a job's way. One that only a finalizer holds, without processes, is not."""
+    return tuple(pod for pod in api.pods
+                 if not pod.stays and not (pod.over or pod.leaving) or
+                 not pod.stays and pod.uid in local)
+
+
+def staying(api: Api) -> Tuple[str, ...]:
+    return tuple(sorted(pod.uid for pod in api.pods if pod.stays))
+
+
+def joined(stopped: Tuple[str, ...], active: Tuple[str, ...]) -> Tuple[str, ...]:
+    return stopped + tuple(unit for unit in active if unit not in stopped)
+
+
+def announcement(leases: Tuple[Lease, ...]) -> str:
+    """The annotation's text: not empty as long as a lease lives. Bounded, because an annotation is."""
+    return json.dumps([str(lease.key) for lease in leases[:ANNOUNCED_AT_MOST]]) if leases else ""
+
+
+def clear_by_stop(event: str, settings: Settings, seen: Observed, *, keep: FrozenSet[str],
+                  grace: float) -> Optional[Action]:
+    """Stop what is active, then end what it leaves running. `grace` is what pods get that nobody has asked to go."""
+    if seen.active:
+        if seen.tried.get("stop", 0) >= 3:
+            return _failed(event, settings, "{} cannot be stopped".format(", ".join(seen.active)))
+        return StopUnits(seen.active, force=seen.tried.get("stop", 0) >= 1)
+    if seen.local is None:
+        return Look(LOCAL)
+    left = tuple(sorted(seen.local - keep))
+    if left and grace > 0 and seen.now - seen.began < grace:
+        return Wait(POLL) if seen.tried.get("terminate") else Terminate(left)
+    return _kill_strays(event, settings, seen, keep)
+
+
+def _still_held(leases: Tuple[Lease, ...], seen: Observed, api: Api, guests: Tuple[Pod, ...]) -> Optional[Action]:
+    """A repair's look at a held node: Done where it is as it should be, otherwise None or the way back to taking."""
+    memory = seen.memory
+    strays = (seen.local or frozenset()) - frozenset(staying(api) if api.answers else memory.keep)
+    if memory.way == STOP and not seen.active and not strays:
+        return Done(ACCEPT, "held by stop")
+    if memory.way == QUIESCE and not api.answers and seen.active:
+        return Done(ACCEPT, "held by quiesce; the API does not answer, so nothing new can be bound here")
+    if memory.way == QUIESCE and api.tainted and not guests and not strays and seen.active:
+        if api.announced != announcement(leases) and not seen.tried.get("announce"):
+            return Announce(announcement(leases))
+        return Done(ACCEPT, "held by quiesce")
+    return Remember(memory._replace(phase=TAKING, comebacks=memory.comebacks + (1 if guests else 0)))
+
+
+def _prepared(seen: Observed, api: Api, way: str) -> Memory:
+    """What must be on record before the first effect of this way."""
+    memory = seen.memory
+    keep = staying(api) if api.answers else memory.keep
+    stopped = joined(memory.stopped, seen.active or ()) if way == STOP else memory.stopped
+    return memory._replace(phase=TAKING, way=way, keep=keep, stopped=stopped, idle_since=None,
+                           confined=memory.confined or way == QUIESCE)
+
+
+def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Observed) -> Optional[Action]:
+    patience = min(settings.deadline, settings.limit - RESERVE)
+    refusing = tuple(pod for pod in guests if not pod.leaving)
+    if seen.now - seen.began < patience:
+        due = tuple(pod for pod in refusing if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
+        return Evict(due) if due else Wait(POLL)
+    names = ", ".join("{}/{}".format(pod.namespace, pod.name) for pod in guests[:5])
+    if settings.after_deadline == "job_waits" and refusing:
+        text = "{} pods may not be disturbed ({}); the job waits".format(len(guests), names)
+        if not seen.tried.get("report"):
+            return Report("BatchJobWaits", text)
+        return Done(REQUEUE if event == BEGIN else ACCEPT, text)
+    if not seen.tried.get("report"):
+        return Report("DeadlinePassed", "{} pods did not leave within {:g} s ({}); a batch job takes the node".format(
+            len(guests), patience, names))
+    if seen.deleted_at is None:
+        return Delete(guests)
+    return None if _deleted_long_ago(seen) else Wait(POLL)
+
+
+def _deleted_long_ago(seen: Observed) -> bool:
+    return seen.deleted_at is not None and seen.now - seen.deleted_at >= DELETE_GRACE
+
+
+def _kill_strays(event: str, settings: Settings, seen: Observed, keep: FrozenSet[str]) -> Optional[Action]:
+    if seen.local is None:
+        return Look(LOCAL)
+    left = tuple(sorted(seen.local - keep))
+    if not left:
+        return None
+    if seen.tried.get("kill", 0) >= 10:
+        return _failed(event, settings, "processes of {} pods cannot be killed".format(len(left)))
+    return Kill(left)
+
+
+def _failed(event: str, settings: Settings, reason: str) -> Done:
+    return Done(settings.on_failure if event == BEGIN else ACCEPT, reason)
+
+

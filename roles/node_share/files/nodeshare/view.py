@@ -1,0 +1,137 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nodeshare may know of the node and do to it, as values: the words that decisions are written in."""
+
+from typing import FrozenSet, Mapping, NamedTuple, Optional, Tuple, Union
+
+from .leases import Lease
+from .memory import Memory
+
+# events
+BEGIN, END, TICK, OFF, ON, ADOPT = "begin", "end", "tick", "off", "on", "adopt"
+# what can be looked at
+API, LOCAL, UNITS, LIFE = "api", "local", "units", "life"
+# what the batch system says of a run
+LIVE, GONE = "live", "gone"
+# outcomes for the caller
+ACCEPT, REQUEUE, DRAIN = "accept", "requeue", "drain"
+
+
+class Pod(NamedTuple):
+    """A pod of this node as the API tells it. `uid` is the one its processes carry on the node."""
+
+    namespace: str
+    name: str
+    uid: str
+    stays: bool = False  # DaemonSet and mirror pods
+    leaving: bool = False  # deletion has begun
+    over: bool = False  # succeeded or failed
+
+
+class Api(NamedTuple):
+    """One reading of the API; `announced` is our annotation's present text, `tainted` whether our taint is there."""
+
+    answers: bool
+    why: str = ""
+    tainted: bool = False
+    announced: str = ""
+    pods: Tuple[Pod, ...] = ()
+
+
+class Observed(NamedTuple):
+    """None means: not looked yet. `began` is when this call began; `tried` counts what this call has done."""
+
+    now: float
+    began: float
+    boot_id: str
+    memory: Memory
+    api: Optional[Api] = None
+    local: Optional[FrozenSet[str]] = None  # uids of pods that have processes here
+    active: Optional[Tuple[str, ...]] = None  # of settings.services, in their order
+    life: Optional[Mapping[str, Optional[bool]]] = None  # per lease: processes here; None: cannot tell
+    answers: Mapping[str, str] = {}  # per lease: LIVE or GONE; absent: not asked, or cannot tell
+    tried: Mapping[str, int] = {}
+    evicted_at: Mapping[str, float] = {}  # per pod uid, by this call
+    deleted_at: Optional[float] = None
+
+
+class Look(NamedTuple):
+    what: str
+
+
+class AskBatch(NamedTuple):
+    """Ask the batch system about these leases, at most once per call."""
+
+    leases: Tuple[Lease, ...]
+
+
+class Drop(NamedTuple):
+    lease: Lease
+    why: str
+
+
+class Remember(NamedTuple):
+    memory: Memory
+
+
+class Announce(NamedTuple):
+    text: str
+
+
+class Evict(NamedTuple):
+    pods: Tuple[Pod, ...]
+
+
+class Delete(NamedTuple):
+    pods: Tuple[Pod, ...]
+
+
+class Wait(NamedTuple):
+    seconds: float
+
+
+class StopUnits(NamedTuple):
+    units: Tuple[str, ...]
+    force: bool
+
+
+class StartUnits(NamedTuple):
+    units: Tuple[str, ...]
+
+
+class Confine(NamedTuple):
+    cpus: str
+
+
+class Release(NamedTuple):
+    """Give kubepods all CPUs again."""
+
+
+class Terminate(NamedTuple):
+    uids: Tuple[str, ...]
+
+
+class Kill(NamedTuple):
+    uids: Tuple[str, ...]
+
+
+class Report(NamedTuple):
+    """An Event on the Node, where the API takes it, and a line in the log."""
+
+    reason: str
+    text: str
+
+
+class WakeReturner(NamedTuple):
+    """Start the unit that waits out the linger and gives the node back, without waiting for it."""
+
+
+class Done(NamedTuple):
+    outcome: str
+    reason: str
+    again_in: Optional[float] = None
+
+
+Action = Union[Look, AskBatch, Drop, Remember, Announce, Evict, Delete, Wait, StopUnits, StartUnits, Confine, Release,
+               Terminate, Kill, Report, WakeReturner, Done]
