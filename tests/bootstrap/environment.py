@@ -73,7 +73,7 @@ def variables(where: Places, *, venv: Path, environ: Mapping[str, str]) -> dict[
         "CONVERGED_CACHE": str(where.cache),
         "CONVERGED_OWN_CACHE": str(own),
         "ANSIBLE_COLLECTIONS_PATH": str(where.collections),
-        "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_CONFIG": str(where.checkout / "tests/ansible.cfg"),
         "ANSIBLE_HOME": str(own / "ansible"),
         "MYPY_CACHE_DIR": str(own / "mypy"),
         "RUFF_CACHE_DIR": str(own / "ruff"),

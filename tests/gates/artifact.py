@@ -27,13 +27,12 @@ def build(checkout: Path, into: Path) -> Path:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL)
     if done.returncode != 0:
         raise GateFailure(f"the collection does not build: {done.stderr.strip() or done.stdout.strip()}")
-    (tarball,) = into.glob("*.tar.gz")
-    return tarball
+    return next(into.glob("*.tar.gz"))
 
 
 def new_tree(context: Context, name: str) -> Path:
     """An empty folder for the collection below an ansible_collections of its own."""
-    about = yaml.safe_load((context.checkout / "galaxy.yml").read_text(encoding="utf-8"))
+    about: dict[str, str] = yaml.safe_load((context.checkout / "galaxy.yml").read_text(encoding="utf-8"))
     shutil.rmtree(context.own / name, ignore_errors=True)
     folder = context.own / name / "ansible_collections" / about["namespace"] / about["name"]
     folder.mkdir(parents=True)

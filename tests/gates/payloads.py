@@ -9,6 +9,7 @@ pytest of today does not run on 3.6, and ansible-test never looks at payloads th
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from gates import skips
 from gates.gate import Context, GateFailure
@@ -40,7 +41,7 @@ def run_payload_tests(context: Context) -> None:
         raise GateFailure("; ".join(failures))
 
 
-def _under(context: Context, version: Version, python: str, roots: list[object]) -> list[str]:
+def _under(context: Context, version: Version, python: str, roots: list[Path]) -> list[str]:
     name = "{}.{}".format(*version)
     result = context.own / f"payloads-{name}.json"
     result.unlink(missing_ok=True)
@@ -48,7 +49,7 @@ def _under(context: Context, version: Version, python: str, roots: list[object])
     program = context.checkout / "tests/gates/unittest_under.py"
     argv = [python, "-B", "-W", "error", str(program), str(result), str(context.checkout / TESTS)]
     try:
-        context.run([*argv, *(str(context.checkout / str(root)) for root in roots)], env={"PYTHONPATH": ""})
+        context.run([*argv, *(str(context.checkout / root) for root in roots)], env={"PYTHONPATH": ""})
     except GateFailure:
         return [f"failed under Python {name}"]
     counts = json.loads(result.read_text(encoding="utf-8"))

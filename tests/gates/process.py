@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -55,10 +56,8 @@ def interrupt_all() -> None:
 
 def _stop(child: subprocess.Popen[bytes]) -> None:
     _signal(child.pid, signal.SIGINT)
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(timeout=GRACE)
-    except subprocess.TimeoutExpired:
-        pass
     _signal(child.pid, signal.SIGKILL)
     child.wait(timeout=GRACE)
 

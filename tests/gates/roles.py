@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gate: a role's defaults and its argument_specs name the same variables with the same values, and it describes itself."""
+"""Gate: a role's defaults and its argument_specs name the same variables and values, and it describes itself."""
 
 from __future__ import annotations
 

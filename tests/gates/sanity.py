@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 import shutil
 import sys
+import sysconfig
 from pathlib import Path
-
-import ansible_test
 
 from gates.artifact import tree_for_ansible_test
 from gates.gate import Context, GateFailure
 from gates.interpreters import interpreters
 
 # What ansible-test downloads when it makes an environment, in a form that needs no download.
-STAND_IN = """import sys
+STAND_IN = """\
+import sys
+import sysconfig
 
 WHEEL = {wheel!r}
 sys.path.insert(0, WHEEL)
@@ -67,7 +68,7 @@ def provide_pip(context: Context, home: Path) -> None:
 
 def wanted_pip() -> str:
     """The pip version that this ansible-test pins."""
-    program = Path(str(ansible_test.__file__)).parent / "_internal/python_requirements.py"
+    program = Path(sysconfig.get_path("purelib")) / "ansible_test/_internal/python_requirements.py"
     match = re.search(r"\bpip='([\d.]+)'", program.read_text(encoding="utf-8"))
     if match is None:
         raise GateFailure(f"{program} does not name its pip version as it used to")

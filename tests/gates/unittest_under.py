@@ -11,10 +11,10 @@ Warnings are errors (the caller gives -W error). The counts and skips go to RESU
 import json
 import sys
 import unittest
+from typing import List
 
 
-def main(arguments):
-    # type: (list) -> int
+def main(arguments: List[str]) -> int:
     """Runs everything below the tests folder; 0 when it passed and there was something to run."""
     result_file, tests = arguments[0], arguments[1]
     sys.path[:0] = arguments[2:]
