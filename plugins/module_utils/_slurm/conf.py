@@ -1,0 +1,139 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""slurm.conf with all files it includes, as one model: what Slurm would take for true, and where each key lives.
+
+Reading is injected (``read(path) -> bytes``), so that the same model serves a module on the controller, a check of a
+copy on a node, and a test without files.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import conftext, version
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import ConfText, Statement
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
+
+MAX_FILES = 200
+SCRIPTS = frozenset(["prolog", "epilog", "prologslurmctld", "epilogslurmctld"])
+_REPEATED = conftext.LISTS | {"slurmctldhost"}
+
+
+class Conf:
+    """The files by path, and all statements in the order in which Slurm reads them."""
+
+    def __init__(self, path: str, release: version.Version) -> None:
+        self.path = path
+        self.release = release
+        self.files: dict[str, ConfText] = {}
+        self.statements: list[Statement] = []
+
+    def of(self, key: str) -> list[Statement]:
+        """All statements of a key, whether they count or not."""
+        return [statement for statement in self.statements if statement.is_key(key)]
+
+    def repeats(self, key: str) -> bool:
+        """Whether every line of this key counts, or only the last."""
+        if key.lower() in SCRIPTS:
+            return self.release >= version.REPEATED_SCRIPTS
+        return key.lower() in _REPEATED
+
+    def values(self, key: str) -> list[str]:
+        """The values that count, in order: all of a repeatable key, of any other the last one, or none."""
+        found = [statement.value for statement in self.of(key)]
+        return found if self.repeats(key) else found[-1:]
+
+    def value(self, key: str) -> str | None:
+        """The value of a key that has one; None where Slurm's default holds."""
+        return next(iter(self.values(key)[-1:]), None)
+
+    def definitions(self, key: str) -> dict[str, dict[str, str]]:
+        """NodeName or PartitionName lines by name, attributes in lower case, DEFAULT lines worked in."""
+        defaults: dict[str, str] = {}
+        found: dict[str, dict[str, str]] = {}
+        for statement in self.of(key):
+            attributes = {pair.key.lower(): pair.value for pair in statement.pairs[1:]}
+            if statement.value.upper() == "DEFAULT":
+                defaults.update(attributes)
+                continue
+            for name in self._names(statement):
+                found[name] = {**defaults, **attributes}
+        return found
+
+    @staticmethod
+    def _names(statement: Statement) -> list[str]:
+        try:
+            return _hostlist.expand(statement.value)
+        except _hostlist.HostlistError as error:
+            raise ConfError(f"{statement.place}: {error}") from error
+
+
+def load(path: str, *, release: version.Version, read: t.Callable[[str], bytes]) -> Conf:
+    """Read slurm.conf and, depth first as Slurm does, every file it includes."""
+    if not posixpath.isabs(path):
+        raise ConfError(f"{path}: the path of slurm.conf must be absolute")
+    conf = Conf(path, release)
+    _load_file(conf, path, read, inside=())
+    return conf
+
+
+def loaded_from(conf: Conf, changed: t.Mapping[str, str]) -> Conf:
+    """The same configuration with the text of some files replaced; nothing is read."""
+
+    def read(path: str) -> bytes:
+        if path in changed:
+            return conftext.encode(changed[path])
+        if path in conf.files:
+            return conftext.encode(conf.files[path].text())
+        raise ConfError(f"{path}: an edit must not make slurm.conf include another file")
+
+    return load(conf.path, release=conf.release, read=read)
+
+
+def flattened(conf: Conf) -> str:
+    """All statements as one text without Includes, in Slurm's order, for Slurm's own parser to judge."""
+    lines = []
+    for statement in conf.statements:
+        if not statement.is_key("Include"):
+            text = conf.files[statement.path]
+            lines.extend(text.lines[statement.index : statement.index + statement.count])
+            if not lines[-1].endswith("\n"):
+                lines.append("\n")
+    return "".join(lines)
+
+
+def _load_file(conf: Conf, path: str, read: t.Callable[[str], bytes], inside: tuple[str, ...]) -> None:
+    if path in inside:
+        raise ConfError(f"{path} includes itself by way of {inside[-1]}")
+    if path in conf.files:
+        raise ConfError(f"{path} is included twice (again in {inside[-1]}): which of its lines count cannot be edited")
+    if len(conf.files) >= MAX_FILES:
+        raise ConfError(f"{conf.path} includes more than {MAX_FILES} files")
+    try:
+        text = conftext.decode(read(path))
+    except OSError as error:
+        by = f" (included by {inside[-1]})" if inside else ""
+        raise ConfError(f"{path}{by} cannot be read: {error.strerror or error}") from error
+    conf.files[path] = conftext.parse(path, text)
+    for statement in conf.files[path].statements:
+        conf.statements.append(statement)
+        if statement.is_key("Include"):
+            _load_file(conf, _included(conf, statement), read, (*inside, path))
+
+
+def _included(conf: Conf, statement: Statement) -> str:
+    name = statement.value
+    if any(char in name for char in "*?["):
+        raise ConfError(f"{statement.place}: Include {name!a} is a pattern, which Slurm does not expand")
+    if "%c" in name:
+        cluster = conf.value("ClusterName")
+        if cluster is None:
+            raise ConfError(f"{statement.place}: Include {name!a} stands before ClusterName")
+        name = name.replace("%c", cluster.lower())
+    beside = conf.path if conf.release >= version.INCLUDE_BESIDE_CONF else statement.path
+    return posixpath.normpath(posixpath.join(posixpath.dirname(beside), name))
