@@ -68,9 +68,9 @@ def wanted_versions() -> dict[str, str]:
 
 
 def build_flags(kubernetes: str) -> list[str]:
-    """The flags of every build; Kubernetes' own default version would be v0.0.0-master."""
-    stamp = f"-s -w -X k8s.io/component-base/version.gitVersion=v{kubernetes}"
-    return ["-mod=readonly", "-modcacherw", "-buildvcs=false", "-trimpath", "-ldflags", stamp]
+    """The flags of every build; Kubernetes' own default version would be v0.0.0-master, in its audit log too."""
+    stamps = [f"-X k8s.io/{part}version.gitVersion=v{kubernetes}" for part in ("component-base/", "client-go/pkg/")]
+    return ["-mod=readonly", "-modcacherw", "-buildvcs=false", "-trimpath", "-ldflags", " ".join(["-s -w", *stamps])]
 
 
 def build_key(go: Go, sources: Mapping[str, bytes], flags: list[str]) -> str:
