@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def run_gates(gates: Sequence[Gate], context: MakeContext, *, at_once: int = 2) 
 
 
 def run_gate(gate: Gate, context: MakeContext) -> Outcome:
-    """Runs one gate; only what a gate itself finds wrong, or a file it cannot read, counts as its failure."""
+    """Runs one gate; whatever goes wrong in it is its failure alone."""
     began = time.monotonic()
     using = context(gate)
     failure = ""
@@ -71,9 +72,9 @@ def run_gate(gate: Gate, context: MakeContext) -> Outcome:
     except GateFailure as error:
         failure = str(error)
         using.say(f"FAILED: {error}")
-    except OSError as error:
-        failure = f"{error.filename}: {error.strerror}"
-        using.say(f"FAILED: {failure}")
+    except Exception as error:  # noqa: BLE001  a fault of one gate must not hide what the others find
+        failure = f"the gate itself is at fault: {error!r}"
+        using.say(traceback.format_exc())
     return Outcome(gate=gate, seconds=time.monotonic() - began, failure=failure, log=using.log)
 
 
