@@ -32,11 +32,16 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Relisted:
-    """All objects of one kind at one version: whatever is older and not in it no longer exists.
+class Unreadable:
+    """The object is there but could not be read; it keeps the charge of its last readable state."""
 
-    Objects that could not be decoded are named, so that they keep the charge of their last readable state.
-    """
+    kind: type[Object]
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Relisted:
+    """All objects of one kind at one version, the unreadable ones too: whatever is older and not here is gone."""
 
     kind: type[Object]
     items: Sequence[Object]
@@ -44,4 +49,4 @@ class Relisted:
     refused: Sequence[Refusal] = ()
 
 
-Event = Seen | Gone | Relisted
+Event = Seen | Gone | Unreadable | Relisted

@@ -11,7 +11,7 @@ from placement.model.selector import LabelPairs, Taint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One Node object; `held_by` names the batch jobs that have it to themselves, which nothing tolerates."""
+    """One Node object; where `held_by` says anything, batch jobs have the node and nothing tolerates that."""
 
     uid: str
     name: str
@@ -20,6 +20,6 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Amounts = ()
-    held_by: tuple[str, ...] = ()
-    # The annotation's text as the node wrote it; the ledger reads it.
+    # Both annotations' text as it was written; the ledger reads them.
+    held_by: str = ""
     leases: str = ""

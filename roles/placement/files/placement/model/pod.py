@@ -66,8 +66,6 @@ class PodSpec:
     preferred_pods: tuple[WeightedPodAffinityTerm, ...] = ()
     spread: tuple[TopologySpread, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
-    # Claims of volumes by name, in the pod's own namespace.
-    volume_claims: tuple[str, ...] = ()
     # Not supported and therefore refused: what the pod uses, in words for its condition.
     unsupported: tuple[str, ...] = ()
 
@@ -98,6 +96,8 @@ class Pod:
     # Mirror and DaemonSet pods are left alone by drains and preemption.
     mirror: bool = False
     daemon: bool = False
+    # Claims of volumes by name, in the pod's own namespace.
+    volume_claims: tuple[str, ...] = ()
     # `spec.schedulingGroup.podGroupName`.
     scheduling_group: str = ""
 

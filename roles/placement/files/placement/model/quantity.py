@@ -20,6 +20,10 @@ MAX_EXPONENT: Final = 99
 # The API caps binary quantities at 2^63-1 of their unit.
 BINARY_CAP: Final = (2**63 - 1) * NANO
 
+# More than this of anything, on a node or in a pod, is no amount to calculate with: a PiB, or 10^12 cores. Sums of
+# 2^12 such amounts still fit a signed 64-bit column.
+MAX_AMOUNT: Final = 2**50
+
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"

@@ -20,6 +20,8 @@ class Refusal:
     name: str = ""
     uid: str = ""
     version: int = 0
+    # Of a pod that could not be read but is on a node: what else it holds there is unknown.
+    node: str = ""
 
     def __str__(self) -> str:
         who = "/".join(filter(None, (self.namespace, self.name))) or "(no name)"

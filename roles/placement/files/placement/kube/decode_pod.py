@@ -1,0 +1,110 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A pod from its JSON."""
+
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from placement.kube import wire
+from placement.kube.field_error import FieldError, shown
+from placement.kube.metadata import Sharing, require_identity
+from placement.kube.resources import read_request
+from placement.kube.rules import Affinity, read_affinity, read_spread, read_tolerations
+from placement.model.pod import HostPort, Phase, Pod, PodSpec
+from placement.model.selector import LabelPairs, NodeSelector
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+# Annotations that the scheduler reads; the others would only cost memory.
+_KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/")
+_NO_STATUS = wire.PodStatus()
+_NO_AFFINITY = Affinity()
+_EMPTY_JSON = frozenset({b"", b"null", b"[]", b"{}"})
+# Disks that must not be attached twice, without a claim to count them by.
+_IN_TREE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
+
+_decoder = msgspec.json.Decoder(wire.Pod)
+
+
+def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
+    """The pod, or FieldError or a msgspec error."""
+    pod = _decoder.decode(raw)
+    meta, spec, status = pod.metadata, pod.spec, pod.status or _NO_STATUS
+    version = require_identity(meta, namespaced=True)
+    labels = sharing.labels(meta.labels)
+    annotations = meta.annotations or {}
+    owner = next((item for item in meta.owner_references or () if item.controller), None)
+    try:
+        phase = Phase(status.phase or "Pending")
+    except ValueError:
+        raise FieldError("status.phase", f"unknown phase {shown(status.phase)}") from None
+    return Pod(
+        uid=meta.uid,
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        version=version,
+        spec=_read_spec(spec, sys.intern(meta.namespace), labels, sharing),
+        labels=labels,
+        annotations=sharing.labels({k: v for k, v in annotations.items() if k.startswith(_KEPT_ANNOTATIONS)}),
+        request=sharing.amounts(read_request(spec, status)),
+        created=sys.intern(meta.creation_timestamp or ""),
+        owner=sys.intern(owner.uid) if owner else "",
+        node=sys.intern(spec.node_name or ""),
+        nominated_node=sys.intern(status.nominated_node_name or ""),
+        phase=phase,
+        terminating=meta.deletion_timestamp is not None,
+        gated=bytes(spec.scheduling_gates) not in _EMPTY_JSON,
+        mirror=MIRROR_ANNOTATION in annotations,
+        daemon=owner is not None and owner.kind == "DaemonSet",
+        volume_claims=tuple(_claims(spec, meta.name)),
+        scheduling_group=sys.intern((spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""),
+    )
+
+
+def _read_spec(spec: wire.PodSpec, namespace: str, labels: LabelPairs, sharing: Sharing) -> PodSpec:
+    affinity_text, tolerations_text = bytes(spec.affinity), bytes(spec.tolerations)
+    spread_text = bytes(spec.topology_spread_constraints)
+    affinity = _NO_AFFINITY if affinity_text in _EMPTY_JSON else read_affinity(affinity_text, namespace)
+    return sharing.spec(
+        PodSpec(
+            scheduler_name=spec.scheduler_name or "default-scheduler",
+            priority=spec.priority or 0,
+            priority_class=spec.priority_class_name or "",
+            preempts=spec.preemption_policy != "Never",
+            selector=NodeSelector(sharing.labels(spec.node_selector), affinity.node_terms),
+            preferred_nodes=affinity.preferred_nodes,
+            tolerations=() if tolerations_text in _EMPTY_JSON else read_tolerations(tolerations_text),
+            affinity=affinity.pods,
+            anti_affinity=affinity.anti_pods,
+            preferred_pods=affinity.preferred_pods,
+            spread=() if spread_text in _EMPTY_JSON else read_spread(spread_text, namespace, labels),
+            host_ports=tuple(sorted(set(_host_ports(spec)))),
+            unsupported=tuple(_unsupported(spec)),
+        )
+    )
+
+
+def _host_ports(spec: wire.PodSpec) -> Iterator[HostPort]:
+    sidecars = (item for item in spec.init_containers or () if item.restart_policy == "Always")
+    for container in (*sidecars, *(spec.containers or ())):
+        for port in container.ports or ():
+            if port.host_port is not None and port.host_port > 0:
+                yield HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+
+
+def _claims(spec: wire.PodSpec, pod: str) -> Iterator[str]:
+    for volume in spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif bytes(volume.ephemeral) not in _EMPTY_JSON:
+            # The claim of a generic ephemeral volume is named after pod and volume.
+            yield f"{pod}-{volume.name}"
+
+
+def _unsupported(spec: wire.PodSpec) -> Iterator[str]:
+    if bytes(spec.resource_claims) not in _EMPTY_JSON:
+        yield "spec.resourceClaims (dynamic resource allocation)"
+    if any(bytes(getattr(volume, disk)) not in _EMPTY_JSON for volume in spec.volumes or () for disk in _IN_TREE_DISKS):
+        yield "spec.volumes of in-tree disks"

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Volumes, claims and CSI limits as msgspec structs."""
+
+from placement.kube.wire import Named, Wire
+from placement.kube.wire_rule import NodeSelector
+
+
+class VolumeNodeAffinity(Wire):
+    """Which nodes reach a volume."""
+
+    required: NodeSelector | None = None
+
+
+class CsiSource(Wire):
+    """The driver of a volume."""
+
+    driver: str = ""
+
+
+class ClaimRef(Wire):
+    """The claim a volume is bound to."""
+
+    uid: str = ""
+
+
+class PersistentVolumeSpec(Wire):
+    """The spec of a volume."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiSource | None = None
+    claim_ref: ClaimRef | None = None
+
+
+class PersistentVolume(Named):
+    """A volume."""
+
+    spec: PersistentVolumeSpec | None = None
+
+
+class ClaimSpec(Wire):
+    """The spec of a claim."""
+
+    volume_name: str | None = None
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+
+
+class PersistentVolumeClaim(Named):
+    """A claim."""
+
+    spec: ClaimSpec | None = None
+
+
+class Allocatable(Wire):
+    """How many volumes a driver attaches."""
+
+    count: int | None = None
+
+
+class Driver(Wire):
+    """A driver on a node."""
+
+    name: str = ""
+    allocatable: Allocatable | None = None
+
+
+class CSINodeSpec(Wire):
+    """The drivers of a node."""
+
+    drivers: list[Driver] | None = None
+
+
+class CSINode(Named):
+    """The volume limits of a node."""
+
+    spec: CSINodeSpec | None = None

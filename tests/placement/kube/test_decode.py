@@ -1,0 +1,496 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""API JSON becomes records or refusals that name the field, and never an exception."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placement.kube.decode import Bookmark, Decoder, Page, WatchFailed, relisted
+from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.event import Gone, Relisted, Seen, Unreadable
+from placement.model.node import Node
+from placement.model.pod import HostPort, Phase, Pod
+from placement.model.refusal import Refusal
+from placement.model.selector import (
+    Effect,
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+)
+from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim
+from placement.model.workload import Namespace, PriorityClass
+
+Json = dict[str, Any]
+
+ALL_KINDS = (Pod, Node, Namespace, PriorityClass, PersistentVolume, PersistentVolumeClaim, CSINode)
+
+
+def meta(**more: Any) -> Json:
+    return {"uid": "u1", "name": "a", "namespace": "team", "resourceVersion": "7", **more}
+
+
+def pod(*, metadata: Json | None = None, status: Json | None = None, **spec: Any) -> Json:
+    return {
+        "metadata": meta(**(metadata or {})),
+        "spec": {"containers": [{"name": "c"}], **spec},
+        "status": {"phase": "Pending", **(status or {})},
+    }
+
+
+def decode(kind: type, value: object) -> Any:
+    return Decoder().decode_object(kind, json.dumps(value).encode())
+
+
+def accepted(value: Json) -> Pod:
+    result = decode(Pod, value)
+    assert isinstance(result, Pod), result
+    return result
+
+
+def test_a_pod_is_read_with_identity_place_and_request() -> None:
+    seen = accepted(
+        pod(
+            metadata={
+                "labels": {"app": "x"},
+                "annotations": {"scheduling.k8s.io/group-name": "g", "other": "dropped"},
+                "ownerReferences": [{"kind": "DaemonSet", "uid": "ds", "controller": True}],
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "deletionTimestamp": "2026-01-02T00:00:00Z",
+            },
+            status={"phase": "Running", "nominatedNodeName": "n2"},
+            nodeName="n1",
+            schedulerName="ours",
+            priority=5,
+            priorityClassName="high",
+            preemptionPolicy="Never",
+            schedulingGates=[{"name": "wait"}],
+            schedulingGroup={"podGroupName": "gang"},
+            containers=[{"name": "c", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}],
+            initContainers=[{"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "250m"}}}],
+            overhead={"cpu": 1},
+        )
+    )
+    assert (seen.uid, seen.namespace, seen.name, seen.version) == ("u1", "team", "a", 7)
+    assert (seen.node, seen.nominated_node, seen.phase) == ("n1", "n2", Phase.RUNNING)
+    assert (seen.terminating, seen.gated, seen.daemon, seen.mirror) == (True, True, True, False)
+    assert (seen.owner, seen.scheduling_group, seen.created) == ("ds", "gang", "2026-01-01T00:00:00Z")
+    assert seen.labels == (("app", "x"),)
+    assert seen.annotations == (("scheduling.k8s.io/group-name", "g"),)
+    assert seen.request == (("cpu", 1750), ("memory", 2**30))
+    assert (seen.spec.scheduler_name, seen.spec.priority, seen.spec.priority_class) == ("ours", 5, "high")
+    assert seen.spec.preempts is False
+    assert seen.charged
+
+
+def test_an_ended_pod_holds_nothing() -> None:
+    assert not accepted(pod(status={"phase": "Succeeded"}, nodeName="n1")).charged
+    assert not accepted(pod()).charged
+
+
+def test_the_rules_of_a_pod_are_read() -> None:
+    zone = {"key": "zone", "operator": "In", "values": ["a", "b"]}
+    peers = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+    seen = accepted(
+        pod(
+            metadata={"labels": {"rev": "2"}},
+            nodeSelector={"disk": "ssd"},
+            tolerations=[{"key": "batch", "operator": "Exists", "effect": "NoSchedule"}],
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [zone]}, {}]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 3, "preference": {"matchExpressions": [zone]}},
+                        {"weight": 0, "preference": {"matchExpressions": [zone]}},
+                    ],
+                },
+                "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [peers]},
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [{**peers, "namespaces": ["other"]}],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 4, "podAffinityTerm": peers}],
+                },
+            },
+            topologySpreadConstraints=[
+                {
+                    "maxSkew": 2,
+                    "topologyKey": "zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
+                    "matchLabelKeys": ["rev", "absent"],
+                    "minDomains": 3,
+                    "nodeTaintsPolicy": "Honor",
+                }
+            ],
+        )
+    ).spec
+    term = NodeSelectorTerm((Requirement("zone", Operator.IN, ("a", "b")),))
+    app = LabelSelector((Requirement("app", Operator.IN, ("x",)),))
+    peers_here = PodAffinityTerm(PodMatcher(frozenset({"team"}), app), "zone")
+    assert seen.selector == NodeSelector((("disk", "ssd"),), (term, NodeSelectorTerm()))
+    assert [(item.term, item.weight) for item in seen.preferred_nodes] == [(term, 3)]
+    assert seen.tolerations == (Toleration(key="batch", operator="Exists", effect="NoSchedule"),)
+    assert seen.affinity == (peers_here,)
+    assert seen.anti_affinity == (PodAffinityTerm(PodMatcher(frozenset({"other"}), app), "zone"),)
+    assert [(item.term, item.weight) for item in seen.preferred_pods] == [(peers_here, -4)]
+    revision = LabelSelector((Requirement("app", Operator.EXISTS), Requirement("rev", Operator.IN, ("2",))))
+    assert seen.spread == (
+        TopologySpread(
+            topology_key="zone",
+            matcher=PodMatcher(frozenset({"team"}), revision),
+            max_skew=2,
+            min_domains=3,
+            honor_node_taints=True,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("term", "namespaces", "namespace_selector"),
+    [
+        ({}, {"team"}, None),
+        ({"namespaces": ["x", "y"]}, {"x", "y"}, None),
+        ({"namespaceSelector": {}}, set(), LabelSelector()),
+        ({"namespaces": ["x"], "namespaceSelector": {}}, {"x"}, LabelSelector()),
+        ({"namespaces": [], "namespaceSelector": None}, {"team"}, None),
+    ],
+)
+def test_a_pod_term_without_namespaces_means_its_own(
+    term: Json, namespaces: set[str], namespace_selector: LabelSelector | None
+) -> None:
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone", **term}]}}
+    (read,) = accepted(pod(affinity=affinity)).spec.affinity
+    # No label selector at all: about no pod.
+    assert read.matcher == PodMatcher(frozenset(namespaces), None, namespace_selector)
+
+
+def test_host_ports_are_those_of_containers_that_keep_running() -> None:
+    port = {"hostPort": 80, "containerPort": 80}
+    seen = accepted(
+        pod(
+            containers=[{"name": "c", "ports": [{**port, "hostIP": "10.0.0.1", "protocol": "UDP"}, {"hostPort": 0}]}],
+            initContainers=[
+                {"name": "i", "ports": [{"hostPort": 81}]},
+                {"name": "s", "restartPolicy": "Always", "ports": [port, port]},
+            ],
+        )
+    )
+    assert seen.spec.host_ports == (HostPort("0.0.0.0", "TCP", 80), HostPort("10.0.0.1", "UDP", 80))
+
+
+def test_claims_are_named_directly_or_after_pod_and_ephemeral_volume() -> None:
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "mine"}},
+        {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
+        {"name": "kube-api-access-x2x4z", "projected": {}},
+    ]
+    assert accepted(pod(volumes=volumes)).volume_claims == ("mine", "a-scratch")
+
+
+def test_what_is_not_supported_is_named_and_not_ignored() -> None:
+    seen = accepted(pod(resourceClaims=[{"name": "gpu"}], volumes=[{"name": "d", "rbd": {"image": "x"}}]))
+    assert len(seen.spec.unsupported) == 2
+    assert accepted(pod(resourceClaims=[], volumes=None)).spec.unsupported == ()
+
+
+def test_a_resize_in_place_counts_what_is_promised_and_in_force() -> None:
+    wish = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}
+    container = {"name": "c", "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}}
+    assert accepted(pod(status={"containerStatuses": [container]}, **wish)).request == (("cpu", 4000),)
+    refused = {"type": "PodResizePending", "reason": "Infeasible"}
+    assert accepted(pod(status={"containerStatuses": [container], "conditions": [refused]}, **wish)).request == (
+        ("cpu", 3000),
+    )
+
+
+def test_pods_of_one_template_share_what_is_equal() -> None:
+    decoder = Decoder()
+    first, second = (
+        decoder.decode_object(
+            Pod,
+            json.dumps(
+                pod(
+                    metadata={"uid": uid, "labels": {"app": "x"}},
+                    volumes=[{"name": f"kube-api-access-{uid}"}],
+                    containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
+                )
+            ).encode(),
+        )
+        for uid in ("u1", "u2")
+    )
+    assert isinstance(first, Pod)
+    assert isinstance(second, Pod)
+    assert first.spec is second.spec
+    assert first.labels is second.labels
+    assert first.request is second.request
+
+
+def test_null_is_read_as_absent_everywhere() -> None:
+    value = pod(
+        metadata=dict.fromkeys(["labels", "annotations", "ownerReferences", "creationTimestamp", "deletionTimestamp"]),
+        status=dict.fromkeys(
+            ["phase", "nominatedNodeName", "conditions", "containerStatuses", "initContainerStatuses", "resources"]
+        ),
+        **dict.fromkeys(
+            ["initContainers", "overhead", "resources", "nodeName", "schedulerName", "priority", "priorityClassName"]
+        ),
+        **dict.fromkeys(["preemptionPolicy", "schedulingGroup", "volumes", "nodeSelector", "affinity", "containers"]),
+        **dict.fromkeys(["tolerations", "topologySpreadConstraints", "schedulingGates", "resourceClaims"]),
+    )
+    assert accepted(value) == accepted(pod(containers=[]))
+
+
+REFUSED_PODS = [
+    (pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "1x"}}}]), "spec.containers[0].resources"),
+    (pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "-1"}}}]), "spec.containers[0].resources"),
+    (pod(containers=[{"name": "c", "resources": {"requests": {"cpu": True}}}]), "spec.containers[0].resources"),
+    (pod(containers=[{"name": "c", "resources": {"requests": {"cpu": 10**400}}}]), "spec.containers[0].resources"),
+    (pod(containers=[{"name": "c", "resources": {"requests": {"memory": "1Ei"}}}]), "spec: requests[memory]"),
+    (pod(overhead={"cpu": ""}), "spec.overhead[cpu]"),
+    (pod(resources={"requests": {"cpu": "NaN"}}), "spec.resources.requests[cpu]"),
+    (pod(status={"phase": "Dancing"}), "status.phase"),
+    (pod(nodeName=5), "spec.nodeName"),
+    (pod(priority="high"), "spec.priority"),
+    (pod(containers={"name": "c"}), "spec.containers"),
+    (pod(tolerations=[7]), "[0]"),
+    (pod(metadata={"labels": ["x"]}), "metadata.labels"),
+    (pod(metadata={"resourceVersion": "0x7"}), "metadata.resourceVersion"),
+    (pod(metadata={"uid": ""}), "metadata.uid"),
+    (pod(metadata={"namespace": None}), "metadata.namespace"),
+    (
+        pod(topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]),
+        "spec.topologySpreadConstraints.maxSkew",
+    ),
+    (
+        pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "Maybe"}]),
+        "spec.topologySpreadConstraints.whenUnsatisfiable",
+    ),
+    (
+        pod(affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ""}]}}),
+        "spec.affinity.podAffinity.topologyKey",
+    ),
+    (
+        pod(
+            affinity={
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {"topologyKey": "z", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}
+                    ]
+                }
+            }
+        ),
+        "spec.affinity.podAffinity.labelSelector",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "field"), REFUSED_PODS)
+def test_a_bad_pod_is_refused_by_the_name_of_its_field(value: Json, field: str) -> None:
+    refusal = decode(Pod, value)
+    assert isinstance(refusal, Refusal), refusal
+    assert refusal.field.startswith(field), refusal
+    assert 0 < len(refusal.reason) < 400
+
+
+def test_a_refusal_keeps_the_identity_and_the_node_as_far_as_they_can_be_read() -> None:
+    bad = pod(nodeName="n1", overhead={"cpu": "x"}, metadata={"labels": 5})
+    refusal = decode(Pod, bad)
+    assert (refusal.uid, refusal.namespace, refusal.name, refusal.version) == ("u1", "team", "a", 7)
+    assert refusal.node == "n1"
+    assert str(refusal).startswith("Pod team/a: ")
+    assert decode(Pod, {**bad, "status": {"phase": "Failed"}}).node == ""
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b"\xef\xbb\xbf{}",
+        b'{"metadata":{"name":"\xff"}}',
+        b"[" * 10**5,
+        b'{"spec":' * 10**5,
+        b'{"metadata":{"a":' + b"[" * 10**5,
+        b"\x00",
+        b'{"metadata":NaN}',
+        b'{"metadata":{"name":"\\ud800"}}',
+    ],
+)
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_text_that_is_no_object_is_refused(kind: type, raw: bytes) -> None:
+    assert isinstance(Decoder().decode_object(kind, raw), Refusal)
+
+
+def test_an_object_of_a_megabyte_and_a_half_is_read() -> None:
+    assert accepted(pod(metadata={"annotations": {"big": "x" * 1_500_000}})).annotations == ()
+
+
+def test_a_node_is_read() -> None:
+    node = decode(
+        Node,
+        {
+            "metadata": {**meta(labels={"zone": "a"}, annotations={"converged.hpc/held-by": "slurm/7"})},
+            "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
+            "status": {"allocatable": {"cpu": "63500m", "memory": "1Ti", "pods": "110", "example.com/gpu": "0"}},
+        },
+    )
+    assert (node.name, node.unschedulable, node.held_by, node.leases) == ("a", True, "slurm/7", "")
+    assert node.taints == (Taint("k", "", Effect.NO_SCHEDULE),)
+    assert node.allocatable == (("cpu", 63500), ("memory", 2**40), ("pods", 110))
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [
+        ({"spec": {"taints": [{"key": "k", "effect": "Sometimes"}]}}, "spec.taints.effect"),
+        ({"status": {"allocatable": {"cpu": "-1"}}}, "status.allocatable[cpu]"),
+        ({"status": {"allocatable": []}}, "status.allocatable"),
+    ],
+)
+def test_a_bad_node_is_refused(value: Json, field: str) -> None:
+    refusal = decode(Node, {"metadata": meta(), **value})
+    assert isinstance(refusal, Refusal)
+    assert refusal.field == field
+
+
+def test_a_node_with_an_absurd_amount_is_used_as_far_as_numbers_go() -> None:
+    node = decode(Node, {"metadata": meta(), "status": {"allocatable": {"example.com/gpu": "9223372036854775807"}}})
+    assert node.allocatable == (("example.com/gpu", 2**50),)
+
+
+def test_volumes_claims_classes_and_namespaces_are_read() -> None:
+    terms = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
+    volume = decode(
+        PersistentVolume,
+        {
+            "metadata": meta(),
+            "spec": {"nodeAffinity": {"required": terms}, "csi": {"driver": "d"}, "claimRef": {"uid": "c"}},
+        },
+    )
+    on_n1 = NodeSelectorTerm((), (Requirement("metadata.name", Operator.IN, ("n1",)),))
+    assert (volume.node_terms, volume.driver, volume.claim_uid) == ((on_n1,), "d", "c")
+    assert decode(PersistentVolume, {"metadata": meta()}).node_terms is None
+    claim_spec = {"volumeName": "v", "storageClassName": "s", "accessModes": ["ReadWriteOncePod"]}
+    claim = decode(PersistentVolumeClaim, {"metadata": meta(), "spec": claim_spec})
+    assert (claim.volume, claim.storage_class, claim.once_per_pod) == ("v", "s", True)
+    drivers = [{"name": "d", "allocatable": {"count": 5}}, {"name": "e"}]
+    assert decode(CSINode, {"metadata": meta(), "spec": {"drivers": drivers}}).limits == (("d", 5),)
+    urgent = decode(PriorityClass, {"metadata": meta(), "value": 9, "globalDefault": True, "preemptionPolicy": "Never"})
+    assert (urgent.value, urgent.is_default, urgent.preempts) == (9, True, False)
+    assert decode(Namespace, {"metadata": meta(labels={"team": "ml"})}).labels == (("team", "ml"),)
+
+
+def watch(kind: str, value: object) -> Any:
+    return Decoder().decode_watch_event(Pod, json.dumps({"type": kind, "object": value}).encode())
+
+
+def test_watch_events_say_what_is_there_what_is_gone_and_how_far_they_got() -> None:
+    assert watch("ADDED", pod()) == Seen(accepted(pod()))
+    assert watch("MODIFIED", pod()) == Seen(accepted(pod()))
+    assert watch("DELETED", pod(overhead={"cpu": "x"})) == Gone(Pod, "u1", 7)
+    assert watch("BOOKMARK", {"metadata": {"resourceVersion": "9"}}) == Bookmark(9)
+    assert watch("ERROR", {"code": 410, "message": "too old"}) == WatchFailed(410, "too old")
+    bad = watch("ADDED", pod(overhead={"cpu": "x"}))
+    assert isinstance(bad, Unreadable)
+    assert bad.refusal.field == "spec.overhead[cpu]"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b'{"type":"ADDED"',
+        b'{"type":"SLEPT","object":{}}',
+        b"[" * 10**5,
+        b"\xff",
+        b'{"type":"ADDED"}',
+        b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":""}}}',
+        b'{"type":"DELETED","object":{}}',
+        b'{"type":"DELETED","object":{"metadata":{"resourceVersion":"3"}}}',
+    ],
+)
+def test_a_broken_line_ends_the_watch_and_is_never_taken_for_news(line: bytes) -> None:
+    result = Decoder().decode_watch_event(Pod, line)
+    assert isinstance(result, WatchFailed)
+    assert result.code == 0
+
+
+def test_a_list_keeps_its_good_objects_and_names_the_bad_ones() -> None:
+    body = {
+        "metadata": {"resourceVersion": "40", "continue": "next"},
+        "items": [pod(), pod(metadata={"uid": "u2"}, overhead={"cpu": "x"})],
+    }
+    page = Decoder().decode_page(Pod, json.dumps(body).encode())
+    assert isinstance(page, Page)
+    assert ([item.uid for item in page.items], page.version, page.next_page) == (["u1"], 40, "next")
+    assert [item.uid for item in page.refused] == ["u2"]
+    assert relisted(Pod, [page, page]) == Relisted(Pod, page.items * 2, 40, page.refused * 2)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"metadata":{"resourceVersion":"x"}}', b'{"items":[', b"\xff"])
+def test_a_broken_list_is_no_list(body: bytes) -> None:
+    assert isinstance(Decoder().decode_page(Pod, body), WatchFailed)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["1Gi", "In"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+SEEDS: list[Json] = [
+    *(value for value, _ in REFUSED_PODS),
+    pod(
+        affinity={
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]
+                }
+            }
+        },
+        volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    ),
+    {"metadata": meta(), "spec": {"taints": [{"key": "k"}]}, "status": {"allocatable": {"cpu": "1"}}},
+]
+
+
+@st.composite
+def mutated_objects(draw: st.DrawFn) -> Json:
+    value: Json = json.loads(json.dumps(draw(st.sampled_from(SEEDS))))
+    place: Any = value
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return value
+        key = draw(st.sampled_from(keys))
+        if isinstance(place[key], dict | list) and draw(st.booleans()):
+            place = place[key]
+            continue
+        place[key] = draw(json_values)
+        return value
+
+
+@given(mutated_objects(), st.sampled_from(ALL_KINDS))
+def test_any_mutated_object_is_a_record_or_a_refusal(value: Json, kind: type) -> None:
+    result = decode(kind, value)
+    assert isinstance(result, kind | Refusal)
+    if isinstance(result, Pod):
+        assert all(isinstance(amount, int) and 0 < amount <= 2**50 for _, amount in result.request)
+
+
+@given(st.binary(max_size=60), st.sampled_from(ALL_KINDS))
+@settings(max_examples=200)
+def test_any_bytes_are_refused_or_read(raw: bytes, kind: type) -> None:
+    decoder = Decoder()
+    assert isinstance(decoder.decode_object(kind, raw), kind | Refusal)
+    assert isinstance(decoder.decode_watch_event(kind, raw), WatchFailed | Seen | Gone | Unreadable | Bookmark)
+    assert isinstance(decoder.decode_page(kind, raw), WatchFailed | Page)
