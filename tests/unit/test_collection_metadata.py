@@ -1,0 +1,78 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's metadata and its content say the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+HEADER = (
+    "Copyright (c) 2026, converged.hpc maintainers",
+    "GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)",
+    "SPDX-License-Identifier: GPL-3.0-or-later",
+)
+
+
+def document(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CHECKOUT / name).read_text(encoding="utf-8"))
+    return found
+
+
+def files(*patterns: str) -> list[Path]:
+    argv = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    listed = subprocess.run(argv, cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=60).stdout
+    return [path for name in listed.splitlines() if (path := CHECKOUT / name).is_file()]
+
+
+def modules() -> set[str]:
+    return {path.stem for path in files("plugins/modules/*.py")}
+
+
+def test_the_action_group_holds_every_module_and_nothing_else() -> None:
+    group = document("meta/runtime.yml")["action_groups"]["hpc"]
+
+    assert sorted(group) == sorted(modules())
+
+
+def test_an_action_plugin_stands_beside_a_module_of_its_name() -> None:
+    assert {path.stem for path in files("plugins/action/*.py")} <= modules()
+
+
+def test_the_versions_of_galaxy_and_the_development_environment_agree() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+    assert document("galaxy.yml")["version"] == project["version"]
+
+
+def test_the_only_dependency_is_kubernetes_core() -> None:
+    assert set(document("galaxy.yml")["dependencies"]) == {"kubernetes.core"}
+
+
+def test_every_pinned_requirement_is_exact() -> None:
+    groups = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    entries = [entry for group in groups.values() for entry in group if isinstance(entry, str)]
+
+    assert [entry for entry in entries if not re.fullmatch(r"[\w.-]+==[\w.]+(; .+)?", entry)] == []
+
+
+def test_every_python_file_begins_with_the_licence() -> None:
+    without = []
+    for path in files("*.py"):
+        text = path.read_text(encoding="utf-8")
+        head = text[:600]
+        if text and not all(line in head for line in HEADER):
+            without.append(str(path.relative_to(CHECKOUT)))
+
+    assert without == []
+
+
+def test_playbooks_are_named_by_a_word_an_administrator_would_type() -> None:
+    assert [path.stem for path in files("playbooks/*.yml") if not re.fullmatch(r"[a-z]+", path.stem)] == []
