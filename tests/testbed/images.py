@@ -81,8 +81,8 @@ def ensure_cached(wanted: Recipe) -> CachedImage:
     work = images_dir() / f".build-{os.getpid()}"
     work.mkdir(parents=True)
     try:
-        with step(f"node image {image.key} (once; a minute or two)"):
-            build(wanted, base, work)
+        say(f"  ..  node image {image.key}: built once, in a minute or two")
+        build(wanted, base, work)
         (work / "result").rename(image.folder)
     finally:
         shutil.rmtree(work)
@@ -107,8 +107,9 @@ def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
             rootfs.install(root, recipe.ACCOUNTING_PACKAGES)
         rootfs.disable_units(root, recipe.ACCOUNTING_UNITS)
     debs = result / "debs" if base is None else base.debs
-    rootfs.know_local_packages(root, debs)
-    rootfs.pack(root, result / ROOTFS)
+    with step("pack the image"):
+        rootfs.know_local_packages(root, debs)
+        rootfs.pack(root, result / ROOTFS)
     files = sorted(path for path in result.rglob("*") if path.is_file())
     manifest = {
         "accounts": rootfs.accounts(root),

@@ -34,7 +34,8 @@ def run(
 ) -> Completed:
     """Run `argv` and wait for it; `env` adds to the environment. With `check`, a failure raises BedError.
 
-    The program gets a session of its own: Ctrl-C ends us, and we decide what becomes of it.
+    The program gets a session of its own: Ctrl-C ends us, and we decide what becomes of it. It inherits what we made
+    inheritable, which is locks: they outlive us until it is done.
     """
     data = input.encode() if isinstance(input, str) else input
     try:
@@ -47,6 +48,7 @@ def run(
             env=None if env is None else {**os.environ, **env},
             check=False,
             start_new_session=True,
+            close_fds=False,
         )
     except FileNotFoundError:
         raise BedError(f"{argv[0]}: not found; install it, or put its folder on PATH") from None

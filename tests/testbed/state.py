@@ -191,10 +191,14 @@ def write_synced(path: Path, text: str) -> None:
 
 @contextmanager
 def file_lock(name: str, *, timeout: float, what: str) -> Iterator[None]:
-    """An exclusive lock that ends with its holder, however that ends."""
+    """An exclusive lock. It ends with its holder, however that ends, and with the last command its holder started.
+
+    Commands inherit the open file: whoever gets the lock after a kill knows that nothing is still being made.
+    """
     locks_dir().mkdir(parents=True, exist_ok=True)
     path = locks_dir() / f"{name}.lock"
     with path.open("a+") as file:
+        os.set_inheritable(file.fileno(), True)
         deadline = time.monotonic() + timeout
         while True:
             try:

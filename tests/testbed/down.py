@@ -1,0 +1,84 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Removes what `up` wrote down that it would make, in reverse order, however far it came."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from testbed import sysctls
+from testbed.errors import BedError
+from testbed.paths import bed_dir
+from testbed.podman import Podman
+from testbed.progress import step
+from testbed.run import run
+from testbed.state import Bed, BedStore, Thing
+
+# A killed `up` leaves commands that are still making things; they end within a few seconds.
+LOCK_SECONDS = 120.0
+
+
+def podman_of(bed: Bed) -> Podman:
+    """Podman as this bed's containers need it."""
+    namespace = namespace_path(bed) if bed.way.has_limits is False else None
+    return Podman(bed.way, namespace if namespace is not None and namespace.exists() else None)
+
+
+def namespace_path(bed: Bed) -> Path:
+    """Where the private mount namespace of a bed is held."""
+    return bed.dir / "namespace" / "mnt"
+
+
+def take_down(name: str) -> bool:
+    """Remove a bed; false where there was none."""
+    store = BedStore(name)
+    if not bed_dir(name).exists():
+        return False
+    with store.lock(timeout=LOCK_SECONDS):
+        remove(store)
+    return True
+
+
+def remove(store: BedStore) -> None:
+    """Remove everything on record. The caller holds the lock."""
+    record = store.load()
+    if record is not None:
+        podman_of(record.bed).configure()
+        with step(f"take bed '{store.name}' down"):
+            for thing in reversed(record.things):
+                remove_thing(record.bed, thing)
+                store.forget(thing.kind, thing.name)
+    remove_folder(bed_dir(store.name), last=store.path)
+
+
+def remove_thing(bed: Bed, thing: Thing) -> None:
+    """Remove one thing; that it was never made is fine."""
+    if thing.kind == "container":
+        podman_of(bed).rm(thing.name)
+    elif thing.kind == "network":
+        podman_of(bed).network_rm(thing.name)
+    elif thing.kind == "sysctls":
+        sysctls.release(bed.name)
+    elif thing.kind == "mount":
+        if os.path.ismount(thing.name):
+            run(["umount", "--lazy", thing.name], timeout=30)
+    else:
+        raise BedError(f"state of bed '{bed.name}': unknown kind of thing '{thing.kind}' ({thing.name})")
+
+
+def remove_folder(folder: Path, *, last: Path) -> None:
+    """Remove a folder with `last` as its last file, so that a crash between leaves a bed that is still on record."""
+    if not folder.exists():
+        return
+    for path in folder.iterdir():
+        if path == last:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    last.unlink(missing_ok=True)
+    folder.rmdir()

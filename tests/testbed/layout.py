@@ -1,0 +1,131 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Turns a request into the layout of a bed: names, addresses and hosts. Pure; refuses what cannot work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
+
+from testbed.cgroups import Way
+from testbed.errors import BedError, UsageError
+from testbed.recipe import DEFAULT_DEBIAN, SUITES, Recipe
+from testbed.state import Bed, Host
+
+DEFAULT_NAME = "bed"
+WLMS = ("slurm", "none")
+SLURM_CONFS = ("local", "shared", "configless")
+MAX_NODES = 64
+# Container names are "NAME-nodeN", which podman takes; the limit leaves room in a Unix socket's path.
+NAME = re.compile(r"[a-z][a-z0-9-]{0,18}[a-z0-9]|[a-z]")
+CONTROLLER_OFFSET, KUBE_OFFSET, NODE_OFFSET = 2, 3, 11
+# What pods and services of the bed's own cluster use.
+CLUSTER_NETWORKS = (IPv4Network("10.96.0.0/16"), IPv4Network("10.244.0.0/16"))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a person asked `up` for."""
+
+    name: str = DEFAULT_NAME
+    nodes: int = 2
+    wlm: str = "slurm"
+    slurm_conf: str = "local"
+    slurmdbd: bool = False
+    kube: bool = True
+    debian: int = DEFAULT_DEBIAN
+    subnet: str | None = None
+
+
+def check(request: Request) -> None:
+    """Refuse a request that no machine could serve."""
+    check_name(request.name)
+    if not 1 <= request.nodes <= MAX_NODES:
+        raise UsageError(f"--nodes {request.nodes}: give a number from 1 to {MAX_NODES}")
+    choices = (("--wlm", request.wlm, WLMS), ("--slurm-conf", request.slurm_conf, SLURM_CONFS))
+    for option, value, known in choices:
+        if value not in known:
+            raise UsageError(f"{option} {value}: unknown; give one of {', '.join(known)}")
+    if request.debian not in SUITES:
+        raise UsageError(f"--debian {request.debian}: unknown; give one of {', '.join(map(str, SUITES))}")
+    if request.slurmdbd and request.wlm != "slurm":
+        raise UsageError(f"--slurmdbd needs --wlm slurm, found --wlm {request.wlm}")
+
+
+def check_name(name: str) -> None:
+    """Names become host names, file names and network names."""
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"name {name!r}: give 1 to 20 lower-case letters, digits or '-', a letter first and no '-' at the end"
+        )
+
+
+def choose_subnet(wanted: str | None, taken: Iterable[tuple[IPv4Network, str]]) -> IPv4Network:
+    """The subnet that was asked for, or the first free /24; `taken` says by whom each network is used."""
+    used = [*taken, *((network, "the cluster of the bed") for network in CLUSTER_NETWORKS)]
+    if wanted is None:
+        for candidate in candidates():
+            if not any(candidate.overlaps(network) for network, _ in used):
+                return candidate
+        raise BedError("no free /24 in 10.89.0.0/16, 172.16.0.0/12 or 192.168.0.0/16; give one with --subnet")
+    try:
+        subnet = IPv4Network(wanted)
+    except (AddressValueError, NetmaskValueError, ValueError) as error:
+        raise UsageError(f"--subnet {wanted}: {error}; give something like 10.89.5.0/24") from None
+    if subnet.prefixlen > 24 or not subnet.is_private:
+        raise UsageError(f"--subnet {wanted}: give a private network of /24 or larger")
+    for network, owner in used:
+        if subnet.overlaps(network):
+            raise BedError(f"--subnet {wanted}: taken, {network} is used by {owner}; give another, or leave it out")
+    return subnet
+
+
+def candidates() -> Iterable[IPv4Network]:
+    """Where beds look for room, in this order."""
+    for block in ("10.89.0.0/16", "172.16.0.0/12", "192.168.0.0/16"):
+        yield from IPv4Network(block).subnets(new_prefix=24)
+
+
+def layout(request: Request, *, subnet: IPv4Network, way: Way, uid: int) -> Bed:
+    """All names and addresses of a bed."""
+    first = subnet.network_address
+
+    def host(name: str, role: str, offset: int) -> Host:
+        return Host(name=name, role=role, container=f"{request.name}-{name}", ip=str(first + offset))
+
+    hosts = [host(f"n{number}", "node", NODE_OFFSET + number - 1) for number in range(1, request.nodes + 1)]
+    if request.kube:
+        hosts.insert(0, host("kube", "kube", KUBE_OFFSET))
+    if request.wlm == "slurm":
+        hosts.insert(0, host("ctl", "controller", CONTROLLER_OFFSET))
+    return Bed(
+        name=request.name,
+        debian=request.debian,
+        way=way,
+        image=Recipe(request.debian).key,
+        subnet=str(subnet),
+        gateway=str(first + 1),
+        hosts=tuple(hosts),
+        wlm=request.wlm,
+        slurm_conf=request.slurm_conf,
+        slurmdbd=request.slurmdbd,
+        kube=request.kube,
+        uid=uid,
+    )
+
+
+def differences(bed: Bed, request: Request) -> Sequence[str]:
+    """How a bed that exists differs from what is asked for, in words."""
+    pairs = (
+        ("nodes", len(bed.nodes), request.nodes),
+        ("wlm", bed.wlm, request.wlm),
+        ("slurm-conf", bed.slurm_conf, request.slurm_conf),
+        ("slurmdbd", bed.slurmdbd, request.slurmdbd),
+        ("kube", bed.kube, request.kube),
+        ("debian", bed.debian, request.debian),
+        ("subnet", bed.subnet, request.subnet or bed.subnet),
+    )
+    return [f"{what} {have} (asked for {want})" for what, have, want in pairs if have != want]

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gathers what every component of a bed has logged into one folder, for a person who asks why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from testbed import controlplane
+from testbed.down import podman_of
+from testbed.errors import BedError
+from testbed.paths import logs_dir
+from testbed.podman import Podman
+from testbed.state import Bed, BedStore, Host
+
+FOLDERS = ("/var/log/slurm", "/var/log/pods", "/var/log/mysql")
+COMMANDS = {
+    "journal.txt": ("journalctl", "--no-pager", "--output=short-precise"),
+    "units.txt": ("systemctl", "--no-pager", "--plain", "list-units", "--all"),
+    "processes.txt": ("ps", "axfww"),
+}
+
+
+def collect_logs(bed: Bed) -> Path:
+    """Make a folder with all logs and return it. What cannot be read is said in it, and stops nothing."""
+    folder = logs_dir() / f"{bed.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    shutil.copyfile(BedStore(bed.name).path, folder / "state.json")
+    podman = podman_of(bed)
+    for host in bed.hosts:
+        collect_host(podman, host, folder / host.name)
+    if bed.kube and controlplane.audit_log(bed).exists():
+        shutil.copyfile(controlplane.audit_log(bed), folder / "kube" / "audit.log")
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, bed.uid, -1, follow_symlinks=False)
+    return folder
+
+
+def collect_host(podman: Podman, host: Host, folder: Path) -> None:
+    """The logs of one container, running or not."""
+    folder.mkdir()
+    for name, argv in COMMANDS.items():
+        try:
+            done = podman.exec(host.container, argv, timeout=60, check=False)
+            (folder / name).write_text(done.out + done.err)
+        except BedError as error:
+            (folder / name).write_text(f"{error}\n")
+    console = podman.call("logs", host.container, check=False, timeout=60)
+    (folder / "console.txt").write_text(console.out + console.err)
+    for path in FOLDERS:
+        # Not every host has every folder.
+        podman.call("cp", f"{host.container}:{path}", str(folder), check=False, timeout=60)

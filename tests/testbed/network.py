@@ -1,0 +1,57 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which networks of this machine are in use, so that a bed takes none of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from ipaddress import IPv4Network
+from typing import Any
+
+from testbed.podman import Podman
+from testbed.run import run
+from testbed.state import BedStore, bed_names
+
+Taken = tuple[IPv4Network, str]
+
+
+def taken(podman: Podman) -> list[Taken]:
+    """Every IPv4 network that the machine knows, with who uses it."""
+    routes = json.loads(run(["ip", "-json", "-4", "route", "show", "table", "all"], timeout=10).out or "[]")
+    addresses = json.loads(run(["ip", "-json", "-4", "address"], timeout=10).out or "[]")
+    names = podman.call("network", "ls", "--quiet").out.split()
+    networks = json.loads(podman.call("network", "inspect", *names).out) if names else []
+    beds = [(IPv4Network(record.bed.subnet), f"bed '{name}'") for name in bed_names() if (record := BedStore(name).load())]
+    return [*beds, *of_podman(networks), *of_addresses(addresses), *of_routes(routes)]
+
+
+def of_routes(routes: Iterable[dict[str, Any]]) -> list[Taken]:
+    """Networks of `ip -json route`; the default route is everybody's."""
+    found = []
+    for route in routes:
+        destination = route.get("dst", "default")
+        if destination != "default" and destination != "0.0.0.0/0":
+            found.append((IPv4Network(destination, strict=False), f"a route on {route.get('dev', '?')}"))
+    return found
+
+
+def of_addresses(links: Iterable[dict[str, Any]]) -> list[Taken]:
+    """Networks of `ip -json address`."""
+    return [
+        (IPv4Network(f"{address['local']}/{address['prefixlen']}", strict=False), f"interface {link['ifname']}")
+        for link in links
+        for address in link.get("addr_info", [])
+        if address.get("family") == "inet"
+    ]
+
+
+def of_podman(networks: Iterable[dict[str, Any]]) -> list[Taken]:
+    """Networks of `podman network inspect`, which need not be up."""
+    return [
+        (IPv4Network(subnet["subnet"]), f"podman network '{network['name']}'")
+        for network in networks
+        for subnet in network.get("subnets") or []
+        if ":" not in subnet["subnet"]
+    ]

@@ -1,0 +1,176 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Makes and boots the containers of a bed, several at a time, and waits until they are of use."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from testbed import controlplane, keys, slurm
+from testbed.archive import NodeFile, pack
+from testbed.errors import BedError
+from testbed.images import CachedImage
+from testbed.podman import ContainerSpec, Podman, Volume
+from testbed.recipe import ADMINISTRATOR
+from testbed.state import Bed, Host
+
+AT_ONCE = 4
+BOOT_SECONDS = 120.0
+POLL_SECONDS = 0.2
+# What container runtimes and kubelets write: overlayfs cannot lie on the container's own overlayfs.
+REAL_FOLDERS = ("containerd", "kubelet")
+
+
+def make_folders(bed: Bed) -> None:
+    """The folders of the machine that containers mount."""
+    for host in bed.nodes:
+        for name in REAL_FOLDERS:
+            (bed.dir / "volumes" / host.name / name).mkdir(parents=True, mode=0o755)
+    if bed.wlm == "slurm" and bed.slurm_conf == "shared":
+        shared = bed.dir / "shared-slurm"
+        shared.mkdir()
+        for name, text in {**slurm.slurm_conf(bed), **slurm.scripts()}.items():
+            (shared / name).write_text(text)
+            (shared / name).chmod(0o755 if name.endswith(".sh") else 0o644)
+
+
+def spec(bed: Bed, host: Host, *, image: CachedImage, node_image: CachedImage, binaries: Path | None) -> ContainerSpec:
+    """One container: the image it boots, its address and its folders."""
+    volumes = [Volume(node_image.debs, "/opt/testbed/debs", read_only=True)]
+    volumes.append(Volume(node_image.images, "/opt/testbed/images", read_only=True))
+    if binaries is not None:
+        volumes.append(Volume(binaries, "/opt/testbed/bin", read_only=True))
+    if host.role == "node":
+        volumes += [Volume(bed.dir / "volumes" / host.name / name, f"/var/lib/{name}") for name in REAL_FOLDERS]
+    if host.role == "kube":
+        volumes += controlplane.control_plane_volumes(bed)
+    elif bed.wlm == "slurm" and bed.slurm_conf == "shared":
+        volumes.append(Volume(bed.dir / "shared-slurm", slurm.CONF_DIR))
+    return ContainerSpec(
+        name=host.container,
+        hostname=host.name,
+        image=image.tag,
+        network=bed.network,
+        ip=host.ip,
+        known_hosts=bed.known_hosts,
+        volumes=tuple(volumes),
+    )
+
+
+def files(bed: Bed, host: Host) -> list[NodeFile]:
+    """Everything that is put into a container before it boots."""
+    key = keys.host_key(bed, host)
+    home = f"/home/{ADMINISTRATOR}/.ssh"
+    made = [
+        NodeFile("/etc/ssh/ssh_host_ed25519_key", key.read_bytes(), mode=0o600),
+        NodeFile("/etc/ssh/ssh_host_ed25519_key.pub", key.with_suffix(".pub").read_bytes()),
+        NodeFile(home, mode=0o700, owner=ADMINISTRATOR),
+        NodeFile(
+            f"{home}/authorized_keys",
+            keys.identity(bed).with_suffix(".pub").read_bytes(),
+            mode=0o600,
+            owner=ADMINISTRATOR,
+        ),
+    ]
+    if host.role == "kube":
+        texts, links = controlplane.control_plane_files(bed)
+        made += [NodeFile(path, text) for path, text in texts.items()]
+        made += [NodeFile(path, target=target) for path, target in links.items()]
+    return made + slurm.files(bed, host, munge_key=keys.munge_key(bed).read_bytes())
+
+
+def boot(podman: Podman, container: ContainerSpec, content: Iterable[NodeFile], image: CachedImage) -> None:
+    """Create, fill and start one container."""
+    podman.create(container)
+    podman.copy_in(container.name, pack(content, account=image.account, mtime=time.time()))
+    podman.start(container.name)
+
+
+def in_parallel(work: Sequence[Callable[[], None]]) -> None:
+    """Run everything, a few at a time; the first failure is raised when all that began has ended."""
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        pending = [pool.submit(one) for one in work]
+        try:
+            for one in pending:
+                one.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def await_booted(podman: Podman, host: Host) -> None:
+    """Wait until systemd has started everything, and sshd answers."""
+    deadline = time.monotonic() + BOOT_SECONDS
+    while True:
+        done = podman.exec(host.container, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False)
+        state = done.out.strip()
+        if state == "running":
+            break
+        if state == "degraded":
+            failed = podman.exec(host.container, ["systemctl", "--failed", "--plain", "--no-legend"], timeout=30)
+            units = " ".join(line.split()[0] for line in failed.out.splitlines())
+            raise BedError(f"{host.container}: booted, but failed: {units}")
+        if time.monotonic() > deadline:
+            raise BedError(f"{host.container}: systemd is '{state or done.err.strip()}' after {BOOT_SECONDS:g} s")
+        time.sleep(POLL_SECONDS)
+    await_port(host, 22, deadline=deadline)
+
+
+def await_port(host: Host, port: int, *, deadline: float) -> None:
+    """Wait until something accepts connections."""
+    while True:
+        try:
+            socket.create_connection((host.ip, port), timeout=5).close()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise BedError(f"{host.container}: no answer on {host.ip} port {port} ({error})") from None
+            time.sleep(POLL_SECONDS)
+        else:
+            return
+
+
+def slurm_states(podman: Podman, bed: Bed) -> dict[str, str]:
+    """Node → state as slurmctld says; raises where it does not answer."""
+    controller = bed.host("ctl").container
+    done = podman.exec(controller, ["sinfo", "--noheader", "--Node", "--format=%N %T"], timeout=30)
+    return dict(line.split() for line in done.out.splitlines())
+
+
+def await_slurm(podman: Podman, bed: Bed, *, timeout: float) -> None:
+    """Wait until slurmctld calls every node idle."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            states = slurm_states(podman, bed)
+            waiting = [f"{node} {state}" for node, state in states.items() if state != "idle"]
+        except BedError as error:
+            waiting = [str(error)]
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise BedError(f"Slurm is not ready after {timeout:g} s: {', '.join(waiting)}")
+        time.sleep(POLL_SECONDS)
+
+
+def start_accounting(podman: Podman, bed: Bed) -> None:
+    """Make the database, start slurmdbd, and add an account for everybody."""
+    controller = bed.host("ctl").container
+    statements = (
+        "create database slurm_acct_db; create user slurm@localhost identified via unix_socket; "
+        "grant all on slurm_acct_db.* to slurm@localhost;"
+    )
+    podman.exec(controller, ["mysql"], timeout=60, input=statements)
+    podman.exec(controller, ["systemctl", "enable", "--now", "slurmdbd"], timeout=60)
+    await_port(bed.host("ctl"), 6819, deadline=time.monotonic() + 60)
+    podman.exec(controller, ["systemctl", "restart", "slurmctld"], timeout=60)
+    cluster = bed.name.replace("-", "_")
+    wanted = (("add", "cluster", cluster), ("add", "account", "research"))
+    for words in (*wanted, ("add", "user", "ops,alice,bob", "account=research")):
+        # slurmctld may have registered the cluster first; then there is nothing to add.
+        done = podman.exec(controller, ["sacctmgr", "--immediate", *words], timeout=60, check=False)
+        if done.rc != 0 and "already exists" not in done.out + done.err:
+            raise BedError(f"sacctmgr {' '.join(words)}: {(done.err or done.out).strip()}")

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Only the test bed needs root: the command line starts itself again through `sudo -n` where it is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from testbed.errors import BedError
+
+# sudo gives a clean environment; these decide where things lie and whether packages can be fetched.
+KEPT = ("CONVERGED_CACHE", "CONVERGED_BIN_DIR", "PATH", "GOPROXY", "GOFLAGS", "SSL_CERT_FILE", "TERM")
+PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+TESTS = Path(__file__).resolve().parent.parent
+
+
+def asking_user(environment: Mapping[str, str]) -> int:
+    """Who asked: the owner of keys and kubeconfigs."""
+    return int(environment.get("SUDO_UID", os.getuid()))
+
+
+def ensure_root(arguments: Sequence[str]) -> None:
+    """Return as root; as anybody else start again through sudo, or say what is missing."""
+    if os.geteuid() == 0:
+        return
+    try:
+        allowed = subprocess.run(["sudo", "-n", "true"], capture_output=True, timeout=10, check=False).returncode == 0
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        allowed = False
+    if not allowed:
+        raise BedError(
+            f"the test bed needs root, this is user {os.getuid()} and `sudo -n true` fails; "
+            "run as root, or allow sudo without a password"
+        )
+    start_again(arguments)
+
+
+def start_again(arguments: Sequence[str]) -> NoReturn:
+    """Become the same command under sudo."""
+    kept = [f"{name}={os.environ[name]}" for name in (*KEPT, *PROXIES) if name in os.environ]
+    settings = ["PYTHONDONTWRITEBYTECODE=1", f"PYTHONPATH={TESTS}", *kept]
+    sys.stdout.flush()
+    os.execvp("sudo", ["sudo", "-n", "env", *settings, sys.executable, "-m", "testbed", *arguments])

@@ -1,0 +1,73 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a bed's parts do right now, asked of the parts themselves and not of our own record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from testbed import controlplane, nodes
+from testbed.down import podman_of
+from testbed.errors import BedError
+from testbed.podman import Podman
+from testbed.state import Bed
+
+# Slurm's words for a node that takes jobs; a trailing * means that it does not answer.
+SLURM_GOOD = frozenset({"idle", "mixed", "allocated", "completing"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a bed, its state in the part's own word, and whether that is good."""
+
+    kind: str
+    name: str
+    state: str
+    good: bool
+
+
+def parts(bed: Bed) -> list[Part]:
+    """Containers, batch nodes, API server and cluster nodes."""
+    podman = podman_of(bed)
+    states = podman.states()
+    containers = [(host.container, states.get(host.container, "missing")) for host in bed.hosts]
+    found = [Part("container", name, state, state == "running") for name, state in containers]
+    if bed.wlm == "slurm":
+        found += slurm_parts(podman, bed)
+    if bed.kube:
+        found += kube_parts(bed)
+    return found
+
+
+def slurm_parts(podman: Podman, bed: Bed) -> list[Part]:
+    """Batch nodes as slurmctld sees them."""
+    try:
+        states = nodes.slurm_states(podman, bed)
+    except BedError as error:
+        return [Part("slurmctld", "ctl", str(error), False)]
+    controller = Part("slurmctld", "ctl", "up", True)
+    return [controller, *(Part("slurm node", name, state, state in SLURM_GOOD) for name, state in states.items())]
+
+
+def kube_parts(bed: Bed) -> list[Part]:
+    """The API server, and the nodes that have joined."""
+    try:
+        api = controlplane.admin(bed)
+        members = api.items("/api/v1/nodes")
+    except (BedError, OSError) as error:
+        return [Part("API server", "kube", str(error), False)]
+    return [Part("API server", "kube", "ready", True), *(kube_node(member) for member in members)]
+
+
+def kube_node(member: dict[str, object]) -> Part:
+    """One Node object."""
+    metadata, status = member["metadata"], member["status"]
+    assert isinstance(metadata, dict) and isinstance(status, dict)
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", []))
+    return Part("cluster node", metadata["name"], "Ready" if ready else "NotReady", ready)
+
+
+def faults(found: list[Part]) -> list[str]:
+    """What is not as it should be, in words."""
+    return [f"{part.kind} {part.name} is {part.state}" for part in found if not part.good]
