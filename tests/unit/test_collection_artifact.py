@@ -78,7 +78,10 @@ def test_no_cache_or_hidden_file_is_shipped(shipped: set[str]) -> None:
 def test_status_runs_from_the_installed_tarball_and_tells_the_truth(installed: Path, tmp_path: Path) -> None:
     local = {"ansible_connection": "local", "ansible_become": False, "converged_record_dir": str(tmp_path / "record")}
     inventory = tmp_path / "inventory.yml"
-    groups = {"converged_nodes": {"hosts": {"n1": local, "n2": local}}, "converged_controllers": {"hosts": {"ctl": local}}}
+    groups = {
+        "converged_nodes": {"hosts": {"n1": local, "n2": local}},
+        "converged_controllers": {"hosts": {"ctl": local}},
+    }
     inventory.write_text(yaml.safe_dump(groups), encoding="utf-8")
     argv = [BIN / "ansible-playbook", "-i", inventory, "converged.hpc.status"]
 

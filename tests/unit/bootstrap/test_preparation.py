@@ -1,0 +1,120 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The environment of tools, and what the bootstrap installs when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bootstrap import cli, packages, venvs
+from bootstrap.environment import places, variables
+from bootstrap.errors import BootstrapError
+
+ONE = places(Path("/home/eve/one"), {})
+TWO = places(Path("/home/eve/two"), {})
+
+
+def test_the_cache_lies_outside_the_checkout_unless_it_is_moved() -> None:
+    assert ONE.cache == Path("/var/cache/converged-hpc")
+    assert places(Path("/src"), {"CONVERGED_CACHE": "/big"}).cache == Path("/big")
+
+
+def test_two_checkouts_share_environments_and_nothing_else() -> None:
+    assert ONE.venv("x") == TWO.venv("x")
+    assert ONE.own != TWO.own
+    assert ONE.collections != TWO.collections
+
+
+def test_a_users_own_ansible_settings_are_kept_out() -> None:
+    given = {"ANSIBLE_STDOUT_CALLBACK": "oneline", "HOME": "/home/eve", "PATH": "/usr/bin"}
+
+    environ = variables(ONE, venv=Path("/v"), environ=given)
+
+    assert "ANSIBLE_STDOUT_CALLBACK" not in environ
+    assert environ["ANSIBLE_COLLECTIONS_PATH"] == str(ONE.collections)
+    assert environ["HOME"] == "/home/eve"
+    assert environ["PATH"].startswith("/v/bin:/usr/bin")
+
+
+def test_every_cache_of_a_tool_is_below_the_cache_folder() -> None:
+    environ = variables(ONE, venv=Path("/v"), environ={})
+
+    assert {name for name, value in environ.items() if value.startswith(str(ONE.checkout))} == {
+        "PYTHONPATH",
+        "ANSIBLE_CONFIG",
+    }
+
+
+def test_a_proxy_never_stands_between_the_machines_of_a_test_bed() -> None:
+    with_proxy = variables(ONE, venv=Path("/v"), environ={"https_proxy": "http://p:1", "no_proxy": "example.org"})
+
+    assert with_proxy["NO_PROXY"].split(",")[:3] == ["example.org", "localhost", "127.0.0.1"]
+    assert "NO_PROXY" not in variables(ONE, venv=Path("/v"), environ={})
+
+
+def test_only_missing_packages_are_installed_in_their_order() -> None:
+    assert packages.missing(("a", "b", "c"), ["b", "x"]) == ["a", "c"]
+
+
+def test_unit_tests_need_no_container_engine() -> None:
+    assert "podman" not in packages.needed(test_bed=False)
+    assert "podman" in packages.needed(test_bed=True)
+
+
+def test_a_dependency_group_is_read_with_the_groups_it_includes() -> None:
+    groups = {"dev": ["a==1", {"include-group": "more"}], "more": ["b==2"]}
+
+    assert venvs.requirements(groups, "dev") == ("a==1", "b==2")
+    with pytest.raises(BootstrapError, match="no dependency group 'docs'; it has dev, more"):
+        venvs.requirements(groups, "docs")
+
+
+def test_another_python_or_another_pin_is_another_environment(tmp_path: Path) -> None:
+    def folder(pin: str, version: str) -> Path:
+        text = f'[dependency-groups]\ninstaller = ["pip==1"]\ndev = ["a=={pin}"]\n'
+        (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+        return venvs.planned(places(tmp_path, {}), group="dev", python="/usr/bin/python3", version=version).folder
+
+    assert folder("1", "3.11") == folder("1", "3.11")
+    assert len({folder("1", "3.11"), folder("2", "3.11"), folder("1", "3.12")}) == 3
+
+
+def test_an_environment_counts_as_made_only_with_its_stamp(tmp_path: Path) -> None:
+    venv = venvs.Venv(group="dev", requirements=(), installer=(), folder=tmp_path)
+
+    assert not venv.ready()
+    (tmp_path / venvs.STAMP).touch()
+    assert venv.ready()
+
+
+def test_a_link_is_pointed_elsewhere_in_one_step(tmp_path: Path) -> None:
+    name = tmp_path / "deep" / "link"
+
+    venvs.link(name, tmp_path / "a")
+    venvs.link(name, tmp_path / "b")
+
+    assert name.readlink() == tmp_path / "b"
+    assert sorted(path.name for path in name.parent.iterdir()) == ["link"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["dmeo"], ["exec"]])
+def test_an_unknown_target_is_a_usage_error_that_names_the_known_ones(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    assert "demo|test|check" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_never_taken_for_a_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.tex").touch()
+    monkeypatch.setenv("CONVERGED_CACHE", str(tmp_path))
+
+    assert cli.main(["clean"]) == 1
+    assert (tmp_path / "thesis.tex").exists()
+    assert cli.main(["exec", "true"]) == 1
+    assert capsys.readouterr().err.count("\n") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]

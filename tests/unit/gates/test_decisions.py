@@ -1,0 +1,128 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What single gates decide: skips, roles, interpreters, documentation."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gates import reference, skips
+from gates.interpreters import first_of_each, version_in_name
+from gates.payloads import floor
+from gates.roles import judge
+from gates.sanity import STAND_IN, wanted_pip
+
+TESTS = Path(__file__).resolve().parents[2]
+
+OPTION = {"type": "int", "default": 60, "description": "d"}
+
+
+def specs(**options: dict[str, Any]) -> dict[str, Any]:
+    return {"argument_specs": {"main": {"options": options}}}
+
+
+def test_a_reason_on_the_list_may_be_followed_by_details() -> None:
+    allowed = skips.allowed_reasons("# a comment\n\nno GPU\n")
+    seen = [skips.Skip("t1", "no GPU: nvidia-smi is missing"), skips.Skip("t2", "flaky"), skips.Skip("t3", "")]
+
+    assert skips.refused(seen, allowed) == [seen[1], seen[2]]
+    assert skips.report(seen, allowed)[0] == "skipped: 3, not allowed: 2"
+    assert "allowed: t1: no GPU: nvidia-smi is missing" in skips.report(seen, allowed)
+
+
+def test_without_a_list_no_skip_is_allowed() -> None:
+    assert skips.refused([skips.Skip("t", "because")], []) != []
+
+
+@pytest.mark.parametrize("how", ["pytest.skip('not today')", "pytest.xfail('some day')"])
+def test_a_pytest_run_fails_on_a_skip_that_is_not_on_the_list(how: str, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        f"import pytest\n\n\ndef test_one():\n    pass\n\n\ndef test_two():\n    {how}\n", encoding="utf-8"
+    )
+    argv = [sys.executable, "-m", "pytest", "-q", "-c", TESTS.parent / "pyproject.toml", "--rootdir", tmp_path]
+
+    done = subprocess.run(
+        [*argv, "-p", "conftest", tmp_path / "test_it.py"], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "NOT ALLOWED: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("defaults", "options", "problem"),
+    [
+        ({"r_a": 60}, {"r_a": OPTION}, None),
+        ({}, {"r_a": {"type": "str", "required": True}}, None),
+        ({}, {"converged_wlm": {"type": "str", "required": True}}, None),
+        ({"r_a": 60, "r_b": 1}, {"r_a": OPTION}, "r: r_b is in defaults/main.yml and not in"),
+        ({}, {"r_a": OPTION}, "r: r_a has a default in meta/argument_specs.yml and not in"),
+        ({"r_a": 61}, {"r_a": OPTION}, "r: r_a is 61 in defaults/main.yml and 60 in the specs"),
+        ({"r_a": 1}, {"r_a": {"type": "int", "required": True}}, "r: r_a is required, and defaults/main.yml sets it"),
+        ({}, {"r_a": {"type": "int"}}, "r: r_a has no default and is not required"),
+        ({"port": 1}, {"port": {"type": "int", "default": 1}}, "r: port does not begin with the role's name"),
+    ],
+)
+def test_defaults_and_argument_specs_say_the_same(
+    defaults: dict[str, Any], options: dict[str, Any], problem: str | None
+) -> None:
+    problems = list(judge("r", defaults, specs(**options)))
+
+    assert len(problems) == (problem is not None)
+    assert not problem or problems[0].startswith(problem)
+
+
+def test_a_role_without_specs_is_named() -> None:
+    assert list(judge("r", {}, {})) == ["r: meta/argument_specs.yml is missing or empty"]
+
+
+def test_only_names_of_interpreters_count() -> None:
+    assert version_in_name("python3.8") == (3, 8)
+    assert [version_in_name(name) for name in ("python3", "python3.8-config", "python2.7", "python3.13t")] == [None] * 4
+
+
+def test_the_first_interpreter_that_runs_is_taken_for_each_version(tmp_path: Path) -> None:
+    name = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    broken = tmp_path / name
+    broken.write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
+    broken.chmod(0o755)
+    real = Path(sys.executable).with_name(name)
+
+    assert first_of_each([broken, real], lowest=(3, 6)) == {sys.version_info[:2]: real}
+    assert first_of_each([real], lowest=(3, 99)) == {}
+
+
+def test_a_floor_is_a_version() -> None:
+    assert floor("3.6") == (3, 6)
+
+
+def test_the_stand_in_for_get_pip_is_python_and_names_its_wheel() -> None:
+    program = STAND_IN.format(wheel="/x/pip.whl")
+
+    compile(program, "get_pip.py", "exec")
+    assert "'/x/pip.whl'" in program
+
+
+def test_the_pip_that_ansible_test_wants_is_found() -> None:
+    assert wanted_pip().count(".") >= 1
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("[a](docs/a.md) [b](docs/b.md#x) [c](https://example.org)\n", encoding="utf-8")
+    (tmp_path / "docs/b.md").touch()
+
+    assert list(reference.broken_links(tmp_path, [Path("README.md")])) == [
+        "README.md: the link to docs/a.md leads nowhere"
+    ]
+
+
+def test_the_readme_lists_all_content() -> None:
+    assert list(reference.unlisted("`node_state` and `status`", ["node_state", "status", "node"])) == [
+        "README.md does not list node"
+    ]

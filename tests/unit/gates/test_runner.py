@@ -1,0 +1,139 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How gates are chosen, run and reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gates import cli
+from gates.catalogue import GATES
+from gates.gate import Context, Gate, GateFailure
+from gates.process import TIMED_OUT, run
+from gates.runner import run_gates
+
+
+def gate(name: str, action: Callable[[Context], None], *, alone: bool = False) -> Gate:
+    return Gate(name=name, what="a test", action=action, tiers=frozenset({"check"}), alone=alone)
+
+
+def passes(context: Context) -> None:
+    context.say("well")
+
+
+def fails(context: Context) -> None:
+    context.say("line one\nSHOW shown")
+    raise GateFailure("it is broken")
+
+
+def crashes(context: Context) -> None:
+    raise KeyError("gone")
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Callable[[Gate], Context]:
+    def make(which: Gate) -> Context:
+        return Context(
+            checkout=tmp_path,
+            cache=tmp_path,
+            own=tmp_path,
+            logs=tmp_path,
+            seed=1,
+            environ={"PATH": "/usr/bin:/bin"},
+            log=tmp_path / f"{which.name}.log",
+            deadline=time.monotonic() + 60,
+        )
+
+    return make
+
+
+def test_a_failing_gate_does_not_stop_the_others(
+    context: Callable[[Gate], Context], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gates = [gate("bad", fails), gate("worse", crashes), gate("good", passes), gate("last", passes, alone=True)]
+
+    outcomes = run_gates(gates, context)
+
+    failures = {outcome.gate.name: outcome.failure for outcome in outcomes}
+    assert failures["bad"] == "it is broken"
+    assert "KeyError('gone')" in failures["worse"]
+    assert failures["good"] == failures["last"] == ""
+    assert "        shown\n" in capsys.readouterr().out
+
+
+def test_the_end_names_failures_the_log_folder_and_the_counts(
+    context: Callable[[Gate], Context], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = run_gates([gate("bad", fails), gate("good", passes)], context)
+    capsys.readouterr()
+
+    assert cli.summary(outcomes, logs=tmp_path, seconds=3.2) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"FAILED bad: it is broken; see {tmp_path}/bad.log"
+    assert lines[1] == f"all logs of this run are in {tmp_path}"
+    assert lines[-1] == "1 passed, 1 failed"
+
+
+def test_gates_that_need_the_machine_run_after_the_others_one_by_one(context: Callable[[Gate], Context]) -> None:
+    order: list[str] = []
+
+    def note(name: str) -> Callable[[Context], None]:
+        return lambda _context: order.append(name)
+
+    run_gates([gate("bed", note("bed"), alone=True), gate("a", note("a")), gate("b", note("b"))], context)
+
+    assert sorted(order[:2]) == ["a", "b"]
+    assert order[2] == "bed"
+
+
+def test_a_command_that_does_not_end_is_stopped_with_its_children(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    argv = ["sh", "-c", "sleep 60 & sleep 60"]
+
+    status = run(argv, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, log=log, deadline=time.monotonic() + 0.2)
+
+    assert status == TIMED_OUT
+    assert "the gate's time is over" in log.read_text(encoding="utf-8")
+
+
+def test_a_command_that_is_missing_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    assert run(["no-such-tool"], cwd=tmp_path, env={}, log=log, deadline=time.monotonic() + 5) == 127
+    assert "no-such-tool: No such file" in log.read_text(encoding="utf-8")
+
+
+def test_check_is_a_part_of_test() -> None:
+    check = {found.name for found in cli.chosen(GATES, "check", [])}
+    test = {found.name for found in cli.chosen(GATES, "test", [])}
+
+    assert check < test
+    assert {"sanity", "importer", "e2e", "molecule"} <= test - check
+
+
+def test_an_unknown_gate_is_answered_with_the_list() -> None:
+    with pytest.raises(cli.UsageError, match="unknown gate 'lnit'; there are: unit, "):
+        cli.chosen(GATES, "only", ["lint", "lnit"])
+
+
+def test_the_seed_is_drawn_unless_it_is_given() -> None:
+    assert cli.drawn_seed({"CONVERGED_SEED": "42"}) == 42
+    assert 0 <= cli.drawn_seed({}) < 2**32
+    with pytest.raises(cli.UsageError, match="CONVERGED_SEED is 'x'"):
+        cli.drawn_seed({"CONVERGED_SEED": "x"})
+
+
+def test_old_log_folders_go(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"2026{number:04}").mkdir()
+
+    fresh = cli.log_folder(tmp_path)
+
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert len(kept) == cli.LOG_FOLDERS_KEPT
+    assert fresh.exists()
