@@ -117,6 +117,8 @@ class Carrier:
     def run(self, event: str) -> Told:
         """The caller holds the work lock, except for END, which changes nothing but memory."""
         now = self.world.now()
+        if event == view.TICK:
+            self._mend_fence()
         seen = view.Observed(now=now, began=now, boot_id=self.world.boot_id(), memory=Memory(self.world.boot_id()))
         for _step in range(MOST_STEPS):
             action, seen = self._decide(event, seen)
@@ -130,6 +132,13 @@ class Carrier:
             self.at_point("after:" + name)
         raise WorldError("no decision after {} steps; please report this".format(MOST_STEPS))
 
+    def _mend_fence(self) -> None:
+        """A call may have been killed between fencing a unit and recording it, or between lifting and starting."""
+        with self.store.locked():
+            stopped = self.memories.load(boot_id=self.world.boot_id())[0].stopped
+            self.memories.lift(tuple(unit for unit in self.memories.fenced() if unit not in stopped))
+            self.memories.raise_fence(stopped)
+
     def _decide(self, event: str, seen: view.Observed) -> Tuple[view.Action, view.Observed]:
         with self.store.locked():
             leases = self.store.leases()
@@ -137,7 +146,7 @@ class Carrier:
                 leases += (self.begun,)
             memory = self.unsaved
             if memory is None:
-                memory, remark = self.memories.load(boot_id=seen.boot_id, services=self.settings.services)
+                memory, remark = self.memories.load(boot_id=seen.boot_id)
                 self._remark(remark)
             seen = seen._replace(now=self.world.now(), memory=memory)
             action = decide(leases, event, self.settings, seen)
@@ -228,9 +237,10 @@ class Carrier:
         elif isinstance(action, view.Delete):
             world.delete(action.pods)
         elif isinstance(action, view.StopUnits):
+            self.memories.raise_fence(action.units)
             world.stop_units(action.units, force=action.force)
         elif isinstance(action, view.StartUnits):
-            self.memories.lift_fence()
+            self.memories.lift(action.units)
             world.start_units(action.units)
         elif isinstance(action, view.Terminate):
             world.terminate(action.uids)

@@ -56,8 +56,10 @@ def _adopt(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Obse
 def _batch_only(event: str, settings: Settings, seen: Observed) -> Action:
     """The kill switch: without the API, and sparing no pod."""
     memory = seen.memory
-    if event == END or event == BEGIN and memory.phase == HELD:
+    if event == END:
         return Done(ACCEPT, "switched off: batch only")
+    if event == BEGIN and memory.phase == HELD:
+        return taking.join_held(seen, frozenset())
     if seen.active is None:
         return Look(UNITS)
     if seen.active or not memory.off or memory.phase != HELD:
@@ -100,6 +102,8 @@ def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
         return Look(API)
     if not seen.api.answers:
         return Done(ACCEPT, "stays with the batch system until the API answers: " + seen.api.why)
+    if memory.phase == HELD:
+        return Remember(memory._replace(phase=TAKING))  # from here on it is no longer proven free
     if seen.api.announced:
         if seen.tried.get("announce"):
             return Done(ACCEPT, "stays with the batch system: the API did not take the empty announcement")

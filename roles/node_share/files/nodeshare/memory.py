@@ -40,18 +40,19 @@ class Memory(NamedTuple):
 
 
 class MemoryStore:
-    """state.json, and beside it the fence `closed`, which exists exactly while services must stay stopped.
+    """state.json, and beside it the fence: `closed/UNIT` exists exactly while we keep that unit stopped.
 
-    The fence is what the services' own units look at (ConditionPathExists), so that neither a reboot nor another
-    tool's `systemctl start` lets pods onto a node that is served by stop.
+    The fence is what the services' own units look at (ConditionPathExists=!.../closed/%n), so that neither a reboot
+    nor another tool's `systemctl start` lets pods onto a node that is served by stop. A unit that the administrator
+    had stopped is not fenced: starting it is the administrator's right, and the next repair sees it.
     """
 
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, "state.json")
         self.fence = os.path.join(directory, "closed")
 
-    def load(self, *, boot_id: str, services: Tuple[str, ...]) -> Tuple[Memory, str]:
-        """The memory, and a remark where it could not be read. Unreadable with a fence means: we had stopped all."""
+    def load(self, *, boot_id: str) -> Tuple[Memory, str]:
+        """The memory, and a remark where it could not be read: then the fence tells what we had stopped."""
         try:
             content = durable.read(self.path)
             if content is None:
@@ -59,21 +60,35 @@ class MemoryStore:
             return _from_json(json.loads(content.decode("utf-8"))), ""
         except (durable.StoreError, ValueError, KeyError, TypeError) as error:
             remark = "{}: unreadable ({}); judged by the fence".format(self.path, error)
-        if os.path.lexists(self.fence):
-            return Memory(boot_id, phase=TAKING, way=STOP, stopped=services), remark
-        return Memory(boot_id, phase=TAKING, way=QUIESCE, confined=True), remark
+        stopped = self.fenced()
+        way = STOP if stopped else QUIESCE
+        return Memory(boot_id, phase=TAKING, way=way, stopped=stopped, confined=not stopped), remark
 
     def save(self, memory: Memory) -> None:
-        """Fence first when closing, fence last when opening: never open services without a record of them."""
-        closing = bool(memory.stopped or memory.off)
-        if closing and not os.path.lexists(self.fence):
-            durable.write(self.fence, b"nodeshare keeps these services stopped: see `nodeshare show`\n")
+        """Fence before the record when closing, after it when opening: never open a unit that is on record as ours."""
+        self.raise_fence(memory.stopped)
         durable.write(self.path, json.dumps(memory._asdict(), sort_keys=True).encode("utf-8"))
-        if not closing:
-            durable.remove(self.fence)
+        self.lift(tuple(unit for unit in self.fenced() if unit not in memory.stopped))
 
-    def lift_fence(self) -> None:
-        durable.remove(self.fence)
+    def raise_fence(self, units: Tuple[str, ...]) -> None:
+        for unit in units:
+            path = os.path.join(self.fence, unit)
+            if not os.path.lexists(path):
+                if not os.path.isdir(self.fence):
+                    durable.make_private_dir(self.fence)
+                durable.write(path, b"kept stopped for the batch system: see `nodeshare show`\n")
+
+    def fenced(self) -> Tuple[str, ...]:
+        try:
+            return tuple(sorted(name for name in os.listdir(self.fence) if not name.startswith(".new.")))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise durable.StoreError("{}: cannot list: {}".format(self.fence, error.strerror)) from error
+
+    def lift(self, units: Tuple[str, ...]) -> None:
+        for unit in units:
+            durable.remove(os.path.join(self.fence, unit))
 
 
 def _from_json(data: Dict[str, Any]) -> Memory:

@@ -29,9 +29,7 @@ ANNOUNCED_AT_MOST = 100
 def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
     memory = seen.memory
     if memory.phase == HELD and event == BEGIN:
-        if memory.idle_since is not None:
-            return Remember(memory._replace(idle_since=None))
-        return Done(ACCEPT, "held by " + memory.way)
+        return join_held(seen, frozenset(memory.keep))
     if seen.now - seen.began > settings.limit:
         return _failed(event, settings, "not free within {:g} s".format(settings.limit))
     for what, known in ((UNITS, seen.active), (API, seen.api), (LOCAL, seen.local)):
@@ -69,6 +67,18 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
     if step is not None:
         return step
     return Remember(memory._replace(phase=HELD, idle_since=None))
+
+
+def join_held(seen: Observed, keep: FrozenSet[str]) -> Action:
+    """One more job on a node that was proven free: no API, no service manager, only a look for processes of pods."""
+    memory = seen.memory
+    if seen.local is None:
+        return Look(LOCAL)
+    if seen.local - keep:
+        return Remember(memory._replace(phase=TAKING))
+    if memory.idle_since is not None:
+        return Remember(memory._replace(idle_since=None))
+    return Done(ACCEPT, "switched off: batch only" if memory.off else "held by " + memory.way)
 
 
 def way_of(settings: Settings, seen: Observed, api: Api, guests: Tuple[Pod, ...]) -> str:

@@ -1,0 +1,282 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node, its pods and an API that obey the rules of the real ones, in simulated time.
+
+Decisions are proven against this world rather than against lists of expected calls: what counts is that the node
+is free when a job starts and comes back when it may. The world itself refuses what must never happen.
+"""
+
+import os
+import tempfile
+
+import payload_path  # noqa: F401
+from nodeshare import view
+from nodeshare.carry import Carrier, World, WorldError
+from nodeshare.jobid import JobKey
+from nodeshare.leases import Ended, Lease, LeaseStore
+from nodeshare.memory import MemoryStore
+from nodeshare.settings import Settings
+
+KUBELET, RUNTIME = "kubelet.service", "containerd.service"
+
+
+def quick_directory():
+    """A directory in memory where there is one: thousands of fsyncs prove nothing about decisions."""
+    return tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+
+
+class Killed(BaseException):
+    """kill -9 at a named point: nothing after it runs, not even an except clause for errors."""
+
+
+class Guest:
+    """One pod. `grace` is how long its processes take to end once asked; None: they never do."""
+
+    def __init__(self, name, *, grace=1.0, stays=False, protected=False, finalizer=False, respawns=False,
+                 tolerates=False, undeletable=False):
+        self.name = name
+        self.grace = grace
+        self.stays = stays
+        self.protected = protected
+        self.finalizer = finalizer
+        self.respawns = respawns
+        self.tolerates = tolerates
+        self.undeletable = undeletable
+        self.known = True  # to the API
+        self.running = True
+        self.ends_at = None
+        self.leaving = False
+
+
+class Node(World):
+
+    def __init__(self):
+        self.time = 1000.0
+        self.boot = "boot-1"
+        self.api_up = True
+        self.tainted = True
+        self.announced = ""
+        self.guests = {}
+        self.active = {KUBELET, RUNTIME}
+        self.stubborn_units = False
+        self.confined = False
+        self.alive = {}  # job key -> True, False, None
+        self.batch = {}  # job key -> LIVE or GONE
+        self.batch_up = True
+        self.log = []
+        self.born = 0
+        self.leases = lambda: ()
+        self.admin_stopped = set()
+        self.on_sleep = lambda: None
+
+    def add(self, name, **how):
+        self.guests[name] = Guest(name, **how)
+        return self.guests[name]
+
+    # -- World
+
+    def now(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += seconds
+        self.settle()
+        self.on_sleep()
+
+    def boot_id(self):
+        return self.boot
+
+    def ask_api(self):
+        self.settle()
+        if not self.api_up:
+            self.time += 2.0
+            return view.Api(False, "no answer within 2 s")
+        pods = tuple(view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False)
+                     for guest in self.guests.values() if guest.known)
+        return view.Api(True, "", self.tainted, self.announced, pods)
+
+    def local_pods(self):
+        self.settle()
+        return frozenset(guest.name for guest in self.guests.values() if guest.running)
+
+    def active_units(self, units):
+        return tuple(unit for unit in units if unit in self.active)
+
+    def life(self, leases):
+        return {str(lease.key): self.alive.get(lease.key, False) for lease in leases}
+
+    def ask_batch(self, leases):
+        self.log.append(("ask", len(leases)))
+        if not self.batch_up:
+            raise WorldError("slurmctld does not answer")
+        return {str(lease.key): self.batch[lease.key] for lease in leases if lease.key in self.batch}
+
+    def announce(self, text):
+        self._need_api()
+        if not text and self.leases():
+            raise AssertionError("announced as free while a lease lives")
+        self.announced = text
+        self.log.append(("announce", text))
+
+    def evict(self, pods):
+        self._need_api()
+        self.log.append(("evict", tuple(pod.name for pod in pods)))
+        for pod in pods:
+            guest = self.guests.get(pod.uid)
+            if guest is not None and not guest.protected:
+                self._ask_to_leave(guest, guest.grace)
+
+    def delete(self, pods):
+        self._need_api()
+        self.log.append(("delete", tuple(pod.name for pod in pods)))
+        for pod in pods:
+            guest = self.guests.get(pod.uid)
+            if guest is not None and not guest.undeletable:
+                self._ask_to_leave(guest, None if guest.grace is None else min(1.0, guest.grace))
+
+    def stop_units(self, units, *, force):
+        self.log.append(("stop", units, force))
+        if not all(self.fenced(unit) for unit in units):
+            raise AssertionError("services stopped without a fence")
+        if self.stubborn_units and not force:
+            raise WorldError("timed out")
+        self.active -= set(units)
+
+    def start_units(self, units):
+        self.log.append(("start", units))
+        if self.leases():
+            raise AssertionError("services started while a lease lives")
+        if not self.api_up:
+            raise AssertionError("services started without the API")
+        if set(units) & self.admin_stopped:
+            raise AssertionError("started what the administrator had stopped")
+        if any(self.fenced(unit) for unit in units):
+            raise WorldError("condition failed")
+        self.active |= set(units)
+        self.settle()
+
+    def confine(self, cpus):
+        self.log.append(("confine", cpus))
+        self.confined = True
+
+    def release(self):
+        self.log.append(("release",))
+        if self.leases():
+            raise AssertionError("cores given back while a lease lives")
+        self.confined = False
+
+    def terminate(self, uids):
+        self.log.append(("terminate", uids))
+        for uid in uids:
+            guest = self.guests[uid]
+            if guest.grace is not None and guest.ends_at is None:
+                guest.ends_at = self.time + guest.grace
+
+    def kill(self, uids):
+        self.log.append(("kill", uids))
+        for uid in uids:
+            self.guests[uid].running = False
+        self.settle()
+
+    def report(self, reason, text):
+        self.log.append(("report", reason))
+
+    def wake_returner(self):
+        self.log.append(("wake",))
+
+    # -- the rules of this world
+
+    def settle(self):
+        """Processes end when their time is over; a living kubelet confirms, restarts and starts pods."""
+        for guest in list(self.guests.values()):
+            if guest.running and guest.ends_at is not None and self.time >= guest.ends_at:
+                guest.running = False
+            if KUBELET not in self.active or not self.api_up:
+                continue
+            if guest.leaving and not guest.running and not guest.finalizer:
+                del self.guests[guest.name]
+                if guest.respawns and (not self.tainted or guest.tolerates):
+                    self.born += 1
+                    again = self.add("{}-{}".format(guest.name.split("-")[0], self.born), grace=guest.grace,
+                                     respawns=True, tolerates=guest.tolerates)
+                    again.running = True
+            elif not guest.leaving and not guest.running:
+                guest.running, guest.ends_at = True, None
+
+    def reboot(self):
+        self.boot = "boot-{}".format(int(self.boot[5:]) + 1)
+        self.time = 5.0
+        self.confined = False
+        self.alive = {}
+        for guest in list(self.guests.values()):
+            guest.running = False
+        self.admin_stopped = set()
+        self.active = {unit for unit in (RUNTIME, KUBELET) if not self.fenced(unit)}
+        self.settle()
+
+    def fenced(self, unit):
+        return os.path.exists(os.path.join(self.fence, unit))
+
+    def ordinary_running(self):
+        return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.stays)
+
+    def _ask_to_leave(self, guest, grace):
+        guest.leaving = True
+        if grace is not None and (guest.ends_at is None or self.time + grace < guest.ends_at):
+            guest.ends_at = self.time + grace
+
+    def _need_api(self):
+        if not self.api_up:
+            raise WorldError("the API does not answer")
+
+
+class Site:
+    """A node with nodeshare on it: calls as the batch system's scripts, the timer and the administrator make them."""
+
+    def __init__(self, directory, **settings):
+        self.node = Node()
+        self.settings = Settings(node="n1", state_dir=directory)._replace(**settings)
+        self.points = lambda point: None
+        self.store = LeaseStore(directory, at_point=lambda point: self.points(point))
+        self.store.prepare()
+        self.memories = MemoryStore(directory)
+        self.node.fence = self.memories.fence
+        self.node.leases = self.store.leases
+
+    def memory(self):
+        return self.memories.load(boot_id=self.node.boot)[0]
+
+    def carrier(self, begun=None):
+        return Carrier(world=self.node, store=self.store, memories=self.memories, settings=self.settings, begun=begun,
+                       at_point=lambda point: self.points(point))
+
+    def begin(self, job="1", run=0, start=None):
+        lease = Lease(JobKey("slurm", job, run), self.node.boot, self.node.time, start)
+        with self.store.locked():
+            if self.store.begin(lease, mark_life=self.settings.mark_life) == "ended":
+                return None
+        self.node.alive.setdefault(lease.key, True)
+        return self.act(view.BEGIN, lease)
+
+    def end(self, job="1", run=0, start=None):
+        with self.store.locked():
+            self.store.end(Ended(JobKey("slurm", job, run), self.node.boot, self.node.time, start))
+        return self.carrier().run(view.END)
+
+    def act(self, event, begun=None):
+        carrier = self.carrier(begun)
+        with carrier.work_lock(1.0):
+            return carrier.run(event)
+
+    def repair(self):
+        with self.store.locked():
+            self.store.tidy(boot_id=self.node.boot, now=self.node.time, mark_life=self.settings.mark_life)
+        return self.act(view.TICK)
+
+    def later(self, seconds):
+        self.node.sleep(seconds)
+        return self.repair()
+
+    def did(self, what):
+        return [entry for entry in self.node.log if entry[0] == what]
