@@ -1,0 +1,239 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The few requests that a node makes of the Kubernetes API, with the kubelet's own identity.
+
+A kubelet may read and annotate its own Node, list, evict and delete the pods bound to it, and create Events; never
+change its own taints. One kept-alive connection, the cluster's CA and no other, and a bound on every wait.
+"""
+
+import http.client
+import json
+import socket
+import ssl
+import tempfile
+import time
+import urllib.parse
+from typing import Any, Dict, Optional, Tuple
+
+from .kubeconfig import Credentials
+from .view import Api, Pod
+
+TAINT = "converged.hpc/batch"
+ANNOTATION = "converged.hpc/leases"
+LARGEST_ANSWER = 64 << 20
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class ApiError(Exception):
+    """The API did not do as asked. `status` is 0 where it did not answer at all."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """Not for use by several threads at once: each has its own."""
+
+    def __init__(self, credentials: Credentials, *, timeout: float) -> None:
+        self.credentials = credentials
+        self.timeout = timeout
+        self.context = _tls(credentials)
+        self.connection = None  # type: Optional[http.client.HTTPSConnection]
+
+    def clone(self) -> "Client":
+        other = Client.__new__(Client)
+        other.credentials, other.timeout, other.context = self.credentials, self.timeout, self.context
+        other.connection = None
+        return other
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def request(self, method: str, path: str, body: Optional[Dict[str, Any]] = None, *,
+                kind: str = "application/json") -> Any:
+        """The answer's object. A kept connection that the server has closed meanwhile is opened once more."""
+        content = None if body is None else json.dumps(body).encode("utf-8")
+        headers = {"Accept": "application/json", "User-Agent": "nodeshare"}
+        if content is not None:
+            headers["Content-Type"] = kind
+        kept = self.connection is not None
+        try:
+            return self._exchange(method, path, content, headers)
+        except (ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest) as error:
+            self.close()
+            if not kept or method not in ("GET", "PATCH"):
+                raise ApiError(0, _told(method, path, error)) from error
+        except (OSError, ssl.CertificateError, http.client.HTTPException) as error:
+            self.close()
+            raise ApiError(0, _told(method, path, error)) from error
+        try:
+            return self._exchange(method, path, content, headers)
+        except (OSError, ssl.CertificateError, http.client.HTTPException) as error:
+            self.close()
+            raise ApiError(0, _told(method, path, error)) from error
+
+    def _exchange(self, method: str, path: str, content: Optional[bytes], headers: Dict[str, str]) -> Any:
+        give_up = time.monotonic() + 2 * self.timeout
+        if self.connection is None:
+            host = urllib.parse.urlsplit(self.credentials.server)
+            self.connection = http.client.HTTPSConnection(
+                host.hostname or "", host.port or 443, timeout=self.timeout, context=self.context)
+            self.connection.connect()
+            self.connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connection.request(method, path, content, headers)
+        response = self.connection.getresponse()
+        text = b""
+        while True:  # a server that sends a byte now and then must not hold us for ever
+            part = response.read1(1 << 16)
+            text += part
+            if not part:
+                break
+            if len(text) > LARGEST_ANSWER or time.monotonic() > give_up:
+                raise socket.timeout("the answer is too long or too slow")
+        try:
+            answer = json.loads(text.decode("utf-8")) if text else {}
+        except ValueError as error:
+            raise http.client.HTTPException("the answer is not JSON") from error
+        if response.status >= 300:
+            message = answer.get("message") if isinstance(answer, dict) else None
+            raise ApiError(response.status, "{} {}: {} {}".format(
+                method, path.partition("?")[0], response.status, ascii(message or response.reason)[:300]))
+        return answer
+
+
+class NodeClient:
+    """What nodeshare asks, in terms of this node."""
+
+    def __init__(self, client: Client, *, node: str) -> None:
+        self.client = client
+        self.node = node
+        self.path = "/api/v1/nodes/" + urllib.parse.quote(node, safe="")
+
+    def look(self) -> Api:
+        """The Node and its pods. A Node object that is not there is an answer too: nothing is bound to it."""
+        try:
+            node = self.client.request("GET", self.path)
+            pods = self.client.request("GET", "/api/v1/pods?" + urllib.parse.urlencode(
+                {"fieldSelector": "spec.nodeName=" + self.node}))
+        except ApiError as error:
+            if error.status == 404:
+                return Api(True, "no Node object named {}".format(self.node))
+            return Api(False, str(error))
+        try:
+            return Api(True, "", _tainted(node), _annotation(node),
+                       tuple(_pod(item) for item in pods.get("items") or ()))
+        except (AttributeError, KeyError, TypeError) as error:
+            return Api(False, "an answer that is not understood: {!r}".format(error))
+
+    def announce(self, text: str, *, tries: int = 3) -> None:
+        """Set our annotation by compare-and-set: whoever has changed the Node since we looked is looked at first."""
+        for attempt in range(tries):
+            node = self.client.request("GET", self.path)
+            if _annotation(node) == text:
+                return
+            body = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"],
+                                 "annotations": {ANNOTATION: text or None}}}
+            try:
+                self.client.request("PATCH", self.path, body, kind=MERGE_PATCH)
+                return
+            except ApiError as error:
+                if error.status != 409 or attempt + 1 == tries:
+                    raise
+
+    def evict(self, pod: Pod) -> bool:
+        """False: a PodDisruptionBudget forbids it for now. A pod that is gone already is as good as evicted."""
+        path = _pod_path(pod)
+        body = {"apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": {"name": pod.name, "namespace": pod.namespace}}
+        try:
+            self.client.request("POST", path + "/eviction", body)
+        except ApiError as error:
+            if error.status == 429:
+                return False
+            if error.status != 404:
+                raise
+        return True
+
+    def delete(self, pod: Pod, *, grace: int) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace}
+        try:
+            self.client.request("DELETE", _pod_path(pod), body)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    def event(self, reason: str, text: str) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        body = {"apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": reason, "message": text[:1000],
+                "metadata": {"generateName": "nodeshare-", "namespace": "default"},
+                "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": self.node},
+                "source": {"component": "nodeshare", "host": self.node},
+                "firstTimestamp": now, "lastTimestamp": now, "count": 1}
+        self.client.request("POST", "/api/v1/namespaces/default/events", body)
+
+
+def _tls(credentials: Credentials) -> ssl.SSLContext:
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = True
+        if credentials.ca_pem:
+            context.load_verify_locations(cadata=credentials.ca_pem)
+        else:
+            context.load_verify_locations(cafile=credentials.ca_file)
+        if credentials.cert_pem or credentials.key_pem:
+            _load_chain(context, credentials)
+        else:
+            context.load_cert_chain(credentials.cert_file, credentials.key_file)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise ApiError(0, "credentials cannot be loaded: {}".format(error)) from error
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """The ssl module reads key and certificate from files only: an unlinked one, which nobody else can open."""
+    parts = []
+    for pem, path in ((credentials.cert_pem, credentials.cert_file), (credentials.key_pem, credentials.key_file)):
+        if pem:
+            parts.append(pem)
+        else:
+            with open(path) as stream:
+                parts.append(stream.read())
+    with tempfile.TemporaryFile(mode="w") as stream:
+        stream.write("\n".join(parts))
+        stream.flush()
+        context.load_cert_chain("/proc/self/fd/{}".format(stream.fileno()))
+
+
+def _told(method: str, path: str, error: Exception) -> str:
+    return "{} {}: {}".format(method, path.partition("?")[0], error or type(error).__name__)
+
+
+def _annotation(node: Dict[str, Any]) -> str:
+    return str((node["metadata"].get("annotations") or {}).get(ANNOTATION) or "")
+
+
+def _tainted(node: Dict[str, Any]) -> bool:
+    return any(taint.get("key") == TAINT and taint.get("effect") in ("NoSchedule", "NoExecute")
+               for taint in node.get("spec", {}).get("taints") or ())
+
+
+def _pod(item: Dict[str, Any]) -> Pod:
+    """A static pod's processes carry the hash of its manifest, not the uid of its mirror."""
+    meta = item["metadata"]
+    annotations = meta.get("annotations") or {}
+    mirror = "kubernetes.io/config.mirror" in annotations
+    daemon = any(owner.get("kind") == "DaemonSet" and owner.get("controller")
+                 for owner in meta.get("ownerReferences") or ())
+    uid = annotations.get("kubernetes.io/config.hash") or meta["uid"] if mirror else meta["uid"]
+    over = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return Pod(str(meta["namespace"]), str(meta["name"]), str(uid), mirror or daemon,
+               meta.get("deletionTimestamp") is not None, over)
+
+
+def _pod_path(pod: Pod) -> str:
+    names = tuple(urllib.parse.quote(name, safe="") for name in (pod.namespace, pod.name))  # type: Tuple[str, ...]
+    return "/api/v1/namespaces/{}/pods/{}".format(*names)

@@ -1,0 +1,208 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The API client against a real TLS server: identity, compare-and-set, budgets, and bounds on every wait."""
+
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import unittest
+
+import payload_path  # noqa: F401
+from api_server import ApiServer, Certificates
+
+from nodeshare import kube
+from nodeshare.kubeconfig import Credentials
+from nodeshare.view import Pod
+
+
+class KubeCase(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.mkdtemp()
+        cls.certificates = Certificates(cls.directory)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.directory)
+
+    def setUp(self):
+        self.api = ApiServer(self.certificates)
+        self.addCleanup(self.api.close)
+
+    def credentials(self, **other):
+        pem = self.certificates.client
+        values = {"server": self.api.url, "ca_file": self.certificates.ca, "cert_file": pem, "key_file": pem}
+        return Credentials(**dict(values, **other))
+
+    def node(self, *, timeout=2.0, **other):
+        client = kube.Client(self.credentials(**other), timeout=timeout)
+        self.addCleanup(client.close)
+        return kube.NodeClient(client, node="n1")
+
+
+class Looking(KubeCase):
+
+    def test_the_node_and_its_pods_are_read_in_our_words(self):
+        self.api.node["spec"] = {"taints": [{"key": kube.TAINT, "effect": "NoSchedule"}]}
+        self.api.node["metadata"]["annotations"] = {kube.ANNOTATION: "text", "other": "x"}
+        self.api.add_pod("web")
+        self.api.add_pod("daemon", owner="DaemonSet")
+        self.api.add_pod("replica", owner="ReplicaSet", leaving=True)
+        self.api.add_pod("static", mirror=True)
+        self.api.add_pod("done", phase="Succeeded")
+        seen = self.node().look()
+        self.assertEqual((seen.answers, seen.tainted, seen.announced), (True, True, "text"))
+        self.assertEqual(set(seen.pods), {
+            Pod("default", "web", "uid-web"),
+            Pod("default", "daemon", "uid-daemon", stays=True),
+            Pod("default", "replica", "uid-replica", leaving=True),
+            Pod("default", "static", "hash-static", stays=True),
+            Pod("default", "done", "uid-done", over=True)})
+
+    def test_a_foreign_taint_and_a_foreign_owner_are_not_taken_for_ours(self):
+        self.api.node["spec"] = {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+                                            {"key": kube.TAINT, "effect": "PreferNoSchedule"}]}
+        self.assertFalse(self.node().look().tainted)
+
+    def test_a_node_object_that_is_not_there_is_an_answer(self):
+        self.api.node = None
+        seen = self.node().look()
+        self.assertEqual((seen.answers, seen.tainted, seen.pods), (True, False, ()))
+
+    def test_credentials_inside_the_kubeconfig_are_used_and_leave_no_file(self):
+        with open(self.certificates.client) as stream:
+            pem = stream.read()
+        with open(self.certificates.ca) as stream:
+            ca = stream.read()
+        self.assertTrue(self.node(ca_file="", ca_pem=ca, cert_file="", key_file="", cert_pem=pem, key_pem=pem)
+                        .look().answers)
+
+
+class Silence(KubeCase):
+
+    def test_every_kind_of_silence_is_no_answer_and_says_why(self):
+        for what in (500, 401, 403, 429):
+            self.api.fail = [("GET", what)]
+            seen = self.node().look()
+            self.assertEqual((seen.answers, str(what) in seen.why), (False, True), seen)
+        for raw in (b"", b"nonsense", b"[]", b'{"metadata": 1}', b"\xff"):
+            self.api.raw = raw
+            with self.subTest(raw=raw):
+                self.assertFalse(self.node().look().answers)
+
+    def test_another_ca_is_not_trusted(self):
+        other = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, other)
+        seen = self.node(ca_file=Certificates(other).ca).look()
+        self.assertFalse(seen.answers)
+        self.assertEqual(self.api.calls, [])
+
+    def test_a_server_of_another_name_is_not_trusted(self):
+        port = self.api.url.rpartition(":")[2]
+        self.assertFalse(self.node(server="https://localhost:" + port).look().answers)
+        self.assertEqual(self.api.calls, [])
+
+    def test_missing_or_damaged_credentials_are_named(self):
+        for path in ("/nonexistent", "/etc/hostname"):
+            with self.subTest(path=path), self.assertRaises(kube.ApiError) as caught:
+                self.node(cert_file=path, key_file=path)
+            self.assertIn("credentials cannot be loaded", str(caught.exception))
+
+    def test_a_slow_server_is_waited_for_only_so_long(self):
+        self.api.delay = 5.0
+        began = time.monotonic()
+        self.assertFalse(self.node(timeout=0.3).look().answers)
+        self.assertLess(time.monotonic() - began, 2.0)
+
+    def test_a_server_that_drips_its_answer_is_given_up(self):
+        self.api.drip = True
+        began = time.monotonic()
+        self.assertFalse(self.node(timeout=0.5).look().answers)
+        self.assertLess(time.monotonic() - began, 4.0)
+
+    def test_a_server_that_never_shakes_hands_is_given_up(self):
+        listener = socket.socket()
+        self.addCleanup(listener.close)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        began = time.monotonic()
+        seen = self.node(timeout=0.3, server="https://127.0.0.1:{}".format(listener.getsockname()[1])).look()
+        self.assertFalse(seen.answers)
+        self.assertLess(time.monotonic() - began, 2.0)
+
+
+class Writing(KubeCase):
+
+    def test_announcing_is_compare_and_set_and_outlives_conflicts(self):
+        self.api.conflicts = 2
+        self.node().announce('["slurm/1/0"]')
+        self.assertEqual(self.api.node["metadata"]["annotations"], {kube.ANNOTATION: '["slurm/1/0"]'})
+        self.assertEqual(sum(1 for call in self.api.calls if call[0] == "PATCH"), 3)
+        self.node().announce("")
+        self.assertEqual(self.api.node["metadata"]["annotations"], {})
+
+    def test_announcing_what_is_announced_writes_nothing(self):
+        self.node().announce("")
+        self.assertEqual([call[0] for call in self.api.calls], ["GET"])
+
+    def test_conflicts_without_end_are_an_error_and_not_a_loop(self):
+        self.api.conflicts = 99
+        with self.assertRaises(kube.ApiError) as caught:
+            self.node().announce("x")
+        self.assertEqual(caught.exception.status, 409)
+
+    def test_a_budget_that_forbids_is_told_apart_from_a_pod_that_is_gone(self):
+        self.api.add_pod("quorum")
+        self.api.protected = {("default", "quorum")}
+        self.api.add_pod("web")
+        node = self.node()
+        self.assertFalse(node.evict(Pod("default", "quorum", "u")))
+        self.assertTrue(node.evict(Pod("default", "web", "u")))
+        self.assertTrue(node.evict(Pod("default", "web", "u")))
+        node.delete(Pod("default", "quorum", "u"), grace=1)
+        node.delete(Pod("default", "quorum", "u"), grace=1)
+        self.assertEqual(self.api.pods, {})
+
+    def test_names_cannot_leave_their_place_in_a_path(self):
+        self.node().evict(Pod("../../x", "a/b?c", "u"))
+        self.assertEqual(self.api.calls[-1][1], "/api/v1/namespaces/..%2F..%2Fx/pods/a%2Fb%3Fc/eviction")
+
+    def test_an_event_is_bounded_and_names_the_node(self):
+        self.node().event("DeadlinePassed", "x" * 5000)
+        body = self.api.calls[-1][2]
+        self.assertEqual((body["involvedObject"]["name"], len(body["message"])), ("n1", 1000))
+
+    def test_a_kept_connection_that_the_server_closed_is_opened_again(self):
+        node = self.node()
+        node.look()
+        node.client.connection.sock.shutdown(socket.SHUT_RDWR)
+        self.assertTrue(node.look().answers)
+
+    def test_clones_work_in_parallel(self):
+        self.api.delay = 0.3
+        for number in range(8):
+            self.api.add_pod("p{}".format(number))
+        node = self.node()
+
+        def evict(number):
+            client = node.client.clone()
+            try:
+                kube.NodeClient(client, node="n1").evict(Pod("default", "p{}".format(number), "u"))
+            finally:
+                client.close()
+        threads = [threading.Thread(target=evict, args=(number,)) for number in range(8)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        self.assertEqual(self.api.pods, {})
+        self.assertLess(time.monotonic() - began, 2.0)
+
+
+if __name__ == "__main__":
+    unittest.main()
