@@ -160,9 +160,8 @@ def _statement(path: str, index: int, count: int, logical: str) -> Statement:
     else:
         pairs, rest = _pairs(logical)
     if rest.strip(_SPACE) or not pairs or (include is None and pairs[0].key.lower() == "include"):
-        raise ConfError(
-            f"{path} line {index + 1}: {_shown(rest.strip(_SPACE) or logical)} is not Key=Value, and Slurm would refuse it"
-        )
+        odd = _shown(rest.strip(_SPACE) or logical)
+        raise ConfError(f"{path} line {index + 1}: {odd} is not Key=Value, and Slurm would refuse it")
     return Statement(path, index, count, pairs[0].key, pairs[0].value, pairs)
 
 

@@ -31,8 +31,6 @@ class Version(t.NamedTuple):
 REPEATED_SCRIPTS = Version(24, 5, 0)
 # A relative Include is looked for beside slurm.conf; before, beside the including file.
 INCLUDE_BESIDE_CONF = Version(23, 2, 0)
-# `scontrol show ... --json` is there for jobs and nodes, with a layout that the text does not lag behind.
-JSON_OUTPUT = Version(23, 11, 0)
 
 
 def parse(printed: str) -> Version:

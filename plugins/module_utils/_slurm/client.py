@@ -1,0 +1,94 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The commands to Slurm that the collection gives, one method each; their answers are read in `answers`.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.converged.hpc.plugins.module_utils import _cmd, _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers, version
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError, NoAnswerError
+
+TIMEOUT = 60.0  # a client asks each of several controllers for about ten seconds
+_FIELDS = ",".join(f"{name}:{answers.SEPARATOR}" for name in answers.JOB_FIELDS)
+
+
+class Runner(t.Protocol):
+    """`_cmd.run`, or a test's double of it."""
+
+    def __call__(self, argv: t.Sequence[str], *, timeout: float, ok: t.Container[int] = (0,)) -> _cmd.Completed: ...
+
+
+class Slurm:
+    """One cluster, reached through the programs in ``bin_dir``, or on PATH; ``prefix`` may be a way to another host."""
+
+    def __init__(
+        self,
+        *,
+        run: Runner = _cmd.run,
+        prefix: t.Sequence[str] = (),
+        bin_dir: str | None = None,
+        conf_path: str | None = None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._run = run
+        self._prefix = tuple(prefix)
+        self._bin_dir = bin_dir
+        self._conf_path = conf_path
+        self._timeout = timeout
+
+    def version(self) -> version.Version:
+        """The release of the programs; no daemon is asked."""
+        return version.parse(self._ask("scontrol", "--version"))
+
+    def config(self) -> dict[str, answers.Setting]:
+        return answers.config(self._ask("scontrol", "show", "config"))
+
+    def nodes(self) -> list[answers.Node]:
+        return answers.nodes(self._ask("scontrol", "--all", "--oneliner", "show", "node"))
+
+    def partitions(self) -> list[answers.Partition]:
+        return answers.partitions(self._ask("scontrol", "--all", "--oneliner", "show", "partition"))
+
+    def jobs(self) -> list[answers.Job]:
+        """All jobs that slurmctld still knows, array tasks one by one."""
+        words = ("--all", "--array", "--noheader", "--states=all", f"--Format={_FIELDS}")
+        return answers.jobs(self._ask("squeue", *words, SLURM_TIME_FORMAT="%s"))
+
+    def drain(self, names: t.Sequence[str], reason: str) -> None:
+        self._update(names, "state=drain", f"reason={reason}")
+
+    def undrain(self, names: t.Sequence[str]) -> None:
+        """Takes the drain back; a node that is down stays down."""
+        self._update(names, "state=undrain")
+
+    def check_conf(self, path: str) -> None:
+        """Slurm's own parser reads a slurm.conf, without a daemon; what it objects to is the error."""
+        argv = ("env", f"SLURM_CONF={path}", self._program("scontrol"), "show", "hostnames", "localhost")
+        try:
+            answer = self._run(argv, timeout=self._timeout, ok=range(256))
+        except _cmd.CommandError as error:
+            raise NoAnswerError(str(error)) from error
+        if answer.rc != 0:
+            raise ConfError(f"Slurm would refuse it: {'; '.join(answer.err.split(chr(10))).strip('; ')}")
+
+    def _update(self, names: t.Sequence[str], *words: str) -> None:
+        self._ask("scontrol", "update", f"nodename={_hostlist.fold(names)}", *words)
+
+    def _ask(self, program: str, *words: str, **environment: str) -> str:
+        if self._conf_path is not None:
+            environment["SLURM_CONF"] = self._conf_path
+        assignments = [f"{name}={value}" for name, value in sorted(environment.items())]
+        env = ("env", *assignments) if assignments else ()
+        try:
+            return self._run((*self._prefix, *env, self._program(program), *words), timeout=self._timeout).out
+        except _cmd.CommandError as error:
+            raise NoAnswerError(str(error)) from error
+
+    def _program(self, name: str) -> str:
+        return f"{self._bin_dir}/{name}" if self._bin_dir else name

@@ -1,0 +1,183 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads configuration, nodes, partitions and jobs of a Slurm cluster as data."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_info
+short_description: Read configuration, nodes, partitions and jobs of a Slurm cluster
+version_added: 0.1.0
+description:
+  - Asks C(scontrol) and C(squeue) once for each kind of thing and returns typed records.
+  - Reads only fields that no batch user can write, so that the name or comment of a job cannot pose as its state.
+  - An error, a timeout or an answer that is not whole fails the module. An empty list always means that there is none.
+author:
+  - converged.hpc maintainers (@converged)
+requirements:
+  - Slurm 22.05 or newer
+options:
+  gather:
+    description:
+      - What to read.
+    type: list
+    elements: str
+    choices: [config, jobs, nodes, partitions]
+    default: [config, jobs, nodes, partitions]
+  bin_dir:
+    description:
+      - The directory of Slurm's programs, where they are not on the search path.
+    type: path
+  conf_path:
+    description:
+      - The C(slurm.conf) by which the programs find the cluster, where it is not in its usual place.
+    type: path
+  timeout:
+    description:
+      - Seconds after which an answer is no longer waited for.
+    type: int
+    default: 60
+attributes:
+  check_mode:
+    description: The module runs the same in check mode.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+  idempotent:
+    description: Two runs return the same while nothing changes in the cluster.
+    support: full
+  action_group:
+    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Read the nodes and what runs on them
+  converged.hpc.slurm_info:
+    gather: [nodes, jobs]
+  register: slurm
+  run_once: true
+
+- name: Name the nodes that are drained
+  ansible.builtin.debug:
+    msg: "{{ slurm.nodes | selectattr('flags', 'contains', 'DRAIN') | map(attribute='name') | join(', ') }}"
+"""
+
+RETURN = r"""
+version:
+  description: The release of the programs.
+  returned: always
+  type: str
+  sample: 22.05.8
+config:
+  description:
+    - The running configuration as C(scontrol show config) prints it, null where a key is not set.
+    - C(Prolog), C(Epilog), C(PrologSlurmctld) and C(EpilogSlurmctld) are lists, whatever the release.
+  returned: when C(config) is in O(gather)
+  type: dict
+  sample: {ClusterName: alpha, MessageTimeout: 10 sec, Prolog: [/etc/slurm/prolog.sh], SuspendProgram: null}
+nodes:
+  description: All nodes, with one C(state) and further C(flags).
+  returned: when C(nodes) is in O(gather)
+  type: list
+  elements: dict
+  sample:
+    - name: n1
+      state: IDLE
+      flags: [DRAIN]
+      hostname: n1
+      address: 10.0.0.1
+      cpus: 64
+      memory_mebibytes: 257000
+      features: [gpu]
+      partitions: [batch]
+      version: 22.05.8
+      reason: disk is full
+      reason_user: root
+      reason_since: "2026-11-21T12:04:19"
+partitions:
+  description: All partitions, with their nodes by name.
+  returned: when C(partitions) is in O(gather)
+  type: list
+  elements: dict
+  sample:
+    - name: batch
+      state: UP
+      default: true
+      nodes: [n1, n2]
+      max_time: UNLIMITED
+      oversubscribe: "NO"
+      preempt_mode: "OFF"
+jobs:
+  description:
+    - All jobs that the controller still knows, array tasks one by one, finished ones too.
+    - C(run) counts the restarts of a job, so that C(id) and C(run) together name one run of it.
+    - Times are seconds since 1970, null where there is none yet; the start of a pending job is expected, not certain.
+  returned: when C(jobs) is in O(gather)
+  type: list
+  elements: dict
+  sample:
+    - id: 4711
+      array_job: null
+      array_task: null
+      het_job: null
+      run: 0
+      state: RUNNING
+      user: alice
+      uid: 1001
+      partition: batch
+      submitted: 1795262657
+      started: 1795262658
+      cpus: 2
+      nodes: [n1, n2]
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+
+
+def gathered(slurm: Slurm, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
+    """The wanted kinds of things as plain data."""
+    found: t.Dict[str, t.Any] = {"version": str(slurm.version())}
+    if "config" in kinds:
+        found["config"] = slurm.config()
+    if "nodes" in kinds:
+        found["nodes"] = [dict(node._asdict(), flags=sorted(node.flags)) for node in slurm.nodes()]
+    if "partitions" in kinds:
+        found["partitions"] = [partition._asdict() for partition in slurm.partitions()]
+    if "jobs" in kinds:
+        found["jobs"] = [job._asdict() for job in slurm.jobs()]
+    return found
+
+
+def main() -> None:
+    """Asks, and returns the answers."""
+    kinds = ["config", "jobs", "nodes", "partitions"]
+    module = AnsibleModule(
+        argument_spec={
+            "gather": {"type": "list", "elements": "str", "choices": kinds, "default": kinds},
+            "bin_dir": {"type": "path"},
+            "conf_path": {"type": "path"},
+            "timeout": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    slurm = Slurm(
+        bin_dir=module.params["bin_dir"], conf_path=module.params["conf_path"], timeout=module.params["timeout"]
+    )
+    try:
+        found = gathered(slurm, module.params["gather"])
+    except SlurmError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **found)
+
+
+if __name__ == "__main__":
+    main()
