@@ -13,6 +13,8 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
+# Raised when the way an image is built changes what is in it.
+FORMAT = 2
 SUITES = {12: "bookworm", 13: "trixie"}
 DEFAULT_DEBIAN = 12
 
@@ -75,7 +77,7 @@ class Recipe:
 
     def digest(self) -> str:
         """Covers everything in this module that shapes the image."""
-        contents = [PACKAGES, RUNTIME_PACKAGES, STATIC_PROGRAMS, DISABLED_UNITS, DISABLED_TIMERS, MASKED_UNITS]
+        contents = [FORMAT, PACKAGES, RUNTIME_PACKAGES, STATIC_PROGRAMS, DISABLED_UNITS, DISABLED_TIMERS, MASKED_UNITS]
         contents += [USERS, FILES, asdict(self)]
         if self.accounting:
             contents += [ACCOUNTING_PACKAGES, ACCOUNTING_UNITS]

@@ -175,7 +175,8 @@ def accounts(root: Path) -> dict[str, tuple[int, int]]:
 
 def pack(root: Path, archive: Path) -> None:
     """The file system as one tar."""
-    excluded = ("--exclude=./proc/*", "--exclude=./sys/*", "--exclude=./dev/*", "--exclude=./run/*", "--exclude=./tmp/*")
+    # /dev stays: what is installed on top of this image needs /dev/null.
+    excluded = [f"--exclude=./{folder}/*" for folder in ("proc", "sys", "run", "tmp")]
     run(["tar", "--create", f"--file={archive}", f"--directory={root}", "--numeric-owner", *excluded, "."], timeout=600)
 
 
