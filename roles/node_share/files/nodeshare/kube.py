@@ -94,6 +94,7 @@ class Client:
                 break
             if len(text) > LARGEST_ANSWER or time.monotonic() > give_up:
                 raise socket.timeout("the answer is too long or too slow")
+        response.close()  # before Python 3.12 read1 leaves this undone, and the connection would not be reused
         try:
             answer = json.loads(text.decode("utf-8")) if text else {}
         except ValueError as error:
