@@ -147,12 +147,12 @@ def clean(where: Places) -> int:
     beds = where.cache / "beds"
     environ = variables(where, venv=where.cache / "venv", environ=os.environ)
     as_root = [] if os.geteuid() == 0 else ["sudo", "-n"]
-    for bed in sorted(beds.iterdir()) if beds.is_dir() else []:
-        if (bed / "state.json").exists():
-            argv = [sys.executable, "-m", "testbed", "down", "--name", bed.name]
-            done = subprocess.run(argv, env=environ, stdin=subprocess.DEVNULL, timeout=600, check=False)
-            if done.returncode != 0:
-                raise BootstrapError(f"the test bed '{bed.name}' could not be taken down; the cache is left as it is.")
+    if beds.is_dir() and any(beds.iterdir()):
+        python = where.cache / "venv/bin/python"
+        argv = [str(python) if python.exists() else sys.executable, "-m", "testbed", "down", "--all"]
+        done = subprocess.run(argv, env=environ, stdin=subprocess.DEVNULL, timeout=600, check=False)
+        if done.returncode != 0:
+            raise BootstrapError(f"a test bed could not be taken down; {where.cache} is left as it is.")
     with step(f"removing {where.cache}"):
         # Parts of it are root's: the test bed's images, volumes and binaries.
         run([*as_root, "rm", "-rf", "--one-file-system", str(where.cache)], timeout=600, log=Path("/dev/stderr"))

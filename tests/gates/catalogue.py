@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gates.artifact import run_importer
 from gates.gate import Gate, commands
-from gates.payloads import run_payload_tests
+from gates.payloads import run_payload_tests, run_payload_tests_once
 from gates.reference import check_docs
 from gates.roles import check_roles
 from gates.sanity import run_sanity
@@ -31,10 +31,18 @@ FULL = frozenset({"test"})
 
 # The long ones first, so that two at a time end together.
 GATES = (
+    Gate(name="payloads", what="payload tests under every Python", action=run_payload_tests, tiers=FULL),
+    Gate(name="sanity", what="ansible-test sanity", action=run_sanity, tiers=FULL, timeout=1200),
     Gate(name="unit", what="tests that need no cluster", action=run_unit_tests, tiers=QUICK),
+    Gate(
+        name="payloads-once",
+        what="payload tests under the oldest Python",
+        action=run_payload_tests_once,
+        tiers=frozenset({"check"}),
+    ),
+    Gate(name="docs", what="documentation", action=check_docs, tiers=QUICK),
     Gate(name="ansible-lint", what="profile production, no skips", action=lint_ansible, tiers=QUICK),
     Gate(name="types", what="mypy, strict", action=check_types, tiers=QUICK),
-    Gate(name="payloads", what="payload tests under every Python", action=run_payload_tests, tiers=QUICK),
     Gate(name="format", what="ruff format", action=commands(["ruff", "format", "--check", "."]), tiers=QUICK),
     Gate(name="lint", what="ruff check", action=commands(["ruff", "check", "."]), tiers=QUICK),
     Gate(name="floors", what="Python 3.6 and 3.8", action=check_floors, tiers=QUICK),
@@ -43,8 +51,6 @@ GATES = (
     Gate(name="shell", what="shellcheck", action=check_shell, tiers=QUICK),
     Gate(name="roles", what="defaults and argument_specs", action=check_roles, tiers=QUICK),
     Gate(name="changelog", what="fragments", action=check_changelog, tiers=QUICK),
-    Gate(name="docs", what="documentation", action=check_docs, tiers=QUICK),
-    Gate(name="sanity", what="ansible-test sanity", action=run_sanity, tiers=FULL, timeout=1200),
     Gate(name="importer", what="galaxy-importer", action=run_importer, tiers=FULL),
     Gate(name="e2e", what="on a test bed", action=run_end_to_end, tiers=FULL, alone=True, timeout=2400),
     Gate(name="molecule", what="roles and modules on nodes", action=run_molecule, tiers=FULL, alone=True, timeout=1200),

@@ -9,6 +9,8 @@ Warnings are errors (the caller gives -W error). The counts and skips go to RESU
 """
 
 import json
+import os
+import random
 import sys
 import unittest
 from typing import List
@@ -16,6 +18,7 @@ from typing import List
 
 def main(arguments: List[str]) -> int:
     """Runs everything below the tests folder; 0 when it passed and there was something to run."""
+    random.seed(os.environ.get("CONVERGED_SEED"))
     result_file, tests = arguments[0], arguments[1]
     sys.path[:0] = arguments[2:]
     suite = unittest.defaultTestLoader.discover(tests, top_level_dir=tests)

@@ -26,7 +26,9 @@ def test_a_node_without_a_record_holds_nothing() -> None:
 
 def test_things_are_sorted_by_kind_and_named_with_all_who_hold_them() -> None:
     view = View()
-    view.replay({"event": "claim", "role": "slurm_share", "keys": {"path:/etc/b": "file", "unit:slurmd.service": "unit"}})
+    view.replay(
+        {"event": "claim", "role": "slurm_share", "keys": {"path:/etc/b": "file", "unit:slurmd.service": "unit"}}
+    )
     view.replay({"event": "claim", "role": "node_share", "keys": {"path:/etc": "directory", "path:/etc/b": "lines"}})
 
     found = share_facts.describe(view)
