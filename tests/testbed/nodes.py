@@ -157,20 +157,17 @@ def await_slurm(podman: Podman, bed: Bed, *, timeout: float) -> None:
 
 
 def start_accounting(podman: Podman, bed: Bed) -> None:
-    """Make the database, start slurmdbd, and add an account for everybody."""
-    controller = bed.host("ctl").container
+    """Make the database, start slurmdbd, add an account for everybody, and only then start slurmctld."""
+    host = bed.host("ctl")
     statements = (
         "create database slurm_acct_db; create user slurm@localhost identified via unix_socket; "
         "grant all on slurm_acct_db.* to slurm@localhost;"
     )
-    podman.exec(controller, ["mysql"], timeout=60, input=statements)
-    podman.exec(controller, ["systemctl", "enable", "--now", "slurmdbd"], timeout=60)
-    await_port(bed.host("ctl"), 6819, deadline=time.monotonic() + 60)
-    podman.exec(controller, ["systemctl", "restart", "slurmctld"], timeout=60)
-    cluster = bed.name.replace("-", "_")
-    wanted = (("add", "cluster", cluster), ("add", "account", "research"))
-    for words in (*wanted, ("add", "user", "ops,alice,bob", "account=research")):
-        # slurmctld may have registered the cluster first; then there is nothing to add.
-        done = podman.exec(controller, ["sacctmgr", "--immediate", *words], timeout=60, check=False)
-        if done.rc != 0 and "already exists" not in done.out + done.err:
-            raise BedError(f"sacctmgr {' '.join(words)}: {(done.err or done.out).strip()}")
+    podman.exec(host.container, ["mysql"], timeout=60, input=statements)
+    podman.exec(host.container, ["systemctl", "enable", "--now", "slurmdbd"], timeout=60)
+    await_port(host, 6819, deadline=time.monotonic() + 60)
+    cluster = slurm.cluster_name(bed)
+    wanted = (("cluster", cluster), ("account", "research"), ("user", "ops,alice,bob", "account=research"))
+    for words in wanted:
+        podman.exec(host.container, ["sacctmgr", "--immediate", "add", *words], timeout=60)
+    podman.exec(host.container, ["systemctl", "enable", "--now", "slurmctld"], timeout=60)

@@ -65,8 +65,8 @@ Epilog  = {conf_dir}/epilog.sh     # writes the line that billing reads
 #PrologSlurmctld=/usr/local/sbin/not-any-more
 
 # --- machines ---------------------------------------------------------
-Include {conf_dir}/nodes.conf
-include {conf_dir}/partitions.conf
+Include nodes.conf
+include   partitions.conf
 """
 
 NODES_CONF = """\
@@ -111,6 +111,11 @@ def hostlist(first: int, last: int) -> str:
     return f"n{first}" if first == last else f"n[{first}-{last}]"
 
 
+def cluster_name(bed: Bed) -> str:
+    """The accounting database takes no hyphens."""
+    return bed.name.replace("-", "_")
+
+
 def slurm_conf(bed: Bed) -> dict[str, str]:
     """File name → text of everything that lies in Slurm's configuration folder."""
     count = len(bed.nodes)
@@ -123,7 +128,7 @@ def slurm_conf(bed: Bed) -> dict[str, str]:
     if bed.slurmdbd:
         accounting = "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=ctl"
     main = SLURM_CONF.format(
-        cluster=bed.name.replace("-", "_"),
+        cluster=cluster_name(bed),
         controller="ctl",
         proctrack="proctrack/cgroup" if bed.way.has_limits else "proctrack/linuxproc",
         task=task,
@@ -165,14 +170,12 @@ def files(bed: Bed, host: Host, *, munge_key: bytes) -> list[NodeFile]:
 
 
 def controller_files(bed: Bed) -> list[NodeFile]:
-    """slurmctld, and its database where it was asked for."""
-    made = [NodeFile("/var/lib/slurm/slurmctld", mode=0o755, owner="slurm"), enabled("slurmctld.service")]
-    if bed.slurmdbd:
-        made += [
-            NodeFile("/etc/slurm/slurmdbd.conf", SLURMDBD_CONF, mode=0o600, owner="slurm"),
-            enabled("mariadb.service"),
-        ]
-    return made
+    """slurmctld; or its database, without which it does not start and which has to be filled first."""
+    made = [NodeFile("/var/lib/slurm/slurmctld", mode=0o755, owner="slurm")]
+    if not bed.slurmdbd:
+        return [*made, enabled("slurmctld.service")]
+    conf = NodeFile("/etc/slurm/slurmdbd.conf", SLURMDBD_CONF, mode=0o600, owner="slurm")
+    return [*made, conf, enabled("mariadb.service")]
 
 
 def node_files(bed: Bed) -> list[NodeFile]:
