@@ -130,12 +130,16 @@ def add_up(up: Parser) -> None:
         help="where slurm.conf lies: a copy on every host, one folder for all, or the controller only (default: local)",
     )
     up.add_argument("--slurmdbd", action="store_true", help="accounting with MariaDB, for sacct")
-    up.add_argument("--kube", action=argparse.BooleanOptionalAction, default=True, help="a control plane (default: yes)")
+    up.add_argument(
+        "--kube", action=argparse.BooleanOptionalAction, default=True, help="a control plane (default: yes)"
+    )
     up.add_argument(
         "--debian", type=int, default=DEFAULT_DEBIAN, metavar="|".join(map(str, SUITES)), help="release of the nodes"
     )
     up.add_argument("--subnet", metavar="CIDR", help="network of the bed (default: a free /24)")
-    up.add_argument("--wait", type=float, default=DEFAULT_WAIT, metavar="SECONDS", help="for Slurm (default: %(default)s)")
+    up.add_argument(
+        "--wait", type=float, default=DEFAULT_WAIT, metavar="SECONDS", help="for Slurm (default: %(default)s)"
+    )
 
 
 def add_name(command: Parser) -> None:

@@ -23,7 +23,9 @@ def taken(podman: Podman) -> list[Taken]:
     addresses = json.loads(run(["ip", "-json", "-4", "address"], timeout=10).out or "[]")
     names = podman.call("network", "ls", "--quiet").out.split()
     networks = json.loads(podman.call("network", "inspect", *names).out) if names else []
-    beds = [(IPv4Network(record.bed.subnet), f"bed '{name}'") for name in bed_names() if (record := BedStore(name).load())]
+    beds = [
+        (IPv4Network(record.bed.subnet), f"bed '{name}'") for name in bed_names() if (record := BedStore(name).load())
+    ]
     return [*beds, *of_podman(networks), *of_addresses(addresses), *of_routes(routes)]
 
 

@@ -78,9 +78,7 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
         ),
     ]
     if host.role == "kube":
-        texts, links = controlplane.control_plane_files(bed)
-        made += [NodeFile(path, text) for path, text in texts.items()]
-        made += [NodeFile(path, target=target) for path, target in links.items()]
+        made += controlplane.control_plane_files(bed)
     return made + slurm.files(bed, host, munge_key=keys.munge_key(bed).read_bytes())
 
 
@@ -106,7 +104,9 @@ def await_booted(podman: Podman, host: Host) -> None:
     """Wait until systemd has started everything, and sshd answers."""
     deadline = time.monotonic() + BOOT_SECONDS
     while True:
-        done = podman.exec(host.container, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False)
+        done = podman.exec(
+            host.container, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False
+        )
         state = done.out.strip()
         if state == "running":
             break

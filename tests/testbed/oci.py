@@ -65,6 +65,21 @@ def pause_image(catatonit: bytes, *, architecture: str) -> bytes:
 
 def busybox_image(busybox: bytes, *, architecture: str) -> bytes:
     """The image of test pods: a shell and the usual commands."""
-    commands = ("sh", "sleep", "cat", "echo", "ls", "id", "env", "hostname", "dd", "wget", "nc", "true", "false", "tail")
+    commands = (
+        "sh",
+        "sleep",
+        "cat",
+        "echo",
+        "ls",
+        "id",
+        "env",
+        "hostname",
+        "dd",
+        "wget",
+        "nc",
+        "true",
+        "false",
+        "tail",
+    )
     layer = tarball({"bin/busybox": (0o755, busybox)}, links={f"bin/{command}": "busybox" for command in commands})
     return docker_archive(name="localhost/busybox:local", layer=layer, entrypoint=[], architecture=architecture)

@@ -29,7 +29,13 @@ STATIC_PROGRAMS = {"catatonit": "usr/bin/catatonit", "busybox-static": "bin/busy
 
 # Each bed enables what its parts need; hardware, consoles and maintenance timers have no place in a container.
 DISABLED_UNITS = ("munge.service", "slurmd.service", "slurmctld.service", "e2scrub_reap.service", "getty@tty1.service")
-DISABLED_TIMERS = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "dpkg-db-backup.timer")
+DISABLED_TIMERS = (
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "e2scrub_all.timer",
+    "fstrim.timer",
+    "dpkg-db-backup.timer",
+)
 ACCOUNTING_UNITS = ("slurmdbd.service", "mariadb.service")
 # systemd-sysctl and systemd-modules-load would change the machine itself: /proc/sys/kernel has no namespace.
 MASKED_UNITS = (

@@ -54,7 +54,9 @@ def run(
         raise BedError(f"{argv[0]}: not found; install it, or put its folder on PATH") from None
     except subprocess.TimeoutExpired:
         raise BedError(f"{brief(argv)}: no end after {timeout:g} s") from None
-    done = Completed(process.returncode, process.stdout.decode(errors="replace"), process.stderr.decode(errors="replace"))
+    done = Completed(
+        process.returncode, process.stdout.decode(errors="replace"), process.stderr.decode(errors="replace")
+    )
     if check and done.rc != 0:
         raise BedError(f"{brief(argv)}: exit status {done.rc}: {last_lines(done.err or done.out)}")
     return done

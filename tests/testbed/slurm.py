@@ -140,9 +140,7 @@ def slurm_conf(bed: Bed) -> dict[str, str]:
     return {
         "slurm.conf": main,
         "nodes.conf": NODES_CONF.format(cpus=NODE_CPUS, memory=NODE_MEMORY_MB, lines="\n".join(lines)),
-        "partitions.conf": PARTITIONS_CONF.format(
-            all=hostlist(1, count), newer=hostlist(min(older + 1, count), count)
-        ),
+        "partitions.conf": PARTITIONS_CONF.format(all=hostlist(1, count), newer=hostlist(min(older + 1, count), count)),
         "cgroup.conf": f"CgroupPlugin={CGROUP_PLUGINS[bed.way]}\n{limits}",
     }
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from testbed import controlplane, nodes
 from testbed.down import podman_of
@@ -60,12 +61,11 @@ def kube_parts(bed: Bed) -> list[Part]:
     return [Part("API server", "kube", "ready", True), *(kube_node(member) for member in members)]
 
 
-def kube_node(member: dict[str, object]) -> Part:
-    """One Node object."""
-    metadata, status = member["metadata"], member["status"]
-    assert isinstance(metadata, dict) and isinstance(status, dict)
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", []))
-    return Part("cluster node", metadata["name"], "Ready" if ready else "NotReady", ready)
+def kube_node(member: dict[str, Any]) -> Part:
+    """One Node object; those of a load test have no kubelet, and so no conditions."""
+    conditions = member.get("status", {}).get("conditions", [])
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return Part("cluster node", member["metadata"]["name"], "Ready" if ready else "NotReady", ready)
 
 
 def faults(found: list[Part]) -> list[str]:

@@ -103,7 +103,9 @@ def existing(store: BedStore, request: Request) -> Bed | None:
         )
     broken = status.faults(status.parts(bed))
     if broken:
-        raise BedError(f"bed '{bed.name}' is up but not whole: {'; '.join(broken)}; repair it, or: testbed down {bed.name}")
+        raise BedError(
+            f"bed '{bed.name}' is up but not whole: {'; '.join(broken)}; repair it, or: testbed down {bed.name}"
+        )
     say(f"  ok  bed '{bed.name}' is up already; nothing changed")
     return bed
 
