@@ -238,18 +238,21 @@ class Site:
         self.node = Node()
         self.settings = Settings(node="n1", state_dir=directory)._replace(**settings)
         self.points = lambda point: None
-        self.store = LeaseStore(directory, at_point=lambda point: self.points(point))
+        self.store = LeaseStore(directory, at_point=self.at_point)
         self.store.prepare()
         self.memories = MemoryStore(directory)
         self.node.fence = self.memories.fence
         self.node.leases = self.store.leases
+
+    def at_point(self, point):
+        self.points(point)
 
     def memory(self):
         return self.memories.load(boot_id=self.node.boot)[0]
 
     def carrier(self, begun=None):
         return Carrier(world=self.node, store=self.store, memories=self.memories, settings=self.settings, begun=begun,
-                       at_point=lambda point: self.points(point))
+                       at_point=self.at_point)
 
     def begin(self, job="1", run=0, start=None):
         lease = Lease(JobKey("slurm", job, run), self.node.boot, self.node.time, start)

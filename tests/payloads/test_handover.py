@@ -7,11 +7,11 @@ import os
 import shutil
 import unittest
 
-from simulation import KUBELET, RUNTIME, Killed, Site, quick_directory
-
+import payload_path  # noqa: F401
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.memory import HELD, OPEN, QUIESCE, STOP
+from simulation import KUBELET, RUNTIME, Killed, Site, quick_directory
 
 
 class HandoverCase(unittest.TestCase):
@@ -21,11 +21,11 @@ class HandoverCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, directory)
         return Site(os.path.join(directory, "state"), **settings)
 
-    def assertFree(self, site):
+    def assert_free(self, site):
         self.assertEqual(site.node.ordinary_running(), [])
         self.assertEqual(site.memory().phase, HELD)
 
-    def assertBack(self, site):
+    def assert_back(self, site):
         self.assertEqual(site.node.active, {KUBELET, RUNTIME})
         self.assertFalse(site.node.confined)
         self.assertEqual(site.node.announced, "")
@@ -42,7 +42,7 @@ class Taking(HandoverCase):
         site.node.add("logger", stays=True)
         told = site.begin()
         self.assertEqual((told.done.outcome, told.way, told.counts.get("evicted")), (view.ACCEPT, QUIESCE, 1))
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertTrue(site.node.guests["logger"].running)
         self.assertEqual(site.node.active, {KUBELET, RUNTIME})
         self.assertTrue(site.node.confined)
@@ -60,7 +60,7 @@ class Taking(HandoverCase):
         site.node.add("web")
         told = site.begin()
         self.assertEqual(told.way, STOP)
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertEqual(site.did("stop"), [("stop", (KUBELET, RUNTIME), False)])
         self.assertEqual(site.did("kill"), [])
 
@@ -70,7 +70,7 @@ class Taking(HandoverCase):
         site.node.add("web")
         told = site.begin()
         self.assertEqual((told.done.outcome, told.way), (view.ACCEPT, STOP))
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertEqual(site.node.active, set())
         self.assertEqual(len(site.did("terminate")), 1)
 
@@ -89,7 +89,7 @@ class Taking(HandoverCase):
         before = site.node.time
         told = site.begin()
         self.assertEqual(told.way, STOP)
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertLess(site.node.time - before, 5.0)
 
     def test_an_api_that_falls_silent_in_the_middle_ends_in_stop(self):
@@ -98,28 +98,28 @@ class Taking(HandoverCase):
         site.node.on_sleep = lambda: setattr(site.node, "api_up", site.node.time < 1003.0)
         told = site.begin()
         self.assertEqual(told.way, STOP)
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_pods_that_tolerate_the_taint_and_keep_coming_back_end_in_stop(self):
         site = self.site()
         site.node.add("web", respawns=True, tolerates=True)
         told = site.begin()
         self.assertEqual(told.way, STOP)
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_a_pod_that_ignores_its_grace_is_killed_after_the_deadline(self):
         site = self.site(deadline=10.0)
         site.node.add("deaf", grace=None)
         told = site.begin()
         self.assertEqual((told.done.outcome, told.way, told.counts["killed"]), (view.ACCEPT, QUIESCE, 1))
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_a_finalizer_does_not_hold_a_node_without_processes(self):
         site = self.site()
         site.node.add("final", finalizer=True)
         before = site.node.time
         site.begin()
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertLess(site.node.time - before, 5.0)
 
     def test_a_protected_pod_stays_until_the_deadline_and_then_the_job_wins(self):
@@ -130,7 +130,7 @@ class Taking(HandoverCase):
         self.assertGreaterEqual(site.node.time - before, 10.0)
         self.assertEqual((told.done.outcome, told.counts["deleted"]), (view.ACCEPT, 1))
         self.assertEqual(site.did("report"), [("report", "DeadlinePassed")])
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_a_protected_pod_and_a_job_that_waits(self):
         site = self.site(deadline=10.0, after_deadline="job_waits")
@@ -141,14 +141,14 @@ class Taking(HandoverCase):
         self.assertEqual(site.did("report"), [("report", "BatchJobWaits")])
         site.end()
         site.later(31.0)
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_a_pod_that_can_be_neither_evicted_nor_deleted_ends_in_stop(self):
         site = self.site(deadline=5.0)
         site.node.add("stuck", protected=True, undeletable=True)
         told = site.begin()
         self.assertEqual(told.way, STOP)
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_the_limit_bounds_the_politeness_whatever_the_deadline(self):
         site = self.site(deadline=600.0, limit=20.0)
@@ -156,14 +156,14 @@ class Taking(HandoverCase):
         before = site.node.time
         site.begin()
         self.assertLess(site.node.time - before, 20.0)
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_services_that_do_not_stop_are_forced(self):
         site = self.site(handover="stop")
         site.node.stubborn_units = True
         site.begin()
         self.assertEqual([entry[2] for entry in site.did("stop")], [False, True])
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_what_cannot_be_done_ends_in_the_outcome_that_the_site_chose(self):
         for outcome in (view.ACCEPT, view.REQUEUE, view.DRAIN):
@@ -180,7 +180,7 @@ class Taking(HandoverCase):
         site.node.admin_stopped = {KUBELET, RUNTIME}
         site.node.add("left", grace=None)
         site.begin()
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertEqual(site.did("stop"), [])
 
 
@@ -199,10 +199,10 @@ class Sharing(HandoverCase):
         site.begin("2")
         site.end("1")
         site.later(120.0)
-        self.assertFree(site)
+        self.assert_free(site)
         site.end("2")
         site.later(31.0)
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_an_end_returns_at_once_and_wakes_the_returner(self):
         site = self.site()
@@ -227,7 +227,7 @@ class Sharing(HandoverCase):
         site.begin("1", 1)
         site.end("1", 0)
         site.later(3600.0)
-        self.assertFree(site)
+        self.assert_free(site)
 
 
 class Returning(HandoverCase):
@@ -238,7 +238,7 @@ class Returning(HandoverCase):
         site.end()
         site.later(31.0)
         self.assertEqual(site.did("start"), [("start", (RUNTIME, KUBELET))])
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_a_node_does_not_come_back_while_the_api_is_silent(self):
         site = self.site()
@@ -250,7 +250,7 @@ class Returning(HandoverCase):
         self.assertEqual(site.node.active, set())
         site.node.api_up = True
         site.later(60.0)
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_the_api_back_in_the_middle_of_a_job_starts_nothing(self):
         site = self.site()
@@ -276,7 +276,7 @@ class Returning(HandoverCase):
         site.node.active = {KUBELET}
         site.node.add("new")
         site.later(60.0)
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertEqual(site.node.active, set())
 
     def test_a_pod_that_appears_in_the_middle_of_a_job_is_sent_away_within_one_repair(self):
@@ -284,14 +284,14 @@ class Returning(HandoverCase):
         site.begin()
         site.node.add("bound-late")
         site.later(60.0)
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_a_taint_that_vanishes_in_the_middle_of_a_job_ends_in_stop(self):
         site = self.site()
         site.begin()
         site.node.tainted = False
         site.later(60.0)
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertEqual(site.node.active, set())
 
     def test_a_stale_announcement_of_an_open_node_is_taken_back(self):
@@ -324,14 +324,14 @@ class Repair(HandoverCase):
                 site.node.batch_up = batch_up
                 for _ in range(100):
                     site.later(600.0)
-                self.assertFree(site)
+                self.assert_free(site)
 
     def test_a_job_whose_epilog_never_ran_is_put_right_within_one_period(self):
         site = self.held(linger=0.0)
         site.node.alive = {self.KEY: False}
         site.node.batch = {self.KEY: view.GONE}
         site.later(60.0)
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_a_silent_job_that_lives_is_asked_about_less_and_less(self):
         site = self.held()
@@ -340,7 +340,7 @@ class Repair(HandoverCase):
         for _ in range(24 * 60):
             site.later(60.0)
         self.assertLess(len(site.did("ask")), 35)
-        self.assertFree(site)
+        self.assert_free(site)
 
     def test_a_lease_of_an_earlier_boot_is_dropped_unless_the_batch_system_says_that_it_lives(self):
         for answer, left in ((None, 0), (view.GONE, 0), (view.LIVE, 1)):
@@ -356,7 +356,7 @@ class Repair(HandoverCase):
         site.node.reboot()
         self.assertEqual(site.node.active, set())
         site.repair()
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_a_doubtful_lease_ends_with_the_life_of_its_mark(self):
         site = self.site(mark_life=300.0)
@@ -378,7 +378,7 @@ class Repair(HandoverCase):
                 site.end()
                 site.later(0.0)
                 site.later(31.0)
-                self.assertBack(site)
+                self.assert_back(site)
 
 
 class Switch(HandoverCase):
@@ -409,14 +409,14 @@ class Switch(HandoverCase):
         site = self.site()
         site.act(view.OFF)
         site.act(view.ON)
-        self.assertBack(site)
+        self.assert_back(site)
         site.begin()
         site.act(view.OFF)
         site.act(view.ON)
         self.assertEqual(site.node.active, set())
         site.end()
         site.later(31.0)
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_on_without_the_api_waits_for_it(self):
         site = self.site()
@@ -426,7 +426,7 @@ class Switch(HandoverCase):
         self.assertEqual(site.node.active, set())
         site.node.api_up = True
         site.later(60.0)
-        self.assertBack(site)
+        self.assert_back(site)
 
     def test_off_does_not_make_the_administrators_stop_ours(self):
         site = self.site()
@@ -451,7 +451,7 @@ class Adoption(HandoverCase):
         self.assertEqual(site.memories.fenced(), ())
         site.node.active, site.node.api_up = {KUBELET, RUNTIME}, True
         site.later(60.0)
-        self.assertFree(site)
+        self.assert_free(site)
         self.assertEqual((site.memory().way, site.node.active), (QUIESCE, {KUBELET, RUNTIME}))
 
 
@@ -487,12 +487,12 @@ class Kills(HandoverCase):
                         site.node.add("newcomer")
                     told = site.begin("2")
                     self.assertEqual(told.done.outcome, view.ACCEPT)
-                    self.assertFree(site)
+                    self.assert_free(site)
                     for job in ("1", "2"):
                         site.end(job)
                     site.later(1.0)
                     site.later(31.0)
-                    self.assertBack(site)
+                    self.assert_back(site)
 
     @staticmethod
     def kill_at(site, victim):

@@ -20,8 +20,8 @@ class Grammar(unittest.TestCase):
 
     def test_everything_else_is_refused_with_a_short_printable_line(self):
         hostile = ["", "-rf", "../x", "/etc/passwd", "1;touch pwned", "$(id)", "`id`", "1 2", "1\n", "\n1", "1\x00",
-                   "4711.batch", "--all", "12[].srv", "12[3", "1" * 11, "１２", "\u202e12", "1" + "a" * 100000, "1_", "+1",
-                   "123+1+1", "123_4_5", "n[1-9999999]"]
+                   "4711.batch", "--all", "12[].srv", "12[3", "1" * 11, "\uff11\uff12", "\u202e12", "1" + "a" * 100000,
+                   "1_", "+1", "123+1+1", "123_4_5", "n[1-9999999]"]
         for job in hostile:
             with self.subTest(job=job[:20]):
                 with self.assertRaises(jobid.JobIdError) as caught:
@@ -33,7 +33,8 @@ class Grammar(unittest.TestCase):
                 jobid.parse("pbs", job, "0")
 
     def test_unknown_batch_system_and_odd_run_are_refused(self):
-        for wlm, run in (("lsf", "0"), ("", "0"), ("slurm", "-1"), ("slurm", ""), ("slurm", "1.5"), ("slurm", "9" * 10)):
+        odd = (("lsf", "0"), ("", "0"), ("slurm", "-1"), ("slurm", ""), ("slurm", "1.5"), ("slurm", "9" * 10))
+        for wlm, run in odd:
             with self.subTest(wlm=wlm, run=run), self.assertRaises(jobid.JobIdError):
                 jobid.parse(wlm, "1", run)
 

@@ -12,7 +12,6 @@ import unittest
 
 import payload_path  # noqa: F401
 from api_server import ApiServer, Certificates
-
 from nodeshare import kube
 from nodeshare.kubeconfig import Credentials
 from nodeshare.view import Pod

@@ -79,9 +79,10 @@ class Kubeconfig(unittest.TestCase):
         self.assertEqual((found.ca_file, found.cert_pem), (os.path.join(self.directory, "ca.crt"), "PEM"))
 
     def test_an_insecure_or_incomplete_file_is_refused(self):
-        self.assertIn("insecure", self.refused(KUBEADM.replace("    server:", "    insecure-skip-tls-verify: true\n    server:")))
+        insecure = KUBEADM.replace("    server:", "    insecure-skip-tls-verify: true\n    server:")
+        self.assertIn("insecure", self.refused(insecure))
         self.assertIn("https", self.refused(KUBEADM.replace("https://", "http://")))
-        self.assertIn("no entry named", self.refused(KUBEADM.replace("current-context: default-context", "current-context: x")))
+        self.assertIn("no entry named", self.refused(KUBEADM.replace("context: default-context", "context: x")))
         self.assertIn("current-context", self.refused(KUBEADM.replace("current-context: default-context\n", "")))
         self.assertIn("client-key", self.refused(KUBEADM.replace("client-key:", "client-kex:")))
         self.assertIn("base64", self.refused(KUBEADM.replace("authority-data: ", "authority-data: x")))
@@ -95,7 +96,8 @@ class Kubeconfig(unittest.TestCase):
                 self.assertIn("line ", self.refused(KUBEADM.replace(old, new)))
 
     def test_hostile_files_end_in_an_error(self):
-        for text in ("", "\x00", "- " * 100, "a:\n" * 3000, "\n".join(" " * n + "a:" for n in range(100)), "{", "{}", "[]"):
+        deep = "\n".join(" " * n + "a:" for n in range(100))
+        for text in ("", "\x00", "- " * 100, "a:\n" * 3000, deep, "{", "{}", "[]"):
             with self.subTest(text=text[:20]):
                 self.refused(text)
 

@@ -241,9 +241,8 @@ class Processes(StoreCase):
 
     def test_a_lock_that_is_never_freed_is_waited_for_only_so_long(self):
         store = LeaseStore(self.store.directory, lock_seconds=0.2)
-        with self.store.locked(), self.assertRaises(durable.StoreError) as caught:
-            with store.locked():
-                self.fail("two holders of one lock")
+        with self.store.locked(), self.assertRaises(durable.StoreError) as caught, store.locked():
+            self.fail("two holders of one lock")
         self.assertIn("not free within 0.2 s", str(caught.exception))
 
 

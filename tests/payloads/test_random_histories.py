@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Random histories of jobs, pods, faults, kills and reboots: never two owners, and always a way back.
 
-The seed is printed with a failure; NODESHARE_SEED repeats a run, NODESHARE_HISTORIES makes it longer.
+The seed is printed with a failure; CONVERGED_SEED repeats a run, NODESHARE_HISTORIES makes it longer.
 """
 
 import os
@@ -11,13 +11,13 @@ import random
 import shutil
 import unittest
 
-from simulation import KUBELET, RUNTIME, Killed, Site, quick_directory
-
+import payload_path  # noqa: F401
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.memory import HELD, OPEN
+from simulation import KUBELET, RUNTIME, Killed, Site, quick_directory
 
-SEED = int(os.environ.get("NODESHARE_SEED", random.SystemRandom().randrange(1 << 32)))
+SEED = int(os.environ.get("CONVERGED_SEED", random.SystemRandom().randrange(1 << 32)))
 HISTORIES = int(os.environ.get("NODESHARE_HISTORIES", "60"))
 
 
@@ -34,7 +34,8 @@ class History:
 
     def step(self):
         name = self.chance.choice(["begin"] * 4 + ["end"] * 4 + ["tick"] * 4 + ["pod"] * 3 + [
-            "begin_again", "end_again", "api", "taint", "reboot", "off", "on", "silent_end", "batch", "cordoned_kubelet"])
+            "begin_again", "end_again", "api", "taint", "reboot", "off", "on", "silent_end", "batch",
+            "administrator"])
         self.steps.append(name)
         node = self.site.node
         self.site.points = self.maybe_kill() if self.chance.random() < 0.25 else (lambda point: None)
@@ -132,7 +133,7 @@ class History:
     def on(self):
         self.site.act(view.ON)
 
-    def cordoned_kubelet(self):
+    def administrator(self):
         """The administrator stops the kubelet, or starts the one that is his."""
         node = self.site.node
         if KUBELET in node.active and KUBELET not in self.site.memory().stopped:

@@ -107,9 +107,9 @@ class Carrier:
         self.settings = settings
         self.begun = begun
         self.at_point = at_point
-        self.unsaved = None  # type: Optional[Memory]
-        self.remarks = []  # type: List[str]
-        self.counts = {}  # type: Dict[str, int]
+        self.unsaved: Optional[Memory] = None
+        self.remarks: List[str] = []
+        self.counts: Dict[str, int] = {}
 
     def work_lock(self, seconds: float) -> durable.Lock:
         return durable.Lock(os.path.join(self.store.directory, "work"), seconds=seconds)
@@ -256,10 +256,10 @@ class Carrier:
             self.remarks.append(remark)
 
 
-_KINDS = {view.Wait: "wait", view.Announce: "announce", view.Evict: "evict", view.Delete: "delete",
+_KINDS: Dict[type, str] = {view.Wait: "wait", view.Announce: "announce", view.Evict: "evict", view.Delete: "delete",
           view.StopUnits: "stop", view.StartUnits: "start", view.Confine: "confine", view.Release: "release",
           view.Terminate: "terminate", view.Kill: "kill", view.Report: "report",
-          view.WakeReturner: "wake", view.AskBatch: "ask"}  # type: Dict[type, str]
+          view.WakeReturner: "wake", view.AskBatch: "ask"}
 
 
 def _tried(seen: view.Observed, kind: str) -> view.Observed:

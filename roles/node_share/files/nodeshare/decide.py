@@ -16,8 +16,27 @@ from . import repairing, taking
 from .leases import Lease
 from .memory import HELD, OPEN, STOP, TAKING
 from .settings import Settings
-from .view import (ACCEPT, ADOPT, API, BEGIN, END, OFF, ON, TICK, UNITS, Action, Announce, Done, Look, Observed, Release,
-                   Remember, Report, StartUnits, WakeReturner)
+from .view import (
+    ACCEPT,
+    ADOPT,
+    API,
+    BEGIN,
+    END,
+    OFF,
+    ON,
+    TICK,
+    UNITS,
+    Action,
+    Announce,
+    Done,
+    Look,
+    Observed,
+    Release,
+    Remember,
+    Report,
+    StartUnits,
+    WakeReturner,
+)
 
 
 def decide(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:

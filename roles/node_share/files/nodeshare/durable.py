@@ -7,6 +7,7 @@ Everything that nodeshare must still know after a kill or a power cut goes throu
 rename, fsync of the directory. A reader sees the old content or the new one, never a part.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -54,10 +55,8 @@ def write(path: str, content: bytes) -> None:
         os.rename(temporary, path)
         sync_dir(directory)
     except OSError as error:
-        try:
+        with contextlib.suppress(OSError):  # it was never made, or the disk is gone: the error below says so
             os.unlink(temporary)
-        except OSError:
-            pass  # it was never made, or the disk is gone: the error below says so
         raise StoreError("{}: cannot write: {}".format(path, error.strerror)) from error
 
 

@@ -40,7 +40,7 @@ class Client:
         self.credentials = credentials
         self.timeout = timeout
         self.context = _tls(credentials)
-        self.connection = None  # type: Optional[http.client.HTTPSConnection]
+        self.connection: Optional[http.client.HTTPSConnection] = None
 
     def clone(self) -> "Client":
         other = Client.__new__(Client)
@@ -236,5 +236,5 @@ def _pod(item: Dict[str, Any]) -> Pod:
 
 
 def _pod_path(pod: Pod) -> str:
-    names = tuple(urllib.parse.quote(name, safe="") for name in (pod.namespace, pod.name))  # type: Tuple[str, ...]
+    names: Tuple[str, ...] = tuple(urllib.parse.quote(name, safe="") for name in (pod.namespace, pod.name))
     return "/api/v1/namespaces/{}/pods/{}".format(*names)

@@ -67,7 +67,7 @@ def _credentials(data: Any, directory: str) -> Credentials:
 def _named(data: Any, many: str, one: str, name: str) -> Dict[str, Any]:
     for entry in (data.get(many) or []) if isinstance(data, dict) else []:
         if isinstance(entry, dict) and entry.get("name") == name and isinstance(entry.get(one), dict):
-            found = entry[one]  # type: Dict[str, Any]
+            found: Dict[str, Any] = entry[one]
             return found
     raise KubeconfigError("{} has no entry named {}".format(many, ascii(name)[:80]))
 
@@ -94,10 +94,10 @@ _Line = Tuple[int, int, str]
 
 
 def _parse(text: str) -> Any:
-    lines = []  # type: List[_Line]
+    lines: List[_Line] = []
     for number, raw in enumerate(text.splitlines(), start=1):
         stripped = raw.strip()
-        if not stripped or stripped.startswith("#") or stripped == "---" and not lines:
+        if not stripped or stripped.startswith("#") or (stripped == "---" and not lines):
             continue
         if "\t" in raw:
             raise KubeconfigError("line {}: a tab".format(number))
@@ -120,7 +120,7 @@ def _block(lines: List[_Line], at: int, depth: int) -> Tuple[Any, int]:
 
 def _sequence(lines: List[_Line], at: int, depth: int) -> Tuple[Any, int]:
     indent = lines[at][1]
-    values = []  # type: List[Any]
+    values: List[Any] = []
     while at < len(lines) and lines[at][1] == indent and lines[at][2].startswith("- "):
         number, _, text = lines[at]
         inner = text[2:].lstrip(" ")
@@ -135,19 +135,20 @@ def _sequence(lines: List[_Line], at: int, depth: int) -> Tuple[Any, int]:
 
 def _mapping(lines: List[_Line], at: int, depth: int) -> Tuple[Any, int]:
     indent = lines[at][1]
-    values = {}  # type: Dict[str, Any]
+    values: Dict[str, Any] = {}
     while at < len(lines) and lines[at][1] == indent and not lines[at][2].startswith("- "):
         number, _, text = lines[at]
         found = _KEY.fullmatch(text)
         if found is None:
-            raise KubeconfigError("line {}: not `key: value`; only block YAML as kubeadm writes it is read".format(number))
+            raise KubeconfigError(
+                "line {}: not `key: value`; only block YAML as kubeadm writes it is read".format(number))
         key, rest = found.groups()
         if key in values:
             raise KubeconfigError("line {}: {} twice".format(number, key))
         at += 1
         if rest:
             values[key] = _scalar(rest, number)
-        elif at < len(lines) and (lines[at][1] > indent or lines[at][1] == indent and lines[at][2].startswith("- ")):
+        elif at < len(lines) and (lines[at][1] > indent or (lines[at][1] == indent and lines[at][2].startswith("- "))):
             values[key], at = _block(lines, at, depth + 1)
         else:
             values[key] = None

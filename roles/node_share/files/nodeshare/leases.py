@@ -70,7 +70,7 @@ class LeaseStore:
 
     def leases(self) -> Tuple[Lease, ...]:
         """All that hold the node, unreadable ones included. An interrupted end counts as ended."""
-        found = []  # type: List[Lease]
+        found: List[Lease] = []
         names = self._names()
         for name in names:
             if not name.endswith(LEASE_SUFFIX):

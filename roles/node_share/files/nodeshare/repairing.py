@@ -60,7 +60,7 @@ def _why_gone(lease: Lease, settings: Settings, seen: Observed) -> str:
 def _asked_next(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Tuple[str, float, float], ...]:
     """When to ask next: at once for a lease that has just fallen silent, then at doubling intervals while it lives."""
     before = {key: (at, pause) for key, at, pause in seen.memory.asked}
-    after = {}  # type: Dict[str, Tuple[float, float]]
+    after: Dict[str, Tuple[float, float]] = {}
     for lease in silent:
         key = str(lease.key)
         if seen.answers.get(key) == LIVE and before.get(key, (seen.now, 0.0))[0] <= seen.now:
@@ -68,5 +68,5 @@ def _asked_next(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Tuple[str, f
             after[key] = (seen.now + pause, pause)
         elif key in before:
             after[key] = before[key]
-    rows = [(key, after[key][0], after[key][1]) for key in after]  # type: List[Tuple[str, float, float]]
+    rows: List[Tuple[str, float, float]] = [(key, after[key][0], after[key][1]) for key in after]
     return tuple(sorted(rows))

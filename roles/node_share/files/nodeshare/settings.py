@@ -93,7 +93,7 @@ def _api(value: Any) -> ApiSettings:
 
 
 _UNIT = _matching(r"[A-Za-z0-9:_.@-]{1,200}\.(?:service|socket)", "a systemd unit name ending in .service or .socket")
-_CHECKS = {
+_CHECKS: Dict[str, Callable[[Any], Any]] = {
     "node": _matching(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "a Node name"),
     "kubeconfig": _ABSOLUTE,
     "api": _api,
@@ -110,7 +110,7 @@ _CHECKS = {
     "on_failure": _one_of("accept", "requeue", "drain"),
     "after_deadline": _one_of("job_wins", "job_waits"),
     "job_query": _list_of(_matching(r"[^\0\n]{1,4000}", "an argument")),
-}  # type: Dict[str, Callable[[Any], Any]]
+}
 
 
 def load(path: str) -> Settings:

@@ -14,8 +14,30 @@ from typing import FrozenSet, Optional, Tuple
 from .leases import Lease
 from .memory import HELD, QUIESCE, STOP, TAKING, Memory
 from .settings import Settings
-from .view import (ACCEPT, API, BEGIN, LOCAL, REQUEUE, UNITS, Action, Announce, Api, Confine, Delete, Done, Evict, Kill,
-                   Look, Observed, Pod, Remember, Report, StopUnits, Terminate, Wait)
+from .view import (
+    ACCEPT,
+    API,
+    BEGIN,
+    LOCAL,
+    REQUEUE,
+    UNITS,
+    Action,
+    Announce,
+    Api,
+    Confine,
+    Delete,
+    Done,
+    Evict,
+    Kill,
+    Look,
+    Observed,
+    Pod,
+    Remember,
+    Report,
+    StopUnits,
+    Terminate,
+    Wait,
+)
 
 POLL = 0.2
 EVICT_AGAIN = 1.0  # how often a refused eviction is asked for again
@@ -97,8 +119,8 @@ def way_of(settings: Settings, seen: Observed, api: Api, guests: Tuple[Pod, ...]
 def occupants(api: Api, local: FrozenSet[str]) -> Tuple[Pod, ...]:
     """Pods that are in a job's way. One that only a finalizer holds, without processes, is not."""
     return tuple(pod for pod in api.pods
-                 if not pod.stays and not (pod.over or pod.leaving) or
-                 not pod.stays and pod.uid in local)
+                 if (not pod.stays and not (pod.over or pod.leaving)) or
+                 (not pod.stays and pod.uid in local))
 
 
 def staying(api: Api) -> Tuple[str, ...]:

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Signs of life of a batch job: its processes here, and what the batch system says when asked."""
+
+import os
+import re
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Set, Tuple
+
+from .leases import Lease
+from .view import GONE, LIVE
+
+
+class Answer(NamedTuple):
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[[Tuple[str, ...]], Answer]
+_LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT",
+                          "STOPPED"))
+_OVER_STATES = frozenset(("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL",
+                          "DEADLINE", "OUT_OF_MEMORY"))
+_STEP = re.compile(r"slurmstepd: \[(\d+)\.", re.ASCII)
+
+
+def life(leases: Tuple[Lease, ...], *, boot_id: str, proc: str = "/proc") -> Dict[str, Optional[bool]]:
+    """Per lease: True, its processes are here; False, they are not; None, that cannot be told from here."""
+    steps: Optional[Set[str]] = None
+    found: Dict[str, Optional[bool]] = {}
+    for lease in leases:
+        key = lease.key
+        if key.wlm == "slurm" and key.job.isdigit():
+            if steps is None:
+                steps = _slurm_steps(proc)
+            found[str(key)] = key.job in steps
+        elif lease.boot_id and lease.boot_id != boot_id:
+            found[str(key)] = False  # no process outlives its boot
+        else:
+            found[str(key)] = None
+    return found
+
+
+def ask_slurm(leases: Tuple[Lease, ...], *, query: Tuple[str, ...], run: Run) -> Mapping[str, str]:
+    """One question per lease. An error that is not about the job itself leaves the lease out: cannot tell."""
+    answers = {}
+    for lease in leases:
+        if lease.key.wlm == "slurm" and lease.key.job.isdigit():
+            verdict = _judge(lease, run((*query, lease.key.job)))
+            if verdict:
+                answers[str(lease.key)] = verdict
+    return answers
+
+
+def _judge(lease: Lease, answer: Answer) -> str:
+    if answer.code != 0:
+        return GONE if "Invalid job id specified" in answer.err + answer.out else ""
+    for line in answer.out.splitlines():
+        fields = dict(word.partition("=")[::2] for word in reversed(line.split()))
+        if fields.get("JobId") != lease.key.job:
+            continue
+        restarts = fields.get("Restarts", "")
+        if restarts.isdigit() and int(restarts) > lease.key.run:
+            return GONE  # this run is over: a later one has the same id
+        state = fields.get("JobState", "")
+        if state in _LIVE_STATES:
+            return LIVE
+        if state in _OVER_STATES:
+            return GONE
+    return ""
+
+
+def _slurm_steps(proc: str) -> Set[str]:
+    """Job ids of the step daemons on this node, which write it into their own title."""
+    found = set()
+    for name in os.listdir(proc):
+        if name.isdigit():
+            try:
+                with open(os.path.join(proc, name, "cmdline"), "rb") as stream:
+                    title = _STEP.match(stream.read(100).decode("ascii", "replace"))
+            except OSError:
+                continue  # ended meanwhile
+            if title:
+                found.add(title.group(1))
+    return found

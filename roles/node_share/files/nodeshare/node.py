@@ -1,0 +1,217 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The real node: systemd, /proc, cgroups, the API and the batch system. Each call is bounded; nothing decides here."""
+
+import os
+import time
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
+
+from . import durable, evidence
+from .carry import World, WorldError
+from .cpuset import Cpuset, CpusetError
+from .leases import Lease
+from .settings import Settings
+from .view import Api, Pod
+from .workloads import Workloads
+
+if TYPE_CHECKING:
+    from .kube import NodeClient
+
+Act = Callable[["NodeClient", Pod], object]
+Work = Callable[["NodeClient"], None]
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+EVICTIONS_AT_ONCE = 16
+STOP_SECONDS = 15.0
+START_SECONDS = 30.0
+
+
+class RealNode(World):
+
+    def __init__(self, settings: Settings, *, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> None:
+        self.settings = settings
+        self.proc = proc
+        self.workloads = Workloads(proc=proc, cgroup=cgroup)
+        self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.state_dir, "cpuset.json"))
+        self.client: Optional[NodeClient] = None
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def boot_id(self) -> str:
+        """The kernel's boot id and the start of process 1: a restarted container keeps the former."""
+        try:
+            with open(os.path.join(self.proc, "sys/kernel/random/boot_id")) as stream:
+                boot = stream.read().strip()
+            with open(os.path.join(self.proc, "1/stat")) as stream:
+                return "{}.{}".format(boot, stream.read().rpartition(")")[2].split()[19])
+        except (OSError, IndexError) as error:
+            raise WorldError("the boot id cannot be read: {}".format(error)) from error
+
+    def ask_api(self) -> Api:
+        from .kube import ApiError
+        try:
+            return self._api().look()
+        except ApiError as error:
+            return Api(False, str(error))
+
+    def announce(self, text: str) -> None:
+        from .kube import ApiError
+        try:
+            self._api().announce(text)
+        except ApiError as error:
+            raise WorldError("cannot announce: {}".format(error)) from error
+
+    def evict(self, pods: Tuple[Pod, ...]) -> None:
+        """All at the same time: a node's pods must not queue behind each other's answers."""
+        self._each(pods, lambda client, pod: client.evict(pod), "evict")
+
+    def delete(self, pods: Tuple[Pod, ...]) -> None:
+        self._each(pods, lambda client, pod: client.delete(pod, grace=1), "delete")
+
+    def report(self, reason: str, text: str) -> None:
+        from .kube import ApiError
+        try:
+            self._api().event(reason, text)
+        except ApiError as error:
+            raise WorldError("no Event written: {}".format(error)) from error
+
+    def local_pods(self) -> FrozenSet[str]:
+        try:
+            return frozenset(self.workloads.find())
+        except OSError as error:
+            raise WorldError("processes cannot be listed: {}".format(error)) from error
+
+    def terminate(self, uids: Tuple[str, ...]) -> None:
+        self.workloads.terminate(uids)
+
+    def kill(self, uids: Tuple[str, ...]) -> None:
+        self.workloads.kill(uids, seconds=1.0)
+
+    def confine(self, cpus: str) -> None:
+        try:
+            self.cpuset.confine(cpus)
+        except (CpusetError, durable.StoreError) as error:
+            raise WorldError(str(error)) from error
+
+    def release(self) -> None:
+        try:
+            self.cpuset.release()
+        except (CpusetError, durable.StoreError) as error:
+            raise WorldError(str(error)) from error
+
+    def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]:
+        if not units:
+            return ()
+        answer = self._run(("systemctl", "is-active", "--", *units), seconds=5.0)
+        states = answer.out.split()
+        if len(states) != len(units):
+            raise WorldError("systemctl is-active: {}".format(
+                ascii(answer.err.strip() or answer.out.strip())[:200] or "no answer"))
+        return tuple(unit for unit, state in zip(units, states)
+                     if state in ("active", "activating", "reloading", "deactivating", "refreshing"))
+
+    def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None:
+        if force:
+            self._run(("systemctl", "kill", "--kill-who=main", "--signal=SIGKILL", "--", *units), seconds=5.0)
+        self._checked(("systemctl", "stop", "--", *units), seconds=STOP_SECONDS)
+
+    def start_units(self, units: Tuple[str, ...]) -> None:
+        self._run(("systemctl", "reset-failed", "--", *units), seconds=5.0)  # else "start attempted too often"
+        self._checked(("systemctl", "start", "--", *units), seconds=START_SECONDS)
+
+    def wake_returner(self) -> None:
+        if self.settings.return_unit:
+            self._checked(("systemctl", "start", "--no-block", "--", self.settings.return_unit), seconds=5.0)
+
+    def life(self, leases: Tuple[Lease, ...]) -> Mapping[str, Optional[bool]]:
+        try:
+            return evidence.life(leases, boot_id=self.boot_id(), proc=self.proc)
+        except OSError as error:
+            raise WorldError("processes cannot be listed: {}".format(error)) from error
+
+    def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]:
+        if not self.settings.job_query:
+            return {}
+        return evidence.ask_slurm(leases, query=self.settings.job_query,
+                                  run=lambda argv: self._run(argv, seconds=5.0))
+
+    def _api(self) -> "NodeClient":
+        if self.client is None:
+            from . import kube, kubeconfig
+            if not self.settings.node:
+                raise kube.ApiError(0, "the settings name no node")
+            where = self.settings.api
+            try:
+                found = kubeconfig.Credentials(where.server, where.ca_file, "", where.cert_file, where.key_file) \
+                    if where.server else kubeconfig.load(self.settings.kubeconfig)
+            except kubeconfig.KubeconfigError as error:
+                raise kube.ApiError(0, str(error)) from error
+            self.client = kube.NodeClient(kube.Client(found, timeout=self.settings.api_timeout),
+                                          node=self.settings.node)
+        return self.client
+
+    def _each(self, pods: Tuple[Pod, ...], act: Act, verb: str) -> None:
+        from . import kube
+        try:
+            first = self._api()
+        except kube.ApiError as error:
+            raise WorldError(str(error)) from error
+        errors: List[str] = []
+        waiting = list(pods)
+
+        def work(client: "NodeClient") -> None:
+            while True:
+                try:
+                    pod = waiting.pop()
+                except IndexError:
+                    return
+                try:
+                    act(client, pod)
+                except kube.ApiError as error:
+                    errors.append("cannot {} {}/{}: {}".format(verb, pod.namespace, pod.name, error))
+
+        if len(pods) == 1:
+            work(first)
+        else:
+            self._in_threads(work, min(len(pods), EVICTIONS_AT_ONCE), first)
+        if errors:
+            raise WorldError("; ".join(sorted(errors)[:3]))
+
+    @staticmethod
+    def _in_threads(work: Work, count: int, first: "NodeClient") -> None:
+        import threading
+
+        from . import kube
+        clients = [kube.NodeClient(first.client.clone(), node=first.node) for _ in range(count)]
+        threads = [threading.Thread(target=work, args=(client,), daemon=True) for client in clients]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for client in clients:
+            client.client.close()
+
+    def _checked(self, argv: Tuple[str, ...], *, seconds: float) -> None:
+        answer = self._run(argv, seconds=seconds)
+        if answer.code != 0:
+            raise WorldError("{}: exit {}: {}".format(" ".join(argv[:2]), answer.code, ascii(answer.err.strip())[:200]))
+
+    @staticmethod
+    def _run(argv: Tuple[str, ...], *, seconds: float) -> evidence.Answer:
+        """Nothing of the caller's environment goes on: a job's owner may have written it."""
+        import subprocess
+        environment: Dict[str, str] = {"PATH": PATH, "LC_ALL": "C", "SYSTEMD_PAGER": ""}
+        try:
+            done = subprocess.run(  # noqa: UP022 - Python 3.6 has no capture_output
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds,
+                env=environment, cwd="/", check=False)
+        except subprocess.TimeoutExpired as error:
+            raise WorldError("{}: no end within {:g} s".format(" ".join(argv[:2]), seconds)) from error
+        except OSError as error:
+            raise WorldError("{}: {}".format(argv[0], error.strerror)) from error
+        return evidence.Answer(done.returncode, done.stdout.decode("utf-8", "replace"),
+                               done.stderr.decode("utf-8", "replace"))
