@@ -1,0 +1,79 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs one program: argv list, C locale, fixed PATH, bounded time, and an error that names what was run.
+
+PRIVATE to the collection. Every module that calls a tool calls it here, so that its output always parses the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import typing as t
+from dataclasses import dataclass
+
+# sudo may hand over a PATH without sbin.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class CommandError(Exception):
+    """A program could not be run, took too long, or exited with a status that was not expected."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What a program answered."""
+
+    argv: t.Tuple[str, ...]
+    rc: int
+    out: str
+    err: str
+
+
+def last_line(text: str) -> str:
+    """The last line that says something: where most tools put their reason."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+def run(
+    argv: t.Sequence[str],
+    *,
+    timeout: float,
+    ok: t.Container[int] = (0,),
+    env: t.Optional[t.Mapping[str, str]] = None,
+    text: t.Optional[str] = None,
+) -> Completed:
+    """Runs `argv` and returns what it answered; any exit status outside `ok` is an error."""
+    shown = " ".join(shlex.quote(word) for word in argv)
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(
+                {"PATH": PATH, "LC_ALL": "C", "LANGUAGE": "C", "HOME": os.environ.get("HOME", "/root")}, **(env or {})
+            ),
+            start_new_session=True,  # so that a timeout ends its children too
+            encoding="utf-8",
+            errors="surrogateescape",
+        )
+    except FileNotFoundError as error:
+        raise CommandError(f"{argv[0]}: command not found (needed for: {shown})") from error
+    except OSError as error:
+        raise CommandError(f"cannot run {shown}: {error.strerror}") from error
+    with process:
+        try:
+            out, err = process.communicate(text, timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise CommandError(f"{shown}: no answer within {timeout:g} s, stopped") from error
+    if process.returncode not in ok:
+        reason = last_line(err) or last_line(out) or "it printed nothing"
+        raise CommandError(f"{shown}: exit status {process.returncode}: {reason}")
+    return Completed(tuple(argv), process.returncode, out, err)

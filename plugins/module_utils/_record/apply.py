@@ -1,0 +1,158 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries out steps in their order. All new contents are staged and checked before the first takes its place."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from .errors import RecordError
+from .host import Host, reason
+from .kinds import kernel, package, path, unit
+from .model import FileWrite, Step
+from .paths import parents
+
+_RESTORECON_SECONDS = 120
+Chunks = t.Callable[[str], t.Iterable[bytes]]
+
+
+def check_space(host: Host, steps: t.Sequence[Step]) -> None:
+    """Before anything: is there room, and may it be written at all?"""
+    wanted: t.Dict[str, int] = {}
+    for step in steps:
+        if step.kind in ("file", "link", "directory", "absent"):
+            place = next((above for above in parents(step.name) if host.lstat(above) is not None), "/")
+            size = step.data.want.size if isinstance(step.data, FileWrite) else 0
+            wanted[place] = wanted.get(place, 0) + size
+    for place, size in wanted.items():
+        free, read_only = host.space(place)
+        if read_only:
+            raise RecordError(f"{place}: the file system is mounted read-only: nothing was changed")
+        if size > free:
+            raise RecordError(f"{place}: {size} bytes are needed, {free} are free: make room; nothing was changed")
+
+
+def perform_all(host: Host, steps: t.Sequence[Step], chunks: Chunks) -> None:
+    """Stops at the first error; what is staged is taken away again."""
+    staged: t.List[str] = []
+    try:
+        for step in steps:
+            if _is_write(step) and not staged:
+                staged = [other.name for other in steps if _is_write(other)]
+                _stage_all(host, [other for other in steps if _is_write(other)], chunks)
+            perform(host, step)
+    except RecordError:
+        for name in staged:
+            path.discard(host, name)
+        raise
+    _settle(host, [step for step in steps if _is_write(step)])
+
+
+def _is_write(step: Step) -> bool:
+    return isinstance(step.data, FileWrite)
+
+
+def _stage_all(host: Host, steps: t.Sequence[Step], chunks: Chunks) -> None:
+    for step in steps:
+        _stage(host, step, chunks)
+    for step in steps:
+        if step.data.validate:
+            path.validate(host, step.name, step.data.validate)
+
+
+def _stage(host: Host, step: Step, chunks: Chunks) -> None:
+    write: FileWrite = step.data
+    try:
+        path.stage(host, step.name, write.want, chunks(write.want.sha256), exact=write.exact)
+    except OSError as error:
+        raise RecordError(f"{step.name}: cannot write its new content: {reason(error)}") from error
+
+
+def _settle(host: Host, steps: t.Sequence[Step]) -> None:
+    """Directories to disk, and SELinux's own label for files that are new."""
+    for folder in sorted({os.path.dirname(step.name) for step in steps}):
+        host.sync_directory(folder)
+    new = [step.name for step in steps if step.data.new]
+    if new and host.lstat("/sys/fs/selinux/enforce") is not None:
+        host.run(["restorecon", "--", *new], timeout=_RESTORECON_SECONDS)
+
+
+def perform_write(host: Host, step: Step, chunks: Chunks) -> None:
+    """One file by itself, staged and put in place."""
+    _stage(host, step, chunks)
+    perform(host, step)
+    _settle(host, [step])
+
+
+def perform(host: Host, step: Step) -> None:
+    """One step; a write must have been staged."""
+    try:
+        _PERFORM[step.kind](host, step)
+    except OSError as error:
+        raise RecordError(f"{step.name}: cannot {step.verb} it: {reason(error)}") from error
+
+
+def _file(host: Host, step: Step) -> None:
+    if step.verb == "write":
+        path.commit(host, step.name)
+    else:
+        path.set_attributes(host, step.name, step.data, path.read(host, step.name))
+
+
+def _directory(host: Host, step: Step) -> None:
+    path.make_directory(host, step.name, step.data)
+
+
+def _link(host: Host, step: Step) -> None:
+    path.make_link(host, step.name, step.data)
+
+
+def _absent(host: Host, step: Step) -> None:
+    if not path.remove(host, step.name, step.data):
+        raise RecordError(f"{step.name}: is not empty, it stays")
+
+
+def _sysctl(host: Host, step: Step) -> None:
+    kernel.write_sysctl(host, step.name, step.data)
+
+
+def _module(host: Host, step: Step) -> None:
+    if step.verb == "load":
+        kernel.load_module(host, step.name)
+        return
+    why = kernel.unload_module(host, step.name)
+    if why:
+        raise RecordError(f"kernel module {step.name} stays loaded: {why}")
+
+
+def _package(host: Host, step: Step) -> None:
+    packages = package.manager(host)
+    if step.verb == "install":
+        packages.install(step.data)
+    else:
+        packages.remove(step.data)
+
+
+def _unit(host: Host, step: Step) -> None:
+    if step.verb == "reload":
+        unit.reload(host)
+    elif step.verb == "reset-failed":
+        unit.reset_failed(host, step.name)
+    elif step.verb == "links":
+        unit.put_links(host, *step.data)
+    else:
+        unit.act(host, step.verb, step.name)
+
+
+_PERFORM: t.Dict[str, t.Callable[[Host, Step], None]] = {
+    "file": _file,
+    "directory": _directory,
+    "link": _link,
+    "absent": _absent,
+    "sysctl": _sysctl,
+    "module": _module,
+    "package": _package,
+    "unit": _unit,
+}

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kernel settings and modules as they run now. What makes them last is a file like any other."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..errors import RecordError
+from ..host import Host, reason
+
+_LOADED = "loaded"
+_SECONDS = 60
+
+
+def sysctl_path(name: str) -> str:
+    """As sysctl(8) reads names: the first of '.' and '/' that comes up separates, the other one stands for it."""
+    slash, dot = name.find("/"), name.find(".")
+    if slash != -1 and (dot == -1 or slash < dot):
+        return "/proc/sys/" + name
+    return "/proc/sys/" + name.translate(str.maketrans("./", "/."))
+
+
+def read_sysctl(host: Host, name: str) -> t.Optional[str]:
+    """Its value with single spaces; None where the kernel does not have it."""
+    path = sysctl_path(name)
+    if host.lstat(path) is None:
+        return None
+    try:
+        return " ".join(host.read(path).decode("utf-8", "replace").split())
+    except OSError as error:
+        raise RecordError(f"sysctl {name}: cannot read {path}: {reason(error)}") from error
+
+
+def write_sysctl(host: Host, name: str, value: str) -> None:
+    """Sets it, and reads it back: some settings take another value than they are given."""
+    path = sysctl_path(name)
+    try:
+        host.write_value(path, value)
+    except OSError as error:
+        raise RecordError(f"sysctl {name}: cannot set {value!r}: {reason(error)}") from error
+    found = read_sysctl(host, name)
+    if found != value:
+        raise RecordError(f"sysctl {name}: set to {value!r}, but the kernel says {found!r}: ask for what it accepts")
+
+
+def read_module(host: Host, name: str) -> str:
+    """`loaded` (also when built in) or nothing."""
+    return _LOADED if host.lstat(f"/sys/module/{name}") is not None else ""
+
+
+def load_module(host: Host, name: str) -> None:
+    """By modprobe, with what it needs."""
+    host.run(["modprobe", "--", name], timeout=_SECONDS)
+
+
+def unload_module(host: Host, name: str) -> t.Optional[str]:
+    """By modprobe, with what nobody else needs; the reason when it is in use."""
+    path = f"/sys/module/{name}/refcnt"
+    if host.lstat(path) is None:
+        return "it is built into the kernel"
+    users = host.read(path).decode().strip()
+    if users != "0":
+        return f"it is in use ({users} times)"
+    host.run(["modprobe", "-r", "--", name], timeout=_SECONDS)
+    return None

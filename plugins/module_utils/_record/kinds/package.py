@@ -1,0 +1,223 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Packages: apt (proved on nodes), dnf and zypper (so far only against recorded answers), one interface.
+
+Only what is missing is installed, never an upgrade or a removal of what the site has. Only what we installed is
+removed, never purged, and never when something of the site's would go with it.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..errors import RecordError
+from ..host import Host
+from ..model import PackageItem
+
+_INSTALL_SECONDS = 1800
+_LOCK_SECONDS = 120
+_APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "APT_LISTCHANGES_FRONTEND": "none"}
+_APT = ("-y", "-q", "--no-install-recommends", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}")
+_APT_INSTALL = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "--no-remove")
+_APT_STEP = re.compile(r"^(Inst|Remv) (\S+)(?: \[(\S*)\])?", re.MULTILINE)
+_RPM_SECTION = re.compile(r"^(Installing|Upgrading|Downgrading|Reinstalling|Removing|The following .*)\b.*:\s*$")
+
+
+class Packages:
+    """What every package manager can do for us."""
+
+    def installed(self) -> t.Dict[str, str]:
+        """Name and version of everything that is wholly installed."""
+        raise NotImplementedError
+
+    def repair(self, ours: t.Container[str]) -> None:
+        """Ends what a killed run began with packages of ours."""
+
+    def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
+        """All that installing `items` brings. Raises when it would change what the site has."""
+        raise NotImplementedError
+
+    def install(self, items: t.Sequence[PackageItem]) -> None:
+        """Without a question, in bounded time."""
+        raise NotImplementedError
+
+    def would_remove(self, names: t.Sequence[str]) -> t.List[str]:
+        """All that removing `names` takes away."""
+        raise NotImplementedError
+
+    def remove(self, names: t.Sequence[str]) -> None:
+        """Without a question, in bounded time."""
+        raise NotImplementedError
+
+    def left_files(self, names: t.Sequence[str]) -> t.List[str]:
+        """Configuration files that these packages leave behind when they are removed."""
+        raise NotImplementedError
+
+
+class Apt(Packages):
+    """dpkg and apt-get."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def installed(self) -> t.Dict[str, str]:
+        form = "${db:Status-Status} ${binary:Package} ${Version}\\n"
+        rows = (line.split(" ") for line in self._host.ask(["dpkg-query", "-W", "-f", form]).out.splitlines())
+        return {row[1].split(":")[0]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}
+
+    def repair(self, ours: t.Container[str]) -> None:
+        form = "${db:Status-Status} ${binary:Package}\\n"
+        rows = (line.split(" ") for line in self._host.ask(["dpkg-query", "-W", "-f", form]).out.splitlines())
+        broken = [name.split(":")[0] for state, name in rows if state not in _DPKG_AT_REST]
+        foreign = [name for name in broken if name not in ours]
+        if foreign:
+            raise RecordError(f"package {foreign[0]} is half installed, and not by us: run `dpkg --configure -a` first")
+        if broken:
+            self._host.run(["dpkg", "--configure", "-a"], timeout=_INSTALL_SECONDS, env=_APT_ENV)
+
+    def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
+        named = [_apt_name(item) for item in items]
+        out = self._host.ask(["apt-get", "-s", *_APT, "install", "--", *named], timeout=_LOCK_SECONDS).out
+        steps = _APT_STEP.findall(out)
+        for verb, name, version in steps:
+            if verb == "Remv":
+                raise RecordError(f"package {name} would be removed by installing {' '.join(named)}: settle this first")
+            if version:
+                wanted = " ".join(named)
+                raise RecordError(
+                    f"package {name} {version} would be upgraded by installing {wanted}: do that yourself"
+                )
+        return sorted({name.split(":")[0] for _, name, _ in steps})
+
+    def install(self, items: t.Sequence[PackageItem]) -> None:
+        argv = ["apt-get", *_APT, *_APT_INSTALL, "install", "--", *(_apt_name(item) for item in items)]
+        self._host.run(argv, timeout=_INSTALL_SECONDS, env=_APT_ENV)
+
+    def would_remove(self, names: t.Sequence[str]) -> t.List[str]:
+        out = self._host.ask(["apt-get", "-s", *_APT, "remove", "--", *names], timeout=_LOCK_SECONDS).out
+        return sorted({name.split(":")[0] for verb, name, _ in _APT_STEP.findall(out) if verb == "Remv"})
+
+    def remove(self, names: t.Sequence[str]) -> None:
+        self._host.run(["apt-get", *_APT, "remove", "--", *names], timeout=_INSTALL_SECONDS, env=_APT_ENV)
+
+    def left_files(self, names: t.Sequence[str]) -> t.List[str]:
+        out = self._host.ask(["dpkg-query", "-W", "-f", "${Conffiles}\\n", "--", *names], ok=(0, 1)).out
+        files = [line.split()[0] for line in out.splitlines() if line.startswith(" /")]
+        return sorted(path for path in files if self._host.lstat(path) is not None)
+
+
+_DPKG_AT_REST = ("installed", "not-installed", "config-files")
+
+
+def _apt_name(item: PackageItem) -> str:
+    return f"{item.name}={item.version}" if item.version else item.name
+
+
+class Rpm(Packages):
+    """rpm with dnf, or with zypper. Not proved on a node yet."""
+
+    def __init__(self, host: Host, tool: str) -> None:
+        self._host = host
+        self._tool = tool
+
+    def installed(self) -> t.Dict[str, str]:
+        out = self._host.ask(["rpm", "-qa", "--queryformat", "%{NAME} %{VERSION}-%{RELEASE}\\n"]).out
+        return dict(t.cast("t.Tuple[str, str]", line.split(" ", 1)) for line in out.splitlines() if " " in line)
+
+    def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
+        named = [_rpm_name(item) for item in items]
+        found = self._simulate(["install", *named])
+        for name in found.get("changed", []):
+            raise RecordError(f"package {name} would be changed by installing {' '.join(named)}: settle this first")
+        return sorted(found.get("installed", []))
+
+    def install(self, items: t.Sequence[PackageItem]) -> None:
+        self._host.run([*self._command(), "install", *(_rpm_name(item) for item in items)], timeout=_INSTALL_SECONDS)
+
+    def would_remove(self, names: t.Sequence[str]) -> t.List[str]:
+        return sorted(self._simulate(["remove", *names]).get("changed", []))
+
+    def remove(self, names: t.Sequence[str]) -> None:
+        self._host.run([*self._command(), "remove", *names], timeout=_INSTALL_SECONDS)
+
+    def left_files(self, names: t.Sequence[str]) -> t.List[str]:
+        return []  # rpm renames what was changed to *.rpmsave and removes the rest
+
+    def _command(self) -> t.List[str]:
+        return (
+            ["zypper", "--non-interactive"]
+            if self._tool == "zypper"
+            else ["dnf", "-y", "--setopt=clean_requirements_on_remove=0"]
+        )
+
+    def _simulate(self, words: t.Sequence[str]) -> t.Dict[str, t.List[str]]:
+        if self._tool == "zypper":
+            out = self._host.ask([*self._command(), words[0], "--dry-run", *words[1:]], timeout=_LOCK_SECONDS).out
+            return parse_zypper(out)
+        out = self._host.ask(
+            [*self._command(), words[0], "--assumeno", *words[1:]], timeout=_LOCK_SECONDS, ok=(0, 1)
+        ).out
+        return parse_dnf(out)
+
+
+def needed(packages: Packages, ours: t.Sequence[str]) -> t.Dict[str, str]:
+    """Which of our packages cannot go without one of the site's, and which that is."""
+    found: t.Dict[str, str] = {}
+    going = list(ours)
+    while going:
+        foreign = [name for name in packages.would_remove(going) if name not in ours]
+        if not foreign:
+            break
+        blocked = {}
+        for name in going:
+            others = [other for other in packages.would_remove([name]) if other not in ours]
+            if others:
+                blocked[name] = others[0]
+        if not blocked:  # only together do they take something away
+            blocked = dict.fromkeys(going, foreign[0])
+        found.update(blocked)
+        going = [name for name in going if name not in blocked]
+    return found
+
+
+def parse_dnf(text: str) -> t.Dict[str, t.List[str]]:
+    """The transaction table: packages by what happens to them."""
+    found: t.Dict[str, t.List[str]] = {}
+    section = ""
+    for line in text.splitlines():
+        heading = _RPM_SECTION.match(line.strip())
+        if heading or line.startswith("Transaction Summary"):
+            word = heading.group(1) if heading else ""
+            section = {"Installing": "installed", "": ""}.get(word, "changed")
+        elif section and re.match(r"^ \S+\s+\S+\s+\S+\s+\S+", line):
+            found.setdefault(section, []).append(line.split()[0])
+    return found
+
+
+def parse_zypper(text: str) -> t.Dict[str, t.List[str]]:
+    """The lists below 'The following ... going to be ...:'."""
+    found: t.Dict[str, t.List[str]] = {}
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("The following"):
+            section = "installed" if "going to be installed" in line else "changed"
+        elif section and line.startswith("  "):
+            found.setdefault(section, []).extend(line.split())
+        else:
+            section = ""
+    return found
+
+
+def _rpm_name(item: PackageItem) -> str:
+    return f"{item.name}-{item.version}" if item.version else item.name
+
+
+def manager(host: Host) -> Packages:
+    """The package manager of this node."""
+    for tool in ("dpkg-query", "dnf", "zypper"):
+        for folder in ("/usr/bin", "/bin"):
+            if host.lstat(f"{folder}/{tool}") is not None:
+                return Apt(host) if tool == "dpkg-query" else Rpm(host, tool)
+    raise RecordError("no package manager found: expected apt, dnf or zypper; install the packages yourself")

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One change of a node at a time; who comes second waits a bounded time and is then told who holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+import typing as t
+
+from .errors import RecordError
+from .host import Host, reason
+from .store import Store
+
+_PAUSE = 0.1
+
+
+@contextlib.contextmanager
+def locked(host: Host, store: Store, *, holder: str, wait: float) -> t.Iterator[None]:
+    """Holds the record's lock; the kernel lets go of it when this process ends, however it ends."""
+    path = f"{store.root}/lock"
+    deadline = time.monotonic() + wait
+    while True:
+        store.make_root()
+        try:
+            fd = host.open_lock(path)
+        except OSError as error:
+            raise RecordError(f"cannot open {path}: {reason(error)}") from error
+        try:
+            if _take(fd, path, deadline) and _is_current(host, fd, path):
+                _write_holder(host, fd, holder)
+                yield
+                return
+        finally:
+            os.close(fd)
+
+
+def _take(fd: int, path: str, deadline: float) -> bool:
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                held = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip() or "somebody who has just begun"
+                raise RecordError(f"{path} is held by {held}: wait for that run to end, or end it") from None
+            time.sleep(_PAUSE)
+
+
+def _is_current(host: Host, fd: int, path: str) -> bool:
+    """The holder before us may have removed the record and this lock with it."""
+    found = host.lstat(path)
+    return found is not None and found.st_ino == os.fstat(fd).st_ino
+
+
+def _write_holder(host: Host, fd: int, holder: str) -> None:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(host.now()))
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{holder}, process {os.getpid()} since {json.dumps(since)[1:-1]}\n".encode(), 0)

@@ -1,0 +1,326 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node in a temporary directory: real files, and systemd, apt and the kernel as far as the record speaks to them.
+
+`Mortal` dies at the n-th effect, as kill -9 would: before it, and from then on nothing more is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import typing as t
+from dataclasses import dataclass, field
+
+from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
+from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+
+ETC_UNITS = "/etc/systemd/system"
+LIB_UNITS = "/usr/lib/systemd/system"
+EFFECTS = (
+    "open_lock",
+    "make_file",
+    "append",
+    "set_owner",
+    "set_mode",
+    "set_xattr",
+    "remove_xattr",
+    "set_mtime",
+    "rename",
+    "publish",
+    "make_link",
+    "make_directory",
+    "remove",
+    "remove_directory",
+    "sync_directory",
+    "write_value",
+    "run",
+)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class Package:
+    """What a repository offers."""
+
+    name: str
+    files: t.Dict[str, str] = field(default_factory=dict)
+    conffiles: t.Dict[str, str] = field(default_factory=dict)
+    needs: t.Tuple[str, ...] = ()
+
+
+@dataclass
+class World:
+    """What is in no file: it outlives a killed process."""
+
+    root: str
+    running: t.Set[str] = field(default_factory=set)
+    failed: t.Set[str] = field(default_factory=set)
+    loaded_units: t.Dict[str, str] = field(default_factory=dict)
+    installed: t.Set[str] = field(default_factory=set)
+    offered: t.Dict[str, Package] = field(default_factory=dict)
+    log: t.List[str] = field(default_factory=list)
+
+    def at(self, path: str) -> str:
+        return self.root + path
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        """As the site would."""
+        os.makedirs(os.path.dirname(self.at(path)), exist_ok=True)
+        with open(self.at(path), "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(self.at(path), mode)
+
+    def text(self, path: str) -> str:
+        with open(self.at(path), encoding="utf-8", newline="") as file:
+            return file.read()
+
+    def unit_file(self, name: str) -> str:
+        for folder in (ETC_UNITS, LIB_UNITS):
+            path = f"{folder}/{name}"
+            if os.path.lexists(self.at(path)):
+                return path
+        return ""
+
+    def fragment(self, name: str) -> str:
+        """A digest of a unit's files as they are now."""
+        total = hashlib.sha256()
+        path = self.unit_file(name)
+        drop_ins = f"{ETC_UNITS}/{name}.d"
+        found = [path] if path else []
+        if os.path.isdir(self.at(drop_ins)):
+            found += [
+                f"{drop_ins}/{inner}" for inner in sorted(os.listdir(self.at(drop_ins))) if inner.endswith(".conf")
+            ]
+        for file in found:
+            total.update(file.encode() + b"\0")
+            total.update(
+                os.readlink(self.at(file)).encode() if os.path.islink(self.at(file)) else self.text(file).encode()
+            )
+        return total.hexdigest() if found else ""
+
+    def wants(self, name: str) -> str:
+        return f"{ETC_UNITS}/multi-user.target.wants/{name}"
+
+    def enable(self, name: str) -> None:
+        os.makedirs(os.path.dirname(self.at(self.wants(name))), exist_ok=True)
+        if not os.path.lexists(self.at(self.wants(name))):
+            os.symlink(self.unit_file(name), self.at(self.wants(name)))
+
+    def disable(self, name: str) -> None:
+        if os.path.lexists(self.at(self.wants(name))):
+            os.unlink(self.at(self.wants(name)))
+            if not os.listdir(os.path.dirname(self.at(self.wants(name)))):
+                os.rmdir(os.path.dirname(self.at(self.wants(name))))
+
+    def listing(self) -> t.Dict[str, t.Any]:
+        """Everything: files with owner, mode, time, attributes; units, packages."""
+        found: t.Dict[str, t.Any] = {}
+        for folder, names, files in os.walk(self.root):
+            for name in [*names, *files]:
+                full = os.path.join(folder, name)
+                found[full[len(self.root) :]] = _describe(full)
+        found["running"], found["installed"] = sorted(self.running), sorted(self.installed)
+        found["failed"] = sorted(self.failed)
+        return found
+
+
+def _describe(full: str) -> t.Tuple[t.Any, ...]:
+    state = os.lstat(full)
+    if stat.S_ISLNK(state.st_mode):
+        return ("link", os.readlink(full))
+    owner = (stat.S_IMODE(state.st_mode), state.st_uid, state.st_gid)
+    xattrs = tuple((name, os.getxattr(full, name)) for name in sorted(os.listxattr(full)))
+    if stat.S_ISDIR(state.st_mode):
+        return ("directory", *owner, xattrs)
+    with open(full, "rb") as file:
+        content = file.read()
+    time = None if "/proc/" in full else state.st_mtime_ns
+    return ("file", content, *owner, xattrs, time)
+
+
+class FakeNode(Host):
+    """A host whose programs are simulated on a `World`."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.root)
+        self.world = world
+
+    def ask(self, argv: t.Sequence[str], *, timeout: float = 60, ok: t.Container[int] = (0,)) -> Completed:
+        del timeout
+        return self._answer(argv, ok)
+
+    def run(
+        self,
+        argv: t.Sequence[str],
+        *,
+        timeout: float,
+        env: t.Optional[t.Mapping[str, str]] = None,
+        ok: t.Container[int] = (0,),
+    ) -> Completed:
+        del timeout, env
+        self.world.log.append(" ".join(argv))
+        return self._answer(argv, ok)
+
+    def write_value(self, path: str, value: str) -> None:
+        with open(self.at(path), "w", encoding="ascii") as file:
+            file.write(value + "\n")
+
+    def _answer(self, argv: t.Sequence[str], ok: t.Container[int]) -> Completed:
+        words = [word for word in argv if word != "--"]
+        rc, out = getattr(self, "_" + words[0].replace("-", "_"))(words[1:])
+        if rc not in ok:
+            raise RecordError(f"{' '.join(argv)}: exit status {rc}: {out}")
+        return Completed(tuple(argv), rc, out, "")
+
+    def _true(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        return 0, ""
+
+    def _check(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        """A validator: refuses what says so."""
+        return (1, "line 1: bad") if b"bad" in self.read(words[0]) else (0, "")
+
+    def _systemctl(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        verb, names = words[0], list(words[1:])
+        if verb == "show":
+            return 0, "\n\n".join(self._show(name) for name in names[2:])
+        if verb == "daemon-reload":
+            self.world.loaded_units = {name: self.world.fragment(name) for name in self.world.loaded_units}
+            return 0, ""
+        return getattr(self, "_unit_" + verb.replace("-", "_"))(names[0])
+
+    def _show(self, name: str) -> str:
+        path = self.world.unit_file(name)
+        masked = bool(path) and os.path.islink(self.at(path)) and os.readlink(self.at(path)) == "/dev/null"
+        if path and name not in self.world.loaded_units:
+            self.world.loaded_units[name] = self.world.fragment(name)
+        stale = self.world.loaded_units.get(name, "") != self.world.fragment(name)
+        state = "active" if name in self.world.running else "failed" if name in self.world.failed else "inactive"
+        enabled = "" if not path else "masked" if masked else "disabled"
+        if os.path.lexists(self.at(self.world.wants(name))):
+            enabled = "enabled"
+        load = "not-found" if not path else "masked" if masked else "loaded"
+        return (
+            f"LoadState={load}\nActiveState={state}\nUnitFileState={enabled}\n"
+            f"NeedDaemonReload={'yes' if stale else 'no'}\nType=simple\nRemainAfterExit=no"
+        )
+
+    def _unit_start(self, name: str) -> t.Tuple[int, str]:
+        if not self.world.unit_file(name):
+            return 5, f"Unit {name} not found."
+        self.world.failed.discard(name)
+        self.world.running.add(name)
+        return 0, ""
+
+    _unit_restart = _unit_start
+
+    def _unit_stop(self, name: str) -> t.Tuple[int, str]:
+        self.world.running.discard(name)
+        return 0, ""
+
+    def _unit_enable(self, name: str) -> t.Tuple[int, str]:
+        self.world.enable(name)
+        return 0, ""
+
+    def _unit_disable(self, name: str) -> t.Tuple[int, str]:
+        self.world.disable(name)
+        return 0, ""
+
+    def _unit_reset_failed(self, name: str) -> t.Tuple[int, str]:
+        self.world.failed.discard(name)
+        return 0, ""
+
+    def _dpkg_query(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        lines = [f"installed {name} 1.0" for name in sorted(self.world.installed)]
+        if len(words) == 3 and "Version" not in words[2]:
+            lines = [f"installed {name}" for name in sorted(self.world.installed)]
+        return 0, "\n".join(lines) + "\n"
+
+    def _apt_get(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        simulate = "-s" in words
+        verb = "install" if "install" in words else "remove"
+        names = list(words[words.index(verb) + 1 :])
+        if verb == "install":
+            for name in names:
+                if name not in self.world.offered:
+                    return 100, f"E: Unable to locate package {name}"
+            coming = [name for name in self._with_needs(names) if name not in self.world.installed]
+            if simulate:
+                return 0, "".join(f"Inst {name} (1.0 local [all])\n" for name in coming)
+            for name in coming:
+                self._unpack(self.world.offered[name])
+            return 0, ""
+        going = self._with_users(names)
+        if simulate:
+            return 0, "".join(f"Remv {name} [1.0]\n" for name in going)
+        for name in going:
+            self._take_away(self.world.offered[name])
+        return 0, ""
+
+    def _with_needs(self, names: t.Sequence[str]) -> t.List[str]:
+        found: t.List[str] = []
+        for name in names:
+            found += [*self._with_needs(self.world.offered[name].needs), name]
+        return list(dict.fromkeys(found))
+
+    def _with_users(self, names: t.Sequence[str]) -> t.List[str]:
+        going = [name for name in names if name in self.world.installed]
+        for other in sorted(self.world.installed):
+            if other not in going and any(name in going for name in self.world.offered[other].needs):
+                return self._with_users([*going, other])
+        return going
+
+    def _unpack(self, package: Package) -> None:
+        for path, text in package.files.items():
+            self.world.write(path, text)
+            if path.endswith(".service"):
+                self._unit_start(os.path.basename(path))
+                self.world.enable(os.path.basename(path))
+        for path, text in package.conffiles.items():
+            if not os.path.lexists(self.at(path)):
+                self.world.write(path, text)
+        self.world.installed.add(package.name)
+
+    def _take_away(self, package: Package) -> None:
+        for path in package.files:
+            if path.endswith(".service"):
+                self.world.running.discard(os.path.basename(path))
+            os.unlink(self.at(path))
+        self.world.installed.discard(package.name)
+
+    def _modprobe(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        name = words[-1]
+        if words[0] == "-r":
+            os.unlink(self.at(f"/sys/module/{name}/refcnt"))
+            os.rmdir(self.at(f"/sys/module/{name}"))
+        else:
+            self.world.write(f"/sys/module/{name}/refcnt", "0\n")
+        return 0, ""
+
+
+class Mortal(FakeNode):
+    """Dies at its `life`-th effect."""
+
+    def __init__(self, world: World, life: int) -> None:
+        super().__init__(world)
+        self.life = life
+        self.effects = 0
+
+    def __getattribute__(self, name: str) -> t.Any:
+        found = super().__getattribute__(name)
+        if name not in EFFECTS:
+            return found
+
+        def counted(*args: t.Any, **kwargs: t.Any) -> t.Any:
+            if self.effects >= self.life:
+                raise Killed
+            self.effects += 1
+            return found(*args, **kwargs)
+
+        return counted
