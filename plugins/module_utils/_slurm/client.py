@@ -67,6 +67,9 @@ class Slurm:
         """Takes the drain back; a node that is down stays down."""
         self._update(names, "state=undrain")
 
+    def reconfigure(self) -> None:
+        self._ask("scontrol", "reconfigure")
+
     def check_conf(self, path: str) -> None:
         """Slurm's own parser reads a slurm.conf, without a daemon; what it objects to is the error."""
         argv = ("env", f"SLURM_CONF={path}", self._program("scontrol"), "show", "hostnames", "localhost")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 
 # What a flag brings with it (slurm.conf(5)); DeferBatch and ForceRequeueOnFail bring Alloc only in newer releases.
-_IMPLIES = {"contain": {"alloc"}, "x11": {"alloc", "contain"}, "runinjob": {"alloc", "contain"}}
+_IMPLIES = {"nohold": {"alloc"}, "contain": {"alloc"}, "x11": {"alloc", "contain"}, "runinjob": {"alloc", "contain"}}
 _EXCLUDE = [("nohold", "contain"), ("nohold", "x11"), ("nohold", "runinjob"), ("serial", "runinjob")]
 
 

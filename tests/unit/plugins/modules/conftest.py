@@ -61,7 +61,7 @@ def converse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Converse:
         assert int((bin_dir / "taken").read_text()) == len(case["calls"]), result
         result.pop("invocation", None)
         if result.get("failed"):
-            # The path of the program and its words lead a message; what the program said ends it.
+            # The path of the program and its words stand before what the program said.
             result["msg"] = result["msg"].rpartition(": exit status ")[2]
         return result
 

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries out a plan for slurm.conf: reads the files, lets Slurm's parser judge the result, and writes by the record.
+
+All settings that one host shall have are named in one call: the record then takes back, line by line, what is no longer
+asked for, and in the end everything.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import time
+import typing as t
+
+from ansible_collections.converged.hpc.plugins.module_utils._record import paths
+from ansible_collections.converged.hpc.plugins.module_utils._record.contents import Contents
+from ansible_collections.converged.hpc.plugins.module_utils._record.desired import resolve
+from ansible_collections.converged.hpc.plugins.module_utils._record.model import Desired, EditItem, key
+from ansible_collections.converged.hpc.plugins.module_utils._record.session import Outcome, Session
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import conftext, edits, running, version
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import Conf
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import Plan, Wish
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError, NoAnswerError
+
+ROLE = "slurm_conf"
+# Where slurmd and commands keep what slurmctld sent them; an edit there would be gone with the next copy.
+_FETCHED = ("/run/slurm/conf/", "/var/run/slurm/conf/", "/proc/", "/dev/")
+_MOST_LOOKS = 10
+_PAUSE = 0.5  # before 23.11 slurmctld answers `reconfigure` before it has read the files
+
+
+def load(slurm: Slurm, path: str | None) -> Conf:
+    """The configuration at ``path``, or where slurmctld says it is."""
+    try:
+        release = slurm.version()
+    except NoAnswerError:
+        # Slurm's programs print nothing, not even their release, beside a slurm.conf that they refuse.
+        if path is not None:
+            slurm_conf.load(path, release=version.Version(0, 0, 0), read=read)
+        raise
+    return slurm_conf.load(path or location(slurm), release=release, read=read)
+
+
+def location(slurm: Slurm) -> str:
+    """The slurm.conf that slurmctld says it uses."""
+    path = slurm.config().get("SLURM_CONF")
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise ConfError(f"scontrol show config names {path!a} as SLURM_CONF: say the path of slurm.conf")
+    return path
+
+
+def read(path: str) -> bytes:
+    """One configuration file; only a regular file is read."""
+    if path.startswith(_FETCHED):
+        raise ConfError(f"{path} is a copy that slurmctld sent (configless): change slurm.conf on the controller")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ConfError(f"{path} is not a regular file")
+    if os.path.getsize(path) > conftext.MAX_BYTES:
+        raise ConfError(f"{path} has more than {conftext.MAX_BYTES} bytes: this is no slurm.conf")
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def converge(
+    session: Session, slurm: Slurm, conf: Conf, wishes: t.Sequence[Wish], *, check: bool, validate: bool
+) -> tuple[Plan, Outcome]:
+    """Makes the files say what is wished, or in check mode says what would change."""
+    plan = edits.plan(conf, wishes)
+    if plan.changed and validate:
+        _judge(slurm, conf, plan)
+    return plan, session.converge(_desired(session, conf, wishes, plan), Contents(), check=check, show=True)
+
+
+def follow(
+    slurm: Slurm, conf: Conf, keys: t.Sequence[str], *, pause: t.Callable[[float], object] = time.sleep
+) -> list[str]:
+    """Has the daemons read the files again, and says which keys still do not run: they need a restart."""
+    slurm.reconfigure()
+    late = running.pending(conf, slurm.config(), keys)
+    for _ in range(_MOST_LOOKS):
+        if not late:
+            break
+        pause(_PAUSE)
+        late = running.pending(conf, slurm.config(), keys)
+    return late
+
+
+def digests(conf: Conf) -> dict[str, str]:
+    """What each file holds, so that copies on several hosts can be compared."""
+    return {path: hashlib.sha256(conftext.encode(text.text())).hexdigest() for path, text in sorted(conf.files.items())}
+
+
+def _desired(session: Session, conf: Conf, wishes: t.Sequence[Wish], plan: Plan) -> Desired:
+    """The files that change now and those that an earlier call has changed; no other file enters the record."""
+    view = session.store.load()
+    spec = json.dumps([str(conf.release), *wishes])
+    items = []
+    for path in conf.files:
+        real = paths.resolve(session.host, path, follow_last=True)
+        if path in plan.changed or ROLE in view.claims.get(key("path", real), {}):
+            items.append(EditItem(path=path, edit=_editor(conf, path, wishes), spec=spec))
+    return resolve(session.host, Desired(role=ROLE, edits=tuple(items)))
+
+
+def _editor(conf: Conf, path: str, wishes: t.Sequence[Wish]) -> t.Callable[[bytes], bytes]:
+    """The plan for one file, worked out again for whatever text the record finds or has kept of it."""
+
+    def edit(data: bytes) -> bytes:
+        text = conftext.decode(data)
+        plan = edits.plan(slurm_conf.loaded_from(conf, {path: text}), wishes)
+        return conftext.encode(plan.changed.get(path, text))
+
+    return edit
+
+
+def _judge(slurm: Slurm, conf: Conf, plan: Plan) -> None:
+    """Slurm's own parser reads the result as one file; where it refuses the file as it is already, that is said."""
+    found = _objection(slurm, slurm_conf.loaded_from(conf, plan.changed))
+    if found is None:
+        return
+    before = _objection(slurm, conf)
+    if before is not None:
+        raise ConfError(f"{conf.path} is refused as it is, before any change. {before}")
+    raise ConfError(f"{conf.path} with the change: {found}")
+
+
+def _objection(slurm: Slurm, conf: Conf) -> str | None:
+    with tempfile.NamedTemporaryFile(prefix="slurm.conf.") as file:
+        file.write(conftext.encode(slurm_conf.flattened(conf)))
+        file.flush()
+        try:
+            slurm.check_conf(file.name)
+        except ConfError as error:
+            return str(error)
+    return None
