@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 
 from testbed import inventory, join, keys, layout, privilege, status
-from testbed.down import podman_of, take_down
+from testbed.down import podman_of, release_storage, take_down
 from testbed.errors import BedError, UsageError
 from testbed.logs import collect_logs
 from testbed.paths import beds_dir
@@ -99,6 +99,8 @@ def down(options: argparse.Namespace) -> int:
         layout.check_name(options.name)
         names = [options.name]
     gone = [name for name in names if take_down(name)]
+    if options.all:
+        release_storage()
     if not gone and not options.all:
         raise BedError(f"no bed '{options.name}' (there are: {', '.join(bed_names()) or 'none'}); nothing was removed")
     return 0

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 from testbed import sysctls
+from testbed.cgroups import Way
 from testbed.errors import BedError
 from testbed.paths import bed_dir
 from testbed.podman import Podman
 from testbed.progress import step
 from testbed.run import run
-from testbed.state import Bed, BedStore, Thing
+from testbed.state import Bed, BedStore, Thing, bed_names
 
 # A killed `up` leaves commands that are still making things; they end within a few seconds.
 LOCK_SECONDS = 120.0
@@ -51,6 +51,8 @@ def remove(store: BedStore) -> None:
             for thing in reversed(record.things):
                 remove_thing(record.bed, thing)
                 store.forget(thing.kind, thing.name)
+    if bed_names() in ([], [store.name]):
+        release_storage()
     remove_folder(bed_dir(store.name), last=store.path)
 
 
@@ -63,10 +65,25 @@ def remove_thing(bed: Bed, thing: Thing) -> None:
     elif thing.kind == "sysctls":
         sysctls.release(bed.name)
     elif thing.kind == "mount":
-        if os.path.ismount(thing.name):
+        if is_mounted(Path(thing.name)):
             run(["umount", "--lazy", thing.name], timeout=30)
     else:
         raise BedError(f"state of bed '{bed.name}': unknown kind of thing '{thing.kind}' ({thing.name})")
+
+
+def release_storage() -> None:
+    """Undo the mount that podman puts over its own storage and leaves; with it the cache could not be removed."""
+    for way in Way:
+        mounted = Podman(way).storage_dir / "overlay"
+        if is_mounted(mounted):
+            # Busy is fine: somebody is using the storage right now.
+            run(["umount", str(mounted)], timeout=30, check=False)
+
+
+def is_mounted(path: Path) -> bool:
+    """Whether something is mounted there; os.path.ismount overlooks folders that are mounted on themselves."""
+    # The field is escaped, but our own paths have nothing to escape.
+    return any(line.split()[4] == str(path) for line in Path("/proc/self/mountinfo").read_text().splitlines())
 
 
 def remove_folder(folder: Path, *, last: Path) -> None:

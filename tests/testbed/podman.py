@@ -94,9 +94,7 @@ class Podman:
             runtime="runc" if self.way is Way.V1 else "crun",
             tmp=RUN_DIR / self.way.value / "libpod",
         )
-        storage = STORAGE_CONF.format(
-            graph=cache_dir() / "storage" / self.way.value, run=RUN_DIR / self.way.value / "storage"
-        )
+        storage = STORAGE_CONF.format(graph=self.storage_dir, run=RUN_DIR / self.way.value / "storage")
         for name, text in (("containers.conf", conf), ("storage.conf", storage)):
             path = folder / name
             if not path.exists() or path.read_text() != text:
@@ -107,6 +105,11 @@ class Podman:
     def config_dir(self) -> Path:
         """Where the configuration files of this way lie."""
         return cache_dir() / "podman" / self.way.value
+
+    @property
+    def storage_dir(self) -> Path:
+        """Where images and containers of this way lie."""
+        return cache_dir() / "storage" / self.way.value
 
     def argv(self, *arguments: str) -> list[str]:
         """A whole command line, for callers that stream instead of waiting."""

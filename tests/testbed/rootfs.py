@@ -136,7 +136,9 @@ def container_images(root: Path, work: Path, into: Path) -> None:
     for package, path in recipe.STATIC_PROGRAMS.items():
         archive = next((work / "static").glob(f"{package}_*.deb"))
         run(["dpkg-deb", "--extract", str(archive), str(work / package)], timeout=60)
-        programs[package] = (work / package / path).read_bytes()
+        # From Debian 13 on, packages have nothing outside /usr.
+        places = (work / package / path, work / package / "usr" / path)
+        programs[package] = next(place for place in places if place.exists()).read_bytes()
     (into / "pause.tar").write_bytes(oci.pause_image(programs["catatonit"], architecture=architecture()))
     (into / "busybox.tar").write_bytes(oci.busybox_image(programs["busybox-static"], architecture=architecture()))
 

@@ -1,0 +1,35 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One real bed for all end-to-end tests of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from testbed import api
+
+BED = "e2e"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bed", metavar="NAME", help="use this bed, which is up, and leave it up")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that make beds of their own come first: what the first and the last bed do shows only without another."""
+    items.sort(key=lambda item: "bed" in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="session")
+def bed(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
+    """Two plain nodes with Slurm, and a Kubernetes control plane; CONVERGED_KEEP_BED=1 leaves it up."""
+    name = request.config.getoption("--bed")
+    if name:
+        yield api.find(name)
+        return
+    yield api.bring_up(BED)
+    if os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(BED)

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The test bed for tests: bring a bed up, run commands on its hosts, take it down.
+
+Beds come and go through the command line, as for a person, so tests need not be root themselves.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed import keys
+from testbed.down import podman_of
+from testbed.recipe import ADMINISTRATOR
+from testbed.run import Completed, run
+from testbed.state import Bed, BedStore
+
+TESTS = Path(__file__).resolve().parent.parent
+COMMAND_SECONDS = 60.0
+# A first `up` builds the Kubernetes programs and a node image.
+UP_SECONDS = 2400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBed:
+    """A bed that is up."""
+
+    bed: Bed
+
+    def exec(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = COMMAND_SECONDS,
+        input: str | bytes | None = None,
+        check: bool = True,
+    ) -> Completed:
+        """Run a command as root on a host, without ssh."""
+        container = self.bed.host(host).container
+        return podman_of(self.bed).exec(container, argv, timeout=timeout, input=input, check=check)
+
+    def ssh(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        timeout: float = COMMAND_SECONDS,
+        input: str | bytes | None = None,
+        check: bool = True,
+    ) -> Completed:
+        """Run a command on a host as its administrator, over ssh."""
+        command = [*keys.ssh_command(self.bed, self.bed.host(host), user=ADMINISTRATOR), shlex.join(argv)]
+        return run(command, timeout=timeout, input=input, check=check)
+
+    def kubectl(self, *arguments: str, timeout: float = COMMAND_SECONDS, input: str | None = None) -> str:
+        """What kubectl prints, run beside the API server as the cluster's administrator."""
+        return self.exec("kube", ["kubectl", *arguments], timeout=timeout, input=input).out
+
+
+def testbed(
+    *arguments: str, timeout: float = COMMAND_SECONDS, input: str | None = None, check: bool = True
+) -> Completed:
+    """Run the command line, as a person does."""
+    command = [sys.executable, "-m", "testbed", *arguments]
+    settings = {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"}
+    return run(command, timeout=timeout, input=input, check=check, env=settings)
+
+
+def bring_up(name: str, *options: str) -> RunningBed:
+    """A whole bed; one that is up already is taken as it is."""
+    testbed("up", "--name", name, *options, timeout=UP_SECONDS)
+    return find(name)
+
+
+def find(name: str) -> RunningBed:
+    """A bed that is there."""
+    return RunningBed(BedStore(name).existing().bed)
+
+
+def take_down(name: str) -> None:
+    """Remove a bed."""
+    testbed("down", name, timeout=180)
