@@ -24,6 +24,7 @@ _LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "
                           "STOPPED"))
 _OVER_STATES = frozenset(("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL",
                           "DEADLINE", "OUT_OF_MEMORY"))
+_FORMAT = "--Format=JobID:20,State:20,RestartCnt:12"
 _STEP = re.compile(r"slurmstepd: \[(\d+)\.", re.ASCII)
 
 
@@ -44,12 +45,15 @@ def life(leases: Tuple[Lease, ...], *, boot_id: str, proc: str = "/proc") -> Dic
     return found
 
 
-def ask_slurm(leases: Tuple[Lease, ...], *, query: Tuple[str, ...], run: Run) -> Mapping[str, str]:
-    """One question per lease. An error that is not about the job itself leaves the lease out: cannot tell."""
+def ask_slurm(leases: Tuple[Lease, ...], *, squeue: str, run: Run) -> Mapping[str, str]:
+    """One question per lease. An error that is not about the job itself leaves the lease out: cannot tell.
+
+    The format holds no field that a user can write: a job's name must not be able to pretend a state.
+    """
     answers = {}
     for lease in leases:
         if lease.key.wlm == "slurm" and lease.key.job.isdigit():
-            verdict = _judge(lease, run((*query, lease.key.job)))
+            verdict = _judge(lease, run((squeue, "--noheader", "--states=all", _FORMAT, "--jobs=" + lease.key.job)))
             if verdict:
                 answers[str(lease.key)] = verdict
     return answers
@@ -57,18 +61,16 @@ def ask_slurm(leases: Tuple[Lease, ...], *, query: Tuple[str, ...], run: Run) ->
 
 def _judge(lease: Lease, answer: Answer) -> str:
     if answer.code != 0:
-        return GONE if "Invalid job id specified" in answer.err + answer.out else ""
+        return GONE if "Invalid job id specified" in answer.err else ""
     for line in answer.out.splitlines():
-        fields = dict(word.partition("=")[::2] for word in reversed(line.split()))
-        if fields.get("JobId") != lease.key.job:
+        words = line.split()
+        if len(words) != 3 or words[0] != lease.key.job or not words[2].isdigit():
             continue
-        restarts = fields.get("Restarts", "")
-        if restarts.isdigit() and int(restarts) > lease.key.run:
+        if int(words[2]) > lease.key.run:
             return GONE  # this run is over: a later one has the same id
-        state = fields.get("JobState", "")
-        if state in _LIVE_STATES:
+        if words[1] in _LIVE_STATES:
             return LIVE
-        if state in _OVER_STATES:
+        if words[1] in _OVER_STATES:
             return GONE
     return ""
 

@@ -26,10 +26,28 @@ STOP_SECONDS = 15.0
 START_SECONDS = 30.0
 
 
+def run_command(argv: Tuple[str, ...], seconds: float) -> evidence.Answer:
+    """Nothing of the caller's environment goes on: a job's owner may have written it."""
+    import subprocess
+    environment: Dict[str, str] = {"PATH": PATH, "LC_ALL": "C", "SYSTEMD_PAGER": ""}
+    try:
+        done = subprocess.run(  # noqa: UP022 - Python 3.6 has no capture_output
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds,
+            env=environment, cwd="/", check=False)
+    except subprocess.TimeoutExpired as error:
+        raise WorldError("{}: no end within {:g} s".format(" ".join(argv[:2]), seconds)) from error
+    except OSError as error:
+        raise WorldError("{}: {}".format(argv[0], error.strerror)) from error
+    return evidence.Answer(done.returncode, done.stdout.decode("utf-8", "replace"),
+                           done.stderr.decode("utf-8", "replace"))
+
+
 class RealNode(World):
 
-    def __init__(self, settings: Settings, *, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> None:
+    def __init__(self, settings: Settings, *, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup",
+                 run: Callable[[Tuple[str, ...], float], evidence.Answer] = run_command) -> None:
         self.settings = settings
+        self.run = run
         self.proc = proc
         self.workloads = Workloads(proc=proc, cgroup=cgroup)
         self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.state_dir, "cpuset.json"))
@@ -106,7 +124,7 @@ class RealNode(World):
     def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]:
         if not units:
             return ()
-        answer = self._run(("systemctl", "is-active", "--", *units), seconds=5.0)
+        answer = self.run(("systemctl", "is-active", "--", *units), 5.0)
         states = answer.out.split()
         if len(states) != len(units):
             raise WorldError("systemctl is-active: {}".format(
@@ -116,11 +134,11 @@ class RealNode(World):
 
     def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None:
         if force:
-            self._run(("systemctl", "kill", "--kill-who=main", "--signal=SIGKILL", "--", *units), seconds=5.0)
+            self.run(("systemctl", "kill", "--kill-who=main", "--signal=SIGKILL", "--", *units), 5.0)
         self._checked(("systemctl", "stop", "--", *units), seconds=STOP_SECONDS)
 
     def start_units(self, units: Tuple[str, ...]) -> None:
-        self._run(("systemctl", "reset-failed", "--", *units), seconds=5.0)  # else "start attempted too often"
+        self.run(("systemctl", "reset-failed", "--", *units), 5.0)  # else "start attempted too often"
         self._checked(("systemctl", "start", "--", *units), seconds=START_SECONDS)
 
     def wake_returner(self) -> None:
@@ -134,10 +152,9 @@ class RealNode(World):
             raise WorldError("processes cannot be listed: {}".format(error)) from error
 
     def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]:
-        if not self.settings.job_query:
+        if not self.settings.squeue:
             return {}
-        return evidence.ask_slurm(leases, query=self.settings.job_query,
-                                  run=lambda argv: self._run(argv, seconds=5.0))
+        return evidence.ask_slurm(leases, squeue=self.settings.squeue, run=lambda argv: self.run(argv, 5.0))
 
     def _api(self) -> "NodeClient":
         if self.client is None:
@@ -196,22 +213,6 @@ class RealNode(World):
             client.client.close()
 
     def _checked(self, argv: Tuple[str, ...], *, seconds: float) -> None:
-        answer = self._run(argv, seconds=seconds)
+        answer = self.run(argv, seconds)
         if answer.code != 0:
             raise WorldError("{}: exit {}: {}".format(" ".join(argv[:2]), answer.code, ascii(answer.err.strip())[:200]))
-
-    @staticmethod
-    def _run(argv: Tuple[str, ...], *, seconds: float) -> evidence.Answer:
-        """Nothing of the caller's environment goes on: a job's owner may have written it."""
-        import subprocess
-        environment: Dict[str, str] = {"PATH": PATH, "LC_ALL": "C", "SYSTEMD_PAGER": ""}
-        try:
-            done = subprocess.run(  # noqa: UP022 - Python 3.6 has no capture_output
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds,
-                env=environment, cwd="/", check=False)
-        except subprocess.TimeoutExpired as error:
-            raise WorldError("{}: no end within {:g} s".format(" ".join(argv[:2]), seconds)) from error
-        except OSError as error:
-            raise WorldError("{}: {}".format(argv[0], error.strerror)) from error
-        return evidence.Answer(done.returncode, done.stdout.decode("utf-8", "replace"),
-                               done.stderr.decode("utf-8", "replace"))

@@ -47,7 +47,7 @@ class Settings(NamedTuple):
     mark_life: float = 300.0
     on_failure: str = "accept"
     after_deadline: str = "job_wins"
-    job_query: Tuple[str, ...] = ()
+    squeue: str = ""
 
 
 def _one_of(*allowed: str) -> Callable[[Any], str]:
@@ -109,7 +109,7 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "mark_life": _seconds(1, 3600),
     "on_failure": _one_of("accept", "requeue", "drain"),
     "after_deadline": _one_of("job_wins", "job_waits"),
-    "job_query": _list_of(_matching(r"[^\0\n]{1,4000}", "an argument")),
+    "squeue": _matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
 }
 
 

@@ -1,0 +1,98 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command line: its grammar and its help. Values that reach us from jobs are checked in jobid.py, not here."""
+
+import argparse
+import re
+from typing import List, Sequence, Tuple
+
+from . import jobid, settings
+
+EXAMPLES = """\
+examples:
+  nodeshare begin --wlm slurm --job 4711 --run 0 --cpus 8 --mem 16GiB    a job starts: returns when the node is free
+  nodeshare end --wlm slurm --job 4711 --run 0                           it has ended: returns at once
+  nodeshare adopt --wlm slurm 4711 4712/1                                jobs that run already (job or job/run)
+  nodeshare repair                                                       boot and timer: puts right what was missed
+  nodeshare off; nodeshare on                                            batch only, now, without the API; and back
+  nodeshare show --json
+
+exit codes:
+  0   done; for begin: the job may start
+  1   the command could not do its work (the line on stderr says why)
+  2   wrong usage
+  69  begin or end failed, and the site's choice is to drain the node
+  75  begin failed or pods may not be disturbed: the job should be requeued
+"""
+_SIZE = re.compile(r"(\d{1,15})(?:([KMGTP])(?:i?B)?|B)?", re.ASCII)
+
+
+class UsageError(Exception):
+    """What argparse has to say, as one line: begin and end turn it into the site's outcome."""
+
+
+class Parser(argparse.ArgumentParser):
+
+    def error(self, message: str) -> "None":  # type: ignore[override]
+        raise UsageError(message)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="nodeshare", description="Gives this node to batch jobs when they start, and back when they have ended.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    parser.add_argument("--settings", default=settings.PATH, metavar="FILE", help="default: %(default)s")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    commands.required = True
+    for name, text in (("begin", "a batch job starts on this node"), ("end", "a batch job has ended on this node")):
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command.add_argument("--wlm", required=True, metavar="SYSTEM", help="one of " + ", ".join(jobid.SYSTEMS))
+        command.add_argument("--job", required=True, metavar="ID", help="the batch system's job id")
+        command.add_argument("--run", default="0", metavar="N", help="how often the job was restarted (0)")
+        command.add_argument("--start", type=count, metavar="EPOCH", help="start time, where the caller knows it")
+        if name == "begin":
+            command.add_argument("--cpus", type=count, metavar="N", help="cores on this node")
+            command.add_argument("--mem", type=size, metavar="SIZE", help="memory on this node: bytes, or 16GiB, 4000M")
+            command.add_argument("--device", action="append", default=[], type=device, metavar="NAME")
+            command.add_argument("--exclusive", action="store_true", help="the job has the whole node")
+            command.add_argument("--limit", type=count, metavar="SECONDS", help="be done by then")
+    command = commands.add_parser("adopt", help="record jobs that run already, before Kubernetes comes")
+    command.add_argument("--wlm", required=True, metavar="SYSTEM")
+    command.add_argument("jobs", nargs="*", metavar="JOB[/RUN]")
+    command = commands.add_parser("repair", help="compare leases with what runs, and put right what was missed")
+    command.add_argument("--linger", action="store_true", help="wait until the node may go back (the return unit)")
+    commands.add_parser("off", help="kill switch: batch only, now, without the API")
+    commands.add_parser("on", help="end `off`; also gives an idle node back without its linger")
+    command = commands.add_parser("show", help="who holds this node, and how")
+    command.add_argument("--json", action="store_true")
+    return parser.parse_args(list(argv))
+
+
+def count(text: str) -> int:
+    if not re.fullmatch(r"\d{1,12}", text, re.ASCII):
+        raise argparse.ArgumentTypeError("{} is not a count".format(ascii(text[:40])))
+    return int(text)
+
+
+def size(text: str) -> int:
+    """Bytes. Batch systems count in powers of 1024 whether they write K, KB or KiB."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError("{} is not a size such as 16GiB".format(ascii(text[:40])))
+    power: int = " KMGTP".index(found.group(2)) if found.group(2) else 0
+    return int(found.group(1)) * int(1024 ** power)
+
+
+def device(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9:._/-]{1,64}", text, re.ASCII):
+        raise argparse.ArgumentTypeError("{} is not a device name".format(ascii(text[:40])))
+    return text
+
+
+def adopted(wlm: str, words: Sequence[str]) -> Tuple[jobid.JobKey, ...]:
+    keys: List[jobid.JobKey] = []
+    for word in words:
+        job, slash, run = word.partition("/")
+        keys.append(jobid.parse(wlm, job, run if slash else "0"))
+    return tuple(keys)

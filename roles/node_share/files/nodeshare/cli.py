@@ -1,0 +1,207 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One call of nodeshare: arguments and settings in, an exit code and one log line out, in bounded time.
+
+For `begin` and `end` every error, a wrong argument too, ends in the outcome that the site has chosen: a batch
+system must get an answer that it understands, and never a traceback.
+"""
+
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from . import durable, jobid, report, view
+from . import settings as site
+from .carry import Carrier, Told, World, WorldError
+from .leases import Ended, Lease, LeaseStore
+from .memory import MemoryStore
+from .settings import Settings
+
+EXIT = {view.ACCEPT: 0, view.REQUEUE: 75, view.DRAIN: 69}
+FAILED, USAGE = 1, 2
+OVERTIME = 10.0  # after the limit, when even the forceful end hangs
+EXPECTED = (durable.StoreError, WorldError, jobid.JobIdError, site.SettingsError, OSError)
+
+
+class TimeUp(Exception):
+    """The backstop: whatever hangs, the caller gets its answer."""
+
+
+class Call:
+    """What all commands share."""
+
+    def __init__(self, settings: Settings, world: World) -> None:
+        self.settings = settings
+        self.world = world
+        self.store = LeaseStore(settings.state_dir)
+        self.memories = MemoryStore(settings.state_dir)
+
+    def carrier(self, begun: Optional[Lease] = None) -> Carrier:
+        return Carrier(world=self.world, store=self.store, memories=self.memories, settings=self.settings, begun=begun)
+
+    def act(self, event: str, begun: Optional[Lease] = None) -> Told:
+        carrier = self.carrier(begun)
+        with carrier.work_lock(self.settings.limit):
+            return carrier.run(event)
+
+
+def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int:
+    began = time.monotonic()
+    os.umask(0o077)
+    from . import arguments
+    try:
+        options = arguments.parse(argv)
+    except arguments.UsageError as error:
+        return _wrong_usage(argv, str(error))
+    try:
+        settings, remark = site.load(options.settings), ""
+    except site.SettingsError as error:
+        if options.command not in ("begin", "end", "off"):
+            report.tell(report.line([("event", options.command), ("error", str(error))]), bad=True)
+            return FAILED
+        settings, remark = Settings(), str(error)  # a job does not wait for a spelling mistake
+    if getattr(options, "limit", None):
+        settings = settings._replace(limit=float(options.limit))
+    command = _COMMANDS[options.command]
+    facts: List[Tuple[str, object]] = [("event", options.command), ("settings", remark)]
+    _set_alarm(settings, options)
+    try:
+        code, more = command(options, Call(settings, make_world(settings)))
+    except (*EXPECTED, TimeUp) as error:
+        code, more = _failure(options.command, settings, str(error))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    if options.command != "show" or more:
+        facts += [*more, ("seconds", time.monotonic() - began)]
+        report.tell(report.line(facts), bad=bool(code or remark or dict(more).get("error")))
+    return code
+
+
+def _set_alarm(settings: Settings, options: Any) -> None:
+    def up(_number: int, _frame: Optional[FrameType]) -> None:
+        raise TimeUp("not done within {:g} s".format(seconds))
+    seconds = settings.limit + OVERTIME
+    if getattr(options, "linger", False):
+        seconds += settings.linger + settings.limit
+    signal.signal(signal.SIGALRM, up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _failure(command: str, settings: Settings, reason: str) -> Tuple[int, List[Tuple[str, object]]]:
+    if command in ("begin", "end"):
+        outcome = settings.on_failure
+        code = EXIT[outcome] if command == "begin" or outcome == view.ACCEPT else EXIT[view.DRAIN]
+        return code, [("outcome", outcome), ("error", reason)]
+    return FAILED, [("error", reason)]
+
+
+def _wrong_usage(argv: Sequence[str], reason: str) -> int:
+    """A job id that looks like an option is not a reason for a traceback or for a node that drains unasked."""
+    command = next((word for word in argv if word in ("begin", "end")), "")
+    if not command:
+        sys.stderr.write("nodeshare: {}\nsee `nodeshare --help`\n".format(reason))
+        return USAGE
+    try:
+        settings = site.load(argv[1] if argv[0] == "--settings" else site.PATH)
+    except site.SettingsError:
+        settings = Settings()
+    code, facts = _failure(command, settings, reason)
+    report.tell(report.line([("event", command), *facts]), bad=True)
+    return code
+
+
+def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    key = jobid.parse(options.wlm, options.job, options.run)
+    facts: List[Tuple[str, object]] = [("wlm", key.wlm), ("job", key.job), ("run", key.run)]
+    lease = Lease(key, call.world.boot_id(), call.world.now(), options.start, options.cpus, options.mem,
+                  tuple(options.device), options.exclusive)
+    unrecorded, answer = "", ""
+    try:
+        call.store.prepare()
+        with call.store.locked():
+            answer = call.store.begin(lease, mark_life=call.settings.mark_life)
+    except durable.StoreError as error:
+        unrecorded = str(error)  # the node is freed all the same: the job comes before our records
+    if answer == "ended":
+        return 0, [*facts, ("outcome", view.ACCEPT), ("reason", "this run has ended already; nothing is held for it")]
+    try:
+        told = call.act(view.BEGIN, lease)
+    except EXPECTED as error:
+        code, more = _failure("begin", call.settings, unrecorded or str(error))
+        return code, [*facts, *more]
+    outcome = told.done.outcome
+    if unrecorded and outcome == view.ACCEPT:
+        outcome = call.settings.on_failure
+    return EXIT[outcome], [*facts, ("outcome", outcome), ("lease", answer), *_told(told), ("error", unrecorded)]
+
+
+def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    key = jobid.parse(options.wlm, options.job, options.run)
+    call.store.prepare()
+    ended = Ended(key, call.world.boot_id(), call.world.now(), options.start)
+    with call.store.locked():
+        answer = call.store.end(ended)
+    told = call.carrier().run(view.END)
+    return 0, [("wlm", key.wlm), ("job", key.job), ("run", key.run), ("lease", answer), *_told(told)]
+
+
+def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    from . import arguments
+    keys = arguments.adopted(options.wlm, options.jobs)
+    call.store.prepare()
+    boot_id, now = call.world.boot_id(), call.world.now()
+    with call.store.locked():
+        answers = [call.store.begin(Lease(key, boot_id, now), mark_life=0.0) for key in keys]
+    told = call.act(view.ADOPT)
+    return 0, [("wlm", options.wlm), ("jobs", len(keys)), ("new", answers.count("new")), *_told(told)]
+
+
+def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    call.store.prepare()
+    give_up = call.world.now() + call.settings.linger + call.settings.limit
+    while True:
+        with call.store.locked():
+            call.store.tidy(boot_id=call.world.boot_id(), now=call.world.now(), mark_life=call.settings.mark_life)
+        told = call.act(view.TICK)
+        again_in = told.done.again_in
+        if not options.linger or again_in is None or call.world.now() + again_in > give_up:
+            corrupt = [str(lease.key) for lease in call.store.leases() if lease.corrupt]
+            return 0, [*_told(told), ("unreadable", ",".join(corrupt)[:200])]
+        call.world.sleep(again_in)
+
+
+def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    """The wish is on record before the lock is waited for: a begin in the middle of an eviction then obeys it."""
+    call.store.prepare()
+    unrecorded = ""
+    try:
+        with call.store.locked():
+            memory, _remark = call.memories.load(boot_id=call.world.boot_id())
+            call.memories.save(memory._replace(off=True))
+    except durable.StoreError as error:
+        unrecorded = str(error)  # batch only all the same; it will not outlive a reboot, and the line says so
+    return 0, [*_told(call.act(view.OFF)), ("error", unrecorded)]
+
+
+def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    call.store.prepare()
+    return 0, _told(call.act(view.ON))
+
+
+def _show(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    from . import show
+    sys.stdout.write(show.text(call.store, call.memories, boot_id=call.world.boot_id(), as_json=options.json))
+    return 0, []
+
+
+def _told(told: Told) -> List[Tuple[str, object]]:
+    counts: List[Tuple[str, object]] = [(name, told.counts[name]) for name in sorted(told.counts) if told.counts[name]]
+    return [("way", told.way), *counts, ("reason", told.done.reason), ("remarks", "; ".join(told.remarks)[:400])]
+
+
+_COMMANDS: Dict[str, Callable[[Any, Call], Tuple[int, List[Tuple[str, object]]]]] = {
+    "begin": _begin, "end": _end, "adopt": _adopt, "repair": _repair, "off": _off, "on": _on, "show": _show}

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Confinement to housekeeping CPUs: a file tree with the kernel's rules of cgroup v1, and one of v2."""
+
+import os
+import shutil
+import tempfile
+import unittest
+
+import payload_path  # noqa: F401
+from nodeshare.cpuset import Cpuset, CpusetError
+
+
+class CpusetCase(unittest.TestCase):
+
+    def setUp(self):
+        self.top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.top)
+        self.cpuset = Cpuset(cgroup=self.top, saved=os.path.join(self.top, "saved.json"))
+
+    def group(self, path, cpus):
+        directory = os.path.join(self.top, path)
+        os.makedirs(directory, exist_ok=True)
+        with open(os.path.join(directory, "cpuset.cpus"), "w") as stream:
+            stream.write(cpus + "\n")
+        return directory
+
+    def cpus(self, path):
+        with open(os.path.join(self.top, path, "cpuset.cpus")) as stream:
+            return stream.read().split("\n")[0]
+
+    def v1(self):
+        self.group("cpuset", "0-7")
+        self.group("cpuset/kubepods", "0-7")
+        self.group("cpuset/kubepods/burstable", "0-7")
+        self.group("cpuset/kubepods/podx/pinned", "4-5")
+        self.group("cpuset/kubepods/podx", "0-7")
+
+
+class V1(CpusetCase):
+
+    def test_all_groups_are_confined_and_get_back_what_they_had(self):
+        self.v1()
+        self.cpuset.confine("0")
+        self.cpuset.confine("0")
+        for path in ("kubepods", "kubepods/burstable", "kubepods/podx", "kubepods/podx/pinned"):
+            self.assertEqual(self.cpus("cpuset/" + path), "0")
+        self.assertEqual(self.cpus("cpuset"), "0-7")
+        self.cpuset.release()
+        self.assertEqual([self.cpus("cpuset/kubepods" + path) for path in ("", "/burstable", "/podx", "/podx/pinned")],
+                         ["0-7", "0-7", "0-7", "4-5"])
+        self.assertFalse(os.path.exists(self.cpuset.saved))
+
+    def test_a_group_made_meanwhile_gets_what_its_parent_has(self):
+        self.v1()
+        self.cpuset.confine("0")
+        self.group("cpuset/kubepods/new", "0")
+        self.cpuset.release()
+        self.assertEqual(self.cpus("cpuset/kubepods/new"), "0-7")
+
+    def test_a_group_that_has_gone_meanwhile_is_no_error(self):
+        self.v1()
+        self.cpuset.confine("0")
+        shutil.rmtree(os.path.join(self.top, "cpuset/kubepods/podx"))
+        self.cpuset.release()
+        self.assertEqual(self.cpus("cpuset/kubepods"), "0-7")
+
+
+class V2(CpusetCase):
+
+    def test_the_top_alone_is_set_and_emptied_again(self):
+        directory = self.group("kubepods.slice", "")
+        with open(os.path.join(directory, "cgroup.controllers"), "w") as stream:
+            stream.write("cpuset cpu\n")
+        self.group("kubepods.slice/pod1.slice", "")
+        self.cpuset.confine("0-1")
+        self.assertEqual((self.cpus("kubepods.slice"), self.cpus("kubepods.slice/pod1.slice")), ("0-1", ""))
+        self.cpuset.release()
+        self.assertEqual(self.cpus("kubepods.slice"), "")
+
+
+class Absent(CpusetCase):
+
+    def test_a_node_without_pod_cgroups_has_nothing_to_confine(self):
+        self.cpuset.confine("0")
+        self.cpuset.release()
+
+    def test_a_refusal_names_the_file(self):
+        directory = self.group("kubepods", "0-3")
+        os.unlink(os.path.join(directory, "cpuset.cpus"))
+        os.mkdir(os.path.join(directory, "cpuset.cpus"))
+        with self.assertRaises(CpusetError) as caught:
+            self.cpuset.confine("0")
+        self.assertIn(directory, str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

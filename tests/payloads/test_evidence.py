@@ -1,0 +1,92 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Signs of life: step daemons on the node, and Slurm's answers word for word."""
+
+import os
+import shutil
+import tempfile
+import unittest
+
+import payload_path  # noqa: F401
+from nodeshare import evidence
+from nodeshare.jobid import JobKey
+from nodeshare.leases import Lease
+from nodeshare.view import GONE, LIVE
+
+
+def lease(job="4711", run=0, *, wlm="slurm", boot="b", corrupt=False):
+    return Lease(JobKey(wlm, job, run), boot, 0.0, corrupt=corrupt)
+
+
+class Life(unittest.TestCase):
+
+    def setUp(self):
+        self.proc = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.proc)
+
+    def process(self, pid, title):
+        os.mkdir(os.path.join(self.proc, str(pid)))
+        with open(os.path.join(self.proc, str(pid), "cmdline"), "w") as stream:
+            stream.write(title)
+
+    def life(self, one):
+        return evidence.life((one,), boot_id="b", proc=self.proc)[str(one.key)]
+
+    def test_a_job_lives_where_a_step_daemon_carries_its_id(self):
+        for pid, title in ((1, "init"), (2, "slurmstepd: [4711.batch]"), (3, "slurmstepd: [12.extern]")):
+            self.process(pid, title)
+        self.process(4, "bash\0-c\0slurmstepd: [99.0]")
+        os.mkdir(os.path.join(self.proc, "5"))
+        self.assertTrue(self.life(lease("4711")))
+        self.assertTrue(self.life(lease("12")))
+        for job in ("1", "47", "99"):
+            self.assertFalse(self.life(lease(job)))
+
+    def test_what_cannot_be_told_from_here_is_not_told(self):
+        self.assertIsNone(self.life(lease("12.srv", wlm="pbs")))
+        self.assertIsNone(self.life(lease("1_2")))
+        self.assertIsNone(self.life(lease("x", wlm="unknown", boot="", corrupt=True)))
+
+    def test_no_process_outlives_its_boot(self):
+        self.assertFalse(self.life(lease("12.srv", wlm="pbs", boot="earlier")))
+
+
+class Asking(unittest.TestCase):
+
+    def ask(self, one, code=0, out="", err=""):
+        asked = []
+
+        def run(argv):
+            asked.append(argv)
+            return evidence.Answer(code, out, err)
+        answers = evidence.ask_slurm((one,), squeue="/usr/bin/squeue", run=run)
+        return answers.get(str(one.key)), asked
+
+    def test_states_of_the_same_run_and_of_later_ones(self):
+        for state, restarts, verdict in (("RUNNING", 0, LIVE), ("CONFIGURING", 0, LIVE), ("COMPLETING", 0, LIVE),
+                                         ("SUSPENDED", 0, LIVE), ("COMPLETED", 0, GONE), ("CANCELLED", 0, GONE),
+                                         ("NODE_FAIL", 0, GONE), ("PENDING", 0, None), ("RUNNING", 1, GONE),
+                                         ("PENDING", 1, GONE), ("SOMETHING_NEW", 0, None)):
+            with self.subTest(state=state, restarts=restarts):
+                out = "{:<20}{:<20}{:<12}\n".format(4711, state, restarts)
+                self.assertEqual(self.ask(lease(), out=out)[0], verdict)
+
+    def test_only_a_clear_word_about_this_job_counts_as_gone(self):
+        self.assertEqual(self.ask(lease(), 1, err="slurm_load_jobs error: Invalid job id specified\n")[0], GONE)
+        for err in ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "", "Segmentation"):
+            with self.subTest(err=err):
+                self.assertIsNone(self.ask(lease(), 1, err=err)[0])
+        for out in ("", "1 COMPLETED 0\n", "4711 COMPLETED\n", "4711 COMPLETED x\n", "4711 COMPLETED 0 RUNNING\n"):
+            with self.subTest(out=out):
+                self.assertIsNone(self.ask(lease(), 0, out=out)[0])
+
+    def test_one_argument_list_with_nothing_but_the_checked_id(self):
+        self.assertEqual(self.ask(lease())[1], [
+            ("/usr/bin/squeue", "--noheader", "--states=all", "--Format=JobID:20,State:20,RestartCnt:12", "--jobs=4711")])
+        self.assertEqual(self.ask(lease("1_2"))[1], [])
+        self.assertEqual(self.ask(lease("1.srv", wlm="pbs"))[1], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
