@@ -26,7 +26,8 @@ _SETTINGS = hypothesis.settings(
     print_blob=True,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.register_profile("test", _SETTINGS, max_examples=50)
+hypothesis.settings.register_profile("check", _SETTINGS, max_examples=20)
+hypothesis.settings.register_profile("test", _SETTINGS, max_examples=100)
 hypothesis.settings.register_profile("soak", _SETTINGS, max_examples=5000)
 hypothesis.settings.load_profile("test")
 

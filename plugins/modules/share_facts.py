@@ -15,7 +15,7 @@ description:
   - Reads the record that C(node_state) keeps on a node and returns what it holds, thing by thing, as a fact.
   - Changes nothing and needs no record to be there.
 author:
-  - converged.hpc maintainers (@converged)
+  - converged.hpc maintainers (@converged-hpc)
 options:
   record_dir:
     description:
@@ -70,7 +70,7 @@ ansible_facts:
           elements: str
           sample: [node_share, slurm_share]
         things:
-          description: What is held, by kind (V(path), V(unit), V(package), V(sysctl), V(module)), with the roles that hold it.
+          description: What is held, with the roles that hold it, by kind; path, unit, package, sysctl or module.
           type: dict
           sample:
             path: {/etc/converged/nodeshare.json: [node_share]}

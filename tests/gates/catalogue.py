@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gates.artifact import run_importer
 from gates.gate import Gate, commands
-from gates.payloads import run_payload_tests, run_payload_tests_once
+from gates.payloads import run_payload_tests
 from gates.reference import check_docs
 from gates.roles import check_roles
 from gates.sanity import run_sanity
@@ -31,15 +31,9 @@ FULL = frozenset({"test"})
 
 # The long ones first, so that two at a time end together.
 GATES = (
-    Gate(name="payloads", what="payload tests under every Python", action=run_payload_tests, tiers=FULL),
+    Gate(name="payloads", what="payload tests under every Python", action=run_payload_tests, tiers=QUICK),
     Gate(name="sanity", what="ansible-test sanity", action=run_sanity, tiers=FULL, timeout=1200),
     Gate(name="unit", what="tests that need no cluster", action=run_unit_tests, tiers=QUICK),
-    Gate(
-        name="payloads-once",
-        what="payload tests under the oldest Python",
-        action=run_payload_tests_once,
-        tiers=frozenset({"check"}),
-    ),
     Gate(name="docs", what="documentation", action=check_docs, tiers=QUICK),
     Gate(name="ansible-lint", what="profile production, no skips", action=lint_ansible, tiers=QUICK),
     Gate(name="types", what="mypy, strict", action=check_types, tiers=QUICK),

@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"{len(gates)} gates; seed {seed} (CONVERGED_SEED={seed} repeats it); logs in {logs}", flush=True)
     began = time.monotonic()
     try:
-        outcomes = run_gates(gates, lambda gate: context(gate, logs=logs, seed=seed))
+        outcomes = run_gates(gates, lambda gate: context(gate, logs=logs, seed=seed, quick=options.tier == "check"))
     except KeyboardInterrupt:
         return 130
     return summary(outcomes, logs=logs, seconds=time.monotonic() - began)
@@ -76,12 +76,12 @@ def log_folder(logs: Path) -> Path:
     """A new folder for this run; old ones go, so that the cache does not grow for ever."""
     folder = logs / time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
     folder.mkdir(parents=True)
-    for old in sorted(path for path in logs.iterdir() if path.is_dir())[:-LOG_FOLDERS_KEPT]:
+    for old in sorted(logs.glob("[0-9]*-[0-9]*-[0-9]*"))[:-LOG_FOLDERS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
 
 
-def context(gate: Gate, *, logs: Path, seed: int) -> Context:
+def context(gate: Gate, *, logs: Path, seed: int, quick: bool) -> Context:
     """What the gate sees. Test beds put their logs into a folder beside the gate's own log (CONVERGED_LOGS)."""
     environ = {
         **os.environ,
@@ -95,6 +95,7 @@ def context(gate: Gate, *, logs: Path, seed: int) -> Context:
         own=Path(environ["CONVERGED_OWN_CACHE"]),
         logs=logs,
         seed=seed,
+        quick=quick,
         environ=environ,
         log=logs / f"{gate.name}.log",
         deadline=time.monotonic() + gate.timeout,

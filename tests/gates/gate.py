@@ -28,6 +28,7 @@ class Context:
     own: Path  # this checkout's part of it
     logs: Path
     seed: int
+    quick: bool  # `make check`: fewer samples, one interpreter
     environ: Mapping[str, str]
     log: Path
     deadline: float

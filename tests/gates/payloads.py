@@ -25,17 +25,10 @@ def floor(text: str) -> Version:
 
 
 def run_payload_tests(context: Context) -> None:
-    """Under every interpreter there is."""
-    _run(context, every=True)
+    """Under every interpreter there is; at a quick look under the oldest.
 
-
-def run_payload_tests_once(context: Context) -> None:
-    """Under the oldest interpreter there is: the quick look."""
-    _run(context, every=False)
-
-
-def _run(context: Context, *, every: bool) -> None:
-    """Fails when a test fails under an interpreter, when none was run, or on a skip that is not allowed."""
+    Fails when a test fails under one of them, when none was run, or on a skip that is not allowed.
+    """
     settings = context.settings()
     tests = context.checkout / TESTS
     daemon = set(settings["daemon"])
@@ -46,7 +39,7 @@ def _run(context: Context, *, every: bool) -> None:
         context.say("SHOW no payloads yet")
         return
     found = interpreters(context.environ, lowest=floor(settings["payload-floor"]))
-    chosen = list(found) if every else list(found)[:1]
+    chosen = list(found)[:1] if context.quick else list(found)
     failures = [problem for version in chosen for problem in _under(context, version, str(found[version]), roots)]
     if failures:
         raise GateFailure("; ".join(failures))

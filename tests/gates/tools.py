@@ -79,8 +79,9 @@ def check_changelog(context: Context) -> None:
 
 def run_unit_tests(context: Context) -> None:
     """pytest on everything that needs no cluster; random tests sampled."""
+    profile = f"--hypothesis-profile={'check' if context.quick else 'test'}"
     folders = existing(context, ["tests/unit", "tests/placement"])
-    context.run([sys.executable, "-m", "pytest", "-q", f"--hypothesis-seed={context.seed}", *folders])
+    context.run([sys.executable, "-m", "pytest", "-q", profile, f"--hypothesis-seed={context.seed}", *folders])
 
 
 def run_end_to_end(context: Context) -> None:

@@ -43,6 +43,7 @@ def context(tmp_path: Path) -> Callable[[Gate], Context]:
             own=tmp_path,
             logs=tmp_path,
             seed=1,
+            quick=True,
             environ={"PATH": "/usr/bin:/bin"},
             log=tmp_path / f"{which.name}.log",
             deadline=time.monotonic() + 60,
@@ -112,7 +113,7 @@ def test_test_holds_all_that_check_looks_at() -> None:
     check = {found.name for found in cli.chosen(GATES, "check", [])}
     test = {found.name for found in cli.chosen(GATES, "test", [])}
 
-    assert check - test == {"payloads-once"}
+    assert check < test
     assert {"sanity", "importer", "e2e", "molecule"} <= test - check
 
 
@@ -130,7 +131,7 @@ def test_the_seed_is_drawn_unless_it_is_given() -> None:
 
 def test_old_log_folders_go(tmp_path: Path) -> None:
     for number in range(30):
-        (tmp_path / f"2026{number:04}").mkdir()
+        (tmp_path / f"20260101-{number:06}-1").mkdir()
 
     fresh = cli.log_folder(tmp_path)
 
