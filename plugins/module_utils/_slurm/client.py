@@ -63,6 +63,10 @@ class Slurm:
     def drain(self, names: t.Sequence[str], reason: str) -> None:
         self._update(names, "state=drain", f"reason={reason}")
 
+    def explain(self, names: t.Sequence[str], reason: str) -> None:
+        """Changes the reason and nothing else."""
+        self._update(names, f"reason={reason}")
+
     def undrain(self, names: t.Sequence[str]) -> None:
         """Takes the drain back; a node that is down stays down."""
         self._update(names, "state=undrain")

@@ -1,0 +1,194 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Drains nodes of Slurm and gives them back, and leaves to others what they have drained."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_node
+short_description: Drain nodes of Slurm and give them back
+version_added: 0.1.0
+description:
+  - Drains nodes with a reason that begins with C(converged.hpc), and ends only drains whose reason does.
+  - A node that somebody else has drained is neither drained again, which would replace the reason, nor given back.
+  - Running jobs go on. RV(busy) names the nodes that still run one, so that a task can wait with C(until).
+  - All nodes are handled in one call. A name that Slurm does not know stops it before anything is done.
+author:
+  - converged.hpc maintainers (@converged)
+requirements:
+  - Slurm 22.05 or newer
+options:
+  names:
+    description:
+      - Names of nodes, or host lists such as V(n[1-3]).
+    type: list
+    elements: str
+    required: true
+  state:
+    description:
+      - V(drained) lets no further job start there; V(given_back) ends that.
+    type: str
+    choices: [drained, given_back]
+    required: true
+  reason:
+    description:
+      - Why, in one line; needed with O(state=drained).
+    type: str
+  bin_dir:
+    description:
+      - The directory of Slurm's programs, where they are not on the search path.
+    type: path
+  conf_path:
+    description:
+      - The C(slurm.conf) by which the programs find the cluster, where it is not in its usual place.
+    type: path
+  timeout:
+    description:
+      - Seconds after which an answer is no longer waited for.
+    type: int
+    default: 60
+attributes:
+  check_mode:
+    description: Reads the nodes and says what it would do.
+    support: full
+  diff_mode:
+    description: Shows the nodes that change, with their reasons.
+    support: full
+  idempotent:
+    description: A second run changes nothing.
+    support: full
+  action_group:
+    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
+    support: full
+seealso:
+  - module: converged.hpc.slurm_info
+"""
+
+EXAMPLES = r"""
+- name: Let the jobs of two nodes run out
+  converged.hpc.slurm_node:
+    names: ["n[1-2]"]
+    state: drained
+    reason: conversion to shared mode
+  register: drain
+  until: not drain.busy
+  retries: 60
+  delay: 60
+  become: true
+
+- name: Give them back
+  converged.hpc.slurm_node:
+    names: ["n[1-2]"]
+    state: given_back
+  become: true
+"""
+
+RETURN = r"""
+drained:
+  description: The nodes that were drained by this call.
+  returned: always
+  type: list
+  elements: str
+  sample: [n1]
+given_back:
+  description: The nodes whose drain was ended by this call.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+others:
+  description: The nodes that somebody else has drained, with the reason; they are left as they are.
+  returned: always
+  type: dict
+  sample: {n2: disk is full}
+busy:
+  description: The nodes that still run a job.
+  returned: always
+  type: list
+  elements: str
+  sample: [n1]
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import hold
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.answers import Node
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+
+
+def apply(slurm: Slurm, change: hold.Change) -> None:
+    """One command for all nodes that get the same reason."""
+    for reason in dict.fromkeys(change.drain.values()):
+        slurm.drain([name for name, given in change.drain.items() if given == reason], reason)
+    if change.undrain:
+        give_back(slurm, change.undrain)
+    for name, reason in change.explain.items():
+        slurm.explain([name], reason)
+
+
+def give_back(slurm: Slurm, names: t.Sequence[str]) -> None:
+    """Slurm 22.05 reports an error for a node that has never registered, although the drain is gone: look again."""
+    try:
+        slurm.undrain(names)
+    except SlurmError:
+        if any(hold.is_ours(node) for node in hold.named(slurm.nodes(), names)):
+            raise
+
+
+def result_of(change: hold.Change, nodes: t.Sequence[Node]) -> t.Dict[str, t.Any]:
+    """What is returned, with a diff of the nodes that change."""
+    changing = {**change.drain, **dict.fromkeys(change.undrain, ""), **change.explain}
+    reasons = {node.name: node.reason for node in nodes}
+    return {
+        "changed": bool(changing),
+        "drained": list(change.drain),
+        "given_back": change.undrain,
+        "others": change.others,
+        "busy": change.busy,
+        "diff": {
+            "before": "".join(f"{name}: {reasons[name]}\n" for name in changing),
+            "after": "".join(f"{name}: {reason}\n" for name, reason in changing.items()),
+        },
+    }
+
+
+def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
+    """One call: read the nodes, decide, act."""
+    params = module.params
+    slurm = Slurm(bin_dir=params["bin_dir"], conf_path=params["conf_path"], timeout=params["timeout"])
+    nodes = hold.named(slurm.nodes(), _hostlist.expand(",".join(params["names"])))
+    change = hold.drained(nodes, params["reason"]) if params["state"] == "drained" else hold.given_back(nodes)
+    if not module.check_mode:
+        apply(slurm, change)
+    return result_of(change, nodes)
+
+
+def main() -> None:
+    """Returns what was done, or says in one line why nothing was."""
+    module = AnsibleModule(
+        argument_spec={
+            "names": {"type": "list", "elements": "str", "required": True},
+            "state": {"type": "str", "choices": ["drained", "given_back"], "required": True},
+            "reason": {"type": "str"},
+            "bin_dir": {"type": "path"},
+            "conf_path": {"type": "path"},
+            "timeout": {"type": "int", "default": 60},
+        },
+        required_if=[("state", "drained", ["reason"])],
+        supports_check_mode=True,
+    )
+    try:
+        result = run(module)
+    except (SlurmError, _hostlist.HostlistError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
