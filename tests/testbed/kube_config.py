@@ -24,6 +24,8 @@ PKI = "/etc/kubernetes/pki"
 BIN = "/opt/testbed/bin"
 AUDIT_LOG = "/var/log/kubernetes/audit.log"
 FEATURE_GATES = "GenericWorkload=true,GangScheduling=true"
+CONTROLLER_MANAGER_ENV = "controller-manager.env"
+"""Below /etc/kubernetes; `EXTRA` in it is added to the controller-manager's command line."""
 UNITS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 """In the order of their start; each is ordered after the one before, so systemd stops them the other way round."""
 
@@ -145,6 +147,7 @@ def apiserver_flags(*, ip: str) -> dict[str, str]:
         "audit-log-path": AUDIT_LOG,
         "audit-log-maxsize": "1000",
         "audit-log-maxbackup": "1",
+        "delete-collection-workers": "16",
     }
 
 
@@ -155,7 +158,8 @@ def controller_manager_flags() -> dict[str, str]:
         "authentication-kubeconfig": kubeconfig,
         "authorization-kubeconfig": kubeconfig,
         "bind-address": "127.0.0.1",
-        "controllers": "*,bootstrapsigner,tokencleaner",
+        # The TTL controller writes to every node whenever their number passes a boundary, for kubelets' caches.
+        "controllers": "*,bootstrapsigner,tokencleaner,-ttl-controller",
         "use-service-account-credentials": "true",
         "cluster-signing-cert-file": f"{PKI}/ca.crt",
         "cluster-signing-key-file": f"{PKI}/ca.key",
@@ -183,15 +187,18 @@ def scheduler_flags() -> dict[str, str]:
     }
 
 
-def unit(program: str, flags: Mapping[str, str], *, after: str = "", notifies: bool = False) -> str:
-    """A unit file for one program."""
+def unit(
+    program: str, flags: Mapping[str, str], *, after: str = "", notifies: bool = False, environment: str = ""
+) -> str:
+    """A unit file for one program; `environment` is a file that may set EXTRA, more flags."""
+    extra = f"EnvironmentFile=-{environment}\n" if environment else ""
     command = " \\\n  ".join([f"{BIN}/{program}", *(f"--{name}={value}" for name, value in flags.items())])
     order = f"After={after}.service\n" if after else ""
     return (
         f"[Unit]\nDescription={program} of the test bed\n{order}"
         # No limit on starts: a slow machine must not end up with a unit that nobody starts again.
         "StartLimitIntervalSec=0\n\n"
-        f"[Service]\nType={'notify' if notifies else 'exec'}\nExecStart={command}\n"
+        f"[Service]\nType={'notify' if notifies else 'exec'}\n{extra}ExecStart={command}{' $EXTRA' if extra else ''}\n"
         "Restart=on-failure\nRestartSec=200ms\nTimeoutStartSec=60\nTimeoutStopSec=20\nLimitNOFILE=20000\n\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
@@ -202,6 +209,11 @@ def units(*, ip: str) -> dict[str, str]:
     return {
         "etcd": unit("etcd", etcd_flags(), notifies=True),
         "kube-apiserver": unit("kube-apiserver", apiserver_flags(ip=ip), after="etcd", notifies=True),
-        "kube-controller-manager": unit("kube-controller-manager", controller_manager_flags(), after="kube-apiserver"),
+        "kube-controller-manager": unit(
+            "kube-controller-manager",
+            controller_manager_flags(),
+            after="kube-apiserver",
+            environment=f"/etc/kubernetes/{CONTROLLER_MANAGER_ENV}",
+        ),
         "kube-scheduler": unit("kube-scheduler", scheduler_flags(), after="kube-apiserver"),
     }
