@@ -44,7 +44,7 @@ install_python() {
     {
         $as_root apt-get -qq update
         $as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install python3
-    } >&2 </dev/null || fail "apt-get could not install python3; read its message above."
+    } >/dev/null </dev/null || fail "apt-get could not install python3; read its message above."
 }
 
 if ! find_python; then

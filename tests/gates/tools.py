@@ -109,11 +109,18 @@ def run_benchmarks(context: Context) -> None:
 
 
 def run_molecule(context: Context) -> None:
-    """Every molecule scenario, on nodes of the test bed."""
-    extensions = context.checkout / "extensions"
-    for scenario in sorted(extensions.glob("molecule/*/molecule.yml")):
-        env = {"MOLECULE_EPHEMERAL_DIRECTORY": str(context.own / "molecule" / scenario.parent.name)}
-        context.run(["molecule", "test", "-s", scenario.parent.name], cwd=extensions, env=env)
+    """Every molecule scenario, on nodes of the test bed.
+
+    A scenario whose playbooks or hosts molecule does not find passes without having done anything: that is a failure.
+    """
+    for scenario in sorted(context.checkout.glob("extensions/molecule/*/molecule.yml")):
+        name = scenario.parent.name
+        env = {"MOLECULE_EPHEMERAL_DIRECTORY": str(context.own / "molecule" / name), "NO_COLOR": "1"}
+        context.run(["molecule", "test", "-s", name], env=env)
+    said = context.log.read_text(encoding="utf-8")
+    for sign in ("no hosts matched", "Missing playbook"):
+        if sign in said:
+            raise GateFailure(f"molecule says '{sign}': a scenario did not do what it is for")
 
 
 def run_demo(context: Context) -> None:
