@@ -265,7 +265,7 @@ class _Planner:
         before, after = self.found.texts.get(path), self.plan.contents.get(want.sha256)
         if secret:
             self._change(path, "(secret)" if now.kind == FILE else "", "(secret, changed)")
-        elif (before is not None and _is_text(before)) or now.kind == ABSENT:
+        elif (before is not None and is_text(before)) or now.kind == ABSENT:
             shown = after.decode("utf-8", "replace") if after is not None else ""
             self.plan.changes.append(
                 Change(path, (before or b"").decode(), shown, "" if after is not None else want.sha256)
@@ -412,7 +412,7 @@ class _Planner:
         self.plan.started[item.name] = digest
 
     def _inputs(self, item: UnitItem) -> t.Dict[str, str]:
-        """Every file, edit, link and removal of this call, without unit files of other units; or what the role named."""
+        """Files, edits, links and removals of this call, without unit files of other units; or what the role named."""
         if item.restart_on is None:
             return {
                 path: value
@@ -465,7 +465,8 @@ def _digest(state: PathState) -> str:
     return f"sha256 {state.sha256}, {_size(state.size)}" if state.kind == FILE else ""
 
 
-def _is_text(data: bytes) -> bool:
+def is_text(data: bytes) -> bool:
+    """Whether a diff can show it."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:

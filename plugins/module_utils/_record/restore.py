@@ -15,9 +15,9 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from .kinds import unit as systemd
-from .model import ABSENT, DIRECTORY, FILE, FORM_LINES, LINK, FileWrite, PathState, Step, UnitState, key
-from .observe import Found
-from .plan import current_pair, undo_pair
+from .model import ABSENT, DIRECTORY, FILE, FORM_LINES, LINK, Change, FileWrite, PathState, Step, UnitState, key
+from .observe import TEXT_LIMIT, Found
+from .plan import current_pair, is_text, undo_pair
 from .view import Entry, View
 
 _MOST_NAMES = 5
@@ -35,6 +35,7 @@ class Undo:
     site: t.Dict[str, str] = field(default_factory=dict)
     conflicts: t.List[str] = field(default_factory=list)  # lines of ours that the site changed; seen in one round only
     undone: t.List[t.Tuple[str, str, str]] = field(default_factory=list)  # key, role, sha256 of the text without it
+    changes: t.List[Change] = field(default_factory=list)
     contents: t.Dict[str, bytes] = field(default_factory=dict)
 
 
@@ -115,6 +116,7 @@ class _Undoer:
             return
         if now.kind == FILE and now.sha256 not in (*self._wrote(entry.key), was.sha256):
             self.undo.keep.append((entry.key, entry.name, now.sha256))
+        self._show(entry, self.text_of(was.sha256) if 0 < was.size <= TEXT_LIMIT else b"")
         if was.kind == ABSENT:
             self._step("remove", "absent", entry.name, "remove", f"remove {entry.name}", now.kind)
         elif was.kind == DIRECTORY:
@@ -124,6 +126,13 @@ class _Undoer:
             self._step("put back", "link", entry.name, "make", f"put back link {entry.name} to {was.target}", was)
         else:
             self._step("put back", "file", entry.name, "write", f"put back {entry.name}", FileWrite(was, exact=True))
+
+    def _show(self, entry: Entry, after: bytes) -> None:
+        before = self.found.texts.get(entry.name, b"")
+        if entry.secret or not (is_text(before) and is_text(after)):
+            self.undo.changes.append(Change(entry.name, "(not shown)\n", "(not shown, as it was)\n"))
+        else:
+            self.undo.changes.append(Change(entry.name, before.decode(), after.decode()))
 
     def _edited(self, entry: Entry, was: PathState, now: PathState) -> None:
         if now.kind != FILE:
@@ -146,6 +155,7 @@ class _Undoer:
         want = replace(now, sha256=sha256, size=len(text), mtime_ns=was.mtime_ns if back else now.mtime_ns)
         if text != before or (back and self._wrote(entry.key) and want.mtime_ns != now.mtime_ns):
             self.undo.contents[sha256] = text
+            self._show(entry, text)
             self._step(
                 "put back", "file", entry.name, "write", f"undo edits of {entry.name}", FileWrite(want, exact=back)
             )

@@ -54,6 +54,7 @@ class Report:
     kept: t.List[str] = field(default_factory=list)
     left: t.List[str] = field(default_factory=list)
     found_record: bool = True
+    changes: t.List[Change] = field(default_factory=list)
 
 
 @dataclass
@@ -191,12 +192,24 @@ class Session:
 
     # Back to what it was
 
+    def adopt(self, parts: t.Mapping[str, bytes], *, even_unchanged: bool) -> None:
+        """Takes a copy of a lost record, unless nothing on this node shows that it is this node's."""
+        with locked(self.host, self.store, holder=f"{self.holder} (copy)", wait=self.wait):
+            if self.store.exists():
+                return
+            self.store.adopt({name: [data] for name, data in parts.items()})
+            view = self.store.load()
+            found = look_again(self.host, view, [this for this in view.entries if this.startswith("path:")])
+            ours = any(_is_ours(view, entry, found) for entry in view.entries.values())
+            if not (ours or even_unchanged):
+                self.store.remove()
+
     def restore(self, role: str = "", *, check: bool = False) -> Report:
         """Puts back what `role`, or everyone, changed; in check mode says what it would do."""
         if check:
             view = self.store.load()
             undo = self._plan_undo(view, _entries(view, role), role)
-            return _report(undo, [step.text for step in undo.steps], [], self.store.exists())
+            return _report(undo, [step.text for step in undo.steps], undo.changes, self.store.exists())
         with locked(self.host, self.store, holder=f"{self.holder} (restore)", wait=self.wait):
             view = self.store.load()
             existed = self.store.exists()
@@ -216,6 +229,7 @@ class Session:
 
     def _undo_all(self, view: View, entries: t.Sequence[Entry], role: str) -> Report:
         texts: t.List[str] = []
+        changes: t.List[Change] = []
         failed: t.Dict[str, str] = {}
         done: t.Set[str] = set()
         conflicts: t.List[str] = []
@@ -224,6 +238,7 @@ class Session:
             if not undo.steps:
                 break
             conflicts += undo.conflicts
+            changes += undo.changes
             events = [{"event": "undone", "key": this, "role": of, "text": sha256} for this, of, sha256 in undo.undone]
             self.store.append(view, events)
             for this, name, sha256 in undo.keep:
@@ -239,7 +254,7 @@ class Session:
             undo.left.update({this: "it does not stay as it is put" for step in undo.steps for this in _keys_of(step)})
         undo.left.update(failed)
         self._close(view, undo, role)
-        report = _report(undo, texts, [], True)
+        report = _report(undo, texts, changes, True)
         report.site = sorted({*report.site, *conflicts, *undo.conflicts})
         return report
 
@@ -275,6 +290,14 @@ class Session:
                 path.discard(self.host, name)
 
 
+def _is_ours(view: View, entry: Entry, found: Found) -> bool:
+    """A file that is as we wrote it, and not as it was."""
+    if not isinstance(entry.state, PathState):
+        return False
+    now = found.path(entry.name)
+    return now.sha256 != entry.state.sha256 and now.sha256 in view.wrote.get(entry.key, [])
+
+
 def _installs(desired: Desired, found: Found) -> bool:
     return any(item.name not in found.packages for item in desired.packages)
 
@@ -307,8 +330,13 @@ def _keys_of(step: Step) -> t.List[str]:
     return [key(kind, step.name)]
 
 
-def _report(undo: Undo, steps: t.List[str], kept: t.List[str], existed: bool) -> Report:
-    left = [f"{this.partition(':')[2]}: {why}" for this, why in undo.left.items()]
+def _report(undo: Undo, steps: t.List[str], changes: t.List[Change], existed: bool) -> Report:
     return Report(
-        steps, sorted(undo.proved), sorted(undo.shared), sorted(set(undo.site.values())), kept, sorted(left), existed
+        steps=steps,
+        proved=sorted(undo.proved),
+        shared=sorted(undo.shared),
+        site=sorted(set(undo.site.values())),
+        left=sorted(f"{this.partition(':')[2]}: {why}" for this, why in undo.left.items()),
+        found_record=existed,
+        changes=changes,
     )

@@ -19,7 +19,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import typing as t
+import uuid
 
 from .errors import RecordError
 from .host import Host, reason
@@ -27,7 +29,7 @@ from .model import JSON
 from .paths import parents, staging
 from .view import Entry, View
 
-FORMAT = b"converged.hpc record 1\n"
+FORMAT = re.compile(rb"converged\.hpc record 1 ([0-9a-f]{32})\n")
 PARENT = "converged"
 
 
@@ -37,6 +39,7 @@ class Store:
     def __init__(self, host: Host, root: str) -> None:
         self._host = host
         self.root = root
+        self.id = ""
         self._live = f"{root}/live"
         self._journal = f"{self._live}/journal"
         self._journal_end = 0
@@ -50,15 +53,20 @@ class Store:
         view = View()
         if not self.exists():
             return view
-        found = self._read(f"{self._live}/format")
-        if found != FORMAT:
-            raise self._damaged("format", f"expected {FORMAT!r}, found {found[:40]!r}")
+        self._load_format()
         for name in self._segment_names():
             self._load_segment(view, name)
         self._load_journal(view)
         for key in view.doubled():
             raise self._damaged("baseline", f"{key} has two baselines")
         return view
+
+    def _load_format(self) -> None:
+        data = self._read(f"{self._live}/format")
+        found = FORMAT.fullmatch(data)
+        if found is None:
+            raise self._damaged("format", f"expected 'converged.hpc record 1' and its id, found {data[:60]!r}")
+        self.id = found.group(1).decode()
 
     def exists(self) -> bool:
         """A record was begun: its first file is written before anything else."""
@@ -147,7 +155,8 @@ class Store:
             return
         for path in (self._live, *(f"{self._live}/{name}" for name in _FOLDERS)):
             make_directory(self._host, path, 0o700)
-        self._write(f"{self._live}/format", FORMAT)
+        self.id = uuid.uuid4().hex
+        self._write(f"{self._live}/format", [f"converged.hpc record 1 {self.id}\n".encode()])
         self._host.sync_directory(self.root)
 
     def put_blob(self, path: str) -> str:
@@ -233,16 +242,19 @@ class Store:
         self._host.sync_directory(folder)
         return kept
 
-    def write_part(self, name: str, data: bytes) -> None:
-        """One file of the record, as a copy of it had it."""
-        make_directory(self._host, os.path.dirname(f"{self._live}/{name}"), 0o700)
-        self._write(f"{self._live}/{name}", data)
+    def adopt(self, parts: t.Mapping[str, t.Iterable[bytes]]) -> None:
+        """Takes a copy of a record that was lost; the format file comes last, as in `begin`."""
+        self.finish_removal()
+        for path in (self._live, *(f"{self._live}/{name}" for name in _FOLDERS)):
+            make_directory(self._host, path, 0o700)
+        for name in sorted(parts, key=lambda name: name == "format"):
+            self._write(f"{self._live}/{name}", parts[name])
 
-    def _write(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, data: t.Iterable[bytes]) -> None:
         temporary = staging(path)
         if self._host.lstat(temporary) is not None:
             self._host.remove(temporary)
-        self._effect(path, self._host.make_file, temporary, [data])
+        self._effect(path, self._host.make_file, temporary, data)
         self._host.rename(temporary, path)
         self._host.sync_directory(os.path.dirname(path))
 
