@@ -76,7 +76,8 @@ version:
 config:
   description:
     - The running configuration as C(scontrol show config) prints it, null where a key is not set.
-    - C(Prolog), C(Epilog), C(PrologSlurmctld) and C(EpilogSlurmctld) are lists, whatever the release.
+    - C(SlurmctldHost) is a list, and so are C(Prolog), C(Epilog), C(PrologSlurmctld) and C(EpilogSlurmctld), whatever
+      the release.
   returned: when C(config) is in O(gather)
   type: dict
   sample: {ClusterName: alpha, MessageTimeout: 10 sec, Prolog: [/etc/slurm/prolog.sh], SuspendProgram: null}

@@ -106,7 +106,7 @@ Setting = t.Union[str, None, t.List[str]]
 
 
 def config(text: str) -> dict[str, Setting]:
-    """`scontrol show config`: values as printed, None where unset; the scripts that may be several as lists."""
+    """`scontrol show config`: values as printed, None where unset; what may be several (``Key[0]``) as lists."""
     found: dict[str, Setting] = {}
     head, _blank, _cgroup = text.partition("\n\n")
     for line in head.splitlines()[1:]:
@@ -114,7 +114,7 @@ def config(text: str) -> dict[str, Setting]:
         if match is None:
             raise NoAnswerError(f"scontrol show config printed {line[:60]!a}: expected Key = value")
         key, value = match.group(1), None if match.group(3) == "(null)" else match.group(3).strip()
-        if key.lower() in SCRIPTS:
+        if match.group(2) or key.lower() in SCRIPTS:
             found[key] = [*t.cast("list[str]", found.get(key, [])), *([value] if value else [])]
         else:
             found[key] = value
