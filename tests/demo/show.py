@@ -22,7 +22,7 @@ from demo.pod import pod, pod_state
 BED = "demo"
 POD_NODE = "n3"
 POD_SECONDS = 60.0
-KUBECTL = "/opt/testbed/bin/kubectl"
+KUBECTL = "kubectl"
 
 
 class DemoError(Exception):
@@ -89,6 +89,9 @@ NEXT = """The bed '{bed}' is up. Begin with: sh tests/bootstrap/enter.sh exec ba
 
 def show(report: Report, *, bed: str) -> None:
     """The steps themselves."""
+    if exists(bed):
+        with report.step(f"Take the bed '{bed}' of an earlier demo down"):
+            bed_command("down", bed)
     with report.step("A test bed: Slurm's controller, three nodes, a Kubernetes control plane") as result:
         bed_command("up", "--name", bed, "--nodes", "3")
         result.append("3 nodes, ctl, kube")
@@ -105,6 +108,12 @@ def show(report: Report, *, bed: str) -> None:
         result.append(" ".join(hosts))
     with report.step(f"Kubernetes runs a pod on {POD_NODE}, and this is its log") as result:
         result.append(run_pod(bed))
+
+
+def exists(bed: str) -> bool:
+    """Whether an earlier demo was left up."""
+    argv = [sys.executable, "-m", "testbed", "inventory", bed]
+    return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0
 
 
 def node_line(bed: str) -> str:

@@ -42,5 +42,5 @@ def locks_dir() -> Path:
 
 
 def logs_dir() -> Path:
-    """What failed runs leave for a person to read."""
-    return cache_dir() / "logs"
+    """What failed runs leave for a person to read; the gates set CONVERGED_LOGS to have all of a run in one folder."""
+    return Path(os.environ.get("CONVERGED_LOGS") or cache_dir() / "logs").absolute()
