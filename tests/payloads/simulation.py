@@ -185,6 +185,9 @@ class Node(World):
     def wake_returner(self):
         self.log.append(("wake",))
 
+    def close(self):
+        """Nothing is open here."""
+
     # -- the rules of this world
 
     def settle(self):

@@ -74,7 +74,8 @@ class Asking(unittest.TestCase):
 
     def test_only_a_clear_word_about_this_job_counts_as_gone(self):
         self.assertEqual(self.ask(lease(), 1, err="slurm_load_jobs error: Invalid job id specified\n")[0], GONE)
-        for err in ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n", "", "Segmentation"):
+        silence = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+        for err in (silence, "", "Segmentation"):
             with self.subTest(err=err):
                 self.assertIsNone(self.ask(lease(), 1, err=err)[0])
         for out in ("", "1 COMPLETED 0\n", "4711 COMPLETED\n", "4711 COMPLETED x\n", "4711 COMPLETED 0 RUNNING\n"):
@@ -82,8 +83,9 @@ class Asking(unittest.TestCase):
                 self.assertIsNone(self.ask(lease(), 0, out=out)[0])
 
     def test_one_argument_list_with_nothing_but_the_checked_id(self):
-        self.assertEqual(self.ask(lease())[1], [
-            ("/usr/bin/squeue", "--noheader", "--states=all", "--Format=JobID:20,State:20,RestartCnt:12", "--jobs=4711")])
+        self.assertEqual(self.ask(lease())[1], [(
+            "/usr/bin/squeue", "--noheader", "--states=all", "--Format=JobID:20,State:20,RestartCnt:12",
+            "--jobs=4711")])
         self.assertEqual(self.ask(lease("1_2"))[1], [])
         self.assertEqual(self.ask(lease("1.srv", wlm="pbs"))[1], [])
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes of pods, found through /proc and cgroups: in drawn trees, and with real processes that are really killed."""
+"""Processes of pods, found through /proc and cgroups: in drawn trees, and real ones that are really killed."""
 
 import json
 import os
@@ -109,7 +109,8 @@ class Real(unittest.TestCase):
         program = os.path.join(self.top, "containerd-shim-runc-v2")
         shutil.copy("/bin/bash", program)
         child = "import signal, sys, time, os\n{}\nprint('up', flush=True)\ntime.sleep(300)\n".format(body)
-        shim = subprocess.Popen([program, "-c", '"$PYTHON" -c "$CHILD" & wait; sleep 0.1', "-namespace", "k8s.io", "-id",
+        shim = subprocess.Popen([program, "-c", '"$PYTHON" -c "$CHILD" & wait; sleep 0.1', "-namespace", "k8s.io",
+                                 "-id",
                                  "test{}".format(os.getpid())], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                 env={"PYTHON": sys.executable, "CHILD": child, "PATH": "/usr/bin:/bin"})
         self.addCleanup(self.reap, shim)
@@ -137,7 +138,8 @@ class Real(unittest.TestCase):
         self.assertTrue(self.gone(uid, 10))
 
     def test_a_deaf_pod_with_children_is_killed_as_a_whole(self):
-        uid = self.pod("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfor _ in range(3): os.fork() or time.sleep(300)")
+        uid = self.pod("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                       "for _ in range(3): os.fork() or time.sleep(300)")
         self.workloads.terminate((uid,))
         self.assertFalse(self.gone(uid, 0.3))
         pids = self.workloads.find()[uid].pids

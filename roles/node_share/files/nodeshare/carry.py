@@ -86,6 +86,9 @@ class World(ABC):
     @abstractmethod
     def wake_returner(self) -> None: ...
 
+    @abstractmethod
+    def close(self) -> None: ...
+
 
 class Told(NamedTuple):
     """What became of a call: the decision's last word, what was done, and what went wrong on the way."""

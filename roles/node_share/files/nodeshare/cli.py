@@ -68,13 +68,15 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
         settings = settings._replace(limit=float(options.limit))
     command = _COMMANDS[options.command]
     facts: List[Tuple[str, object]] = [("event", options.command), ("settings", remark)]
+    world = make_world(settings)
     _set_alarm(settings, options)
     try:
-        code, more = command(options, Call(settings, make_world(settings)))
+        code, more = command(options, Call(settings, world))
     except (*EXPECTED, TimeUp) as error:
         code, more = _failure(options.command, settings, str(error))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        world.close()
     if options.command != "show" or more:
         facts += [*more, ("seconds", time.monotonic() - began)]
         report.tell(report.line(facts), bad=bool(code or remark or dict(more).get("error")))

@@ -145,6 +145,11 @@ class RealNode(World):
         if self.settings.return_unit:
             self._checked(("systemctl", "start", "--no-block", "--", self.settings.return_unit), seconds=5.0)
 
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.client.close()
+            self.client = None
+
     def life(self, leases: Tuple[Lease, ...]) -> Mapping[str, Optional[bool]]:
         try:
             return evidence.life(leases, boot_id=self.boot_id(), proc=self.proc)

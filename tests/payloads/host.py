@@ -1,0 +1,76 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host for whole calls of nodeshare: settings on disk, a real API over TLS, and systemd as a file.
+
+Also a program (`python host.py SETTINGS UNITS POINT ARGUMENT...`), so that tests can run calls as processes of
+their own and kill them at a named point.
+"""
+
+import json
+import os
+import signal
+import sys
+
+import payload_path  # noqa: F401
+from nodeshare import carry, cli, evidence
+from nodeshare.node import RealNode
+
+
+class Systemd:
+    """The units that are active, in a file, so that several processes see the same."""
+
+    def __init__(self, path):
+        self.path = path
+        self.calls = []
+
+    def active(self):
+        with open(self.path) as stream:
+            return set(json.load(stream))
+
+    def run(self, argv, seconds):
+        self.calls.append(argv)
+        if argv[0] != "systemctl":
+            return evidence.Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
+        verb, units = argv[1], [word for word in argv[2:] if word.endswith(".service")]
+        active = self.active()
+        if verb == "is-active":
+            out = "".join("{}\n".format("active" if unit in active else "inactive") for unit in units)
+            return evidence.Answer(0 if active else 3, out, "")
+        if verb == "stop":
+            active -= set(units)
+        elif verb == "start" and "--no-block" not in argv:
+            active |= set(units)
+        with open(self.path, "w") as stream:
+            json.dump(sorted(active), stream)
+        return evidence.Answer(0, "", "")
+
+
+def make_world(units, top):
+    """The real node, with an empty /proc of its own and the given units."""
+    proc = os.path.join(top, "proc")
+    for path in ("sys/kernel/random", "1"):
+        os.makedirs(os.path.join(proc, path), exist_ok=True)
+    with open(os.path.join(proc, "sys/kernel/random/boot_id"), "w") as stream:
+        stream.write("boot\n")
+    with open(os.path.join(proc, "1/stat"), "w") as stream:
+        stream.write("1 (init) S 0 " + " ".join(["0"] * 18) + " 0\n")
+    return lambda settings: RealNode(settings, proc=proc, cgroup=os.path.join(top, "cgroup"), run=Systemd(units).run)
+
+
+def run_and_kill(settings, units, point, arguments):
+    """A call whose process kills itself when it comes to that point."""
+    class Mortal(carry.Carrier):
+        def __init__(self, **how):
+            super().__init__(at_point=kill_at, **how)
+
+    def kill_at(name):
+        if name == point:
+            os.kill(os.getpid(), signal.SIGKILL)
+    if point:
+        cli.Carrier = Mortal
+    return cli.main(["--settings", settings, *arguments], make_world=make_world(units, os.path.dirname(units)))
+
+
+if __name__ == "__main__":
+    sys.exit(run_and_kill(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]))

@@ -1,0 +1,312 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole calls: exit codes, the one log line, hostile arguments, full disks, kills of real processes, many at once."""
+
+import contextlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import payload_path  # noqa: F401
+from api_server import ApiServer, Certificates
+from host import Systemd, make_world
+from nodeshare import arguments, cli, kube
+from simulation import quick_directory
+
+KUBELET, RUNTIME = "kubelet.service", "containerd.service"
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class CliCase(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.mkdtemp()
+        cls.certificates = Certificates(cls.directory)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.directory)
+
+    def setUp(self):
+        self.top = quick_directory()
+        self.addCleanup(shutil.rmtree, self.top)
+        self.api = ApiServer(self.certificates)
+        self.addCleanup(self.api.close)
+        self.api.node["spec"] = {"taints": [{"key": kube.TAINT, "effect": "NoSchedule"}]}
+        self.units = os.path.join(self.top, "units.json")
+        with open(self.units, "w") as stream:
+            json.dump([KUBELET, RUNTIME], stream)
+        self.settings = os.path.join(self.top, "nodeshare.json")
+        self.configure()
+
+    def configure(self, **changes):
+        pem = self.certificates.client
+        values = {"node": "n1", "state_dir": os.path.join(self.top, "state"), "linger": 0, "deadline": 2, "limit": 20,
+                  "squeue": "/usr/bin/squeue",
+                  "api": {"server": self.api.url, "ca_file": self.certificates.ca, "cert_file": pem, "key_file": pem}}
+        values.update(changes)
+        with open(self.settings, "w") as stream:
+            json.dump(values, stream)
+
+    def call(self, *arguments):
+        """Exit code and what was written to stderr."""
+        err = io.StringIO()
+        with contextlib.redirect_stderr(err):
+            code = cli.main(["--settings", self.settings, *arguments], make_world=make_world(self.units, self.top))
+        return code, err.getvalue()
+
+    def process(self, *arguments, point=""):
+        return subprocess.Popen(
+            [sys.executable, "-B", "-W", "error", os.path.join(HERE, "host.py"), self.settings, self.units, point,
+             *arguments], stderr=subprocess.PIPE, universal_newlines=True)
+
+    def finished(self, process):
+        err = process.communicate(timeout=60)[1]
+        return process.returncode, err
+
+    def active(self):
+        return Systemd(self.units).active()
+
+    def state(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(self.call("show", "--json")[0], 0)
+        return json.loads(out.getvalue())
+
+    def announced(self):
+        return self.api.node["metadata"]["annotations"].get(kube.ANNOTATION)
+
+    def job(self, verb, job="4711"):
+        return (verb, "--wlm", "slurm", "--job", job)
+
+
+class Lives(CliCase):
+
+    def test_a_whole_life_in_quiesce(self):
+        self.api.add_pod("web")
+        self.api.add_pod("logger", owner="DaemonSet")
+        code, err = self.call(*self.job("begin"))
+        self.assertEqual(code, 0)
+        self.assertRegex(err, r"\Anodeshare: event=begin wlm=slurm job=4711 run=0 outcome=accept lease=new way=quiesce "
+                              r"evicted=1 reason=\"held by quiesce\" seconds=\d+\.\d{3}\n\Z")
+        self.assertEqual([name for _, name in self.api.pods], ["logger"])
+        self.assertEqual(self.announced(), '["slurm/4711/0"]')
+        self.assertEqual((self.state()["phase"], self.active()), ("held", {KUBELET, RUNTIME}))
+        self.assertEqual(self.call(*self.job("end"))[0], 0)
+        self.assertEqual(self.call("repair")[0], 0)
+        self.assertEqual((self.state()["phase"], self.announced()), ("open", None))
+
+    def test_a_whole_life_in_stop_without_the_api(self):
+        self.configure(handover="stop")
+        self.api.fail = [("GET", 500)] * 50
+        self.assertEqual(self.call(*self.job("begin"))[0], 0)
+        self.assertEqual(self.active(), set())
+        self.call(*self.job("end"))
+        self.assertIn("until the API answers", self.call("repair")[1])
+        self.assertEqual(self.active(), set())
+        self.api.fail = []
+        self.call("repair")
+        self.assertEqual(self.active(), {KUBELET, RUNTIME})
+
+    def test_expired_or_missing_credentials_do_not_keep_a_job_waiting(self):
+        pem = os.path.join(self.top, "missing.pem")
+        self.configure(api={"server": self.api.url, "ca_file": self.certificates.ca, "cert_file": pem, "key_file": pem})
+        code, err = self.call(*self.job("begin"))
+        self.assertEqual((code, self.active()), (0, set()))
+        self.assertIn("way=stop", err)
+
+    def test_a_budget_and_a_job_that_waits(self):
+        self.configure(after_deadline="job_waits", deadline=0.5)
+        self.api.add_pod("quorum")
+        self.api.protected = {("default", "quorum")}
+        code, err = self.call(*self.job("begin"))
+        self.assertEqual(code, 75)
+        self.assertIn("default/quorum", err)
+        self.assertTrue(any(path.endswith("/events") for _, path, _ in self.api.calls))
+        self.assertIn(("default", "quorum"), self.api.pods)
+
+    def test_off_and_on(self):
+        self.assertEqual(self.call("off")[0], 0)
+        self.assertEqual((self.active(), self.state()["off"]), (set(), True))
+        self.assertEqual(self.call(*self.job("begin"))[0], 0)
+        self.call(*self.job("end"))
+        self.assertEqual(self.call("on")[0], 0)
+        self.assertEqual((self.active(), self.state()["off"]), ({KUBELET, RUNTIME}, False))
+
+    def test_adopted_jobs_are_leases(self):
+        code, err = self.call("adopt", "--wlm", "slurm", "4711", "4712/1")
+        self.assertEqual((code, len(self.state()["leases"])), (0, 2))
+        self.assertIn("new=2", err)
+        self.call("end", "--wlm", "slurm", "--job", "4712", "--run", "1")
+        self.assertEqual([lease["job"] for lease in self.state()["leases"]], ["4711"])
+
+    def test_a_job_whose_end_was_missed_is_found_by_repair(self):
+        self.call(*self.job("begin"))
+        code, err = self.call("repair")
+        self.assertEqual((code, self.state()["leases"]), (0, []))
+        self.assertIn("dropped slurm/4711/0", err)
+
+    def test_show_is_for_people_too(self):
+        self.call(*self.job("begin"))
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.call("show")
+        self.assertEqual(out.getvalue(), "node: held by quiesce\nleases: 1\n  slurm/4711/0\n")
+
+
+class BadInput(CliCase):
+
+    HOSTILE = ("$(touch pwned)", "-rf", "../x", "4711\nevent=end", "4711;id", "", "4711 ", "'", '"', "x" * 5000)
+
+    def test_hostile_job_ids_end_in_the_sites_outcome_on_one_line(self):
+        for outcome, code in (("accept", 0), ("requeue", 75), ("drain", 69)):
+            self.configure(on_failure=outcome)
+            for job in self.HOSTILE:
+                with self.subTest(outcome=outcome, job=job[:20]):
+                    found, err = self.call("begin", "--wlm", "slurm", "--job", job)
+                    self.assertEqual((found, err.count("\n")), (code, 1))
+                    self.assertLess(len(err), 1000)
+                    self.assertEqual(self.call("end", "--wlm", "slurm", "--job=" + job)[0], 0 if code == 0 else 69)
+        self.assertFalse(os.path.exists(os.path.join(self.top, "state")))
+
+    def test_wrong_usage_of_begin_ends_in_the_sites_outcome_too(self):
+        self.configure(on_failure="requeue")
+        for words in (("begin",), ("begin", "--wlm", "slurm"), (*self.job("begin"), "--mem", "lots"),
+                          (*self.job("begin"), "--frob"), ("begin", "--wlm", "lsf", "--job", "1"),
+                          (*self.job("begin"), "--run", "-1"), (*self.job("begin"), "--device", "$(id)")):
+            with self.subTest(words=words):
+                self.assertEqual(self.call(*words)[0], 75)
+        self.assertEqual(self.call("frob")[0], 2)
+
+    def test_bad_settings_are_named_and_a_job_is_served_by_defaults(self):
+        for content, message in (("{", "not JSON"), ("[]", "not a JSON object"), ('{"node": "N1"}', "node is 'N1'"),
+                                 ('{"frob": 1}', "unknown key 'frob'"), ("{}", "node is missing"),
+                                 ('{"node": "n1", "deadline": "soon"}', "deadline is 'soon': must be seconds"),
+                                 ('{"node": "n1", "services": ["a b"]}', "a systemd unit name"),
+                                 ('{"node": "n1", "handover": "stopp"}', "one of quiesce, stop"),
+                                 ('{"node": "n1", "api": {}}', "an object with")):
+            with open(self.settings, "w") as stream:
+                stream.write(content)
+            with self.subTest(content=content):
+                code, err = self.call("repair")
+                self.assertEqual((code, message in err, self.settings in err), (1, True, True), err)
+
+    def test_sizes_are_bytes_in_powers_of_1024(self):
+        for text, bytes_ in (("16GiB", 16 << 30), ("16G", 16 << 30), ("16GB", 16 << 30), ("4000M", 4000 << 20),
+                             ("512", 512), ("1K", 1024), ("0", 0), ("5B", 5)):
+            self.assertEqual(arguments.size(text), bytes_, text)
+        self.call(*self.job("begin"), "--mem", "16GiB", "--cpus", "8", "--device", "gpu:0", "--exclusive")
+        lease = self.state()["leases"][0]
+        self.assertEqual((lease["memory"], lease["cores"], lease["devices"], lease["exclusive"]),
+                         (16 << 30, 8, ["gpu:0"], True))
+
+    def test_a_full_disk_frees_the_node_and_ends_in_the_sites_outcome(self):
+        for outcome, code in (("accept", 0), ("requeue", 75)):
+            with self.subTest(outcome=outcome):
+                self.configure(on_failure=outcome, handover="stop")
+                pid = os.fork()
+                if pid == 0:
+                    status = 99
+                    try:
+                        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                        os.makedirs(os.path.join(self.top, "state"), exist_ok=True)
+                        resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
+                        status, err = self.call(*self.job("begin"))
+                        status = status if "cannot write" in err else 98
+                    finally:
+                        os._exit(status)
+                self.assertEqual(os.WEXITSTATUS(os.waitpid(pid, 0)[1]), code)
+                self.assertEqual(self.active(), set())
+
+    def test_a_state_directory_that_cannot_be_made_ends_in_the_sites_outcome(self):
+        with open(os.path.join(self.top, "file"), "w"):
+            self.configure(on_failure="drain", state_dir=os.path.join(self.top, "file", "state"))
+        self.assertEqual(self.call(*self.job("begin"))[0], 69)
+
+
+class Processes(CliCase):
+
+    POINTS = ("before:Remember", "after:Remember", "before:Announce", "after:Announce", "before:Evict", "after:Evict",
+              "before:Confine", "after:Confine", "before:StopUnits", "after:StopUnits")
+
+    def test_killed_at_each_point_of_a_begin_the_next_call_puts_it_right(self):
+        for handover in ("quiesce", "stop"):
+            for point in self.POINTS:
+                if (handover == "stop") == ("Confine" in point) or (handover == "quiesce" and "StopUnits" in point):
+                    continue
+                with self.subTest(handover=handover, point=point):
+                    self.configure(handover=handover)
+                    self.api.add_pod("web")
+                    code, err = self.finished(self.process(*self.job("begin"), point=point))
+                    self.assertEqual(code, -signal.SIGKILL, err)
+                    self.assertEqual(self.finished(self.process(*self.job("begin", "5")))[0], 0)
+                    self.assertEqual((self.api.pods, self.state()["phase"]), ({}, "held"))
+                    for job in ("4711", "5"):
+                        self.call(*self.job("end", job))
+                    self.call("repair")
+                    self.assertEqual((self.state()["phase"], self.active()), ("open", {KUBELET, RUNTIME}))
+                    self.assertIsNone(self.announced())
+
+    def test_many_jobs_at_once_free_the_node_once(self):
+        self.api.add_pod("web")
+        begins = [self.process(*self.job("begin", str(number))) for number in range(1, 7)]
+        for process in begins:
+            code, err = self.finished(process)
+            self.assertEqual(code, 0, err)
+        evictions = [path for verb, path, _ in self.api.calls if verb == "POST" and path.endswith("/eviction")]
+        self.assertEqual(len(evictions), 1)
+        self.assertEqual(sum(1 for verb, _, _ in self.api.calls if verb == "PATCH"), 1)
+        ends = [self.process(*self.job("end", str(number))) for number in range(1, 7)]
+        self.assertEqual([self.finished(process)[0] for process in ends], [0] * 6)
+        self.call("repair")
+        self.assertEqual((self.state()["phase"], self.state()["leases"]), ("open", []))
+
+    def test_off_in_the_middle_of_an_eviction_is_obeyed_at_once(self):
+        self.configure(deadline=60, limit=120)
+        self.api.add_pod("quorum")
+        self.api.protected = {("default", "quorum")}
+        begin = self.process(*self.job("begin"))
+        while not any(path.endswith("/eviction") for _, path, _ in list(self.api.calls)):
+            time.sleep(0.05)
+        began = time.monotonic()
+        self.assertEqual(self.call("off")[0], 0)
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertEqual(self.finished(begin)[0], 0)
+        self.assertEqual(self.active(), set())
+
+    def test_an_end_does_not_wait_for_an_eviction(self):
+        self.configure(deadline=5)
+        self.api.add_pod("quorum")
+        self.api.protected = {("default", "quorum")}
+        begin = self.process(*self.job("begin"))
+        while not any(path.endswith("/eviction") for _, path, _ in list(self.api.calls)):
+            time.sleep(0.05)
+        began = time.monotonic()
+        self.assertEqual(self.call(*self.job("end", "5"))[0], 0)
+        self.assertLess(time.monotonic() - began, 2)
+        self.assertEqual(self.finished(begin)[0], 0)
+
+    def test_a_hang_of_everything_still_ends_in_the_sites_outcome(self):
+        self.configure(limit=1, on_failure="drain")
+        script = ("import sys; sys.path.insert(0, sys.argv[1]); import host\n"
+                  "from nodeshare import cli; cli.OVERTIME = 1.0\n"
+                  "host.Systemd.run = lambda *a: __import__('time').sleep(600)\n"
+                  "sys.exit(host.run_and_kill(sys.argv[2], sys.argv[3], '', sys.argv[4:]))\n")
+        process = subprocess.Popen([sys.executable, "-B", "-c", script, HERE, self.settings, self.units,
+                                    *self.job("begin")], stderr=subprocess.PIPE, universal_newlines=True)
+        code, err = self.finished(process)
+        self.assertEqual((code, "not done within 2 s" in err), (69, True), err)
+
+
+if __name__ == "__main__":
+    unittest.main()
