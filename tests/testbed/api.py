@@ -63,7 +63,7 @@ class RunningBed:
         return self.exec("kube", ["kubectl", *arguments], timeout=timeout, input=input).out
 
 
-def testbed(
+def command_line(
     *arguments: str, timeout: float = COMMAND_SECONDS, input: str | None = None, check: bool = True
 ) -> Completed:
     """Run the command line, as a person does."""
@@ -74,7 +74,7 @@ def testbed(
 
 def bring_up(name: str, *options: str) -> RunningBed:
     """A whole bed; one that is up already is taken as it is."""
-    testbed("up", "--name", name, *options, timeout=UP_SECONDS)
+    command_line("up", "--name", name, *options, timeout=UP_SECONDS)
     return find(name)
 
 
@@ -85,4 +85,4 @@ def find(name: str) -> RunningBed:
 
 def take_down(name: str) -> None:
     """Remove a bed."""
-    testbed("down", name, timeout=180)
+    command_line("down", name, timeout=180)

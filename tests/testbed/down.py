@@ -1,16 +1,19 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes what `up` wrote down that it would make, in reverse order, however far it came."""
+"""Removes what `up` wrote down that it would make, containers first, however far it came."""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
+from functools import partial
 from pathlib import Path
 
 from testbed import sysctls
 from testbed.cgroups import Way
 from testbed.errors import BedError
+from testbed.parallel import in_parallel
 from testbed.paths import bed_dir
 from testbed.podman import Podman
 from testbed.progress import step
@@ -48,7 +51,11 @@ def remove(store: BedStore) -> None:
     if record is not None:
         podman_of(record.bed).configure()
         with step(f"take bed '{store.name}' down"):
-            for thing in reversed(record.things):
+            containers = [thing for thing in record.things if thing.kind == "container"]
+            others = [thing for thing in record.things if thing.kind != "container"]
+            in_parallel([partial(remove_thing, record.bed, thing) for thing in containers])
+            store.save(dataclasses.replace(record, things=tuple(others)))
+            for thing in reversed(others):
                 remove_thing(record.bed, thing)
                 store.forget(thing.kind, thing.name)
     if bed_names() in ([], [store.name]):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 
 from testbed import controlplane, keys, slurm
@@ -19,7 +18,6 @@ from testbed.podman import ContainerSpec, Podman, Volume
 from testbed.recipe import ADMINISTRATOR
 from testbed.state import Bed, Host
 
-AT_ONCE = 4
 BOOT_SECONDS = 120.0
 POLL_SECONDS = 0.2
 # What container runtimes and kubelets write: overlayfs cannot lie on the container's own overlayfs.
@@ -87,17 +85,6 @@ def boot(podman: Podman, container: ContainerSpec, content: Iterable[NodeFile], 
     podman.create(container)
     podman.copy_in(container.name, pack(content, account=image.account, mtime=time.time()))
     podman.start(container.name)
-
-
-def in_parallel(work: Sequence[Callable[[], None]]) -> None:
-    """Run everything, a few at a time; the first failure is raised when all that began has ended."""
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        pending = [pool.submit(one) for one in work]
-        try:
-            for one in pending:
-                one.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def await_booted(podman: Podman, host: Host) -> None:

@@ -17,6 +17,7 @@ from testbed.errors import BedError
 from testbed.images import CachedImage
 from testbed.layout import Request
 from testbed.logs import collect_logs
+from testbed.parallel import in_parallel
 from testbed.paths import cache_dir
 from testbed.podman import Podman
 from testbed.progress import say, step
@@ -148,9 +149,9 @@ def make(store: BedStore, bed: Bed, supplies: Supplies, *, wait: float) -> None:
             controlplane.prepare_control_plane(bed, binaries=supplies.binaries)
     with step(f"boot {len(bed.hosts)} containers"):
         store.save(with_containers(store.existing(), bed))
-        nodes.in_parallel([boot_one(podman, bed, supplies, index) for index in range(len(bed.hosts))])
+        in_parallel([boot_one(podman, bed, supplies, index) for index in range(len(bed.hosts))])
     with step("wait for systemd and sshd"):
-        nodes.in_parallel([partial(nodes.await_booted, podman, host) for host in bed.hosts])
+        in_parallel([partial(nodes.await_booted, podman, host) for host in bed.hosts])
     if supplies.binaries is not None:
         controlplane.finish_control_plane(bed, binaries=supplies.binaries)
     if bed.wlm == "slurm":

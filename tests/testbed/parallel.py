@@ -1,0 +1,22 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Several things at a time, but not all: a bed has many containers and the machine may have two cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+AT_ONCE = 4
+
+
+def in_parallel(work: Sequence[Callable[[], None]]) -> None:
+    """Run everything, a few at a time; the first failure is raised when all that began has ended."""
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        pending = [pool.submit(one) for one in work]
+        try:
+            for one in pending:
+                one.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
