@@ -1,0 +1,207 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state: `apply` takes an event and changes what it says, in time proportional to that.
+
+Events may come twice, late, or in any order across objects: an older version of an object never replaces a newer one,
+and a deleted one does not rise again. After any such order the state is that of a fresh list.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadable
+from placement.model.node import Node
+from placement.model.pod import Pod
+from placement.model.refusal import Refusal
+from placement.model.selector import LabelMap
+from placement.model.workload import Namespace
+from placement.state.columns import UNREADABLE, NodeColumns
+from placement.state.labelsets import LabelSets
+from placement.state.masks import MaskTable
+from placement.state.pods import PodTable
+from placement.state.ports import PortTable
+
+# Deleted UIDs that are remembered. An event that comes later than so many deletions is from before the last relist.
+_GRAVES: Final = 1 << 15
+_NO_LABELS: LabelMap = {}
+
+
+class Cluster:
+    """Nodes and pods in columns; everything else by kind and UID."""
+
+    def __init__(self) -> None:
+        self.columns = NodeColumns()
+        self.masks = MaskTable(self.columns)
+        self.labelsets = LabelSets(self._namespace_labels)
+        self.ports = PortTable()
+        self.pods = PodTable(self.columns, self.labelsets, self.ports)
+        # Pods are in `pods`, nodes here as well, because their columns go by name.
+        self.objects: dict[type[Object], dict[str, Object]] = {}
+        self._namespaces: dict[str, Namespace] = {}
+        self._node_uids: dict[str, str] = {}
+        # Unreadable objects by kind and UID; for a pod, the node that is closed because of it.
+        self.unreadable: dict[type[Object], dict[str, Refusal]] = {}
+        self._graves: OrderedDict[str, int] = OrderedDict()
+        # The version of the last list by kind: an unknown object that is older was not in it, so it is gone.
+        self._listed: dict[type[Object], int] = {}
+
+    def apply(self, event: Event) -> None:
+        """Makes the event's news true."""
+        match event:
+            case Seen(item):
+                self._see(item)
+            case Gone(kind, uid, version):
+                self._bury(kind, uid, version)
+            case Unreadable(kind, refusal):
+                self._note_unreadable(kind, refusal)
+            case Relisted():
+                self._relist(event)
+
+    def _known(self, kind: type[Object], uid: str) -> Object | None:
+        if kind is Pod:
+            entry = self.pods.by_uid.get(uid)
+            return entry.pod if entry else None
+        return self.objects.get(kind, {}).get(uid)
+
+    def _is_old(self, kind: type[Object], uid: str, version: int, known: Object | None) -> bool:
+        if known is not None and known.version >= version:
+            return True
+        return max(self._graves.get(uid, -1), self._listed.get(kind, -1) if known is None else -1) >= version
+
+    def _see(self, item: Object) -> None:
+        kind, known = type(item), self._known(type(item), item.uid)
+        if self._is_old(kind, item.uid, item.version, known):
+            return
+        self._drop_unreadable(kind, item.uid, item.version)
+        if isinstance(item, Pod):
+            if self._outlives_namesake(Pod, self.pods.by_name.get((item.namespace, item.name)), item):
+                self.pods.put(item)
+            return
+        if isinstance(item, Node):
+            if self._outlives_namesake(Node, self._node_uids.get(item.name), item):
+                self._see_node(item, known if isinstance(known, Node) else None)
+            return
+        self.objects.setdefault(kind, {})[item.uid] = item
+        if isinstance(item, Namespace):
+            self._namespaces[item.name] = item
+            self.labelsets.namespaces_changed()
+
+    def _outlives_namesake(self, kind: type[Object], uid: str | None, item: Pod | Node) -> bool:
+        """Whether `item` is the newer of two objects of one name; the older must have been deleted unnoticed."""
+        if uid is None or uid == item.uid:
+            return True
+        known = self._known(kind, uid)
+        if known is not None and known.version > item.version:
+            return False
+        self._remove(kind, uid)
+        return True
+
+    def _see_node(self, node: Node, known: Node | None) -> None:
+        self.objects.setdefault(Node, {})[node.uid] = node
+        self._node_uids[node.name] = node.uid
+        if known is not None and _same_for_scheduling(known, node):
+            self.columns.nodes[self.columns.rows[node.name]] = node
+            return
+        for name in self.columns.axis.unknown_names(node.allocatable):
+            users = self.pods.uncharge_users(name)
+            self.columns.add_resource(name)
+            self.pods.charge_again(users)
+        row = self.columns.rows.get(node.name)
+        if row is None:
+            row = self.columns.add_node(node)
+            self.labelsets.grow(self.columns.capacity)
+            self.pods.charge_node(node.name)
+            self._reflag(node.name)
+        else:
+            self.columns.set_node(row, node)
+        self.masks.update(row)
+
+    def _bury(self, kind: type[Object], uid: str, version: int) -> None:
+        self._graves[uid] = max(version, self._graves.pop(uid, -1))
+        if len(self._graves) > _GRAVES:
+            self._graves.popitem(last=False)
+        self._drop_unreadable(kind, uid, version)
+        known = self._known(kind, uid)
+        if known is not None and known.version <= version:
+            self._remove(kind, uid)
+
+    def _remove(self, kind: type[Object], uid: str) -> None:
+        if kind is Pod:
+            self.pods.remove(uid)
+            return
+        item = self.objects[kind].pop(uid)
+        if isinstance(item, Node):
+            del self._node_uids[item.name]
+            row = self.columns.rows[item.name]
+            self.pods.uncharge_node(item.name)
+            self.columns.remove_node(row)
+            self.masks.update(row)
+        elif isinstance(item, Namespace) and self._namespaces.get(item.name) is item:
+            del self._namespaces[item.name]
+            self.labelsets.namespaces_changed()
+
+    def _relist(self, event: Relisted) -> None:
+        listed = {item.uid for item in event.items} | {refusal.uid for refusal in event.refused}
+        known = (
+            [entry.pod for entry in self.pods.by_uid.values()]
+            if event.kind is Pod
+            else [*self.objects.get(event.kind, {}).values()]
+        )
+        gone = {item.uid for item in known if item.uid not in listed and item.version <= event.version}
+        gone.update(uid for uid in self.unreadable.get(event.kind, ()) if uid not in listed)
+        for uid in gone:
+            self._bury(event.kind, uid, event.version)
+        for item in event.items:
+            self._see(item)
+        for refusal in event.refused:
+            self._note_unreadable(event.kind, refusal)
+        self._listed[event.kind] = max(event.version, self._listed.get(event.kind, -1))
+
+    def _note_unreadable(self, kind: type[Object], refusal: Refusal) -> None:
+        if not refusal.uid:
+            return
+        # Where even the version could not be read, it must be taken for news.
+        if refusal.version and self._is_old(kind, refusal.uid, refusal.version, self._known(kind, refusal.uid)):
+            return
+        self._drop_unreadable(kind, refusal.uid, refusal.version)
+        self.unreadable.setdefault(kind, {})[refusal.uid] = refusal
+        self._reflag(refusal.name if kind is Node else refusal.node)
+
+    def _drop_unreadable(self, kind: type[Object], uid: str, version: int) -> None:
+        refusal = self.unreadable.get(kind, {}).get(uid)
+        if refusal is not None and refusal.version <= version:
+            del self.unreadable[kind][uid]
+            self._reflag(refusal.name if kind is Node else refusal.node)
+
+    def _reflag(self, node: str) -> None:
+        """Nothing more goes to a node that, or a pod on which, cannot be read: what is in use there is unknown."""
+        row = self.columns.rows.get(node)
+        if row is None:
+            return
+        refused = [refusal.name for refusal in self.unreadable.get(Node, {}).values()]
+        refused += [
+            refusal.node for uid, refusal in self.unreadable.get(Pod, {}).items() if not self._charged(uid, node)
+        ]
+        self.columns.set_flag(row, UNREADABLE, node in refused)
+        self.masks.update(row)
+
+    def _charged(self, uid: str, node: str) -> bool:
+        entry = self.pods.by_uid.get(uid)
+        return entry is not None and entry.charged and entry.at == node
+
+    def _namespace_labels(self, name: str) -> LabelMap:
+        namespace = self._namespaces.get(name)
+        return dict(namespace.labels) if namespace else _NO_LABELS
+
+
+def _same_for_scheduling(old: Node, new: Node) -> bool:
+    """Whether only what does not matter here has changed: a kubelet writes its Node every few seconds."""
+    return (
+        old.name == new.name
+        and old.labels == new.labels
+        and old.taints == new.taints
+        and old.unschedulable == new.unschedulable
+        and old.allocatable == new.allocatable
+        and bool(old.held_by.strip()) == bool(new.held_by.strip())
+    )

@@ -1,0 +1,220 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes as rows of columns: amounts, flags, labels, taints.
+
+A node keeps its row as long as it exists; the row of a removed node is a tombstone until another takes it. Arrays
+double when they are full, so everybody else asks for them again instead of keeping them.
+"""
+
+from bisect import bisect_left
+from collections import OrderedDict
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model.node import Node
+from placement.model.selector import LabelPairs, Taint
+from placement.state.vectors import ResourceAxis
+
+PRESENT: Final = 1
+UNSCHEDULABLE: Final = 2
+HELD: Final = 4
+UNREADABLE: Final = 8
+
+_LABEL_COLUMNS: Final = 256
+_TAINT_SETS: Final = 1 << 12
+_FIRST_CAPACITY: Final = 64
+_NO_TAINTS: tuple[Taint, ...] = ()
+
+
+class LabelColumn:
+    """The values of one label key by row, as numbers; -1 where the node does not have it."""
+
+    __slots__ = ("ids", "of_row")
+
+    def __init__(self, capacity: int) -> None:
+        self.of_row = np.full(capacity, -1, np.int32)
+        self.ids: dict[str, int] = {}
+
+    def assign(self, row: int, value: str | None) -> None:
+        """Notes the value of one row."""
+        self.of_row[row] = -1 if value is None else self.ids.setdefault(value, len(self.ids))
+
+
+class NodeColumns:
+    """The columns and the ring of rows that changed, by which cached score rows catch up."""
+
+    RING: Final = 1 << 13
+
+    def __init__(self) -> None:
+        self.axis = ResourceAxis()
+        self.rows: dict[str, int] = {}
+        self.nodes: list[Node | None] = []
+        self._tombstones: list[int] = []
+        shape = (len(self.axis), _FIRST_CAPACITY)
+        self.alloc = np.zeros(shape, np.int64)
+        # What is not charged; what of the charge is on its way out; what is promised to pods not yet placed.
+        self.free = np.zeros(shape, np.int64)
+        self.releasing = np.zeros(shape, np.int64)
+        self.nominated = np.zeros(shape, np.int64)
+        # What a pod without a promise may take: free, less the promises that leaving pods do not cover.
+        self.open = np.zeros(shape, np.int64)
+        self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
+        self.taint_set = np.zeros(_FIRST_CAPACITY, np.int32)
+        self.taint_sets: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
+        self._labels: OrderedDict[str, LabelColumn] = OrderedDict()
+        self._key_users: dict[str, int] = {}
+        self._ring = np.zeros(self.RING, np.int32)
+        self.changes = 0
+
+    @property
+    def capacity(self) -> int:
+        """Rows that the arrays have room for."""
+        return int(self.flags.shape[0])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def add_resource(self, name: str) -> None:
+        """One more line in every array of amounts."""
+        self.axis.add(name)
+        for array in ("alloc", "free", "releasing", "nominated", "open"):
+            setattr(self, array, np.vstack((getattr(self, array), np.zeros((1, self.capacity), np.int64))))
+
+    def add_node(self, node: Node) -> int:
+        """Gives a new node a row, without any charge."""
+        if self._tombstones:
+            row = self._tombstones.pop()
+        else:
+            row = len(self.nodes)
+            self.nodes.append(None)
+            if row == self.capacity:
+                self._double()
+        self.rows[node.name] = row
+        self.set_node(row, node)
+        return row
+
+    def set_node(self, row: int, node: Node) -> None:
+        """Writes what the Node object says; charges stay."""
+        old = self.nodes[row]
+        offered = self.axis.offer(node.allocatable)
+        self.free[:, row] += offered - self.alloc[:, row]
+        self.alloc[:, row] = offered
+        self._reopen(row)
+        kept = int(self.flags[row]) & UNREADABLE
+        self.flags[row] = kept | PRESENT | UNSCHEDULABLE * node.unschedulable | HELD * bool(node.held_by.strip())
+        self.taint_set[row] = self._taint_set(node.taints)
+        if old is None or old.labels != node.labels:
+            self._relabel(row, old.labels if old else (), node.labels)
+        self.nodes[row] = node
+        self.touch(row)
+
+    def remove_node(self, row: int) -> None:
+        """Leaves a tombstone; whoever held room here must have been released before."""
+        node = self.nodes[row]
+        if node is None:
+            return
+        for array in (self.alloc, self.free, self.releasing, self.nominated, self.open):
+            array[:, row] = 0
+        self.flags[row] = 0
+        self.taint_set[row] = 0
+        self._relabel(row, node.labels, ())
+        self.nodes[row] = None
+        del self.rows[node.name]
+        self._tombstones.append(row)
+        self.touch(row)
+
+    def set_flag(self, row: int, flag: int, on: bool) -> None:
+        """Sets or clears one flag."""
+        self.flags[row] = int(self.flags[row]) | flag if on else int(self.flags[row]) & ~flag
+        self.touch(row)
+
+    def charge(self, row: int, dense: NDArray[np.int64]) -> None:
+        """Takes room; a negative vector gives it back."""
+        self.free[:, row] -= dense
+        self.open[:, row] -= dense
+        self.touch(row)
+
+    def promise(
+        self, row: int, *, releasing: NDArray[np.int64] | None = None, nominated: NDArray[np.int64] | None = None
+    ) -> None:
+        """Notes that charged room is on its way out, or that room is promised to a pod."""
+        if releasing is not None:
+            self.releasing[:, row] += releasing
+        if nominated is not None:
+            self.nominated[:, row] += nominated
+        self._reopen(row)
+        self.touch(row)
+
+    def _reopen(self, row: int) -> None:
+        uncovered = np.minimum(self.releasing[:, row] - self.nominated[:, row], 0)
+        self.open[:, row] = self.free[:, row] + uncovered
+
+    def touch(self, row: int) -> None:
+        """Notes that the row changed."""
+        self._ring[self.changes % self.RING] = row
+        self.changes += 1
+
+    def changed_since(self, cursor: int) -> NDArray[np.int32] | None:
+        """The rows touched since then (some twice), or None when that is too long ago to tell."""
+        count = self.changes - cursor
+        if count > self.RING:
+            return None
+        start, end = cursor % self.RING, self.changes % self.RING
+        if count == 0 or start < end:
+            return self._ring[start : start + count]
+        return np.concatenate((self._ring[start:], self._ring[:end]))
+
+    def label_column(self, key: str) -> LabelColumn:
+        """The values of a label by row; made when first asked for, and for the keys in use only."""
+        column = self._labels.get(key)
+        if column is not None:
+            self._labels.move_to_end(key)
+            return column
+        column = LabelColumn(self.capacity)
+        if self._key_users.get(key):
+            for row, node in enumerate(self.nodes):
+                if node is not None:
+                    column.assign(row, label_value(node.labels, key))
+        self._labels[key] = column
+        if len(self._labels) > _LABEL_COLUMNS:
+            self._labels.popitem(last=False)
+        return column
+
+    def _taint_set(self, taints: tuple[Taint, ...]) -> int:
+        if len(self.taint_sets) >= _TAINT_SETS and taints not in self.taint_sets:
+            # Taints with ever new values would pile up: keep those that some node has.
+            self.taint_sets = {_NO_TAINTS: 0}
+            for row, node in enumerate(self.nodes):
+                kept = node.taints if node is not None else _NO_TAINTS
+                self.taint_set[row] = self.taint_sets.setdefault(kept, len(self.taint_sets))
+        return self.taint_sets.setdefault(taints, len(self.taint_sets))
+
+    def _relabel(self, row: int, old: LabelPairs, new: LabelPairs) -> None:
+        for key, _ in old:
+            self._key_users[key] -= 1
+            if not self._key_users[key]:
+                del self._key_users[key]
+        for key, _ in new:
+            self._key_users[key] = self._key_users.get(key, 0) + 1
+        for key, column in self._labels.items():
+            column.assign(row, label_value(new, key))
+
+    def _double(self) -> None:
+        more = self.capacity
+        for name in ("alloc", "free", "releasing", "nominated", "open"):
+            setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more))))
+        self.flags = np.pad(self.flags, (0, more))
+        self.taint_set = np.pad(self.taint_set, (0, more))
+        for column in self._labels.values():
+            column.of_row = np.pad(column.of_row, (0, more), constant_values=-1)
+
+
+def label_value(labels: LabelPairs, key: str) -> str | None:
+    """The value of a key in sorted pairs."""
+    index = bisect_left(labels, (key,))
+    if index < len(labels) and labels[index][0] == key:
+        return labels[index][1]
+    return None

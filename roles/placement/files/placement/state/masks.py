@@ -1,0 +1,169 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes a pod may use as far as the Node objects alone decide: a bool per row, for each distinct rule.
+
+A mask is computed for all nodes at once over the label columns, and kept true row by row as nodes change. It lives
+while a cached shape needs it, or while it is among the most recently used.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Final
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model.selector import (
+    NODE_NAME_FIELD,
+    UNSCHEDULABLE_TAINT,
+    Effect,
+    NodeSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+    untolerated,
+)
+from placement.state.columns import HELD, PRESENT, UNREADABLE, UNSCHEDULABLE, NodeColumns
+
+Bools = NDArray[np.bool_]
+
+_RECENT: Final = 128
+_CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
+
+
+class Mask:
+    """One rule's answer by row."""
+
+    __slots__ = ("__weakref__", "allows", "compute", "decide")
+
+    def __init__(self, compute: Callable[[], Bools], decide: Callable[[int], bool]) -> None:
+        self.compute = compute
+        self.decide = decide
+        self.allows = compute()
+
+
+class MaskTable:
+    """All masks in use."""
+
+    def __init__(self, columns: NodeColumns) -> None:
+        self._columns = columns
+        self._masks: WeakValueDictionary[Hashable, Mask] = WeakValueDictionary()
+        self._recent: deque[Mask] = deque(maxlen=_RECENT)
+
+    def selector(self, selector: NodeSelector) -> Mask:
+        """Nodes that nodeSelector and required node affinity accept."""
+        return self._mask(selector, lambda: self._selected(selector), lambda row: self._selects(selector, row))
+
+    def taints(self, tolerations: tuple[Toleration, ...]) -> Mask:
+        """Nodes without a taint that keeps these tolerations off."""
+        return self._mask(
+            tolerations, lambda: self._tolerated(tolerations), lambda row: self._tolerates(tolerations, row)
+        )
+
+    def usable(self, selector: NodeSelector, tolerations: tuple[Toleration, ...]) -> Mask:
+        """Nodes that a pod with this selector and these tolerations may use: both, not cordoned, not held."""
+
+        def compute() -> Bools:
+            open_nodes = self._open(tolerations)
+            return self.selector(selector).allows & self.taints(tolerations).allows & open_nodes
+
+        def decide(row: int) -> bool:
+            accepted = self._selects(selector, row) and self._tolerates(tolerations, row)
+            return accepted and bool(self._open(tolerations, row))
+
+        return self._mask((selector, tolerations), compute, decide)
+
+    def present(self) -> Bools:
+        """Rows that are nodes; a fresh array."""
+        present: Bools = np.not_equal(self._columns.flags & PRESENT, 0)
+        return present
+
+    def update(self, row: int) -> None:
+        """The node in this row changed."""
+        for mask in list(self._masks.values()):
+            if row >= mask.allows.shape[0]:
+                mask.allows = mask.compute()
+            else:
+                mask.allows[row] = mask.decide(row)
+
+    def _mask(self, key: Hashable, compute: Callable[[], Bools], decide: Callable[[int], bool]) -> Mask:
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = Mask(compute, decide)
+            self._masks[key] = mask
+        elif mask.allows.shape[0] != self._columns.capacity:
+            mask.allows = mask.compute()
+        self._recent.append(mask)
+        return mask
+
+    def _open(self, tolerations: tuple[Toleration, ...], row: int | slice = slice(None)) -> Bools:
+        closed = HELD | UNREADABLE
+        if untolerated((_CORDON,), tolerations) is not None:
+            closed |= UNSCHEDULABLE
+        opened: Bools = np.equal(self._columns.flags[row] & (closed | PRESENT), PRESENT)
+        return opened
+
+    def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bools:
+        verdicts = [untolerated(taints, tolerations) is None for taints in self._columns.taint_sets]
+        tolerated: Bools = np.array(verdicts, np.bool_)[self._columns.taint_set]
+        return tolerated
+
+    def _tolerates(self, tolerations: tuple[Toleration, ...], row: int) -> bool:
+        node = self._columns.nodes[row]
+        return node is None or untolerated(node.taints, tolerations) is None
+
+    def _selects(self, selector: NodeSelector, row: int) -> bool:
+        node = self._columns.nodes[row]
+        return node is not None and selector.matches(node.name, dict(node.labels))
+
+    def _selected(self, selector: NodeSelector) -> Bools:
+        chosen = self.present()
+        for key, value in selector.labels:
+            chosen &= self._required(Requirement(key, Operator.IN, (value,)))
+        if selector.terms is not None:
+            accepted = np.zeros(self._columns.capacity, np.bool_)
+            for term in selector.terms:
+                accepted |= self._term(term)
+            chosen &= accepted
+        return chosen
+
+    def _term(self, term: NodeSelectorTerm) -> Bools:
+        if not (term.expressions or term.fields) or term.error() is not None:
+            return np.zeros(self._columns.capacity, np.bool_)
+        accepted = np.ones(self._columns.capacity, np.bool_)
+        for requirement in term.expressions:
+            accepted &= self._required(requirement)
+        for field in term.fields:
+            named = np.zeros(self._columns.capacity, np.bool_)
+            if field.key == NODE_NAME_FIELD:
+                row = self._columns.rows.get(field.values[0])
+                if row is not None:
+                    named[row] = True
+            else:
+                named[:] = field.values[0] == ""
+            accepted &= named if field.operator is Operator.IN else ~named
+        return accepted
+
+    def _required(self, requirement: Requirement) -> Bools:
+        column = self._columns.label_column(requirement.key)
+        # One verdict per distinct value; the last is for nodes without the label, whose number is -1.
+        verdicts = np.zeros(len(column.ids) + 1, np.bool_)
+        match requirement.operator:
+            case Operator.EXISTS:
+                verdicts[:-1] = True
+            case Operator.DOES_NOT_EXIST:
+                verdicts[-1] = True
+            case Operator.IN:
+                verdicts[[column.ids[value] for value in requirement.values if value in column.ids]] = True
+            case Operator.NOT_IN:
+                verdicts[:] = True
+                verdicts[[column.ids[value] for value in requirement.values if value in column.ids]] = False
+            case Operator.GT | Operator.LT:
+                for value, number in column.ids.items():
+                    verdicts[number] = requirement.matches({requirement.key: value})
+        required: Bools = verdicts[column.of_row]
+        return required

@@ -1,0 +1,203 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The known pods: where each is charged, and the way back from every tentative move.
+
+A pod is charged where it is bound, or where we have decided to put it (assumed): the assumption ends only when the
+truth says where the pod is, or when `forget` is called because the truth has been read and says that it is nowhere.
+A pod that waits for its victims to leave is promised room instead. What belongs to a node that is not known yet is
+kept by the node's name and charged when it appears.
+"""
+
+from placement.model.pod import TERMINAL, Pod
+from placement.state.columns import NodeColumns
+from placement.state.labelsets import LabelSet, LabelSets
+from placement.state.ports import PortTable
+
+# What we intend with a pod: the node we assume it on, the node where room is promised to it, and whether it is to go.
+Plan = tuple[str, str, bool]
+NO_PLAN: Plan = ("", "", False)
+
+
+class PodEntry:
+    """What the state knows of one pod."""
+
+    __slots__ = ("at", "charged", "labelset", "plan", "pod", "row")
+
+    def __init__(self, pod: Pod, labelset: LabelSet) -> None:
+        self.pod = pod
+        self.labelset = labelset
+        self.plan = NO_PLAN
+        # The name of the node it belongs to, charged or promised, and that node's row while it has one.
+        self.at = ""
+        self.charged = False
+        self.row = -1
+
+    @property
+    def leaving(self) -> bool:
+        """Whether what it holds is on its way out."""
+        return self.pod.terminating or self.plan[2]
+
+    def belongs(self) -> tuple[str, bool]:
+        """The node it belongs to, and whether it is charged there (or else promised)."""
+        pod, (assumed, promised, _) = self.pod, self.plan
+        if pod.phase in TERMINAL:
+            return "", False
+        if pod.node or assumed:
+            return pod.node or assumed, True
+        return promised or pod.nominated_node, False
+
+
+class PodTable:
+    """All known pods by UID, charged to the columns."""
+
+    def __init__(self, columns: NodeColumns, labelsets: LabelSets, ports: PortTable) -> None:
+        self.by_uid: dict[str, PodEntry] = {}
+        self.by_name: dict[tuple[str, str], str] = {}
+        self._columns = columns
+        self._labelsets = labelsets
+        self._ports = ports
+        # UIDs by the node they belong to; a dict keeps their order.
+        self._at: dict[str, dict[str, None]] = {}
+        self._undo: list[tuple[str, Plan]] = []
+
+    def put(self, pod: Pod) -> None:
+        """The pod is as given."""
+        entry = self.by_uid.get(pod.uid)
+        if entry is None:
+            entry = PodEntry(pod, self._labelsets.enter(pod.namespace, pod.labels))
+            self.by_uid[pod.uid] = entry
+            self.by_name[pod.namespace, pod.name] = pod.uid
+        else:
+            self._withdraw(entry)
+            if entry.pod.labels != pod.labels:
+                self._labelsets.leave(entry.labelset)
+                entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
+            entry.pod = pod
+        if pod.node or pod.phase in TERMINAL:
+            # The truth has spoken: only the wish that it leaves is still ours.
+            entry.plan = ("", "", entry.plan[2])
+        self._deposit(entry)
+
+    def remove(self, uid: str) -> None:
+        """The pod is gone."""
+        entry = self.by_uid.pop(uid)
+        self._withdraw(entry)
+        self._labelsets.leave(entry.labelset)
+        del self.by_name[entry.pod.namespace, entry.pod.name]
+
+    def at_node(self, name: str) -> list[PodEntry]:
+        """Pods that belong to the node of this name, whether it is known or not."""
+        return [self.by_uid[uid] for uid in self._at.get(name, ())]
+
+    def waiting(self) -> dict[str, list[str]]:
+        """UIDs of pods that belong to nodes that are not known, by the node's name."""
+        return {name: list(uids) for name, uids in self._at.items() if name not in self._columns.rows}
+
+    def charge_node(self, name: str) -> None:
+        """Charges the pods of a node that has appeared."""
+        for entry in self.at_node(name):
+            self._charge(entry)
+
+    def uncharge_node(self, name: str) -> None:
+        """Takes the charges off a node that is about to go; its pods stay with its name."""
+        for entry in self.at_node(name):
+            self._uncharge(entry)
+
+    def uncharge_users(self, resource: str) -> list[PodEntry]:
+        """Takes off the charge of every pod that asks for this resource, and says which they were."""
+        asks = {entry.pod.request: False for entry in self.by_uid.values()}
+        asks = {request: any(name == resource for name, _ in request) for request in asks}
+        users = [entry for entry in self.by_uid.values() if entry.row >= 0 and asks[entry.pod.request]]
+        for entry in users:
+            self._uncharge(entry)
+        return users
+
+    def charge_again(self, entries: list[PodEntry]) -> None:
+        """Charges what `uncharge_users` took off."""
+        for entry in entries:
+            self._charge(entry)
+
+    def assume(self, uid: str, node: str) -> None:
+        """We have decided to put the pod there."""
+        self._plan(uid, (node, "", self.by_uid[uid].plan[2]))
+
+    def promise(self, uid: str, node: str) -> None:
+        """Room on this node is kept for the pod until it is placed."""
+        self._plan(uid, ("", node, self.by_uid[uid].plan[2]))
+
+    def forget(self, uid: str) -> None:
+        """The pod is not where we wanted it, and the truth says so."""
+        self._plan(uid, ("", "", self.by_uid[uid].plan[2]))
+
+    def evict(self, uid: str, *, evicting: bool = True) -> None:
+        """The pod is to leave, or is not after all."""
+        assumed, promised, _ = self.by_uid[uid].plan
+        self._plan(uid, (assumed, promised, evicting))
+
+    def mark(self) -> int:
+        """A point to come back to. Between it and the way back no event may be applied."""
+        return len(self._undo)
+
+    def rollback(self, mark: int) -> None:
+        """Takes back every plan since the mark, last first."""
+        while len(self._undo) > mark:
+            uid, plan = self._undo.pop()
+            self._set_plan(self.by_uid[uid], plan)
+
+    def settle(self) -> None:
+        """Nothing decided so far will be taken back."""
+        self._undo.clear()
+
+    def _plan(self, uid: str, plan: Plan) -> None:
+        entry = self.by_uid[uid]
+        self._undo.append((uid, entry.plan))
+        self._set_plan(entry, plan)
+
+    def _set_plan(self, entry: PodEntry, plan: Plan) -> None:
+        self._withdraw(entry)
+        entry.plan = plan
+        self._deposit(entry)
+
+    def _deposit(self, entry: PodEntry) -> None:
+        entry.at, entry.charged = entry.belongs()
+        if entry.at:
+            self._at.setdefault(entry.at, {})[entry.pod.uid] = None
+            self._charge(entry)
+
+    def _withdraw(self, entry: PodEntry) -> None:
+        if entry.at:
+            self._uncharge(entry)
+            neighbours = self._at[entry.at]
+            del neighbours[entry.pod.uid]
+            if not neighbours:
+                del self._at[entry.at]
+            entry.at = ""
+
+    def _charge(self, entry: PodEntry) -> None:
+        entry.row = self._columns.rows.get(entry.at, -1)
+        if entry.row >= 0:
+            self._book(entry, 1)
+
+    def _uncharge(self, entry: PodEntry) -> None:
+        if entry.row >= 0:
+            self._book(entry, -1)
+            entry.row = -1
+
+    def _book(self, entry: PodEntry, number: int) -> None:
+        pod, row = entry.pod, entry.row
+        dense = self._columns.axis.request(pod.request).dense
+        if number < 0:
+            dense = -dense
+        if not entry.charged:
+            self._columns.promise(row, nominated=dense)
+            return
+        self._columns.charge(row, dense)
+        leaving = entry.leaving
+        if leaving:
+            self._columns.promise(row, releasing=dense)
+        self._labelsets.place(entry.labelset, row, number, leaving=pod.terminating)
+        if pod.spec.anti_affinity:
+            self._labelsets.place_terms(pod.spec.anti_affinity, row, number)
+        if pod.spec.host_ports:
+            self._ports.place(pod.spec.host_ports, row, number)

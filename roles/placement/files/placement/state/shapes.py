@@ -1,0 +1,141 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Score rows: for each distinct kind of pod, how good every node is for it, kept up to date by what changed.
+
+Placing a pod changes one node, and most pods look like the one before: so a row is computed for all nodes once, and
+afterwards only where the ring of changes says so. What depends on other pods is not in it (see `domains`).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model.pod import PodSpec
+from placement.model.quantity import Amounts
+from placement.state.columns import NodeColumns
+from placement.state.masks import Bools, Mask, MaskTable
+from placement.state.ports import PortTable
+from placement.state.vectors import Vector
+
+Scores = NDArray[np.float32]
+Int64s = NDArray[np.int64]
+# Score of nodes from what they have, what is open on them and what is asked for, by resource and node. It must treat
+# every node by itself and use +, -, *, / and comparisons only: then a node scores the same alone as among all.
+Scorer = Callable[[Int64s, Int64s, Int64s], Scores]
+
+INFEASIBLE: Final = np.float32(-np.inf)
+_LADDER: Final = 8
+
+
+class ShapeRow:
+    """One kind of pod: its score by row, as of a point in the ring of changes."""
+
+    __slots__ = ("cursor", "mask", "request", "scores", "spec", "vector")
+
+    def __init__(self, spec: PodSpec, request: Amounts, vector: Vector, mask: Mask) -> None:
+        self.spec = spec
+        self.request = request
+        self.vector = vector
+        self.mask = mask
+        self.scores: Scores = np.zeros(0, np.float32)
+        self.cursor = -1
+
+
+class ShapeTable:
+    """The most recently used shapes."""
+
+    def __init__(
+        self, columns: NodeColumns, masks: MaskTable, ports: PortTable, scorer: Scorer, *, capacity: int = 512
+    ) -> None:
+        self._columns = columns
+        self._masks = masks
+        self._ports = ports
+        self._scorer = scorer
+        self._capacity = capacity
+        self._rows: OrderedDict[tuple[object, ...], ShapeRow] = OrderedDict()
+
+    def row(self, spec: PodSpec, request: Amounts) -> ShapeRow:
+        """The row of pods with this spec and request, up to date."""
+        key = (spec.selector, spec.tolerations, spec.host_ports, request)
+        shape = self._rows.get(key)
+        if shape is None:
+            mask = self._masks.usable(spec.selector, spec.tolerations)
+            shape = ShapeRow(spec, request, self._columns.axis.request(request), mask)
+            self._rows[key] = shape
+            if len(self._rows) > self._capacity:
+                self._rows.popitem(last=False)
+        else:
+            self._rows.move_to_end(key)
+        self.catch_up(shape)
+        return shape
+
+    def catch_up(self, shape: ShapeRow) -> None:
+        """Scores again what has changed since the row was last asked for."""
+        columns = self._columns
+        if shape.cursor == columns.changes:
+            return
+        vector = columns.axis.request(shape.request)
+        rows = columns.changed_since(shape.cursor)
+        if rows is None or shape.cursor < 0 or vector is not shape.vector or len(shape.scores) != columns.capacity:
+            shape.vector = vector
+            shape.scores = self._evaluate(shape, columns.alloc, columns.open, shape.mask.allows)
+            if shape.spec.host_ports:
+                shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
+        else:
+            allows = shape.mask.allows[rows]
+            shape.scores[rows] = self._evaluate(shape, columns.alloc[:, rows], columns.open[:, rows], allows)
+            if shape.spec.host_ports:
+                clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
+                shape.scores[clashing] = INFEASIBLE
+        shape.cursor = columns.changes
+
+    def _evaluate(self, shape: ShapeRow, alloc: Int64s, opened: Int64s, allows: Bools) -> Scores:
+        if shape.vector.unknown:
+            return np.full(len(allows), INFEASIBLE, np.float32)
+        fits = allows
+        for index, amount in shape.vector.needs:
+            fits = fits & (opened[index] >= amount)
+        scores = self._scorer(alloc, opened, shape.vector.dense)
+        return np.where(fits, scores, INFEASIBLE)
+
+    def best(self, shape: ShapeRow, allowed: Bools | None = None) -> int:
+        """The best row, or -1; among equals the first, so that the answer is always the same."""
+        scores = shape.scores if allowed is None else np.where(allowed, shape.scores, INFEASIBLE)
+        row = int(scores.argmax())
+        return row if scores[row] > INFEASIBLE else -1
+
+    def targets(self, shape: ShapeRow, number: int) -> list[int]:
+        """Rows for a run of equal pods, as if each had been placed before the next; shorter where room ends.
+
+        Only for pods that no rule about other pods concerns.
+        """
+        scores = shape.scores.copy()
+        ladders: dict[int, list[float]] = {}
+        steps: dict[int, int] = {}
+        found: list[int] = []
+        while len(found) < number:
+            row = int(scores.argmax())
+            if scores[row] == INFEASIBLE:
+                break
+            found.append(row)
+            ladder = ladders.get(row)
+            if not ladder:
+                ladder = self._ladder(shape, row, steps.get(row, 0))
+                ladders[row] = ladder
+                steps[row] = steps.get(row, 0) + len(ladder)
+            scores[row] = ladder.pop()
+        return found
+
+    def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
+        """Scores of one node after one more, two more, ... pods of the shape; the next one last."""
+        if shape.spec.host_ports:
+            return [float(INFEASIBLE)]
+        counts = np.arange(placed + _LADDER, placed, -1, dtype=np.int64)
+        opened = self._columns.open[:, row, None] - shape.vector.dense[:, None] * counts
+        alloc = np.broadcast_to(self._columns.alloc[:, row, None], opened.shape)
+        ladder: list[float] = self._evaluate(shape, alloc, opened, np.ones(_LADDER, np.bool_)).tolist()
+        return ladder

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Amounts by name as vectors over the resource axis.
+
+Only what some node offers gets a place on the axis: anybody may ask for a resource of any name, and a column for each
+of those would be a way to fill the memory.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts
+
+PODS_INDEX: Final = 3
+# A sum of 2^13 amounts of at most MAX_AMOUNT is the most that 64 bits hold: beyond this count a node is full.
+MAX_PODS: Final = 2**13 - 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vector:
+    """A request: dense for arithmetic, and its non-zero parts for comparison."""
+
+    dense: NDArray[np.int64]
+    needs: tuple[tuple[int, int], ...]
+    # Resources asked for that no node offers.
+    unknown: tuple[str, ...]
+
+
+class ResourceAxis:
+    """The order of resources; it only ever grows."""
+
+    def __init__(self) -> None:
+        self.names = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
+        self._index = {name: index for index, name in enumerate(self.names)}
+        self._requests: dict[Amounts, Vector] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def unknown_names(self, amounts: Amounts) -> list[str]:
+        """Names that have no place yet."""
+        return [name for name, _ in amounts if name not in self._index]
+
+    def add(self, name: str) -> None:
+        """Gives a resource its place; requests that were made into vectors before are forgotten."""
+        self._index[name] = len(self.names)
+        self.names.append(name)
+        self._requests.clear()
+
+    def offer(self, amounts: Amounts) -> NDArray[np.int64]:
+        """What a node has."""
+        dense = np.zeros(len(self.names), np.int64)
+        for name, amount in amounts:
+            dense[self._index[name]] = amount
+        dense[PODS_INDEX] = min(int(dense[PODS_INDEX]), MAX_PODS)
+        return dense
+
+    def request(self, amounts: Amounts) -> Vector:
+        """What a pod takes: its amounts, and one of the node's pods."""
+        vector = self._requests.get(amounts)
+        if vector is None:
+            known = {self._index[name]: amount for name, amount in amounts if name in self._index}
+            known[PODS_INDEX] = 1
+            dense = np.zeros(len(self.names), np.int64)
+            for index, amount in known.items():
+                dense[index] = amount
+            vector = Vector(dense, tuple(sorted(known.items())), tuple(self.unknown_names(amounts)))
+            if len(self._requests) >= 1 << 16:
+                self._requests.clear()
+            self._requests[amounts] = vector
+        return vector

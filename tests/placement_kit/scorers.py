@@ -1,0 +1,17 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Scores for tests and figures; the real ones are policy."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def least_allocated(
+    alloc: NDArray[np.int64], opened: NDArray[np.int64], request: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """The mean of the free shares of CPU and memory after placing."""
+    total = np.zeros(alloc.shape[1], np.float64)
+    for index in (0, 1):
+        total += (opened[index] - request[index]) / np.maximum(alloc[index], 1)
+    return (total * 50).astype(np.float32)
