@@ -23,6 +23,7 @@ from testbed.archive import NodeFile
 from testbed.binaries import wanted_versions
 from testbed.errors import BedError
 from testbed.kube_api import Api, ApiError, Json
+from testbed.kube_kwok import kwok_yaml
 from testbed.podman import Podman, Volume
 from testbed.progress import step
 from testbed.run import run
@@ -85,7 +86,7 @@ def control_plane_files(bed: Bed) -> tuple[NodeFile, ...]:
     rendered = kube_config.units(ip=kube_host(bed).ip)
     files = [NodeFile(f"{units}/{name}.service", content=text) for name, text in rendered.items()]
     wanted = f"{units}/multi-user.target.wants"
-    links = {f"{wanted}/{name}.service": f"{units}/{name}.service" for name in rendered}
+    links = {f"{wanted}/{name}.service": f"{units}/{name}.service" for name in kube_config.UNITS}
     links |= {f"/usr/local/bin/{name}": f"{kube_config.BIN}/{name}" for name in ("kubectl", "kubeadm")}
     links["/root/.kube/config"] = "/etc/kubernetes/admin.conf"
     return (*files, *(NodeFile(path, target=target) for path, target in links.items()))
@@ -98,6 +99,7 @@ def prepare_control_plane(bed: Bed, *, binaries: Path) -> None:
     config = folder / "kubeadm.yaml"
     write_private(config, kubeadm_yaml(bed, certificates=str(folder / "pki")))
     (folder / "audit-policy.json").write_text(kube_config.audit_policy(), encoding="utf-8")
+    (folder / "kwok.yaml").write_text(kwok_yaml(), encoding="utf-8")
     kubeadm = [str(binaries / "kubeadm"), "init", "phase"]
     run([*kubeadm, "certs", "all", "--config", str(config)], timeout=KUBEADM_SECONDS)
     run(

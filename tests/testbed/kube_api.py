@@ -89,12 +89,14 @@ def tls_context(credentials: Credentials) -> ssl.SSLContext:
 class Api:
     """One authenticated connection to the API server."""
 
-    def __init__(self, credentials: Credentials, *, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, credentials: Credentials, *, context: ssl.SSLContext | None = None, timeout: float = REQUEST_SECONDS
+    ) -> None:
         self._connection = http.client.HTTPSConnection(
             credentials.host,
             credentials.port,
             context=context or tls_context(credentials),
-            timeout=REQUEST_SECONDS,
+            timeout=timeout,
         )
 
     @classmethod
@@ -104,16 +106,8 @@ class Api:
     def close(self) -> None:
         self._connection.close()
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        body: Json | list[Any] | bytes | None = None,
-        *,
-        content_type: str = "application/json",
-    ) -> Json:
-        """Send one request and return the answer's object; a refusal raises ApiError."""
-        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    def send(self, method: str, path: str, data: bytes | None, *, content_type: str = "application/json") -> bytes:
+        """Send one request and return the answer as it is; a refusal raises ApiError."""
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if data is not None else {})
         try:
             self._connection.request(method, path, body=data, headers=headers)
@@ -124,7 +118,14 @@ class Api:
             raise ApiError(f"{method} {path}: {type(error).__name__}: {error}", status=0, reason="NoAnswer") from error
         if answer.status >= 400:
             raise refusal(method, path, answer.status, content)
-        return parse(content)
+        return content
+
+    def request(
+        self, method: str, path: str, body: Json | list[Any] | None = None, *, content_type: str = "application/json"
+    ) -> Json:
+        """Send one object and return the object of the answer."""
+        data = None if body is None else json.dumps(body).encode()
+        return parse(self.send(method, path, data, content_type=content_type))
 
     def get(self, path: str) -> Json:
         return self.request("GET", path)

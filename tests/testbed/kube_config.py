@@ -24,6 +24,8 @@ PKI = "/etc/kubernetes/pki"
 BIN = "/opt/testbed/bin"
 AUDIT_LOG = "/var/log/kubernetes/audit.log"
 FEATURE_GATES = "GenericWorkload=true,GangScheduling=true"
+LOAD_LABEL = "converged.hpc/load"
+"""On Node objects without a kubelet, that exist for load only."""
 CONTROLLER_MANAGER_ENV = "controller-manager.env"
 """Below /etc/kubernetes; `EXTRA` in it is added to the controller-manager's command line."""
 UNITS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -89,6 +91,8 @@ def audit_policy() -> str:
     rules: list[dict[str, Any]] = [
         {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]},
         {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+        # Nodes for load: only they are made by this user.
+        {"level": "None", "users": ["kubernetes-super-admin"], "resources": [{"group": "", "resources": ["nodes"]}]},
         {
             "level": "Request",
             "verbs": changes,
@@ -138,6 +142,9 @@ def apiserver_flags(*, ip: str) -> dict[str, str]:
         "proxy-client-key-file": f"{PKI}/front-proxy-client.key",
         "enable-bootstrap-token-auth": "true",
         "enable-admission-plugins": "NodeRestriction",
+        # It taints every new node until the controller-manager sees it ready, which for 5,000 nodes for load takes
+        # longer than making them. A real node that is not ready gets the same taint from the controller-manager.
+        "disable-admission-plugins": "TaintNodesByCondition",
         "authorization-mode": "Node,RBAC",
         "service-cluster-ip-range": SERVICE_SUBNET,
         "allow-privileged": "true",
@@ -187,6 +194,15 @@ def scheduler_flags() -> dict[str, str]:
     }
 
 
+def kwok_flags() -> dict[str, str]:
+    return {
+        "kubeconfig": "/etc/kubernetes/admin.conf",
+        "config": "/etc/kubernetes/kwok.yaml",
+        "manage-nodes-with-label-selector": f"{LOAD_LABEL}=kwok",
+        "node-lease-duration-seconds": "0",
+    }
+
+
 def unit(
     program: str, flags: Mapping[str, str], *, after: str = "", notifies: bool = False, environment: str = ""
 ) -> str:
@@ -205,7 +221,7 @@ def unit(
 
 
 def units(*, ip: str) -> dict[str, str]:
-    """Unit name -> content. Both etcd and the API server tell systemd when they serve."""
+    """Unit name -> content; all but kwok start at boot. Both etcd and the API server tell systemd when they serve."""
     return {
         "etcd": unit("etcd", etcd_flags(), notifies=True),
         "kube-apiserver": unit("kube-apiserver", apiserver_flags(ip=ip), after="etcd", notifies=True),
@@ -216,4 +232,5 @@ def units(*, ip: str) -> dict[str, str]:
             environment=f"/etc/kubernetes/{CONTROLLER_MANAGER_ENV}",
         ),
         "kube-scheduler": unit("kube-scheduler", scheduler_flags(), after="kube-apiserver"),
+        "kwok": unit("kwok", kwok_flags(), after="kube-apiserver"),
     }
