@@ -81,15 +81,18 @@ def _system(machine: Machine) -> Iterator[Finding]:
 
 
 def _rights(machine: Machine, need: Need) -> Iterator[Finding]:
-    if not (machine.root or machine.sudo) and (need.test_bed or machine.cache_owner is None):
+    may_be_root = machine.root or machine.sudo
+    folder = f"/var/cache/converged-hpc-{machine.user}" if may_be_root else "$HOME/.cache/converged-hpc"
+    if not may_be_root and need.test_bed:
         yield _refuse(
             f"user {machine.user} is not root and 'sudo -n true' asks for a password; run make as root, "
             f"or type: su -c 'echo \"{machine.user} ALL=(ALL) NOPASSWD: ALL\" > /etc/sudoers.d/{machine.user}'"
         )
+    elif not may_be_root and not machine.cache_possible and machine.cache_owner is None:
+        yield _refuse(f"user {machine.user} may not make {machine.cache}; type: export CONVERGED_CACHE={folder}")
     if machine.cache_owner not in (None, machine.user):
         yield _refuse(
-            f"{machine.cache} belongs to {machine.cache_owner}, not to {machine.user}; "
-            f"type: export CONVERGED_CACHE=/var/cache/converged-hpc-{machine.user}"
+            f"{machine.cache} belongs to {machine.cache_owner}, not to {machine.user}; type: export CONVERGED_CACHE={folder}"
         )
 
 

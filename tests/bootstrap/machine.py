@@ -39,6 +39,7 @@ class Machine:
     disk_free: int
     cache: str
     cache_owner: str | None  # None: does not exist yet
+    cache_possible: bool  # it exists, or this user may make it without root
     cgroup: str  # v1, hybrid, v2, none
     inotify_instances: int
     forwarding_rules: tuple[str, ...]  # iptables -S, or nothing where it cannot be asked
@@ -65,6 +66,7 @@ def read_machine(where: Places, environ: Mapping[str, str]) -> Machine:
         disk_free=_disk_free(where.cache),
         cache=str(where.cache),
         cache_owner=_user_name(where.cache.stat().st_uid) if where.cache.exists() else None,
+        cache_possible=os.access(_nearest(where.cache), os.W_OK),
         cgroup=cgroup_version(_text("/proc/self/mounts")),
         inotify_instances=int(_text("/proc/sys/fs/inotify/max_user_instances").strip() or 0),
         forwarding_rules=_forwarding_rules([] if root else ["sudo", "-n"]) if root or sudo else (),
@@ -151,6 +153,10 @@ def _user_name(uid: int) -> str:
 
 
 def _disk_free(folder: Path) -> int:
+    return shutil.disk_usage(_nearest(folder)).free
+
+
+def _nearest(folder: Path) -> Path:
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return folder

@@ -27,6 +27,7 @@ GOOD = Machine(
     disk_free=50 * GIB,
     cache="/var/cache/converged-hpc",
     cache_owner=None,
+    cache_possible=True,
     cgroup="v2",
     inotify_instances=1024,
     forwarding_rules=("-P FORWARD ACCEPT",),
@@ -105,6 +106,14 @@ def test_tests_that_need_no_cluster_do_not_ask_for_root_or_networks() -> None:
     machine = replace(GOOD, root=False, user="eve", cache_owner="eve", cgroup="none", memory=2 * GIB)
 
     assert check(machine, CODE_ONLY) == []
+
+
+def test_a_cache_that_a_user_may_not_make_is_moved_to_the_home() -> None:
+    machine = replace(GOOD, root=False, user="eve", cache_possible=False)
+
+    (finding,) = check(machine, CODE_ONLY)
+
+    assert finding.text.endswith("type: export CONVERGED_CACHE=$HOME/.cache/converged-hpc")
 
 
 def test_the_first_network_that_no_route_overlaps_is_free() -> None:
