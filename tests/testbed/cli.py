@@ -10,6 +10,7 @@ import errno
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -53,10 +54,11 @@ def parser() -> Parser:
         "show what every part does right now; exit status 1 where one is not as it should be",
         commands.show_status,
         root=True,
-        examples=["testbed status", "testbed status bed --json"],
+        examples=["testbed status", "testbed status bed --json", "testbed status --verify"],
     )
     one.add_argument("name", nargs="?", help="the bed (default: all beds)")
     one.add_argument("--json", action="store_true", help="for programs")
+    one.add_argument("--verify", action="store_true", help="also read and hash all of the built Kubernetes programs")
 
     one = command(
         "inventory",
@@ -98,6 +100,33 @@ def parser() -> Parser:
     one.add_argument("nodes", nargs="*", metavar="NODE", help="which nodes (default: all)")
 
     one = command(
+        "load",
+        "add thousands of nodes without machines behind them, for schedulers",
+        commands.load_nodes,
+        root=True,
+        examples=["testbed load bed", "testbed load bed --nodes 1000 --kind kwok", "testbed load bed --remove"],
+    )
+    add_name(one)
+    one.add_argument("--nodes", type=int, default=5000, metavar="N", help="how many (default: %(default)s)")
+    one.add_argument("--kind", default="plain", metavar="plain|kwok", help="on kwok nodes pods seem to run")
+    one.add_argument("--remove", action="store_true", help="take them away again")
+
+    one = command(
+        "load",
+        "create Node objects without machines, for load; or remove them",
+        commands.load_nodes,
+        root=True,
+        examples=["testbed load bed 5000", "testbed load bed 100 --kind kwok", "testbed load bed --remove"],
+    )
+    add_name(one)
+    one.add_argument(
+        "--kind", default="plain", metavar="plain|kwok", help="kwok: pods run on them (default: %(default)s)"
+    )
+    which = one.add_mutually_exclusive_group(required=True)
+    which.add_argument("count", nargs="?", type=int, help="how many nodes")
+    which.add_argument("--remove", action="store_true", help="remove all nodes that were made for load")
+
+    one = command(
         "down",
         "remove a bed and everything that `up` made for it",
         commands.down,
@@ -136,6 +165,7 @@ def add_up(up: Parser) -> None:
     up.add_argument(
         "--debian", type=int, default=DEFAULT_DEBIAN, metavar="|".join(map(str, SUITES)), help="release of the nodes"
     )
+    up.add_argument("--bin-dir", type=Path, metavar="FOLDER", help="use these Kubernetes programs, build none")
     up.add_argument("--subnet", metavar="CIDR", help="network of the bed (default: a free /24)")
     up.add_argument(
         "--wait", type=float, default=DEFAULT_WAIT, metavar="SECONDS", help="for Slurm (default: %(default)s)"

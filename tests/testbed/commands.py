@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from testbed import inventory, join, keys, layout, privilege, status
+from testbed import inventory, join, keys, layout, load, privilege, status
 from testbed.down import podman_of, release_storage, take_down
 from testbed.errors import BedError, UsageError
 from testbed.logs import collect_logs
@@ -35,7 +35,8 @@ def up(options: argparse.Namespace) -> int:
     request = layout.Request(**{name: value for name, value in vars(options).items() if name in fields})
     if options.wait <= 0:
         raise UsageError(f"--wait {options.wait:g}: give a number of seconds above 0")
-    bed = bring_up(request, uid=privilege.asking_user(os.environ), wait=options.wait)
+    uid = privilege.asking_user(os.environ)
+    bed = bring_up(request, uid=uid, wait=options.wait, programs=options.bin_dir)
     say(f"bed '{bed.name}': {' '.join(host.name for host in bed.hosts)} on {bed.subnet}, {bed.way.value}")
     say(f"  log in:  {' '.join(keys.ssh_command(bed, bed.hosts[0]))}")
     say(f"  remove:  testbed down {bed.name}")
@@ -61,8 +62,11 @@ def show_status(options: argparse.Namespace) -> int:
             print(f"{bed.name}: {bed.subnet}, {bed.way.value}{'' if bed.complete else ', half made'}")
             for part in found[bed.name]:
                 print(f"  {'ok' if part.good else '!!'}  {part.kind:<12} {part.name:<24} {part.state}")
+    damaged = binaries.verify_cache() if options.verify else []
+    for fault in damaged:
+        say(f"  !!  {fault}; the next `testbed up` builds it again")
     whole = all(bed.complete for bed in beds) and not any(status.faults(parts) for parts in found.values())
-    return 0 if whole else 1
+    return 0 if whole and not damaged else 1
 
 
 def show_inventory(options: argparse.Namespace) -> int:
@@ -89,6 +93,27 @@ def join_nodes(options: argparse.Namespace) -> int:
     bed = bed_of(options)
     for name in options.nodes or [host.name for host in bed.nodes]:
         join.join_node(bed, name, podman_of(bed))
+    return 0
+
+
+def load_nodes(options: argparse.Namespace) -> int:
+    kind = load.parse_kind(options.kind)
+    bed = bed_of(options)
+    if options.remove:
+        print(f"{load.remove_load_nodes(bed, podman_of(bed))} nodes removed")
+        return 0
+    seconds = load.add_load_nodes(bed, options.nodes, kind, podman_of(bed))
+    print(f"{options.nodes} {kind.value} nodes in {seconds:.1f} s")
+    return 0
+
+
+def load_nodes(options: argparse.Namespace) -> int:
+    bed = bed_of(options)
+    kind = load.parse_kind(options.kind)
+    if options.remove:
+        load.remove_load_nodes(bed, podman_of(bed))
+    else:
+        load.add_load_nodes(bed, options.count, kind, podman_of(bed))
     return 0
 
 

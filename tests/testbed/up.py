@@ -49,8 +49,11 @@ class Supplies:
     binaries: Path | None
 
 
-def bring_up(request: Request, *, uid: int, wait: float) -> Bed:
-    """A whole bed as requested; on a failure its logs are kept and everything else is removed."""
+def bring_up(request: Request, *, uid: int, wait: float, programs: Path | None = None) -> Bed:
+    """A whole bed as requested; on a failure its logs are kept and everything else is removed.
+
+    `programs` is a folder with Kubernetes programs to be used instead of building them.
+    """
     layout.check(request)
     way = cgroups.choose(version=cgroups.host_version(), debian=request.debian)
     check_programs(way)
@@ -62,7 +65,7 @@ def bring_up(request: Request, *, uid: int, wait: float) -> Bed:
         images.check_space(cache_dir(), need=BED_BYTES)
         podman = Podman(way)
         podman.configure()
-        supplies = fetch_supplies(request, podman)
+        supplies = fetch_supplies(request, podman, programs)
         bed = reserve(store, request, podman, uid=uid)
         try:
             make(store, bed, supplies, wait=wait)
@@ -111,9 +114,9 @@ def existing(store: BedStore, request: Request) -> Bed | None:
     return bed
 
 
-def fetch_supplies(request: Request, podman: Podman) -> Supplies:
+def fetch_supplies(request: Request, podman: Podman, given: Path | None) -> Supplies:
     """Binaries and images; built where the caches have none."""
-    programs = binaries.build_binaries() if request.kube else None
+    programs = binaries.build_binaries(given=given) if request.kube else None
     node_image = images.ensure(Recipe(request.debian), podman)
     controller_image = node_image
     if request.slurmdbd:

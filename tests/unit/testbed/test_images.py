@@ -1,0 +1,118 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cache of node images, and the container images without a builder."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from testbed import images, oci, recipe
+from testbed.archive import NodeFile, enabled, pack
+from testbed.errors import BedError
+from testbed.recipe import Recipe
+
+
+def cached_image(folder: Path) -> Path:
+    """A sound cached image in miniature."""
+    for name, content in (("rootfs.tar", "root"), ("debs/a.deb", "deb")):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    files = {name: [len(text), hashlib.sha256(text.encode()).hexdigest()] for name, text in CONTENTS.items()}
+    (folder / "manifest.json").write_text(json.dumps({"accounts": {"munge": [101, 102]}, "files": files}))
+    return folder
+
+
+CONTENTS = {"rootfs.tar": "root", "debs/a.deb": "deb"}
+
+
+def test_a_sound_image_is_sound(tmp_path: Path) -> None:
+    folder = cached_image(tmp_path / "i")
+    assert images.damage(folder, thorough=True) is None
+    assert images.CachedImage("i", folder).account("munge") == (101, 102)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda folder: (folder / "manifest.json").unlink(), "manifest.json"),
+        (lambda folder: (folder / "manifest.json").write_text("{"), "manifest.json"),
+        (lambda folder: (folder / "debs/a.deb").unlink(), "debs/a.deb: missing"),
+        (lambda folder: (folder / "debs/a.deb").write_text("DEB"), "debs/a.deb: its sha256"),
+        (lambda folder: (folder / "rootfs.tar").write_text("roo"), "rootfs.tar: 3 bytes, expected 4"),
+        (lambda folder: shutil.rmtree(folder / "debs"), "debs/a.deb: missing"),
+    ],
+)
+def test_damage_to_a_cached_image_is_found_and_named(
+    tmp_path: Path, harm: Callable[[Path], object], message: str
+) -> None:
+    folder = cached_image(tmp_path / "i")
+    harm(folder)
+    assert message in (images.damage(folder) or "")
+
+
+def test_the_packed_file_system_is_read_whole_before_it_is_imported(tmp_path: Path) -> None:
+    folder = cached_image(tmp_path / "i")
+    (folder / "rootfs.tar").write_text("ROOT")
+    assert images.damage(folder) is None
+    assert "rootfs.tar: its sha256" in (images.damage(folder, thorough=True) or "")
+
+
+def test_a_disk_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(BedError, match="GiB free, 1048576 GiB needed; make room, or set CONVERGED_CACHE"):
+        images.check_space(tmp_path, need=2**50)
+
+
+def test_the_name_of_an_image_follows_its_contents(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {Recipe(12).key, Recipe(13).key, Recipe(12, accounting=True).key}
+    assert len(keys) == 3
+    assert Recipe(12).key == Recipe(12).key
+    monkeypatch.setattr(recipe, "PACKAGES", (*recipe.PACKAGES, "one-more"))
+    assert Recipe(12).key not in keys
+    assert Recipe(12, accounting=True).key not in keys
+
+
+def test_nothing_of_kubernetes_is_in_the_recipe_of_a_node() -> None:
+    assert not {*recipe.RUNTIME_PACKAGES, "kubelet", "cri-tools", "docker.io"} & {*recipe.PACKAGES}
+
+
+def test_an_archive_without_a_builder_is_a_whole_image() -> None:
+    archive = oci.pause_image(b"program", architecture="amd64")
+    assert archive == oci.pause_image(b"program", architecture="amd64")
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        members = {name: tar.extractfile(name) for name in tar.getnames()}
+        contents = {name: file.read() for name, file in members.items() if file}
+    [manifest] = json.loads(contents["manifest.json"])
+    config = json.loads(contents[manifest["Config"]])
+    [layer] = manifest["Layers"]
+    assert manifest["RepoTags"] == ["localhost/pause:local"]
+    assert config["rootfs"]["diff_ids"] == [f"sha256:{hashlib.sha256(contents[layer]).hexdigest()}"]
+    assert manifest["Config"] == f"{hashlib.sha256(contents[manifest['Config']]).hexdigest()}.json"
+    assert config["config"]["Entrypoint"] == ["/pause", "-P"]
+    with tarfile.open(fileobj=io.BytesIO(contents[layer])) as tar:
+        assert [(entry.name, entry.mode) for entry in tar] == [("pause", 0o755)]
+
+
+def test_files_for_a_node_keep_owner_mode_and_kind() -> None:
+    files = [
+        NodeFile("/etc/munge/munge.key", b"k", mode=0o400, owner="munge"),
+        NodeFile("/var/lib/slurm", owner="slurm", mode=0o755),
+        enabled("munge.service"),
+    ]
+    accounts = {"munge": (101, 102), "slurm": (64030, 64030), "root": (0, 0)}
+    with tarfile.open(fileobj=io.BytesIO(pack(files, account=accounts.__getitem__, mtime=7))) as tar:
+        key, folder, link = tar.getmembers()
+        content = tar.extractfile(key)
+        assert content is not None
+        assert content.read() == b"k"
+    assert (key.name, key.mode, key.uid, key.gid, key.mtime) == ("etc/munge/munge.key", 0o400, 101, 102, 7)
+    assert (folder.isdir(), folder.uid) == (True, 64030)
+    assert (link.issym(), link.linkname) == (True, "/lib/systemd/system/munge.service")

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is read off the machine: its cgroups, its networks, its package settings, its programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from testbed import cgroups, network, rootfs
+from testbed.cgroups import Way
+from testbed.errors import BedError
+from testbed.run import run
+
+
+@pytest.mark.parametrize(
+    ("version", "debian", "way", "limits"),
+    [
+        (2, 12, Way.V2, True),
+        (2, 13, Way.V2, True),
+        (1, 12, Way.V1, True),
+        (1, 13, Way.PRIVATE_V2, False),
+    ],
+)
+def test_nodes_get_the_best_cgroups_that_their_systemd_accepts(
+    version: int, debian: int, way: Way, limits: bool
+) -> None:
+    assert cgroups.choose(version=version, debian=debian) is way
+    assert way.has_limits is limits
+
+
+def test_the_cgroup_version_is_read_from_the_mount(tmp_path: Path) -> None:
+    with pytest.raises(BedError, match="neither cgroup v2 nor a v1 memory controller"):
+        cgroups.host_version(tmp_path)
+    (tmp_path / "memory").mkdir()
+    assert cgroups.host_version(tmp_path) == 1
+    (tmp_path / "cgroup.controllers").touch()
+    assert cgroups.host_version(tmp_path) == 2
+
+
+def test_networks_in_use_are_found_in_routes_addresses_and_podman() -> None:
+    routes = [
+        {"dst": "default", "dev": "e"},
+        {"dst": "10.1.0.0/16", "dev": "tun0"},
+        {"dst": "10.2.0.9", "type": "local"},
+    ]
+    addresses = [
+        {"ifname": "e", "addr_info": [{"family": "inet", "local": "10.3.0.5", "prefixlen": 24}, {"family": "inet6"}]}
+    ]
+    podman = [
+        {"name": "p", "subnets": [{"subnet": "10.4.0.0/24"}, {"subnet": "fd00::/64"}]},
+        {"name": "none", "subnets": None},
+    ]
+    found = [*network.of_routes(routes), *network.of_addresses(addresses), *network.of_podman(podman)]
+    assert [(str(net), owner) for net, owner in found] == [
+        ("10.1.0.0/16", "a route on tun0"),
+        ("10.2.0.9/32", "a route on ?"),
+        ("10.3.0.0/24", "interface e"),
+        ("10.4.0.0/24", "podman network 'p'"),
+    ]
+
+
+DUMP = """\
+APT "";
+Acquire "";
+Acquire::http "";
+Acquire::http::Proxy "http://proxy:3128/";
+Acquire::https::CaInfo "/etc/ssl/site.pem";
+Acquire::Check-Valid-Until "false";
+Acquire::Languages "none";
+Acquire::http::Proxy::local "DIRECT";
+"""
+
+
+def test_a_build_shares_only_what_decides_whether_packages_can_be_fetched() -> None:
+    assert rootfs.fetch_settings(DUMP) == [
+        'Acquire::http::Proxy "http://proxy:3128/";',
+        'Acquire::https::CaInfo "/etc/ssl/site.pem";',
+        'Acquire::Check-Valid-Until "false";',
+        'Acquire::http::Proxy::local "DIRECT";',
+    ]
+
+
+def test_debootstrap_gets_the_proxy_of_apt_unless_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("http_proxy", raising=False)
+    assert rootfs.proxy_environment(rootfs.fetch_settings(DUMP)) == {"http_proxy": "http://proxy:3128/"}
+    monkeypatch.setenv("http_proxy", "http://other/")
+    assert rootfs.proxy_environment(rootfs.fetch_settings(DUMP)) == {}
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["no-such-program-here"], "no-such-program-here: not found; install it, or put its folder on PATH"),
+        (["sh", "-c", "echo one >&2; echo two >&2; exit 3"], "exit status 3: one / two"),
+        (["sh", "-c", "echo only out; exit 1"], "exit status 1: only out"),
+        (["false"], "false: exit status 1: (no output)"),
+        (["sleep", "5"], "sleep 5: no end after 0.2 s"),
+    ],
+)
+def test_a_failed_command_says_which_and_why_in_one_line(argv: list[str], message: str) -> None:
+    with pytest.raises(BedError) as failed:
+        run(argv, timeout=0.2 if argv[0] == "sleep" else 10)
+    assert str(failed.value).endswith(message)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_command_gets_its_input_and_environment() -> None:
+    done = run(["sh", "-c", 'cat; printf "$WORD"; exit 4'], timeout=10, input="in ", check=False, env={"WORD": "out"})
+    assert (done.rc, done.out, done.err) == (4, "in out", "")
