@@ -92,7 +92,8 @@ def _rights(machine: Machine, need: Need) -> Iterator[Finding]:
         yield _refuse(f"user {machine.user} may not make {machine.cache}; type: export CONVERGED_CACHE={folder}")
     if machine.cache_owner not in (None, machine.user):
         yield _refuse(
-            f"{machine.cache} belongs to {machine.cache_owner}, not to {machine.user}; type: export CONVERGED_CACHE={folder}"
+            f"{machine.cache} belongs to {machine.cache_owner}, not to {machine.user}; "
+            f"type: export CONVERGED_CACHE={folder}"
         )
 
 

@@ -64,7 +64,10 @@ def main(arguments: list[str]) -> int:
         become(argv or [os.path.join(environ["VIRTUAL_ENV"], "bin", "python"), *target.program, *rest], environ)
     except BootstrapError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        # A full disk, a folder that may not be written: the name and the reason are all there is to say.
+        print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
+    return 1
 
 
 def become(argv: list[str], environ: Mapping[str, str]) -> NoReturn:
@@ -114,7 +117,6 @@ def judge(where: Places, target: Target, environ: Mapping[str, str], *, fresh: b
 
 def own_cache(where: Places, machine: Machine) -> None:
     """The cache folder, owned by the user who runs this: only the test bed's parts in it are root's."""
-    log = Path("/dev/stderr")
     if not where.cache.exists():
         try:
             where.cache.mkdir(parents=True, mode=0o755)
@@ -125,7 +127,7 @@ def own_cache(where: Places, machine: Machine) -> None:
                 raise BootstrapError(
                     f"{where.cache} cannot be made; type: sudo install -d -o {owner} {where.cache}"
                 ) from None
-            run(["sudo", "-n", "install", "-d", "-m", "0755", *mine, str(where.cache)], timeout=30, log=log)
+            run(["sudo", "-n", "install", "-d", "-m", "0755", *mine, str(where.cache)], timeout=30, log=None)
     tag = where.cache / CACHE_TAG
     if not tag.exists():
         # `make clean` removes the whole folder, so it must never be one that holds something else.
@@ -155,5 +157,5 @@ def clean(where: Places) -> int:
             raise BootstrapError(f"a test bed could not be taken down; {where.cache} is left as it is.")
     with step(f"removing {where.cache}"):
         # Parts of it are root's: the test bed's images, volumes and binaries.
-        run([*as_root, "rm", "-rf", "--one-file-system", str(where.cache)], timeout=600, log=Path("/dev/stderr"))
+        run([*as_root, "rm", "-rf", "--one-file-system", str(where.cache)], timeout=600, log=None)
     return 0

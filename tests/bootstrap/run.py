@@ -8,8 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from bootstrap.errors import BootstrapError
@@ -26,10 +26,11 @@ def step(text: str) -> Iterator[None]:
     print(f"  {text}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
 
 
-def run(argv: Sequence[str], *, timeout: float, log: Path, env: dict[str, str] | None = None) -> None:
-    """Runs a command with its output in a log; on failure shows the log's end and names the log."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
+def run(argv: Sequence[str], *, timeout: float, log: Path | None, env: Mapping[str, str] | None = None) -> None:
+    """Runs a command with its output in a log, whose end and name are shown on failure; without one it is shown."""
+    if log:
+        log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") if log else nullcontext() as out:
         try:
             done = subprocess.run(
                 argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=env, timeout=timeout, check=False
@@ -39,5 +40,10 @@ def run(argv: Sequence[str], *, timeout: float, log: Path, env: dict[str, str] |
         except OSError as error:
             raise BootstrapError(f"'{argv[0]}' cannot be started: {error.strerror}") from None
     if done.returncode != 0:
-        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL:])
-        raise BootstrapError(f"'{' '.join(argv)}' ended with status {done.returncode}; the end of {log}:\n{tail}")
+        raise BootstrapError(f"'{' '.join(argv)}' ended with status {done.returncode}" + (tail(log) if log else ""))
+
+
+def tail(log: Path) -> str:
+    """The end of a log, with its name."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL:]
+    return "\n".join([f"; the end of {log}:", *lines])

@@ -74,10 +74,10 @@ def make(venv: Venv, *, environ: Mapping[str, str], log: Path) -> None:
         python = str(venv.folder / "bin" / "python")
         pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
         with step(f"making the environment '{venv.group}' with {len(venv.requirements)} packages"):
-            run([sys.executable, "-m", "venv", str(venv.folder)], timeout=300, log=log, env=dict(environ))
-            run([*pip, *venv.installer], timeout=600, log=log, env=dict(environ))
+            run([sys.executable, "-m", "venv", str(venv.folder)], timeout=300, log=log, env=environ)
+            run([*pip, *venv.installer], timeout=600, log=log, env=environ)
             # No build from source: every pin has a wheel, and a compiler would hide a missing one.
-            run([*pip, "--prefer-binary", *venv.requirements], timeout=1800, log=log, env=dict(environ))
+            run([*pip, "--prefer-binary", *venv.requirements], timeout=1800, log=log, env=environ)
         (venv.folder / STAMP).touch()
 
 

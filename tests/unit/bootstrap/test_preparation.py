@@ -11,6 +11,7 @@ import pytest
 from bootstrap import cli, packages, venvs
 from bootstrap.environment import places, variables
 from bootstrap.errors import BootstrapError
+from bootstrap.run import run
 
 ONE = places(Path("/home/eve/one"), {})
 TWO = places(Path("/home/eve/two"), {})
@@ -118,3 +119,30 @@ def test_a_folder_with_other_files_is_never_taken_for_a_cache(
     assert cli.main(["exec", "true"]) == 1
     assert capsys.readouterr().err.count("\n") == 2
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_command_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "logs/bootstrap.log"
+
+    with pytest.raises(BootstrapError, match="'sh -c echo why; exit 3' ended with status 3; the end of .*\nwhy$"):
+        run(["sh", "-c", "echo why; exit 3"], timeout=10, log=log)
+    with pytest.raises(BootstrapError, match="did not end within 0 s"):
+        run(["sleep", "5"], timeout=0.1, log=log)
+    with pytest.raises(BootstrapError, match="'no-such-tool' cannot be started"):
+        run(["no-such-tool"], timeout=1, log=log)
+
+
+def test_a_command_without_a_log_shows_what_it_says(capfd: pytest.CaptureFixture[str]) -> None:
+    run(["echo", "seen"], timeout=10, log=None)
+
+    assert capfd.readouterr().out == "seen\n"
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CONVERGED_CACHE", str(tmp_path / "file/cache"))
+
+    assert cli.main(["exec", "true"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
