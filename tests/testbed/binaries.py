@@ -106,9 +106,14 @@ def build_binaries(*, given: Path | None = None) -> Path:
     return folder
 
 
-def verify_binaries(folder: Path, *, full: bool = False) -> list[manifest.Fault]:
-    """Name the built programs that are no longer what was built (`full`: hash even what looks untouched)."""
-    return manifest.faults(folder, manifest.load(folder), full=full)
+def verify_cache() -> list[str]:
+    """Hash all programs in the cache, and say which are no longer what was built."""
+    folders = sorted(path.parent for path in binaries_dir().glob(f"*/{manifest.MANIFEST}"))
+    return [
+        f"{folder / fault.name} {fault.found}"
+        for folder in folders
+        for fault in manifest.faults(folder, manifest.load(folder), full=True)
+    ]
 
 
 def complete(folder: Path) -> bool:

@@ -112,21 +112,6 @@ def parser() -> Parser:
     one.add_argument("--remove", action="store_true", help="take them away again")
 
     one = command(
-        "load",
-        "create Node objects without machines, for load; or remove them",
-        commands.load_nodes,
-        root=True,
-        examples=["testbed load bed 5000", "testbed load bed 100 --kind kwok", "testbed load bed --remove"],
-    )
-    add_name(one)
-    one.add_argument(
-        "--kind", default="plain", metavar="plain|kwok", help="kwok: pods run on them (default: %(default)s)"
-    )
-    which = one.add_mutually_exclusive_group(required=True)
-    which.add_argument("count", nargs="?", type=int, help="how many nodes")
-    which.add_argument("--remove", action="store_true", help="remove all nodes that were made for load")
-
-    one = command(
         "down",
         "remove a bed and everything that `up` made for it",
         commands.down,

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 
-from testbed import inventory, join, keys, layout, load, privilege, status
+from testbed import binaries, inventory, join, keys, layout, load, privilege, status
 from testbed.down import podman_of, release_storage, take_down
 from testbed.errors import BedError, UsageError
 from testbed.logs import collect_logs
@@ -100,20 +100,10 @@ def load_nodes(options: argparse.Namespace) -> int:
     kind = load.parse_kind(options.kind)
     bed = bed_of(options)
     if options.remove:
-        print(f"{load.remove_load_nodes(bed, podman_of(bed))} nodes removed")
+        load.remove_load_nodes(bed, podman_of(bed))
         return 0
     seconds = load.add_load_nodes(bed, options.nodes, kind, podman_of(bed))
     print(f"{options.nodes} {kind.value} nodes in {seconds:.1f} s")
-    return 0
-
-
-def load_nodes(options: argparse.Namespace) -> int:
-    bed = bed_of(options)
-    kind = load.parse_kind(options.kind)
-    if options.remove:
-        load.remove_load_nodes(bed, podman_of(bed))
-    else:
-        load.add_load_nodes(bed, options.count, kind, podman_of(bed))
     return 0
 
 
