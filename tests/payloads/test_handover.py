@@ -87,6 +87,7 @@ class Taking(HandoverCase):
         site.node.tainted = False
         site.node.add("web", respawns=True)
         before = site.node.time
+        site.node.on_sleep = lambda: [setattr(guest, "grace", None) for guest in site.node.guests.values()]
         told = site.begin()
         self.assertEqual(told.way, STOP)
         self.assert_free(site)

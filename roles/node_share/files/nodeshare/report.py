@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One line per call, key=value, to stderr and to the system log. What a user wrote is never part of it unquoted."""
 
+import os
 import re
 import sys
 from typing import Iterable, List, Tuple
@@ -27,6 +28,8 @@ def tell(text: str, *, bad: bool) -> None:
     import syslog
     syslog.openlog("nodeshare", syslog.LOG_PID, syslog.LOG_DAEMON)
     syslog.syslog(syslog.LOG_WARNING if bad else syslog.LOG_INFO, text)
+    if "JOURNAL_STREAM" in os.environ:
+        return  # below a unit stderr ends in the same journal
     try:
         sys.stderr.write("nodeshare: " + text + "\n")
         sys.stderr.flush()

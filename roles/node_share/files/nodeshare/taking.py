@@ -55,7 +55,8 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
     if seen.now - seen.began > settings.limit:
         return _failed(event, settings, "not free within {:g} s".format(settings.limit))
     for what, known in ((UNITS, seen.active), (API, seen.api), (LOCAL, seen.local)):
-        if known is None and (what != API or seen.active):
+        # where nothing runs and nothing was stopped by this call, there is nobody to ask the API for
+        if known is None and (what != API or seen.active or seen.tried.get("stop")):
             return Look(what)
     api = seen.api if seen.api is not None else Api(False, "no service runs")
     guests = occupants(api, seen.local or frozenset())
