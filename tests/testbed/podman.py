@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ log_size_max = 10485760
 
 [engine]
 runtime = "{runtime}"
-cgroup_manager = "cgroupfs"
+cgroup_manager = "{manager}"
 events_logger = "none"
 lock_type = "file"
 tmp_dir = "{tmp}"
@@ -87,11 +88,12 @@ class Podman:
         folder = self.config_dir
         folder.mkdir(parents=True, exist_ok=True)
         conf = CONTAINERS_CONF.format(
-            files=min(20000, os.sysconf("SC_OPEN_MAX")),
+            files=min(20000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
             # Only in the private way must the pids controller stay untouched: it is not there.
             pids=0 if self.way is Way.PRIVATE_V2 else 32768,
             # crun refuses hybrid cgroups without CAP_SYS_RESOURCE, runc does not.
             runtime="runc" if self.way is Way.V1 else "crun",
+            manager="systemd" if self.way is Way.V2 and Path("/run/systemd/system").exists() else "cgroupfs",
             tmp=RUN_DIR / self.way.value / "libpod",
         )
         storage = STORAGE_CONF.format(graph=self.storage_dir, run=RUN_DIR / self.way.value / "storage")

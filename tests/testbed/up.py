@@ -71,12 +71,21 @@ def bring_up(request: Request, *, uid: int, wait: float, programs: Path | None =
             make(store, bed, supplies, wait=wait)
         except BaseException as error:
             say(f"  !!  bed '{bed.name}' did not come up: {error or type(error).__name__}")
-            say(f"  !!  logs of all its components: {collect_logs(bed)}")
+            if isinstance(error, Exception):
+                keep_logs(bed)
             down.remove(store)
             raise
         whole = dataclasses.replace(bed, complete=True)
         store.save(dataclasses.replace(store.existing(), bed=whole))
     return whole
+
+
+def keep_logs(bed: Bed) -> None:
+    """Keep what the components say; where even that fails (a full disk), removing the bed is more important."""
+    try:
+        say(f"  !!  logs of all its components: {collect_logs(bed)}")
+    except (OSError, BedError) as error:
+        say(f"  !!  logs could not be kept: {error}")
 
 
 def check_programs(way: Way) -> None:
