@@ -188,7 +188,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.session impo
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import carry_out, conftext
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPTS, Conf
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS, Conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import ConfText
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import Wish
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
@@ -283,7 +283,7 @@ def run(module: AnsibleModule) -> Result:
     result.update(conf_path=conf.path, digests=carry_out.digests(conf))
     if params["reconfigure"]:
         named = [item["key"] for item in params["settings"]]
-        keys = sorted({key.lower(): key for key in [*SCRIPTS, "prologflags", *named]}.values())
+        keys = sorted({key.lower(): key for key in [*named, *SCRIPT_KEYS, "PrologFlags"]}.values())
         result.update(follow(slurm, conf, keys, check=check))
         result["changed"] = result["changed"] or bool(result["pending"])
     return result

@@ -16,7 +16,7 @@ import re
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPTS
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import NoAnswerError
 
 SEPARATOR = "^"  # in no field of JOB_FIELDS, and nothing to a shell, so that the words pass through ssh
@@ -107,14 +107,14 @@ Setting = t.Union[str, None, t.List[str]]
 
 def config(text: str) -> dict[str, Setting]:
     """`scontrol show config`: values as printed, None where unset; what may be several (``Key[0]``) as lists."""
-    found: dict[str, Setting] = {}
+    found: dict[str, Setting] = {key: [] for key in SCRIPT_KEYS}
     head, _blank, _cgroup = text.partition("\n\n")
     for line in head.splitlines()[1:]:
         match = _SETTING.match(line)
         if match is None:
             raise NoAnswerError(f"scontrol show config printed {line[:60]!a}: expected Key = value")
         key, value = match.group(1), None if match.group(3) == "(null)" else match.group(3).strip()
-        if match.group(2) or key.lower() in SCRIPTS:
+        if match.group(2) or key in SCRIPT_KEYS:
             found[key] = [*t.cast("list[str]", found.get(key, [])), *([value] if value else [])]
         else:
             found[key] = value

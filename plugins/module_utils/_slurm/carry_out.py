@@ -86,7 +86,7 @@ def follow(
     """Has the daemons read the files again, and says which keys still do not run: they need a restart."""
     slurm.reconfigure()
     late = running.pending(conf, slurm.config(), keys)
-    for _ in range(_MOST_LOOKS):
+    for _look in range(_MOST_LOOKS):
         if not late:
             break
         pause(_PAUSE)

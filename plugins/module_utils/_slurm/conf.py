@@ -20,7 +20,8 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext impo
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 
 MAX_FILES = 200
-SCRIPTS = frozenset(["prolog", "epilog", "prologslurmctld", "epilogslurmctld"])
+SCRIPT_KEYS = ("Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld")
+SCRIPTS = frozenset(key.lower() for key in SCRIPT_KEYS)
 _REPEATED = conftext.LISTS | {"slurmctldhost"}
 
 

@@ -43,8 +43,9 @@ def drained(nodes: t.Sequence[Node], reason: str) -> Change:
     drain = {}
     for node in nodes:
         if "DRAIN" not in node.flags:
-            before = f" (before: {node.reason[:MAX_REASON]})" if node.reason else ""
-            drain[node.name] = f"{OWNER}{reason.strip()}{before}"
+            # Slurm 24.11 keeps the reason of a drain that is over; ours says nothing about the node any more.
+            before = "" if node.reason.startswith(OWNER) else node.reason[:MAX_REASON].strip()
+            drain[node.name] = f"{OWNER}{reason.strip()}" + (f" (before: {before})" if before else "")
     return Change(drain, [], {}, _others(nodes), _busy(nodes))
 
 

@@ -9,6 +9,7 @@ import typing as t
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import NoAnswerError
 
 NODE = "NodeName=n1 CPUTot=2 RealMemory=1000 State=IDLE "
@@ -100,7 +101,8 @@ def test_no_jobs_and_no_partitions_are_answers() -> None:
 
 
 def test_an_unset_script_is_an_empty_list() -> None:
-    assert answers.config(CONFIG) == {"Prolog": [], "SLURM_VERSION": "22.05.8"}
+    scripts: dict[str, answers.Setting] = {key: [] for key in SCRIPT_KEYS}
+    assert answers.config(CONFIG) == {**scripts, "SLURM_VERSION": "22.05.8"}
 
 
 def test_a_partition_without_nodes_has_none() -> None:

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Modules, filters and inventory of Slurm against the real one."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._hostlist import expand, fold
+from e2e import adhoc
+from testbed import api, keys
+from testbed.recipe import ADMINISTRATOR
+
+CONF = "/etc/slurm/slurm.conf"
+SETTINGS = [
+    {"key": "PrologFlags", "value": "Alloc,DeferBatch", "action": "merge"},
+    {"key": "PrologSlurmctld", "value": "/bin/true", "action": "add"},
+]
+# Asks scontrol for each list on its input: as many processes, but one way into the host.
+ASK = """
+import json, subprocess, sys
+def ask(*words):
+    return subprocess.run(["scontrol", "show", *words], stdout=subprocess.PIPE, text=True, timeout=60).stdout.split()
+lists = json.load(sys.stdin)
+names = [ask("hostnames", text) for text in lists]
+print(json.dumps([names, [ask("hostlist", ",".join(found))[0] for found in names]]))
+"""
+
+
+def written_lists(count: int, chosen: random.Random) -> Iterator[str]:
+    """Host lists as people write them, and odd ones."""
+
+    def piece() -> str:
+        low, width = chosen.randrange(120), chosen.choice([1, 1, 2, 3])
+        return f"{low:0{width}d}" + chosen.choice(["", f"-{low + chosen.randrange(6):0{chosen.choice([1, width])}d}"])
+
+    def token() -> str:
+        brackets = (f"[{','.join(piece() for _ in range(chosen.randint(1, 3)))}]" for _ in range(chosen.randint(1, 3)))
+        spread = "".join(chosen.choice(["n", "rack", "a-", "b.", "x0", ""]) + bracket for bracket in brackets)
+        return chosen.choice([spread, spread, chosen.choice(["n1", "n01", "login", "n-2"])])
+
+    for _ in range(count):
+        yield ",".join(token() for _ in range(chosen.randint(1, 3)))
+
+
+@pytest.fixture
+def chosen(request: pytest.FixtureRequest) -> random.Random:
+    """Seeded like all random tests of the run, so that CONVERGED_SEED repeats it."""
+    return random.Random(request.config.getoption("--hypothesis-seed"))
+
+
+def test_host_lists_expand_and_fold_as_slurms_own(bed: api.RunningBed, chosen: random.Random) -> None:
+    lists = list(written_lists(100, chosen))
+    answer = bed.exec("ctl", ["python3", "-c", ASK], input=json.dumps(lists), timeout=300).out
+    names, folded = json.loads(answer)
+    assert [expand(text) for text in lists] == names
+    assert [fold(found) for found in names] == folded
+
+
+def test_slurm_info_tells_what_runs_whatever_a_job_is_called(bed: api.RunningBed) -> None:
+    name = "x\n   JobState=COMPLETED NodeList=n9 $(reboot) 'q' \"r\""
+    job = bed.ssh("ctl", ["sbatch", "--parsable", "--nodes=2", "--job-name", name, "--wrap", "sleep 300"]).out.strip()
+    try:
+        bed.exec("ctl", ["timeout", "30", "sh", "-c", f"until squeue -h -j {job} -t R | grep -q .; do sleep 0.2; done"])
+        found = adhoc.module(bed, "ctl", "slurm_info", {})
+    finally:
+        bed.ssh("ctl", ["scancel", job])
+    assert not found["failed"], found
+    mine = next(seen for seen in found["jobs"] if seen["id"] == int(job))
+    assert (mine["state"], mine["nodes"], mine["run"], mine["user"]) == ("RUNNING", ["n1", "n2"], 0, ADMINISTRATOR)
+    assert [node["name"] for node in found["nodes"]] == ["n1", "n2"]
+    assert {node["state"] for node in found["nodes"]} <= {"MIXED", "ALLOCATED"}
+    assert found["config"]["SLURM_CONF"] == CONF
+    assert all(partition["nodes"] for partition in found["partitions"])
+
+
+def test_slurm_conf_is_changed_followed_and_put_back_byte_for_byte(bed: api.RunningBed) -> None:
+    before = bed.exec("ctl", ["cat", CONF]).out
+    options = {"settings": SETTINGS, "reconfigure": True}
+    assert adhoc.module(bed, "ctl", "slurm_conf", options, check=True)["changed"]
+    assert bed.exec("ctl", ["cat", CONF]).out == before
+    made = adhoc.module(bed, "ctl", "slurm_conf", options)
+    assert (made["changed"], made["restart_needed"]) == (True, [])
+    assert not adhoc.module(bed, "ctl", "slurm_conf", options, check=True)["changed"]
+    assert not adhoc.module(bed, "ctl", "slurm_conf", options)["changed"]
+    assert "DeferBatch" in bed.exec("ctl", ["scontrol", "show", "config"]).out
+
+    back = adhoc.module(bed, "ctl", "slurm_conf", {"state": "absent", "reconfigure": True})
+    assert (back["changed"], back["left"], back["restart_needed"]) == (True, [], [])
+    assert bed.exec("ctl", ["cat", CONF]).out == before
+    assert "DeferBatch" not in bed.exec("ctl", ["scontrol", "show", "config"]).out
+
+
+def test_what_slurm_refuses_is_not_written(bed: api.RunningBed) -> None:
+    before = bed.exec("ctl", ["cat", CONF]).out
+    failed = adhoc.module(bed, "ctl", "slurm_conf", {"settings": [{"key": "MessageTimeout", "value": "soon"}]})
+    assert failed["failed"]
+    assert 'MessageTimeout value "soon" is not a valid number' in failed["msg"]
+    assert bed.exec("ctl", ["cat", CONF]).out == before
+
+
+def test_only_our_drain_is_given_back(bed: api.RunningBed) -> None:
+    nodes = {"names": ["n[1-2]"]}
+    bed.exec("ctl", ["scontrol", "update", "nodename=n2", "state=drain", "reason=disk is full"])
+    try:
+        drained = adhoc.module(bed, "ctl", "slurm_node", {**nodes, "state": "drained", "reason": "conversion"})
+        assert (drained["drained"], drained["others"]) == (["n1"], {"n2": "disk is full"})
+        assert not adhoc.module(bed, "ctl", "slurm_node", {**nodes, "state": "drained", "reason": "again"})["changed"]
+        back = adhoc.module(bed, "ctl", "slurm_node", {**nodes, "state": "given_back"})
+        assert (back["given_back"], back["others"]) == (["n1"], {"n2": "disk is full"})
+        shown = adhoc.module(bed, "ctl", "slurm_info", {"gather": ["nodes"]})["nodes"]
+        assert [node["name"] for node in shown if "DRAIN" in node["flags"]] == ["n2"]
+        assert shown[1]["reason"] == "disk is full"
+    finally:
+        bed.exec("ctl", ["scontrol", "update", "nodename=n[1-2]", "state=undrain"], check=False)
+
+
+def test_the_inventory_is_read_through_ssh(bed: api.RunningBed, tmp_path: Path) -> None:
+    source = tmp_path / "slurm.yml"
+    prefix = keys.ssh_command(bed.bed, bed.bed.host("ctl"), user=ADMINISTRATOR)
+    source.write_text(json.dumps({"plugin": "converged.hpc.slurm", "command_prefix": prefix}), encoding="utf-8")
+    argv = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(source), "--list"]
+    listed = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    found = json.loads(listed.stdout)
+    assert found["slurm_nodes"]["hosts"] == ["n1", "n2"]
+    assert found["slurm_controllers"]["hosts"] == ["ctl"]
+    assert found["slurm_partition_batch"]["hosts"] == ["n1", "n2"]
