@@ -11,7 +11,6 @@ def least_allocated(
     alloc: NDArray[np.int64], opened: NDArray[np.int64], request: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """The mean of the free shares of CPU and memory after placing."""
-    total = np.zeros(alloc.shape[1], np.float64)
-    for index in (0, 1):
-        total += (opened[index] - request[index]) / np.maximum(alloc[index], 1)
-    return (total * 50).astype(np.float32)
+    share = (opened[:2] - request[:2, None]) / np.maximum(alloc[:2], 1)
+    mean: NDArray[np.float32] = ((share[0] + share[1]) * 50).astype(np.float32)
+    return mean

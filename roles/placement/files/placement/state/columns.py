@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from placement.model.node import Node
 from placement.model.selector import LabelPairs, Taint
-from placement.state.vectors import ResourceAxis
+from placement.state.vectors import ResourceAxis, Vector
 
 PRESENT: Final = 1
 UNSCHEDULABLE: Final = 2
@@ -55,18 +55,18 @@ class NodeColumns:
         self._tombstones: list[int] = []
         shape = (len(self.axis), _FIRST_CAPACITY)
         self.alloc = np.zeros(shape, np.int64)
-        # What is not charged; what of the charge is on its way out; what is promised to pods not yet placed.
-        self.free = np.zeros(shape, np.int64)
+        # What of the charge is on its way out; what is promised to pods not yet placed.
         self.releasing = np.zeros(shape, np.int64)
         self.nominated = np.zeros(shape, np.int64)
-        # What a pod without a promise may take: free, less the promises that leaving pods do not cover.
-        self.open = np.zeros(shape, np.int64)
+        # Free and open room in one array, because every charge changes both.
+        self._room = np.zeros((2 * len(self.axis), _FIRST_CAPACITY), np.int64)
         self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
         self.taint_set = np.zeros(_FIRST_CAPACITY, np.int32)
         self.taint_sets: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
         self._labels: OrderedDict[str, LabelColumn] = OrderedDict()
         self._key_users: dict[str, int] = {}
-        self._ring = np.zeros(self.RING, np.int32)
+        # The index type of numpy itself: others are converted at every use.
+        self._ring = np.zeros(self.RING, np.intp)
         self.changes = 0
 
     @property
@@ -77,11 +77,23 @@ class NodeColumns:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def free(self) -> NDArray[np.int64]:
+        """What is not charged."""
+        return self._room[: len(self.axis)]
+
+    @property
+    def open(self) -> NDArray[np.int64]:
+        """What a pod without a promise may take: free, less the promises that leaving pods do not cover."""
+        return self._room[len(self.axis) :]
+
     def add_resource(self, name: str) -> None:
         """One more line in every array of amounts."""
+        line = np.zeros((1, self.capacity), np.int64)
+        self._room = np.vstack((self.free, line, self.open, line))
         self.axis.add(name)
-        for array in ("alloc", "free", "releasing", "nominated", "open"):
-            setattr(self, array, np.vstack((getattr(self, array), np.zeros((1, self.capacity), np.int64))))
+        for array in ("alloc", "releasing", "nominated"):
+            setattr(self, array, np.vstack((getattr(self, array), line)))
 
     def add_node(self, node: Node) -> int:
         """Gives a new node a row, without any charge."""
@@ -116,7 +128,7 @@ class NodeColumns:
         node = self.nodes[row]
         if node is None:
             return
-        for array in (self.alloc, self.free, self.releasing, self.nominated, self.open):
+        for array in (self.alloc, self._room, self.releasing, self.nominated):
             array[:, row] = 0
         self.flags[row] = 0
         self.taint_set[row] = 0
@@ -131,20 +143,23 @@ class NodeColumns:
         self.flags[row] = int(self.flags[row]) | flag if on else int(self.flags[row]) & ~flag
         self.touch(row)
 
-    def charge(self, row: int, dense: NDArray[np.int64]) -> None:
-        """Takes room; a negative vector gives it back."""
-        self.free[:, row] -= dense
-        self.open[:, row] -= dense
+    def charge(self, row: int, vector: Vector, number: int) -> None:
+        """Takes room for a pod (1) or gives it back (-1)."""
+        if number > 0:
+            self._room[:, row] -= vector.twice
+        else:
+            self._room[:, row] += vector.twice
         self.touch(row)
 
-    def promise(
-        self, row: int, *, releasing: NDArray[np.int64] | None = None, nominated: NDArray[np.int64] | None = None
-    ) -> None:
-        """Notes that charged room is on its way out, or that room is promised to a pod."""
-        if releasing is not None:
-            self.releasing[:, row] += releasing
-        if nominated is not None:
-            self.nominated[:, row] += nominated
+    def release(self, row: int, vector: Vector, number: int) -> None:
+        """Notes that charged room is on its way out (1), or no longer (-1)."""
+        self.releasing[:, row] += number * vector.dense
+        self._reopen(row)
+        self.touch(row)
+
+    def promise(self, row: int, vector: Vector, number: int) -> None:
+        """Notes that room is promised to a pod (1), or no longer (-1)."""
+        self.nominated[:, row] += number * vector.dense
         self._reopen(row)
         self.touch(row)
 
@@ -157,7 +172,7 @@ class NodeColumns:
         self._ring[self.changes % self.RING] = row
         self.changes += 1
 
-    def changed_since(self, cursor: int) -> NDArray[np.int32] | None:
+    def changed_since(self, cursor: int) -> NDArray[np.intp] | None:
         """The rows touched since then (some twice), or None when that is too long ago to tell."""
         count = self.changes - cursor
         if count > self.RING:
@@ -204,7 +219,7 @@ class NodeColumns:
 
     def _double(self) -> None:
         more = self.capacity
-        for name in ("alloc", "free", "releasing", "nominated", "open"):
+        for name in ("alloc", "_room", "releasing", "nominated"):
             setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more))))
         self.flags = np.pad(self.flags, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))

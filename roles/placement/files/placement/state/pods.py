@@ -186,16 +186,13 @@ class PodTable:
 
     def _book(self, entry: PodEntry, number: int) -> None:
         pod, row = entry.pod, entry.row
-        dense = self._columns.axis.request(pod.request).dense
-        if number < 0:
-            dense = -dense
+        vector = self._columns.axis.request(pod.request)
         if not entry.charged:
-            self._columns.promise(row, nominated=dense)
+            self._columns.promise(row, vector, number)
             return
-        self._columns.charge(row, dense)
-        leaving = entry.leaving
-        if leaving:
-            self._columns.promise(row, releasing=dense)
+        self._columns.charge(row, vector, number)
+        if entry.leaving:
+            self._columns.release(row, vector, number)
         self._labelsets.place(entry.labelset, row, number, leaving=pod.terminating)
         if pod.spec.anti_affinity:
             self._labelsets.place_terms(pod.spec.anti_affinity, row, number)

@@ -9,6 +9,7 @@ afterwards only where the ring of changes says so. What depends on other pods is
 
 from collections import OrderedDict
 from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,8 @@ from placement.state.vectors import Vector
 Scores = NDArray[np.float32]
 Int64s = NDArray[np.int64]
 # Score of nodes from what they have, what is open on them and what is asked for, by resource and node. It must treat
-# every node by itself and use +, -, *, / and comparisons only: then a node scores the same alone as among all.
+# every node by itself and use +, -, *, / and comparisons only: then a node scores the same alone as among all. The
+# answer is the caller's to change.
 Scorer = Callable[[Int64s, Int64s, Int64s], Scores]
 
 INFEASIBLE: Final = np.float32(-np.inf)
@@ -86,8 +88,9 @@ class ShapeTable:
             if shape.spec.host_ports:
                 shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
         else:
-            allows = shape.mask.allows[rows]
-            shape.scores[rows] = self._evaluate(shape, columns.alloc[:, rows], columns.open[:, rows], allows)
+            # `take`, because plain indexing of so few columns costs several times as much.
+            alloc, opened = columns.alloc.take(rows, axis=1), columns.open.take(rows, axis=1)
+            shape.scores[rows] = self._evaluate(shape, alloc, opened, shape.mask.allows.take(rows))
             if shape.spec.host_ports:
                 clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
                 shape.scores[clashing] = INFEASIBLE
@@ -96,11 +99,10 @@ class ShapeTable:
     def _evaluate(self, shape: ShapeRow, alloc: Int64s, opened: Int64s, allows: Bools) -> Scores:
         if shape.vector.unknown:
             return np.full(len(allows), INFEASIBLE, np.float32)
-        fits = allows
-        for index, amount in shape.vector.needs:
-            fits = fits & (opened[index] >= amount)
+        fits = np.logical_and.reduce(opened >= shape.vector.least)
         scores = self._scorer(alloc, opened, shape.vector.dense)
-        return np.where(fits, scores, INFEASIBLE)
+        scores[~(fits & allows)] = INFEASIBLE
+        return scores
 
     def best(self, shape: ShapeRow, allowed: Bools | None = None) -> int:
         """The best row, or -1; among equals the first, so that the answer is always the same."""
@@ -113,29 +115,52 @@ class ShapeTable:
 
         Only for pods that no rule about other pods concerns.
         """
-        scores = shape.scores.copy()
-        ladders: dict[int, list[float]] = {}
-        steps: dict[int, int] = {}
+        rows = _best_rows(shape.scores, number)
+        heap = list(zip((-shape.scores[rows]).tolist(), rows.tolist(), strict=True))
+        heapify(heap)
+        # Most nodes are taken once or twice: the score after the first pod is made for all of them at once.
+        ladders = {row: [score] for row, score in zip(rows.tolist(), self._after_one(shape, rows), strict=True)}
+        taken: dict[int, int] = {}
         found: list[int] = []
-        while len(found) < number:
-            row = int(scores.argmax())
-            if scores[row] == INFEASIBLE:
-                break
+        while heap and len(found) < number:
+            row = heap[0][1]
             found.append(row)
-            ladder = ladders.get(row)
-            if not ladder:
-                ladder = self._ladder(shape, row, steps.get(row, 0))
-                ladders[row] = ladder
-                steps[row] = steps.get(row, 0) + len(ladder)
-            scores[row] = ladder.pop()
+            taken[row] = taken.get(row, 0) + 1
+            ladder = ladders[row] or self._ladder(shape, row, taken[row])
+            ladders[row] = ladder
+            score = ladder.pop()
+            if score > INFEASIBLE:
+                heapreplace(heap, (-score, row))
+            else:
+                heappop(heap)
         return found
 
-    def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
-        """Scores of one node after one more, two more, ... pods of the shape; the next one last."""
+    def _after_one(self, shape: ShapeRow, rows: NDArray[np.intp]) -> list[float]:
         if shape.spec.host_ports:
-            return [float(INFEASIBLE)]
-        counts = np.arange(placed + _LADDER, placed, -1, dtype=np.int64)
+            return [float(INFEASIBLE)] * len(rows)
+        columns = self._columns
+        opened = columns.open.take(rows, axis=1) - shape.vector.dense[:, None]
+        allows = np.ones(len(rows), np.bool_)
+        scores: list[float] = self._evaluate(shape, columns.alloc.take(rows, axis=1), opened, allows).tolist()
+        return scores
+
+    def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
+        """Scores of one node after `placed` pods of the shape, one more, two more, ...; the next one last."""
+        counts = np.arange(placed + _LADDER - 1, placed - 1, -1, dtype=np.int64)
         opened = self._columns.open[:, row, None] - shape.vector.dense[:, None] * counts
         alloc = np.broadcast_to(self._columns.alloc[:, row, None], opened.shape)
         ladder: list[float] = self._evaluate(shape, alloc, opened, np.ones(_LADDER, np.bool_)).tolist()
         return ladder
+
+
+def _best_rows(scores: Scores, number: int) -> NDArray[np.intp]:
+    """The rows a run of so many pods can touch: so many of the best, the first among equals, feasible ones only."""
+    if number >= len(scores):
+        return np.flatnonzero(scores > INFEASIBLE)
+    if number < 1:
+        return np.zeros(0, np.intp)
+    last = np.partition(scores, len(scores) - number)[len(scores) - number]
+    better = np.flatnonzero(scores > last)
+    if last == INFEASIBLE:
+        return better
+    return np.concatenate((better, np.flatnonzero(scores == last)[: number - len(better)]))

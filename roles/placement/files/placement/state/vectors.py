@@ -22,10 +22,13 @@ MAX_PODS: Final = 2**13 - 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vector:
-    """A request: dense for arithmetic, and its non-zero parts for comparison."""
+    """A request over the whole axis."""
 
     dense: NDArray[np.int64]
-    needs: tuple[tuple[int, int], ...]
+    # The same twice, one after the other: charged room and open room change together.
+    twice: NDArray[np.int64]
+    # As a column to compare with: what is not asked for is less than anything, so it blocks nowhere.
+    least: NDArray[np.int64]
     # Resources asked for that no node offers.
     unknown: tuple[str, ...]
 
@@ -63,12 +66,13 @@ class ResourceAxis:
         """What a pod takes: its amounts, and one of the node's pods."""
         vector = self._requests.get(amounts)
         if vector is None:
-            known = {self._index[name]: amount for name, amount in amounts if name in self._index}
-            known[PODS_INDEX] = 1
             dense = np.zeros(len(self.names), np.int64)
-            for index, amount in known.items():
-                dense[index] = amount
-            vector = Vector(dense, tuple(sorted(known.items())), tuple(self.unknown_names(amounts)))
+            for name, amount in amounts:
+                if name in self._index:
+                    dense[self._index[name]] = amount
+            dense[PODS_INDEX] = 1
+            least = np.where(dense > 0, dense, np.iinfo(np.int64).min)[:, None]
+            vector = Vector(dense, np.concatenate((dense, dense)), least, tuple(self.unknown_names(amounts)))
             if len(self._requests) >= 1 << 16:
                 self._requests.clear()
             self._requests[amounts] = vector

@@ -1,0 +1,198 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How many placements a second the state can decide, without API, queues or policies.
+
+`python -m bench.placement_decisions` prints for each case the rate by the wall's clock, by the process' own (everything
+is one thread: on an idle machine both are the same), and the latter in the best twentieth of the case.
+After every case all charges are added up from the pods and compared with the columns.
+"""
+
+import argparse
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.event import Seen
+from placement.model.node import Node
+from placement.model.pod import Pod, PodSpec
+from placement.model.quantity import Amounts
+from placement.model.selector import Effect, LabelSelector, NodeSelector, Operator, Requirement, Taint, Toleration
+from placement.state.cluster import Cluster
+from placement.state.domains import DomainRules
+from placement.state.shapes import ShapeTable
+from placement_kit.scorers import least_allocated
+
+GIB = 2**30
+SMALL: Amounts = (("cpu", 64_000), ("memory", 256 * GIB), ("pods", 110))
+LARGE: Amounts = (("cpu", 128_000), ("example.com/gpu", 8), ("memory", 1024 * GIB), ("pods", 110))
+BATCH = Taint("batch", "", Effect.NO_SCHEDULE)
+APP = LabelSelector((Requirement("app", Operator.IN, ("x",)),))
+PEERS = PodMatcher(frozenset({"team"}), APP)
+
+
+class Case:
+    """A cluster of n nodes in 10 zones and 100 racks, and pods for it."""
+
+    def __init__(self, nodes: int) -> None:
+        self.cluster = Cluster()
+        for index in range(nodes):
+            labels = {"zone": f"z{index % 10}", "rack": f"r{index % 100}", "kubernetes.io/hostname": f"n{index}"}
+            self.cluster.apply(
+                Seen(
+                    Node(
+                        uid=f"n{index}",
+                        name=f"n{index}",
+                        version=1,
+                        labels=tuple(sorted(labels.items())),
+                        taints=(BATCH,) if index % 7 == 0 else (),
+                        allocatable=LARGE if index % 10 < 3 else SMALL,
+                    )
+                )
+            )
+        self.shapes = ShapeTable(
+            self.cluster.columns, self.cluster.masks, self.cluster.ports, least_allocated, capacity=256
+        )
+        self.rules = DomainRules(self.cluster.columns, self.cluster.masks, self.cluster.labelsets)
+        self._number = 0
+
+    def pods(self, spec: PodSpec, request: Amounts, number: int, **more: object) -> list[Pod]:
+        """Pods that are known and wait."""
+        first = self._number
+        self._number += number
+        like = Pod(uid="", namespace="team", name="", version=1, spec=spec, request=request, labels=(("app", "x"),))
+        made = [replace(like, uid=f"u{index}", name=f"p{index}") for index in range(first, first + number)]
+        for pod in made:
+            self.cluster.apply(Seen(pod))
+        return made
+
+    def place(self, pod: Pod) -> bool:
+        """One pod, one by one."""
+        shape = self.shapes.row(pod.spec, pod.request)
+        allowed = self.rules.allowed(pod.spec, self.cluster.pods.by_uid[pod.uid].labelset)
+        row = self.shapes.best(shape, allowed)
+        if row < 0:
+            return False
+        self._assume(pod, row)
+        return True
+
+    def place_run(self, pods: list[Pod]) -> int:
+        """Equal pods in one call."""
+        rows = self.shapes.targets(self.shapes.row(pods[0].spec, pods[0].request), len(pods))
+        for pod, row in zip(pods, rows, strict=False):
+            self._assume(pod, row)
+        return len(rows)
+
+    def _assume(self, pod: Pod, row: int) -> None:
+        node = self.cluster.columns.nodes[row]
+        assert node is not None
+        self.cluster.pods.assume(pod.uid, node.name)
+
+    def check(self) -> None:
+        """Charges in the columns are the sum over the pods."""
+        columns = self.cluster.columns
+        used = np.zeros_like(columns.free)
+        for entry in self.cluster.pods.by_uid.values():
+            if entry.charged and entry.row >= 0:
+                used[:, entry.row] += columns.axis.request(entry.pod.request).dense
+        assert (columns.alloc - used == columns.free).all()
+        assert (columns.free >= 0).all()
+
+
+def shapes_of(number: int) -> Iterator[tuple[PodSpec, Amounts]]:
+    """Distinct shapes: sizes times selectors times tolerations."""
+    generator = random.Random(1)
+    for index in range(number):
+        selector = NodeSelector((("zone", f"z{index % 10}"),)) if index % 2 else NodeSelector()
+        tolerations = (Toleration(key="batch", operator="Exists"),) if index % 3 == 0 else ()
+        request = (("cpu", generator.randrange(100, 4000, 50)), ("memory", generator.randrange(1, 16) * GIB + index))
+        yield PodSpec(selector=selector, tolerations=tolerations), request
+
+
+def measured(name: str, number: int, work: Iterator[int]) -> None:
+    """Runs a case, which yields how many it placed in each step, and prints it; what was not placed is said."""
+    slices: list[tuple[int, float]] = []
+    placed, wall, begin = 0, time.perf_counter(), time.process_time()
+    for count in work:
+        placed += count
+        if placed * 20 >= number:
+            slices.append((placed, time.process_time() - begin))
+            placed, begin = 0, time.process_time()
+    wall = time.perf_counter() - wall
+    total, cpu = sum(count for count, _ in slices) + placed, sum(seconds for _, seconds in slices)
+    best = max(count / seconds for count, seconds in slices)
+    missing = "" if total == number else f"  ({number - total} not placed)"
+    print(f"{name:56}{total / wall:9,.0f} /s wall{total / cpu:9,.0f} /s cpu{best:9,.0f} /s best{missing}", flush=True)
+
+
+def one_by_one(nodes: int, number: int) -> None:
+    """200 shapes in random order, and every second step one pod leaves."""
+    case, generator = Case(nodes), random.Random(2)
+    shapes = list(shapes_of(200))
+    waiting = [pod for spec, request in shapes for pod in case.pods(spec, request, number // len(shapes))]
+    generator.shuffle(waiting)
+    for spec, request in shapes:
+        case.shapes.row(spec, request)
+    placed: list[Pod] = []
+
+    def work() -> Iterator[int]:
+        for step, pod in enumerate(waiting):
+            fits = case.place(pod)
+            if fits:
+                placed.append(pod)
+            if step % 2:
+                case.cluster.pods.forget(placed[generator.randrange(len(placed))].uid)
+            case.cluster.pods.settle()
+            yield int(fits)
+
+    measured(f"{nodes} nodes, 200 shapes one by one, releases", len(waiting), work())
+    case.check()
+
+
+def runs(nodes: int, number: int, size: int) -> None:
+    """Equal pods, so many at a time."""
+    case = Case(nodes)
+    spec, request = next(shapes_of(1))
+    pods = case.pods(spec, request, number)
+    case.shapes.row(spec, request)
+
+    work = (case.place_run(pods[start : start + size]) for start in range(0, number, size))
+    measured(f"{nodes} nodes, one shape in runs of {size}", number, work)
+    case.check()
+
+
+def about_other_pods(nodes: int, number: int) -> None:
+    """One case per rule about other pods; all pods match each other."""
+    term = PodAffinityTerm(PEERS, "zone")
+    apart = PodAffinityTerm(PEERS, "kubernetes.io/hostname")
+    even = TopologySpread(topology_key="zone", matcher=PEERS)
+    cases = {
+        "required pod affinity by zone": PodSpec(affinity=(term,)),
+        "required anti-affinity by host": PodSpec(anti_affinity=(apart,)),
+        "hard topology spread by zone": PodSpec(spread=(even,)),
+    }
+    for name, spec in cases.items():
+        case = Case(nodes)
+        pods = case.pods(spec, (("cpu", 100),), number)
+        measured(f"{nodes} nodes, {name}", number, map(case.place, pods))
+        case.check()
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=20_000)
+    parser.add_argument("--pods", type=int, default=20_000)
+    arguments = parser.parse_args()
+    one_by_one(arguments.nodes, arguments.pods)
+    runs(arguments.nodes, arguments.pods, 1000)
+    runs(arguments.nodes, arguments.pods, 16)
+    about_other_pods(5000, 2000)
+    about_other_pods(arguments.nodes, 2000)
+
+
+if __name__ == "__main__":
+    main()
