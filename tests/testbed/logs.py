@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 
 from testbed import controlplane
 from testbed.down import podman_of
 from testbed.errors import BedError
+from testbed.parallel import in_parallel
 from testbed.paths import logs_dir
 from testbed.podman import Podman
 from testbed.state import Bed, BedStore, Host
@@ -31,8 +33,7 @@ def collect_logs(bed: Bed) -> Path:
     folder.mkdir(parents=True)
     shutil.copyfile(BedStore(bed.name).path, folder / "state.json")
     podman = podman_of(bed)
-    for host in bed.hosts:
-        collect_host(podman, host, folder / host.name)
+    in_parallel([partial(collect_host, podman, host, folder / host.name) for host in bed.hosts])
     if bed.kube and controlplane.audit_log(bed).exists():
         shutil.copyfile(controlplane.audit_log(bed), folder / "kube" / "audit.log")
     for path in (folder, *folder.rglob("*")):

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from testbed.errors import BedError
 
@@ -38,12 +37,13 @@ def ensure_root(arguments: Sequence[str]) -> None:
             f"the test bed needs root, this is user {os.getuid()} and `sudo -n true` fails; "
             "run as root, or allow sudo without a password"
         )
-    start_again(arguments)
-
-
-def start_again(arguments: Sequence[str]) -> NoReturn:
-    """Become the same command under sudo."""
-    kept = [f"{name}={os.environ[name]}" for name in (*KEPT, *PROXIES) if name in os.environ]
-    settings = ["PYTHONDONTWRITEBYTECODE=1", f"PYTHONPATH={TESTS}", *kept]
     sys.stdout.flush()
-    os.execvp("sudo", ["sudo", "-n", "env", *settings, sys.executable, "-m", "testbed", *arguments])
+    command = sudo_command(arguments, os.environ)
+    os.execvp(command[0], command)
+
+
+def sudo_command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """The same command under sudo, which writes no bytecode into the checkout and knows where things lie."""
+    kept = [f"{name}={environment[name]}" for name in (*KEPT, *PROXIES) if name in environment]
+    settings = ["PYTHONDONTWRITEBYTECODE=1", f"PYTHONPATH={TESTS}", *kept]
+    return ["sudo", "-n", "env", *settings, sys.executable, "-m", "testbed", *arguments]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from testbed import cli, inventory, status
-from testbed.privilege import asking_user
+from testbed.privilege import asking_user, sudo_command
 from testbed.state import Bed, BedStore, Record
 from testbed.status import Part
 
@@ -87,6 +87,16 @@ def test_a_full_disk_is_called_one(
     monkeypatch.setattr("testbed.commands.show_status", full)
     assert cli.main(["status"]) == 1
     assert capsys.readouterr().err == "testbed: /cache/x: the disk is full; make room\n"
+
+
+def test_sudo_keeps_what_decides_where_things_lie_and_nothing_else() -> None:
+    environment = {"CONVERGED_CACHE": "/c", "https_proxy": "http://p/", "HOME": "/home/me", "LD_PRELOAD": "x"}
+    command = sudo_command(["down", "bed"], environment)
+    assert command[:3] == ["sudo", "-n", "env"]
+    assert command[-3:] == ["testbed", "down", "bed"]
+    settings = {word for word in command if "=" in word}
+    assert {"CONVERGED_CACHE=/c", "https_proxy=http://p/", "PYTHONDONTWRITEBYTECODE=1"} <= settings
+    assert not {word for word in settings if word.startswith(("HOME", "LD_"))}
 
 
 @pytest.mark.parametrize(("environment", "uid"), [({"SUDO_UID": "1234"}, 1234), ({}, os.getuid())])
