@@ -30,6 +30,7 @@ class Found:
     modules: t.Dict[str, str] = field(default_factory=dict)
     packages: t.Dict[str, str] = field(default_factory=dict)
     needed: t.Dict[str, str] = field(default_factory=dict)  # packages of ours that cannot go -> who needs them
+    pristine: t.Set[str] = field(default_factory=set)  # files as packages of ours brought them
     units: t.Dict[str, UnitState] = field(default_factory=dict)
     owners: t.Dict[str, t.Optional[int]] = field(default_factory=dict)
     groups: t.Dict[str, t.Optional[int]] = field(default_factory=dict)
@@ -119,5 +120,9 @@ def look_again(host: Host, view: View, keys: t.Iterable[str]) -> Found:
         found.packages = packages.installed()
         ours = [name for name in names["package"] if view.wrote.get(f"package:{name}")]
         found.needed = package.needed(packages, [name for name in ours if name in found.packages])
+    ours = [name for kind, _, name in (key.partition(":") for key in view.wrote) if kind == "package"]
+    if ours and found.paths:
+        of_packages = package.manager(host).own_files(ours)
+        found.pristine = {path for path, untouched in of_packages.items() if untouched}
     found.units = unit.read_all(host, names.get("unit", []))
     return found

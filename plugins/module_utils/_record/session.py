@@ -216,7 +216,7 @@ class Session:
             self._tidy(view)
             report = self._undo_all(view, _entries(view, role), role)
             report.found_record = existed
-            report.kept = sorted(view.kept)
+            report.kept = self.store.kept_files()
             if not view.entries:
                 self.store.remove()
                 self.host.remove(f"{self.store.root}/lock")
@@ -253,10 +253,19 @@ class Session:
         else:
             undo.left.update({this: "it does not stay as it is put" for step in undo.steps for this in _keys_of(step)})
         undo.left.update(failed)
-        self._close(view, undo, role)
         report = _report(undo, texts, changes, True)
-        report.site = sorted({*report.site, *conflicts, *undo.conflicts})
+        report.site = sorted({*report.site, *conflicts, *undo.conflicts, *self._conffiles(view, entries)})
+        self._close(view, undo, role)
         return report
+
+    def _conffiles(self, view: View, entries: t.Sequence[Entry]) -> t.List[str]:
+        """Packages are never purged: what they leave is named."""
+        names = [entry.name for entry in entries if entry.kind == "package" and view.wrote.get(entry.key)]
+        if not names:
+            return []
+        packages = package.manager(self.host)
+        gone = [name for name in names if name not in packages.installed()]
+        return [f"{path}: stays, as configuration of a removed package" for path in packages.own_files(gone)]
 
     def _try_step(self, step: Step, undo: Undo) -> str:
         """One failure does not keep the rest from going back."""

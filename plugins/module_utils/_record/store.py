@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import typing as t
 import uuid
 
@@ -224,6 +225,20 @@ class Store:
         if new:
             self._host.sync_directory(self._live)
         self._journal_end += len(data)
+
+    def kept_files(self) -> t.List[str]:
+        """Everything that was put aside for the site."""
+        folders, found = [f"{self.root}/kept"], []
+        while folders:
+            folder = folders.pop()
+            for name in self._host.names(folder):
+                path = f"{folder}/{name}"
+                state = self._host.lstat(path)
+                if state is not None and stat.S_ISDIR(state.st_mode):
+                    folders.append(path)
+                elif not name.endswith(".converged-new"):
+                    found.append(path)
+        return sorted(found)
 
     def keep(self, path: str, sha256: str) -> str:
         """Puts what the site made of a file aside, where removing the record leaves it."""

@@ -9,7 +9,9 @@ removed, never purged, and never when something of the site's would go with it.
 
 from __future__ import annotations
 
+import hashlib
 import re
+import stat
 import typing as t
 
 from ..errors import RecordError
@@ -51,8 +53,8 @@ class Packages:
         """Without a question, in bounded time."""
         raise NotImplementedError
 
-    def left_files(self, names: t.Sequence[str]) -> t.List[str]:
-        """Configuration files that these packages leave behind when they are removed."""
+    def own_files(self, names: t.Sequence[str]) -> t.Dict[str, bool]:
+        """Configuration files of these packages that are there, and whether each is as the package brought it."""
         raise NotImplementedError
 
 
@@ -102,10 +104,23 @@ class Apt(Packages):
     def remove(self, names: t.Sequence[str]) -> None:
         self._host.run(["apt-get", *_APT, "remove", "--", *names], timeout=_INSTALL_SECONDS, env=_APT_ENV)
 
-    def left_files(self, names: t.Sequence[str]) -> t.List[str]:
+    def own_files(self, names: t.Sequence[str]) -> t.Dict[str, bool]:
+        if not names:
+            return {}
         out = self._host.ask(["dpkg-query", "-W", "-f", "${Conffiles}\\n", "--", *names], ok=(0, 1)).out
-        files = [line.split()[0] for line in out.splitlines() if line.startswith(" /")]
-        return sorted(path for path in files if self._host.lstat(path) is not None)
+        rows = [line.split() for line in out.splitlines() if line.startswith(" /")]
+        there = [row for row in rows if _is_file(self._host, row[0])]
+        return {row[0]: _md5(self._host, row[0]) == row[1] for row in there}
+
+
+def _is_file(host: Host, path: str) -> bool:
+    found = host.lstat(path)
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
+def _md5(host: Host, path: str) -> str:
+    """What dpkg compares by."""
+    return hashlib.md5(host.read(path)).hexdigest()
 
 
 _DPKG_AT_REST = ("installed", "not-installed", "config-files")
@@ -142,8 +157,8 @@ class Rpm(Packages):
     def remove(self, names: t.Sequence[str]) -> None:
         self._host.run([*self._command(), "remove", *names], timeout=_INSTALL_SECONDS)
 
-    def left_files(self, names: t.Sequence[str]) -> t.List[str]:
-        return []  # rpm renames what was changed to *.rpmsave and removes the rest
+    def own_files(self, names: t.Sequence[str]) -> t.Dict[str, bool]:
+        return {}  # rpm renames what was changed to *.rpmsave and removes the rest
 
     def _command(self) -> t.List[str]:
         return (
