@@ -43,6 +43,7 @@ POLL = 0.2
 EVICT_AGAIN = 1.0  # how often a refused eviction is asked for again
 DELETE_GRACE = 3.0  # from the deletion at the deadline to the kill: the pods get 1 s, the kubelet the rest
 RESERVE = 8.0  # of the caller's limit, for the forceful end
+UNASKED_GRACE = 30.0  # what Kubernetes gives a pod that does not say; without the API nobody can tell us more
 OFF_GRACE = 10.0
 MANY_COMEBACKS = 2
 ANNOUNCED_AT_MOST = 100
@@ -81,7 +82,7 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
             return step
     keep = frozenset(prepared.keep)
     if way == STOP:
-        grace = 0.0 if api.answers else min(settings.deadline, settings.limit - RESERVE)
+        grace = 0.0 if api.answers else min(UNASKED_GRACE, settings.deadline, settings.limit - RESERVE)
         step = clear_by_stop(event, settings, seen, keep=keep, grace=grace)
     else:
         step = _kill_strays(event, settings, seen, keep)
