@@ -140,9 +140,8 @@ def check_version(path: Path, program: Program, wanted: str) -> None:
         raise BedError(f"{path} does not run ({error.strerror}); replace it by one for this machine") from None
     found = re.search(r"\bv?(\d+\.\d+\.\d+\S*)", answer.out)
     if answer.rc != 0 or not found:
-        raise BedError(
-            f"{path} does not tell its version ({program.name} {' '.join(program.version_argv)}); replace it"
-        )
+        argv = " ".join(program.version_argv)
+        raise BedError(f"{path} {argv} tells no version; replace it by {program.name} {wanted}")
     if found[1] != wanted:
         raise BedError(f"{path} has version {found[1]}, but the test bed needs {wanted}; replace it")
 

@@ -69,10 +69,8 @@ def read_kubeconfig(path: Path) -> Credentials:
         )
     except OSError as error:
         raise BedError(f"{path} cannot be read ({error.strerror}); is the bed up, with Kubernetes?") from None
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise BedError(
-            f"{path} is not a kubeconfig with inline credentials ({type(error).__name__}: {error})"
-        ) from None
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        raise BedError(f"{path} is no kubeconfig with inline credentials; bring the bed down and up again") from None
 
 
 def tls_context(credentials: Credentials) -> ssl.SSLContext:
