@@ -56,7 +56,8 @@ options:
         default: set
   state:
     description:
-      - V(present) keeps the settings; V(absent) undoes all that this module has changed on this host.
+      - V(present) keeps the settings; V(absent) undoes all that this module has changed on this host, which needs
+        neither a running controller nor a readable C(slurm.conf).
     type: str
     choices: [present, absent]
     default: present
@@ -72,7 +73,8 @@ options:
     default: false
   validate:
     description:
-      - Whether Slurm's own parser must accept the result first.
+      - Whether Slurm's own parser must accept the result first. On a host with slurmd alone there is no C(scontrol) that
+        could; there set it to V(false), where the same text was accepted on the controller.
     type: bool
     default: true
   record_dir:
@@ -127,7 +129,7 @@ EXAMPLES = r"""
 RETURN = r"""
 conf_path:
   description: The main file.
-  returned: always
+  returned: with O(state=present)
   type: str
   sample: /etc/slurm/slurm.conf
 edits:
@@ -142,7 +144,7 @@ edits:
       after: ["PrologFlags=X11,Alloc,DeferBatch\n"]
 digests:
   description: SHA-256 of every file as the module leaves it, so that copies on several hosts can be compared.
-  returned: always
+  returned: with O(state=present)
   type: dict
   sample: {/etc/slurm/slurm.conf: 9f86d081884c7d65}
 steps:
@@ -178,18 +180,16 @@ restart_needed:
   elements: str
 """
 
-import difflib
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import carry_out, conftext
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import carry_out
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS, Conf
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import ConfText
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import Wish
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.running import pending
@@ -228,26 +228,14 @@ def keep(session: Session, slurm: Slurm, conf: Conf, params: Result, *, check: b
             {
                 "path": edit.path,
                 "line": edit.index + 1,
-                "before": [printable(line) for line in edit.before],
-                "after": [printable(line) for line in edit.after],
+                "before": [carry_out.printable(line) for line in edit.before],
+                "after": [carry_out.printable(line) for line in edit.after],
             }
             for edit in plan.edits
         ],
-        "diff": [{"prepared": hunks(conf.files[path], text)} for path, text in plan.changed.items()],
+        "diff": [{"prepared": carry_out.hunks(conf.files[path], text)} for path, text in plan.changed.items()],
     }
     return result, slurm_conf.loaded_from(conf, plan.changed)
-
-
-def hunks(before: ConfText, after: str) -> str:
-    """The changed lines only: a slurm.conf may hold passwords elsewhere."""
-    lines = conftext.parse(before.path, after).lines
-    found = difflib.unified_diff(before.lines, lines, before.path, before.path, n=1)
-    return printable("".join(line if line.endswith("\n") else line + "\n" for line in found))
-
-
-def printable(text: str) -> str:
-    """Bytes that are no UTF-8 cannot stand in a result."""
-    return conftext.encode(text).decode("utf-8", "replace")
 
 
 def take_back(session: Session, *, check: bool) -> Result:
@@ -274,17 +262,19 @@ def run(module: AnsibleModule) -> Result:
     params, check = module.params, module.check_mode
     slurm = Slurm(bin_dir=params["bin_dir"], conf_path=params["path"], timeout=params["timeout"])
     session = Session(Host(), params["record_dir"], holder="slurm_conf")
-    conf = carry_out.load(slurm, params["path"])
     if params["state"] == "present":
-        result, conf = keep(session, slurm, conf, params, check=check)
+        result, conf = keep(session, slurm, carry_out.load(slurm, params["path"]), params, check=check)
+        result.update(conf_path=conf.path, digests=carry_out.digests(conf))
     else:
+        # The record is enough for the way back: neither a daemon nor a readable slurm.conf is needed for it.
         result = take_back(session, check=check)
-        conf = slurm_conf.load(conf.path, release=conf.release, read=carry_out.read)
-    result.update(conf_path=conf.path, digests=carry_out.digests(conf))
     if params["reconfigure"]:
-        named = [item["key"] for item in params["settings"]]
-        keys = sorted({key.lower(): key for key in [*named, *SCRIPT_KEYS, "PrologFlags"]}.values())
-        result.update(follow(slurm, conf, keys, check=check))
+        if params["state"] == "absent":
+            conf = carry_out.load(slurm, params["path"])
+        keys = {
+            key.lower(): key for key in [*(item["key"] for item in params["settings"]), *SCRIPT_KEYS, "PrologFlags"]
+        }
+        result.update(follow(slurm, conf, sorted(keys.values()), check=check))
         result["changed"] = result["changed"] or bool(result["pending"])
     return result
 

@@ -11,6 +11,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -28,6 +29,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf a
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conftext, edits, running, version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import Conf
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import ConfText
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import Plan, Wish
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError, NoAnswerError
 
@@ -97,6 +99,18 @@ def follow(
 def digests(conf: Conf) -> dict[str, str]:
     """What each file holds, so that copies on several hosts can be compared."""
     return {path: hashlib.sha256(conftext.encode(text.text())).hexdigest() for path, text in sorted(conf.files.items())}
+
+
+def hunks(before: ConfText, after: str) -> str:
+    """The changed lines only: a slurm.conf may hold passwords elsewhere."""
+    lines = conftext.parse(before.path, after).lines
+    found = difflib.unified_diff(before.lines, lines, before.path, before.path, n=1)
+    return printable("".join(line if line.endswith("\n") else line + "\n" for line in found))
+
+
+def printable(text: str) -> str:
+    """Bytes that are no UTF-8 cannot stand in a result."""
+    return conftext.encode(text).decode("utf-8", "replace")
 
 
 def _desired(session: Session, conf: Conf, wishes: t.Sequence[Wish], plan: Plan) -> Desired:

@@ -8,6 +8,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _cmd, _hostlist
@@ -43,8 +44,13 @@ class Slurm:
         self._timeout = timeout
 
     def version(self) -> version.Version:
-        """The release of the programs; no daemon is asked."""
-        return version.parse(self._ask("scontrol", "--version"))
+        """The release of the programs; no daemon is asked. A compute node may have slurmd and no scontrol."""
+        try:
+            return version.parse(self._ask("scontrol", "--version"))
+        except NoAnswerError as error:
+            with contextlib.suppress(NoAnswerError):
+                return version.parse(self._ask("slurmd", "-V"))
+            raise error
 
     def config(self) -> dict[str, answers.Setting]:
         return answers.config(self._ask("scontrol", "show", "config"))

@@ -73,7 +73,8 @@ class Site:
 
     def run(self, *calls: Result, check: bool = False, **options: t.Any) -> Result:
         given = {"path": str(self.main), "record_dir": str(self._record), **options}
-        case = {"input": given, "calls": [VERSION, *calls], "check_mode": check}
+        asked = [VERSION, *calls] if "settings" in options or calls else []
+        case = {"input": given, "calls": asked, "check_mode": check}
         return self.converse(slurm_conf, case)
 
     def files(self) -> tuple[str, str]:
@@ -111,6 +112,22 @@ def test_everything_is_taken_back_byte_for_byte(site: Site) -> None:
     back = site.run(state="absent")
     assert (back["changed"], back["left"], site.files()) == (True, [], (SITE, MORE))
     assert not site.run(state="absent")["changed"]
+
+
+def test_the_way_back_needs_neither_a_daemon_nor_a_readable_file(site: Site) -> None:
+    site.run(JUDGE, settings=OURS)
+    site.main.write_text(CHANGED + "what is this\n")
+    back = site.run(state="absent")
+    assert (back["left"], site.files()) == ([], (SITE + "what is this\n", MORE))
+
+
+def test_the_controller_is_told_of_the_way_back(site: Site) -> None:
+    site.run(JUDGE, settings=OURS)
+    before = running(**FOLLOWED)
+    after = running(Prolog="/site/prolog", PrologFlags="Alloc,Contain,X11", MessageTimeout="20 sec")
+    back = site.run(before, RECONFIGURE, after, state="absent", reconfigure=True)
+    assert back["pending"] == ["EpilogSlurmctld", "Prolog", "PrologFlags"]
+    assert not site.run(after, state="absent", reconfigure=True)["changed"]
 
 
 def test_what_the_site_changed_since_survives_the_way_back(site: Site) -> None:

@@ -39,6 +39,15 @@ def test_nodes_are_drained_and_undrained_in_one_call() -> None:
     ]
 
 
+def test_a_node_without_scontrol_tells_its_release_by_slurmd() -> None:
+    def run(argv: t.Sequence[str], *, timeout: float, ok: t.Container[int] = (0,)) -> Completed:
+        if tuple(argv) != ("slurmd", "-V"):
+            raise CommandError(f"{argv[0]}: command not found")
+        return Completed(tuple(argv), 0, "slurm-wlm 22.05.8\n", "")
+
+    assert Slurm(run=run).version() == (22, 5, 8)
+
+
 def test_another_host_directory_and_configuration_are_part_of_the_words() -> None:
     run = Answering(out="slurm 24.11.5\n")
     slurm = Slurm(run=run, prefix=["ssh", "ctl"], bin_dir="/opt/slurm/bin", conf_path="/srv/slurm.conf")
