@@ -18,7 +18,7 @@ from nodeshare.memory import HELD, OPEN
 from simulation import KUBELET, RUNTIME, Killed, Site, quick_directory
 
 SEED = int(os.environ.get("CONVERGED_SEED", random.SystemRandom().randrange(1 << 32)))
-HISTORIES = int(os.environ.get("NODESHARE_HISTORIES", "60"))
+HISTORIES = int(os.environ.get("NODESHARE_HISTORIES", "25"))
 
 
 class History:

@@ -1,37 +1,15 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hand-over: what a job finds on its node, and what the node becomes afterwards, in the simulated world."""
+"""Taking a node: what a job finds there, whatever pods, API and services do; in the simulated world."""
 
-import os
-import shutil
 import unittest
 
 import payload_path  # noqa: F401
+from handover_case import HandoverCase
 from nodeshare import view
-from nodeshare.jobid import JobKey
-from nodeshare.memory import HELD, OPEN, QUIESCE, STOP
-from simulation import KUBELET, RUNTIME, Killed, Site, quick_directory
-
-
-class HandoverCase(unittest.TestCase):
-
-    def site(self, **settings):
-        directory = quick_directory()
-        self.addCleanup(shutil.rmtree, directory)
-        return Site(os.path.join(directory, "state"), **settings)
-
-    def assert_free(self, site):
-        self.assertEqual(site.node.ordinary_running(), [])
-        self.assertEqual(site.memory().phase, HELD)
-
-    def assert_back(self, site):
-        self.assertEqual(site.node.active, {KUBELET, RUNTIME})
-        self.assertFalse(site.node.confined)
-        self.assertEqual(site.node.announced, "")
-        memory = site.memory()
-        self.assertEqual((memory.phase, memory.stopped, memory.way), (OPEN, (), ""))
-        self.assertEqual(site.memories.fenced(), ())
+from nodeshare.memory import HELD, QUIESCE, STOP
+from simulation import KUBELET, RUNTIME
 
 
 class Taking(HandoverCase):
@@ -231,157 +209,6 @@ class Sharing(HandoverCase):
         self.assert_free(site)
 
 
-class Returning(HandoverCase):
-
-    def test_after_stop_the_runtime_starts_before_the_kubelet(self):
-        site = self.site(handover="stop")
-        site.begin()
-        site.end()
-        site.later(31.0)
-        self.assertEqual(site.did("start"), [("start", (RUNTIME, KUBELET))])
-        self.assert_back(site)
-
-    def test_a_node_does_not_come_back_while_the_api_is_silent(self):
-        site = self.site()
-        site.node.api_up = False
-        site.begin()
-        site.end()
-        for _ in range(5):
-            site.later(60.0)
-        self.assertEqual(site.node.active, set())
-        site.node.api_up = True
-        site.later(60.0)
-        self.assert_back(site)
-
-    def test_the_api_back_in_the_middle_of_a_job_starts_nothing(self):
-        site = self.site()
-        site.node.api_up = False
-        site.begin()
-        site.node.api_up = True
-        site.later(60.0)
-        self.assertEqual((site.node.active, site.did("start")), (set(), []))
-
-    def test_a_kubelet_that_the_administrator_stopped_is_not_started(self):
-        site = self.site(handover="stop")
-        site.node.active = {RUNTIME}
-        site.node.admin_stopped = {KUBELET}
-        site.begin()
-        site.end()
-        site.later(31.0)
-        self.assertEqual(site.node.active, {RUNTIME})
-        self.assertEqual(site.memory().phase, OPEN)
-
-    def test_a_kubelet_that_somebody_starts_during_a_job_is_stopped_again(self):
-        site = self.site(handover="stop")
-        site.begin()
-        site.node.active = {KUBELET}
-        site.node.add("new")
-        site.later(60.0)
-        self.assert_free(site)
-        self.assertEqual(site.node.active, set())
-
-    def test_a_pod_that_appears_in_the_middle_of_a_job_is_sent_away_within_one_repair(self):
-        site = self.site()
-        site.begin()
-        site.node.add("bound-late")
-        site.later(60.0)
-        self.assert_free(site)
-
-    def test_a_taint_that_vanishes_in_the_middle_of_a_job_ends_in_stop(self):
-        site = self.site()
-        site.begin()
-        site.node.tainted = False
-        site.later(60.0)
-        self.assert_free(site)
-        self.assertEqual(site.node.active, set())
-
-    def test_a_stale_announcement_of_an_open_node_is_taken_back(self):
-        site = self.site()
-        site.node.announced = '["slurm/9/0"]'
-        site.repair()
-        self.assertEqual(site.node.announced, "")
-
-
-class Repair(HandoverCase):
-
-    KEY = JobKey("slurm", "1", 0)
-
-    def held(self, **settings):
-        site = self.site(**settings)
-        site.begin()
-        return site
-
-    def test_a_job_with_processes_is_never_asked_about_and_never_dropped(self):
-        site = self.held()
-        site.node.batch = {self.KEY: view.GONE}
-        site.later(60.0)
-        self.assertEqual((site.did("ask"), len(site.store.leases())), ([], 1))
-
-    def test_cannot_tell_is_never_gone(self):
-        for alive, batch_up in ((None, True), (False, False), (False, True)):
-            with self.subTest(alive=alive, batch_up=batch_up):
-                site = self.held()
-                site.node.alive = {self.KEY: alive}
-                site.node.batch_up = batch_up
-                for _ in range(100):
-                    site.later(600.0)
-                self.assert_free(site)
-
-    def test_a_job_whose_epilog_never_ran_is_put_right_within_one_period(self):
-        site = self.held(linger=0.0)
-        site.node.alive = {self.KEY: False}
-        site.node.batch = {self.KEY: view.GONE}
-        site.later(60.0)
-        self.assert_back(site)
-
-    def test_a_silent_job_that_lives_is_asked_about_less_and_less(self):
-        site = self.held()
-        site.node.alive = {self.KEY: False}
-        site.node.batch = {self.KEY: view.LIVE}
-        for _ in range(24 * 60):
-            site.later(60.0)
-        self.assertLess(len(site.did("ask")), 35)
-        self.assert_free(site)
-
-    def test_a_lease_of_an_earlier_boot_is_dropped_unless_the_batch_system_says_that_it_lives(self):
-        for answer, left in ((None, 0), (view.GONE, 0), (view.LIVE, 1)):
-            with self.subTest(answer=answer):
-                site = self.held()
-                site.node.batch = {self.KEY: answer} if answer else {}
-                site.node.reboot()
-                site.repair()
-                self.assertEqual(len(site.store.leases()), left)
-
-    def test_a_node_rebooted_under_stop_comes_back_only_through_repair(self):
-        site = self.held(handover="stop")
-        site.node.reboot()
-        self.assertEqual(site.node.active, set())
-        site.repair()
-        self.assert_back(site)
-
-    def test_a_doubtful_lease_ends_with_the_life_of_its_mark(self):
-        site = self.site(mark_life=300.0)
-        site.end("1")
-        site.begin("1")
-        site.node.alive = {self.KEY: False}
-        site.node.batch_up = False
-        site.later(100.0)
-        self.assertEqual(len(site.store.leases()), 1)
-        site.later(250.0)
-        self.assertEqual(len(site.store.leases()), 0)
-
-    def test_an_unreadable_memory_is_judged_by_the_fence(self):
-        for handover in ("stop", "quiesce"):
-            with self.subTest(handover=handover):
-                site = self.held(handover=handover)
-                with open(site.memories.path, "w") as stream:
-                    stream.write("{")
-                site.end()
-                site.later(0.0)
-                site.later(31.0)
-                self.assert_back(site)
-
-
 class Switch(HandoverCase):
 
     def test_off_needs_no_api_spares_no_pod_and_holds_through_a_reboot(self):
@@ -436,74 +263,6 @@ class Switch(HandoverCase):
         site.act(view.OFF)
         site.act(view.ON)
         self.assertEqual(site.node.active, {RUNTIME})
-
-
-class Adoption(HandoverCase):
-
-    def test_adopted_jobs_hold_a_node_whose_kubelet_joins_later(self):
-        site = self.site()
-        site.node.active = set()
-        site.node.api_up = False
-        with site.store.locked():
-            from nodeshare.leases import Lease
-            site.store.begin(Lease(JobKey("slurm", "1", 0), "boot-1", 1.0), mark_life=1.0)
-        site.node.alive = {JobKey("slurm", "1", 0): True}
-        site.act(view.ADOPT)
-        self.assertEqual(site.memories.fenced(), ())
-        site.node.active, site.node.api_up = {KUBELET, RUNTIME}, True
-        site.later(60.0)
-        self.assert_free(site)
-        self.assertEqual((site.memory().way, site.node.active), (QUIESCE, {KUBELET, RUNTIME}))
-
-
-class Kills(HandoverCase):
-    """kill -9 at every point of a whole life; whatever comes next must put it right."""
-
-    def life(self, site):
-        site.begin("1")
-        site.end("1")
-        site.later(31.0)
-
-    def points_of(self, **settings):
-        seen = []
-        site = self.site(**settings)
-        site.node.add("web")
-        site.points = seen.append
-        self.life(site)
-        return len(seen)
-
-    def test_killed_anywhere_the_next_job_finds_a_free_node_and_the_node_comes_back(self):
-        for handover in ("quiesce", "stop"):
-            count = self.points_of(handover=handover)
-            self.assertGreater(count, 20)
-            for victim in range(count):
-                with self.subTest(handover=handover, victim=victim):
-                    site = self.site(handover=handover)
-                    site.node.add("web")
-                    self.kill_at(site, victim)
-                    with self.assertRaises(Killed):
-                        self.life(site)
-                    site.points = lambda point: None
-                    if KUBELET in site.node.active and (handover == "stop" or site.memory().phase != HELD):
-                        site.node.add("newcomer")
-                    told = site.begin("2")
-                    self.assertEqual(told.done.outcome, view.ACCEPT)
-                    self.assert_free(site)
-                    for job in ("1", "2"):
-                        site.end(job)
-                    site.later(1.0)
-                    site.later(31.0)
-                    self.assert_back(site)
-
-    @staticmethod
-    def kill_at(site, victim):
-        left = [victim]
-
-        def point(_name):
-            left[0] -= 1
-            if left[0] < 0:
-                raise Killed()
-        site.points = point
 
 
 if __name__ == "__main__":
