@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -109,11 +108,11 @@ def sysctls() -> dict[str, str]:
     return {key: value for key, value in pairs if not key.startswith(VOLATILE)}
 
 
-def kill_holder(name: str) -> list[int]:
-    """kill -9 whoever works on a bed right now, as the lock says."""
+def signal_holder(name: str, number: int) -> int:
+    """Send a signal to whoever works on a bed right now, as the lock says."""
     holder = int((locks_dir() / f"bed-{name}.lock").read_text())
-    os.kill(holder, signal.SIGKILL)
-    return [holder]
+    os.kill(holder, number)
+    return holder
 
 
 def main(arguments: list[str]) -> Any:
@@ -125,8 +124,8 @@ def main(arguments: list[str]) -> Any:
             return leftovers(json.load(sys.stdin))
         case ["sysctls"]:
             return sysctls()
-        case ["kill", name]:
-            return kill_holder(name)
+        case ["signal", name, number]:
+            return signal_holder(name, int(number))
     raise SystemExit(2)
 
 

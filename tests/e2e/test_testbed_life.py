@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -73,6 +74,12 @@ def test_down_removes_what_a_killed_up_has_made(line: str, seconds: float) -> No
     assert leftovers(known) == []
 
 
+def test_an_up_that_is_asked_to_stop_removes_what_it_has_made() -> None:
+    stopped = kill_up_at("boot 3 containers", seconds=0.2, number=signal.SIGTERM)
+    assert stopped.returncode == 130
+    assert leftovers(machine.ask("facts", NAME)) == []
+
+
 def test_up_after_a_killed_up_removes_the_leftovers_and_starts_again() -> None:
     kill_up_at("boot 3 containers", seconds=0.2)
     known = machine.ask("facts", NAME)
@@ -127,8 +134,8 @@ def test_without_a_batch_system_there_are_only_nodes() -> None:
     assert bed.ssh("n1", ["sudo", "systemctl", "is-system-running"]).out == "running\n"
 
 
-def kill_up_at(line: str, *, seconds: float) -> None:
-    """Start `up` and kill -9 it some time after it has announced a step."""
+def kill_up_at(line: str, *, seconds: float, number: int = signal.SIGKILL) -> subprocess.Popen[str]:
+    """Start `up` and end it some time after it has announced a step."""
     command = [sys.executable, "-m", "testbed", "up", "--name", NAME, *PLAIN]
     environment = {**os.environ, "PYTHONPATH": str(api.TESTS), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as up:
@@ -139,9 +146,10 @@ def kill_up_at(line: str, *, seconds: float) -> None:
         else:
             pytest.fail(f"up never said {line!r}")
         time.sleep(seconds)
-        machine.ask("kill", NAME)
+        machine.ask("signal", NAME, str(int(number)))
         up.stderr.read()
     assert up.returncode != 0
+    return up
 
 
 def await_line(bed: api.RunningBed, argv: list[str], wanted: str) -> None:

@@ -16,6 +16,7 @@ from testbed.errors import BedError
 # sudo gives a clean environment; these decide where things lie and whether packages can be fetched.
 KEPT = ("CONVERGED_CACHE", "CONVERGED_BIN_DIR", "CONVERGED_LOGS", "PATH", "GOPROXY", "GOFLAGS", "SSL_CERT_FILE", "TERM")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+ROOT_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 TESTS = Path(__file__).resolve().parent.parent
 
 
@@ -27,6 +28,9 @@ def asking_user(environment: Mapping[str, str]) -> int:
 def ensure_root(arguments: Sequence[str]) -> None:
     """Return as root; as anybody else start again through sudo, or say what is missing."""
     if os.geteuid() == 0:
+        # Whoever asked must be able to read what root writes, and may have a PATH without root's programs.
+        os.umask(0o022)
+        os.environ["PATH"] = f"{os.environ.get('PATH', '')}:{ROOT_PATH}"
         return
     try:
         allowed = subprocess.run(["sudo", "-n", "true"], capture_output=True, timeout=10, check=False).returncode == 0

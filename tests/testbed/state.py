@@ -18,13 +18,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from testbed.cgroups import Way
 from testbed.errors import BedError
 from testbed.paths import bed_dir, beds_dir, locks_dir
+from testbed.progress import say
 
 FORMAT = 1
+ANNOUNCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,17 +202,26 @@ def file_lock(name: str, *, timeout: float, what: str) -> Iterator[None]:
     with path.open("a+") as file:
         os.set_inheritable(file.fileno(), True)
         deadline = time.monotonic() + timeout
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    file.seek(0)
-                    holder = file.read().strip() or "unknown"
-                    raise BedError(f"{what}: process {holder} is working on it; wait for its end") from None
-                time.sleep(0.1)
+        announce = min(deadline, time.monotonic() + ANNOUNCE_SECONDS)
+        while not try_lock(file):
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            if time.monotonic() >= deadline:
+                raise BedError(f"{what}: process {holder} is working on it; wait for its end")
+            if time.monotonic() >= announce:
+                say(f"  ..  {what}: waiting for process {holder}")
+                announce = deadline
+            time.sleep(0.1)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
         yield
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Whether the lock is ours now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from testbed import cgroups, network, rootfs
+from testbed import cgroups, network, rootfs, up
 from testbed.cgroups import Way
 from testbed.errors import BedError
 from testbed.run import run
@@ -87,6 +87,21 @@ def test_debootstrap_gets_the_proxy_of_apt_unless_it_has_one(monkeypatch: pytest
     assert rootfs.proxy_environment(rootfs.fetch_settings(DUMP)) == {"http_proxy": "http://proxy:3128/"}
     monkeypatch.setenv("http_proxy", "http://other/")
     assert rootfs.proxy_environment(rootfs.fetch_settings(DUMP)) == {}
+
+
+@pytest.mark.parametrize(("way", "runtime"), [(Way.V1, "runc"), (Way.V2, "crun"), (Way.PRIVATE_V2, "crun")])
+def test_missing_programs_are_named_with_their_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, runtime: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BedError, match="podman: not found on this machine; type: apt-get install podman"):
+        up.check_programs(way)
+    for program in up.PROGRAMS:
+        (tmp_path / program).touch(mode=0o755)
+    with pytest.raises(BedError, match=f"type: apt-get install {runtime}"):
+        up.check_programs(way)
+    (tmp_path / runtime).touch(mode=0o755)
+    up.check_programs(way)
 
 
 @pytest.mark.parametrize(
