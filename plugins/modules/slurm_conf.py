@@ -73,8 +73,8 @@ options:
     default: false
   validate:
     description:
-      - Whether Slurm's own parser must accept the result first. On a host with slurmd alone there is no C(scontrol) that
-        could; there set it to V(false), where the same text was accepted on the controller.
+      - Whether Slurm's own parser must accept the result first. A host with slurmd alone has no C(scontrol) to ask; set
+        it to V(false) there, where the same text was accepted on the controller.
     type: bool
     default: true
   record_dir:

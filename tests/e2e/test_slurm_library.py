@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._hostlist import expand, fold
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import version
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import load
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 from e2e import adhoc
 from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
@@ -32,6 +35,49 @@ lists = json.load(sys.stdin)
 names = [ask("hostnames", text) for text in lists]
 print(json.dumps([names, [ask("hostlist", ",".join(found))[0] for found in names]]))
 """
+
+# Whether Slurm's own parser takes each text as its configuration; x.conf lies beside it.
+JUDGE = """
+import json, os, subprocess, sys, tempfile
+folder = tempfile.mkdtemp()
+path = os.path.join(folder, "slurm.conf")
+open(os.path.join(folder, "x.conf"), "w").write("EpilogSlurmctld=/i\\n")
+def taken(text):
+    open(path, "w", newline="").write(text)
+    words = ["env", "SLURM_CONF=" + path, "scontrol", "show", "hostnames", "localhost"]
+    return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode == 0
+print(json.dumps([taken(text) for text in json.load(sys.stdin)]))
+"""
+SOUND = "ClusterName=t\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=a Nodes=n1\n"
+LINES = [
+    "Prolog=/a\n",
+    "Prolog=/a b\n",
+    'Prolog="/a b"\n',
+    "Prolog=\n",
+    "Prolog=\\\n/a\n",
+    "Prolog=/a\\ b\n",
+    'Prolog=""\n',
+    'Prolog="a"b\n',
+    "Epilog=/a#b\n",
+    "Epilog=/a \\# x\n",
+    'Epilog="a b" "\n',
+    "Epilog=/a\\\\\n",
+    "Epilog=/a\r\n",
+    "Epilog=/a",
+    " MessageTimeout = 10 # x\n",
+    "MessageTimeout=10 \\\n# c\n",
+    "NodeName=n2 CPUs=1\\\n RealMemory=1\n",
+    'NodeName=n4 Feature="a b" CPUs=2\n',
+    "NodeName=n3 CPUs\n",
+    "# foo \\\n",
+    "\\\n",
+    "\\\\\n",
+    '"\n',
+    "words\n",
+    "\v\n",
+    "Include=x\n",
+]
+INCLUDES = ["", "", "include x.conf\n", " include x.conf\n", "Include x.conf y\n", "INCLUDE\tx.conf # x\n"]
 
 
 def written_lists(count: int, chosen: random.Random) -> Iterator[str]:
@@ -62,6 +108,28 @@ def test_host_lists_expand_and_fold_as_slurms_own(bed: api.RunningBed, chosen: r
     names, folded = json.loads(answer)
     assert [expand(text) for text in lists] == names
     assert [fold(found) for found in names] == folded
+
+
+def test_a_configuration_is_read_exactly_when_slurms_own_parser_takes_it(
+    bed: api.RunningBed, chosen: random.Random
+) -> None:
+    texts = [
+        SOUND + chosen.choice(INCLUDES) + "".join(chosen.choice(LINES) for _ in range(chosen.randint(1, 3)))
+        for _ in range(150)
+    ]
+    taken = json.loads(bed.exec("ctl", ["python3", "-c", JUDGE], input=json.dumps(texts), timeout=300).out)
+    release = version.parse(bed.exec("ctl", ["scontrol", "--version"]).out)
+
+    def readable(text: str) -> bool:
+        files = {"/x/slurm.conf": text.encode(), "/x/x.conf": b"EpilogSlurmctld=/i\n"}
+        try:
+            load("/x/slurm.conf", release=release, read=files.__getitem__)
+        except ConfError:
+            return False
+        return True
+
+    wrong = [text for text, sound in zip(texts, taken, strict=True) if readable(text) != sound]
+    assert not wrong
 
 
 def test_slurm_info_tells_what_runs_whatever_a_job_is_called(bed: api.RunningBed) -> None:
