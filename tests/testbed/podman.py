@@ -43,6 +43,15 @@ tmp_dir = "{tmp}"
 network_backend = "netavark"
 """
 
+# On cgroup v1, podman mounts the machine's own name=systemd hierarchy over the container's. All systemds would share
+# one tree then: each clears what others made, and waits at a stop for processes that are not its own.
+OWN_SYSTEMD_HIERARCHY = """\
+if grep -q ' /\\.\\.[^ ]* /sys/fs/cgroup/systemd ' /proc/self/mountinfo
+then umount /sys/fs/cgroup/systemd/release_agent /sys/fs/cgroup/systemd || exit 1
+fi
+exec /sbin/init
+"""
+
 STORAGE_CONF = """\
 [storage]
 driver = "overlay"
@@ -133,10 +142,11 @@ class Podman:
         """Make a container without starting it, so that files can be put in before it boots."""
         hosts = [f"--add-host={name}:{ip}" for name, ip in spec.known_hosts]
         volumes = [f"--volume={volume.argument()}" for volume in spec.volumes]
+        command = ["/bin/sh", "-c", OWN_SYSTEMD_HIERARCHY] if self.way is Way.V1 else ["/sbin/init"]
         self.call(
             *("create", "--name", spec.name, "--hostname", spec.hostname, "--pull", "never"),
             *("--systemd", "always", "--privileged", "--cgroupns", "private"),
-            *("--network", spec.network, "--ip", spec.ip, *hosts, *volumes, spec.image, "/sbin/init"),
+            *("--network", spec.network, "--ip", spec.ip, *hosts, *volumes, spec.image, *command),
             timeout=SLOW,
         )
 
