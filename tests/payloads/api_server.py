@@ -20,8 +20,23 @@ class Certificates:
     def __init__(self, directory):
         self.directory = directory
         self.ca = self._path("ca.crt")
-        self._run("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                  "-subj", "/CN=test-ca", "-keyout", self._path("ca.key"), "-out", self.ca)
+        self._run(
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=test-ca",
+            "-keyout",
+            self._path("ca.key"),
+            "-out",
+            self.ca,
+        )
         self.server = self.issue("server", "/CN=api", "subjectAltName=IP:127.0.0.1")
         self.client = self.issue("client", "/O=system:nodes/CN=system:node:n1", "extendedKeyUsage=clientAuth")
 
@@ -30,10 +45,38 @@ class Certificates:
         request, certificate, both = self._path(name + ".csr"), self._path(name + ".crt"), self._path(name + ".pem")
         with open(self._path(name + ".ext"), "w") as stream:
             stream.write(extension + "\n")
-        self._run("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject,
-                  "-keyout", self._path(name + ".key"), "-out", request)
-        self._run("x509", "-req", "-in", request, "-CA", self.ca, "-CAkey", self._path("ca.key"), "-CAcreateserial",
-                  "-days", "2", "-extfile", self._path(name + ".ext"), "-out", certificate)
+        self._run(
+            "req",
+            "-new",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-subj",
+            subject,
+            "-keyout",
+            self._path(name + ".key"),
+            "-out",
+            request,
+        )
+        self._run(
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            self.ca,
+            "-CAkey",
+            self._path("ca.key"),
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            self._path(name + ".ext"),
+            "-out",
+            certificate,
+        )
         with open(both, "w") as stream:
             for part in (certificate, self._path(name + ".key")):
                 with open(part) as source:
@@ -44,8 +87,9 @@ class Certificates:
         return os.path.join(self.directory, name)
 
     def _run(self, *arguments):
-        subprocess.run(("openssl", *arguments), check=True, timeout=60, stdout=subprocess.DEVNULL,
-                       stderr=subprocess.DEVNULL)
+        subprocess.run(
+            ("openssl", *arguments), check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
 
 
 class ApiServer:
@@ -78,6 +122,7 @@ class ApiServer:
 
             def do(self):
                 outer.answer(self)
+
             do_GET = do_PATCH = do_POST = do_DELETE = do  # noqa: N815 - the names that http.server looks for
 
             def log_message(self, *arguments):
@@ -125,7 +170,7 @@ class ApiServer:
         handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()
         for start in range(0, len(content), 1 if self.drip else len(content) or 1):
-            handler.wfile.write(content[start:start + (1 if self.drip else len(content))])
+            handler.wfile.write(content[start : start + (1 if self.drip else len(content))])
             handler.wfile.flush()
             time.sleep(0.1 if self.drip else 0)
 

@@ -13,7 +13,6 @@ from simulation import KUBELET, RUNTIME, Site, quick_directory
 
 
 class HandoverCase(unittest.TestCase):
-
     def site(self, **settings):
         directory = quick_directory()
         self.addCleanup(shutil.rmtree, directory)

@@ -60,6 +60,7 @@ def make_world(units, top):
 
 def run_and_kill(settings, units, point, arguments):
     """A call whose process kills itself when it comes to that point."""
+
     class Mortal(carry.Carrier):
         def __init__(self, **how):
             super().__init__(at_point=kill_at, **how)
@@ -67,6 +68,7 @@ def run_and_kill(settings, units, point, arguments):
     def kill_at(name):
         if name == point:
             os.kill(os.getpid(), signal.SIGKILL)
+
     if point:
         cli.Carrier = Mortal
     return cli.main(["--settings", settings, *arguments], make_world=make_world(units, os.path.dirname(units)))

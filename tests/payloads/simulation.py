@@ -12,11 +12,12 @@ import tempfile
 
 import payload_path  # noqa: F401
 from nodeshare import view
-from nodeshare.carry import Carrier, World, WorldError
+from nodeshare.carry import Carrier
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Ended, Lease, LeaseStore
 from nodeshare.memory import MemoryStore
 from nodeshare.settings import Settings
+from nodeshare.world import World, WorldError
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
 
@@ -33,8 +34,18 @@ class Killed(BaseException):
 class Guest:
     """One pod. `grace` is how long its processes take to end once asked; None: they never do."""
 
-    def __init__(self, name, *, grace=1.0, stays=False, protected=False, finalizer=False, respawns=False,
-                 tolerates=False, undeletable=False):
+    def __init__(
+        self,
+        name,
+        *,
+        grace=1.0,
+        stays=False,
+        protected=False,
+        finalizer=False,
+        respawns=False,
+        tolerates=False,
+        undeletable=False,
+    ):
         self.name = name
         self.grace = grace
         self.stays = stays
@@ -50,7 +61,6 @@ class Guest:
 
 
 class Node(World):
-
     def __init__(self):
         self.time = 1000.0
         self.boot = "boot-1"
@@ -92,8 +102,11 @@ class Node(World):
         if not self.api_up:
             self.time += 2.0
             return view.Api(False, "no answer within 2 s")
-        pods = tuple(view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False)
-                     for guest in self.guests.values() if guest.known)
+        pods = tuple(
+            view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False)
+            for guest in self.guests.values()
+            if guest.known
+        )
         return view.Api(True, "", self.tainted, self.announced, pods)
 
     def local_pods(self):
@@ -201,8 +214,12 @@ class Node(World):
                 del self.guests[guest.name]
                 if guest.respawns and (not self.tainted or guest.tolerates):
                     self.born += 1
-                    again = self.add("{}-{}".format(guest.name.split("-")[0], self.born), grace=guest.grace,
-                                     respawns=True, tolerates=guest.tolerates)
+                    again = self.add(
+                        "{}-{}".format(guest.name.split("-")[0], self.born),
+                        grace=guest.grace,
+                        respawns=True,
+                        tolerates=guest.tolerates,
+                    )
                     again.running = True
             elif not guest.leaving and not guest.running:
                 guest.running, guest.ends_at = True, None
@@ -254,8 +271,14 @@ class Site:
         return self.memories.load(boot_id=self.node.boot)[0]
 
     def carrier(self, begun=None):
-        return Carrier(world=self.node, store=self.store, memories=self.memories, settings=self.settings, begun=begun,
-                       at_point=self.at_point)
+        return Carrier(
+            world=self.node,
+            store=self.store,
+            memories=self.memories,
+            settings=self.settings,
+            begun=begun,
+            at_point=self.at_point,
+        )
 
     def begin(self, job="1", run=0, start=None):
         lease = Lease(JobKey("slurm", job, run), self.node.boot, self.node.time, start)

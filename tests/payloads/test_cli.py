@@ -27,7 +27,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class CliCase(unittest.TestCase):
-
     @classmethod
     def setUpClass(cls):
         cls.directory = tempfile.mkdtemp()
@@ -51,9 +50,15 @@ class CliCase(unittest.TestCase):
 
     def configure(self, **changes):
         pem = self.certificates.client
-        values = {"node": "n1", "state_dir": os.path.join(self.top, "state"), "linger": 0, "deadline": 2, "limit": 20,
-                  "squeue": "/usr/bin/squeue",
-                  "api": {"server": self.api.url, "ca_file": self.certificates.ca, "cert_file": pem, "key_file": pem}}
+        values = {
+            "node": "n1",
+            "state_dir": os.path.join(self.top, "state"),
+            "linger": 0,
+            "deadline": 2,
+            "limit": 20,
+            "squeue": "/usr/bin/squeue",
+            "api": {"server": self.api.url, "ca_file": self.certificates.ca, "cert_file": pem, "key_file": pem},
+        }
         values.update(changes)
         with open(self.settings, "w") as stream:
             json.dump(values, stream)
@@ -67,8 +72,20 @@ class CliCase(unittest.TestCase):
 
     def process(self, *arguments, point=""):
         return subprocess.Popen(
-            [sys.executable, "-B", "-W", "error", os.path.join(HERE, "host.py"), self.settings, self.units, point,
-             *arguments], stderr=subprocess.PIPE, universal_newlines=True)
+            [
+                sys.executable,
+                "-B",
+                "-W",
+                "error",
+                os.path.join(HERE, "host.py"),
+                self.settings,
+                self.units,
+                point,
+                *arguments,
+            ],
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
 
     def finished(self, process):
         err = process.communicate(timeout=60)[1]
@@ -91,14 +108,16 @@ class CliCase(unittest.TestCase):
 
 
 class Lives(CliCase):
-
     def test_a_whole_life_in_quiesce(self):
         self.api.add_pod("web")
         self.api.add_pod("logger", owner="DaemonSet")
         code, err = self.call(*self.job("begin"))
         self.assertEqual(code, 0)
-        self.assertRegex(err, r"\Anodeshare: event=begin wlm=slurm job=4711 run=0 outcome=accept lease=new way=quiesce "
-                              r"evicted=1 reason=\"held by quiesce\" seconds=\d+\.\d{3}\n\Z")
+        self.assertRegex(
+            err,
+            r"\Anodeshare: event=begin wlm=slurm job=4711 run=0 outcome=accept lease=new way=quiesce "
+            r"evicted=1 reason=\"held by quiesce\" seconds=\d+\.\d{3}\n\Z",
+        )
         self.assertEqual([name for _, name in self.api.pods], ["logger"])
         self.assertEqual(self.announced(), '["slurm/4711/0"]')
         self.assertEqual((self.state()["phase"], self.active()), ("held", {KUBELET, RUNTIME}))
@@ -165,7 +184,6 @@ class Lives(CliCase):
 
 
 class BadInput(CliCase):
-
     HOSTILE = ("$(touch pwned)", "-rf", "../x", "4711\nevent=end", "4711;id", "", "4711 ", "'", '"', "x" * 5000)
 
     def test_hostile_job_ids_end_in_the_sites_outcome_on_one_line(self):
@@ -181,20 +199,31 @@ class BadInput(CliCase):
 
     def test_wrong_usage_of_begin_ends_in_the_sites_outcome_too(self):
         self.configure(on_failure="requeue")
-        for words in (("begin",), ("begin", "--wlm", "slurm"), (*self.job("begin"), "--mem", "lots"),
-                          (*self.job("begin"), "--frob"), ("begin", "--wlm", "lsf", "--job", "1"),
-                          (*self.job("begin"), "--run", "-1"), (*self.job("begin"), "--device", "$(id)")):
+        for words in (
+            ("begin",),
+            ("begin", "--wlm", "slurm"),
+            (*self.job("begin"), "--mem", "lots"),
+            (*self.job("begin"), "--frob"),
+            ("begin", "--wlm", "lsf", "--job", "1"),
+            (*self.job("begin"), "--run", "-1"),
+            (*self.job("begin"), "--device", "$(id)"),
+        ):
             with self.subTest(words=words):
                 self.assertEqual(self.call(*words)[0], 75)
         self.assertEqual(self.call("frob")[0], 2)
 
     def test_bad_settings_are_named_and_a_job_is_served_by_defaults(self):
-        for content, message in (("{", "not JSON"), ("[]", "not a JSON object"), ('{"node": "N1"}', "node is 'N1'"),
-                                 ('{"frob": 1}', "unknown key 'frob'"), ("{}", "node is missing"),
-                                 ('{"node": "n1", "deadline": "soon"}', "deadline is 'soon': must be seconds"),
-                                 ('{"node": "n1", "services": ["a b"]}', "a systemd unit name"),
-                                 ('{"node": "n1", "handover": "stopp"}', "one of quiesce, stop"),
-                                 ('{"node": "n1", "api": {}}', "an object with")):
+        for content, message in (
+            ("{", "not JSON"),
+            ("[]", "not a JSON object"),
+            ('{"node": "N1"}', "node is 'N1'"),
+            ('{"frob": 1}', "unknown key 'frob'"),
+            ("{}", "node is missing"),
+            ('{"node": "n1", "deadline": "soon"}', "deadline is 'soon': must be seconds"),
+            ('{"node": "n1", "services": ["a b"]}', "a systemd unit name"),
+            ('{"node": "n1", "handover": "stopp"}', "one of quiesce, stop"),
+            ('{"node": "n1", "api": {}}', "an object with"),
+        ):
             with open(self.settings, "w") as stream:
                 stream.write(content)
             with self.subTest(content=content):
@@ -202,13 +231,22 @@ class BadInput(CliCase):
                 self.assertEqual((code, message in err, self.settings in err), (1, True, True), err)
 
     def test_sizes_are_bytes_in_powers_of_1024(self):
-        for text, bytes_ in (("16GiB", 16 << 30), ("16G", 16 << 30), ("16GB", 16 << 30), ("4000M", 4000 << 20),
-                             ("512", 512), ("1K", 1024), ("0", 0), ("5B", 5)):
+        for text, bytes_ in (
+            ("16GiB", 16 << 30),
+            ("16G", 16 << 30),
+            ("16GB", 16 << 30),
+            ("4000M", 4000 << 20),
+            ("512", 512),
+            ("1K", 1024),
+            ("0", 0),
+            ("5B", 5),
+        ):
             self.assertEqual(arguments.size(text), bytes_, text)
         self.call(*self.job("begin"), "--mem", "16GiB", "--cpus", "8", "--device", "gpu:0", "--exclusive")
         lease = self.state()["leases"][0]
-        self.assertEqual((lease["memory"], lease["cores"], lease["devices"], lease["exclusive"]),
-                         (16 << 30, 8, ["gpu:0"], True))
+        self.assertEqual(
+            (lease["memory"], lease["cores"], lease["devices"], lease["exclusive"]), (16 << 30, 8, ["gpu:0"], True)
+        )
 
     def test_a_full_disk_frees_the_node_and_ends_in_the_sites_outcome(self):
         for outcome, code in (("accept", 0), ("requeue", 75)):
@@ -235,9 +273,18 @@ class BadInput(CliCase):
 
 
 class Processes(CliCase):
-
-    POINTS = ("before:Remember", "after:Remember", "before:Announce", "after:Announce", "before:Evict", "after:Evict",
-              "before:Confine", "after:Confine", "before:StopUnits", "after:StopUnits")
+    POINTS = (
+        "before:Remember",
+        "after:Remember",
+        "before:Announce",
+        "after:Announce",
+        "before:Evict",
+        "after:Evict",
+        "before:Confine",
+        "after:Confine",
+        "before:StopUnits",
+        "after:StopUnits",
+    )
 
     def test_killed_at_each_point_of_a_begin_the_next_call_puts_it_right(self):
         for handover in ("quiesce", "stop"):
@@ -298,12 +345,17 @@ class Processes(CliCase):
 
     def test_a_hang_of_everything_still_ends_in_the_sites_outcome(self):
         self.configure(limit=1, on_failure="drain")
-        script = ("import sys; sys.path.insert(0, sys.argv[1]); import host\n"
-                  "from nodeshare import cli; cli.OVERTIME = 1.0\n"
-                  "host.Systemd.run = lambda *a: __import__('time').sleep(600)\n"
-                  "sys.exit(host.run_and_kill(sys.argv[2], sys.argv[3], '', sys.argv[4:]))\n")
-        process = subprocess.Popen([sys.executable, "-B", "-c", script, HERE, self.settings, self.units,
-                                    *self.job("begin")], stderr=subprocess.PIPE, universal_newlines=True)
+        script = (
+            "import sys; sys.path.insert(0, sys.argv[1]); import host\n"
+            "from nodeshare import cli; cli.OVERTIME = 1.0\n"
+            "host.Systemd.run = lambda *a: __import__('time').sleep(600)\n"
+            "sys.exit(host.run_and_kill(sys.argv[2], sys.argv[3], '', sys.argv[4:]))\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-B", "-c", script, HERE, self.settings, self.units, *self.job("begin")],
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+        )
         code, err = self.finished(process)
         self.assertEqual((code, "not done within 2 s" in err), (69, True), err)
 

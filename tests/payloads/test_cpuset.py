@@ -13,7 +13,6 @@ from nodeshare.cpuset import Cpuset, CpusetError
 
 
 class CpusetCase(unittest.TestCase):
-
     def setUp(self):
         self.top = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.top)
@@ -39,7 +38,6 @@ class CpusetCase(unittest.TestCase):
 
 
 class V1(CpusetCase):
-
     def test_all_groups_are_confined_and_get_back_what_they_had(self):
         self.v1()
         self.cpuset.confine("0")
@@ -48,8 +46,10 @@ class V1(CpusetCase):
             self.assertEqual(self.cpus("cpuset/" + path), "0")
         self.assertEqual(self.cpus("cpuset"), "0-7")
         self.cpuset.release()
-        self.assertEqual([self.cpus("cpuset/kubepods" + path) for path in ("", "/burstable", "/podx", "/podx/pinned")],
-                         ["0-7", "0-7", "0-7", "4-5"])
+        self.assertEqual(
+            [self.cpus("cpuset/kubepods" + path) for path in ("", "/burstable", "/podx", "/podx/pinned")],
+            ["0-7", "0-7", "0-7", "4-5"],
+        )
         self.assertFalse(os.path.exists(self.cpuset.saved))
 
     def test_a_group_made_meanwhile_gets_what_its_parent_has(self):
@@ -68,7 +68,6 @@ class V1(CpusetCase):
 
 
 class V2(CpusetCase):
-
     def test_the_top_alone_is_set_and_emptied_again(self):
         directory = self.group("kubepods.slice", "")
         with open(os.path.join(directory, "cgroup.controllers"), "w") as stream:
@@ -81,7 +80,6 @@ class V2(CpusetCase):
 
 
 class Absent(CpusetCase):
-
     def test_a_node_without_pod_cgroups_has_nothing_to_confine(self):
         self.cpuset.confine("0")
         self.cpuset.release()

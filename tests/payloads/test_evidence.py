@@ -20,7 +20,6 @@ def lease(job="4711", run=0, *, wlm="slurm", boot="b", corrupt=False):
 
 
 class Life(unittest.TestCase):
-
     def setUp(self):
         self.proc = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.proc)
@@ -53,21 +52,30 @@ class Life(unittest.TestCase):
 
 
 class Asking(unittest.TestCase):
-
     def ask(self, one, code=0, out="", err=""):
         asked = []
 
         def run(argv):
             asked.append(argv)
             return evidence.Answer(code, out, err)
+
         answers = evidence.ask_slurm((one,), squeue="/usr/bin/squeue", run=run)
         return answers.get(str(one.key)), asked
 
     def test_states_of_the_same_run_and_of_later_ones(self):
-        for state, restarts, verdict in (("RUNNING", 0, LIVE), ("CONFIGURING", 0, LIVE), ("COMPLETING", 0, LIVE),
-                                         ("SUSPENDED", 0, LIVE), ("COMPLETED", 0, GONE), ("CANCELLED", 0, GONE),
-                                         ("NODE_FAIL", 0, GONE), ("PENDING", 0, None), ("RUNNING", 1, GONE),
-                                         ("PENDING", 1, GONE), ("SOMETHING_NEW", 0, None)):
+        for state, restarts, verdict in (
+            ("RUNNING", 0, LIVE),
+            ("CONFIGURING", 0, LIVE),
+            ("COMPLETING", 0, LIVE),
+            ("SUSPENDED", 0, LIVE),
+            ("COMPLETED", 0, GONE),
+            ("CANCELLED", 0, GONE),
+            ("NODE_FAIL", 0, GONE),
+            ("PENDING", 0, None),
+            ("RUNNING", 1, GONE),
+            ("PENDING", 1, GONE),
+            ("SOMETHING_NEW", 0, None),
+        ):
             with self.subTest(state=state, restarts=restarts):
                 out = "{:<20}{:<20}{:<12}\n".format(4711, state, restarts)
                 self.assertEqual(self.ask(lease(), out=out)[0], verdict)
@@ -83,9 +91,18 @@ class Asking(unittest.TestCase):
                 self.assertIsNone(self.ask(lease(), 0, out=out)[0])
 
     def test_one_argument_list_with_nothing_but_the_checked_id(self):
-        self.assertEqual(self.ask(lease())[1], [(
-            "/usr/bin/squeue", "--noheader", "--states=all", "--Format=JobID:20,State:20,RestartCnt:12",
-            "--jobs=4711")])
+        self.assertEqual(
+            self.ask(lease())[1],
+            [
+                (
+                    "/usr/bin/squeue",
+                    "--noheader",
+                    "--states=all",
+                    "--Format=JobID:20,State:20,RestartCnt:12",
+                    "--jobs=4711",
+                )
+            ],
+        )
         self.assertEqual(self.ask(lease("1_2"))[1], [])
         self.assertEqual(self.ask(lease("1.srv", wlm="pbs"))[1], [])
 

@@ -11,17 +11,47 @@ from nodeshare import jobid
 
 
 class Grammar(unittest.TestCase):
-
     def test_ids_of_every_batch_system_are_accepted(self):
-        for wlm, job in (("slurm", "4711"), ("slurm", "123+1"), ("slurm", "123_4"), ("pbs", "12"), ("pbs", "12.srv"),
-                         ("pbs", "12[3].srv.example.org"), ("torque", "12-3.srv"), ("torque", "12[3].srv")):
+        for wlm, job in (
+            ("slurm", "4711"),
+            ("slurm", "123+1"),
+            ("slurm", "123_4"),
+            ("pbs", "12"),
+            ("pbs", "12.srv"),
+            ("pbs", "12[3].srv.example.org"),
+            ("torque", "12-3.srv"),
+            ("torque", "12[3].srv"),
+        ):
             with self.subTest(wlm=wlm, job=job):
                 self.assertEqual(jobid.parse(wlm, job, "0"), jobid.JobKey(wlm, job, 0))
 
     def test_everything_else_is_refused_with_a_short_printable_line(self):
-        hostile = ["", "-rf", "../x", "/etc/passwd", "1;touch pwned", "$(id)", "`id`", "1 2", "1\n", "\n1", "1\x00",
-                   "4711.batch", "--all", "12[].srv", "12[3", "1" * 11, "\uff11\uff12", "\u202e12", "1" + "a" * 100000,
-                   "1_", "+1", "123+1+1", "123_4_5", "n[1-9999999]"]
+        hostile = [
+            "",
+            "-rf",
+            "../x",
+            "/etc/passwd",
+            "1;touch pwned",
+            "$(id)",
+            "`id`",
+            "1 2",
+            "1\n",
+            "\n1",
+            "1\x00",
+            "4711.batch",
+            "--all",
+            "12[].srv",
+            "12[3",
+            "1" * 11,
+            "\uff11\uff12",
+            "\u202e12",
+            "1" + "a" * 100000,
+            "1_",
+            "+1",
+            "123+1+1",
+            "123_4_5",
+            "n[1-9999999]",
+        ]
         for job in hostile:
             with self.subTest(job=job[:20]):
                 with self.assertRaises(jobid.JobIdError) as caught:
@@ -40,7 +70,6 @@ class Grammar(unittest.TestCase):
 
 
 class FileNames(unittest.TestCase):
-
     def test_a_name_holds_no_separator_and_leads_back_to_its_key(self):
         seed = random.randrange(1 << 32)
         chance = random.Random(seed)

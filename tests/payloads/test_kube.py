@@ -18,7 +18,6 @@ from nodeshare.view import Pod
 
 
 class KubeCase(unittest.TestCase):
-
     @classmethod
     def setUpClass(cls):
         cls.directory = tempfile.mkdtemp()
@@ -44,7 +43,6 @@ class KubeCase(unittest.TestCase):
 
 
 class Looking(KubeCase):
-
     def test_the_node_and_its_pods_are_read_in_our_words(self):
         self.api.node["spec"] = {"taints": [{"key": kube.TAINT, "effect": "NoSchedule"}]}
         self.api.node["metadata"]["annotations"] = {kube.ANNOTATION: "text", "other": "x"}
@@ -55,16 +53,24 @@ class Looking(KubeCase):
         self.api.add_pod("done", phase="Succeeded")
         seen = self.node().look()
         self.assertEqual((seen.answers, seen.tainted, seen.announced), (True, True, "text"))
-        self.assertEqual(set(seen.pods), {
-            Pod("default", "web", "uid-web"),
-            Pod("default", "daemon", "uid-daemon", stays=True),
-            Pod("default", "replica", "uid-replica", leaving=True),
-            Pod("default", "static", "hash-static", stays=True),
-            Pod("default", "done", "uid-done", over=True)})
+        self.assertEqual(
+            set(seen.pods),
+            {
+                Pod("default", "web", "uid-web"),
+                Pod("default", "daemon", "uid-daemon", stays=True),
+                Pod("default", "replica", "uid-replica", leaving=True),
+                Pod("default", "static", "hash-static", stays=True),
+                Pod("default", "done", "uid-done", over=True),
+            },
+        )
 
     def test_a_foreign_taint_and_a_foreign_owner_are_not_taken_for_ours(self):
-        self.api.node["spec"] = {"taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
-                                            {"key": kube.TAINT, "effect": "PreferNoSchedule"}]}
+        self.api.node["spec"] = {
+            "taints": [
+                {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+                {"key": kube.TAINT, "effect": "PreferNoSchedule"},
+            ]
+        }
         self.assertFalse(self.node().look().tainted)
 
     def test_a_node_object_that_is_not_there_is_an_answer(self):
@@ -77,12 +83,12 @@ class Looking(KubeCase):
             pem = stream.read()
         with open(self.certificates.ca) as stream:
             ca = stream.read()
-        self.assertTrue(self.node(ca_file="", ca_pem=ca, cert_file="", key_file="", cert_pem=pem, key_pem=pem)
-                        .look().answers)
+        self.assertTrue(
+            self.node(ca_file="", ca_pem=ca, cert_file="", key_file="", cert_pem=pem, key_pem=pem).look().answers
+        )
 
 
 class Silence(KubeCase):
-
     def test_every_kind_of_silence_is_no_answer_and_says_why(self):
         for what in (500, 401, 403, 429):
             self.api.fail = [("GET", what)]
@@ -135,7 +141,6 @@ class Silence(KubeCase):
 
 
 class Writing(KubeCase):
-
     def test_announcing_is_compare_and_set_and_outlives_conflicts(self):
         self.api.conflicts = 2
         self.node().announce('["slurm/1/0"]')
@@ -193,6 +198,7 @@ class Writing(KubeCase):
                 kube.NodeClient(client, node="n1").evict(Pod("default", "p{}".format(number), "u"))
             finally:
                 client.close()
+
         threads = [threading.Thread(target=evict, args=(number,)) for number in range(8)]
         began = time.monotonic()
         for thread in threads:

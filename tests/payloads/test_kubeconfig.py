@@ -37,7 +37,6 @@ users:
 
 
 class Kubeconfig(unittest.TestCase):
-
     def setUp(self):
         self.directory = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.directory)
@@ -57,24 +56,32 @@ class Kubeconfig(unittest.TestCase):
 
     def test_what_kubeadm_writes_is_read(self):
         found = self.load(KUBEADM)
-        self.assertEqual(found, kubeconfig.Credentials(
-            "https://10.89.77.1:6643", ca_pem="CA PEM",
-            cert_file="/var/lib/kubelet/pki/kubelet-client-current.pem",
-            key_file="/var/lib/kubelet/pki/kubelet-client-current.pem"))
+        self.assertEqual(
+            found,
+            kubeconfig.Credentials(
+                "https://10.89.77.1:6643",
+                ca_pem="CA PEM",
+                cert_file="/var/lib/kubelet/pki/kubelet-client-current.pem",
+                key_file="/var/lib/kubelet/pki/kubelet-client-current.pem",
+            ),
+        )
 
     def test_indented_lists_quotes_comments_and_relative_paths_are_read(self):
         text = KUBEADM.replace("- context:", "  - context:").replace("    cluster: def", "      cluster: def")
         text = text.replace("    namespace: default\n", "").replace("    user: def", "      user: def")
-        text = text.replace("  name: default-context", "    name: \"default-context\"")
+        text = text.replace("  name: default-context", '    name: "default-context"')
         text = "# made by hand\n" + text.replace("client-key: /var/lib/kubelet/pki/", "client-key: 'pki/")
         text = text.replace("client-key: 'pki/kubelet-client-current.pem", "client-key: 'pki/kubelet.pem'")
         self.assertEqual(self.load(text).key_file, os.path.join(self.directory, "pki/kubelet.pem"))
 
     def test_json_is_read(self):
         pem = base64.b64encode(b"PEM").decode()
-        data = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-                "clusters": [{"name": "k", "cluster": {"server": "https://h:1", "certificate-authority": "ca.crt"}}],
-                "users": [{"name": "u", "user": {"client-certificate-data": pem, "client-key-data": pem}}]}
+        data = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {"server": "https://h:1", "certificate-authority": "ca.crt"}}],
+            "users": [{"name": "u", "user": {"client-certificate-data": pem, "client-key-data": pem}}],
+        }
         found = self.load(json.dumps(data))
         self.assertEqual((found.ca_file, found.cert_pem), (os.path.join(self.directory, "ca.crt"), "PEM"))
 
@@ -88,10 +95,17 @@ class Kubeconfig(unittest.TestCase):
         self.assertIn("base64", self.refused(KUBEADM.replace("authority-data: ", "authority-data: x")))
 
     def test_yaml_beyond_the_plain_shape_is_refused_by_line(self):
-        for old, new in (("name: default-cluster", "name: &a default-cluster"), ("kind: Config", "kind: |"),
-                         ("kind: Config", "kind: {a: b}"), ("kind: Config", "kind: !!str x"), ("kind: Config", "kind"),
-                         ("kind: Config", "kind: Config\nkind: Config"), ("kind: Config", "\tkind: Config"),
-                         ("kind: Config", "kind: Config # why"), ("kind: Config", "   kind: Config")):
+        for old, new in (
+            ("name: default-cluster", "name: &a default-cluster"),
+            ("kind: Config", "kind: |"),
+            ("kind: Config", "kind: {a: b}"),
+            ("kind: Config", "kind: !!str x"),
+            ("kind: Config", "kind"),
+            ("kind: Config", "kind: Config\nkind: Config"),
+            ("kind: Config", "\tkind: Config"),
+            ("kind: Config", "kind: Config # why"),
+            ("kind: Config", "   kind: Config"),
+        ):
             with self.subTest(new=new):
                 self.assertIn("line ", self.refused(KUBEADM.replace(old, new)))
 

@@ -35,7 +35,6 @@ def ended(job="4711", run=0, *, at=200.0, start=None, boot=BOOT):
 
 
 class StoreCase(unittest.TestCase):
-
     def setUp(self):
         self.directory = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.directory)
@@ -50,7 +49,6 @@ class StoreCase(unittest.TestCase):
 
 
 class Histories(StoreCase):
-
     def test_a_lease_is_kept_with_all_that_its_caller_knew(self):
         full = Lease(key(), BOOT, 100.0, 1795251600, 8, 16 << 30, ("gpu:0", "gpu:1"), True)
         self.assertEqual(self.begin(full), "new")
@@ -108,6 +106,7 @@ class Histories(StoreCase):
 
     def test_any_order_of_begins_and_ends_of_many_runs_frees_exactly_the_ended_ones(self):
         import random
+
         seed = random.randrange(1 << 32)
         chance = random.Random(seed)
         for round_ in range(60):
@@ -129,7 +128,6 @@ class Histories(StoreCase):
 
 
 class Damage(StoreCase):
-
     def test_an_unreadable_lease_holds_until_its_own_end(self):
         for content in (b"", b"{", b"[]", b"\xff\xfe", b'{"boot_id": 1}', b'{"began": "x", "boot_id": "b"}'):
             with self.subTest(content=content):
@@ -188,7 +186,6 @@ class Damage(StoreCase):
 
 
 class Processes(StoreCase):
-
     SCRIPT = textwrap.dedent("""
         import os, signal, sys
         sys.path.insert(0, sys.argv[1])
@@ -209,8 +206,20 @@ class Processes(StoreCase):
         """)
 
     def start(self, what, job="4711", point="", start=0):
-        return subprocess.Popen([sys.executable, "-B", "-c", self.SCRIPT, payload_path.NODESHARE, self.store.directory,
-                                 what, job, point, str(start)])
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-B",
+                "-c",
+                self.SCRIPT,
+                payload_path.NODESHARE,
+                self.store.directory,
+                what,
+                job,
+                point,
+                str(start),
+            ]
+        )
 
     def test_killed_at_every_point_a_begin_is_there_or_not_and_can_be_repeated(self):
         for point, left in (("begin:before-write", []), ("begin:after-write", [key()])):

@@ -33,9 +33,24 @@ class History:
         self.next_job = 0
 
     def step(self):
-        name = self.chance.choice(["begin"] * 4 + ["end"] * 4 + ["tick"] * 4 + ["pod"] * 3 + [
-            "begin_again", "end_again", "api", "taint", "reboot", "off", "on", "silent_end", "batch",
-            "administrator"])
+        name = self.chance.choice(
+            ["begin"] * 4
+            + ["end"] * 4
+            + ["tick"] * 4
+            + ["pod"] * 3
+            + [
+                "begin_again",
+                "end_again",
+                "api",
+                "taint",
+                "reboot",
+                "off",
+                "on",
+                "silent_end",
+                "batch",
+                "administrator",
+            ]
+        )
         self.steps.append(name)
         node = self.site.node
         self.site.points = self.maybe_kill() if self.chance.random() < 0.25 else (lambda point: None)
@@ -54,6 +69,7 @@ class History:
             left[0] -= 1
             if left[0] < 0:
                 raise Killed()
+
         return point
 
     def begin(self):
@@ -105,9 +121,14 @@ class History:
     def pod(self):
         node = self.site.node
         if KUBELET in node.active and node.api_up and not node.tainted:
-            node.add("p{}x{}".format(len(node.guests), node.time), respawns=self.chance.random() < 0.3,
-                     grace=self.chance.choice([0.0, 1.0, 5.0, None]), protected=self.chance.random() < 0.2,
-                     stays=self.chance.random() < 0.2, finalizer=self.chance.random() < 0.1)
+            node.add(
+                "p{}x{}".format(len(node.guests), node.time),
+                respawns=self.chance.random() < 0.3,
+                grace=self.chance.choice([0.0, 1.0, 5.0, None]),
+                protected=self.chance.random() < 0.2,
+                stays=self.chance.random() < 0.2,
+                finalizer=self.chance.random() < 0.1,
+            )
 
     def api(self):
         self.site.node.api_up = not self.site.node.api_up
@@ -153,14 +174,17 @@ class History:
 
 
 class RandomHistories(unittest.TestCase):
-
     def test_every_history_ends_with_every_job_served_and_the_node_given_back(self):
         for number in range(HISTORIES):
             chance = random.Random(SEED + number)
             directory = quick_directory()
             try:
-                site = Site(os.path.join(directory, "s"), handover=chance.choice(["quiesce", "stop"]),
-                            deadline=chance.choice([0.0, 5.0, 60.0]), linger=chance.choice([0.0, 30.0]))
+                site = Site(
+                    os.path.join(directory, "s"),
+                    handover=chance.choice(["quiesce", "stop"]),
+                    deadline=chance.choice([0.0, 5.0, 60.0]),
+                    linger=chance.choice([0.0, 30.0]),
+                )
                 history = History(site, chance)
                 with self.subTest(seed=SEED + number, steps=history.steps):
                     for _ in range(chance.randrange(5, 60)):

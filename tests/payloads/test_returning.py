@@ -15,7 +15,6 @@ from simulation import KUBELET, RUNTIME, Killed
 
 
 class Returning(HandoverCase):
-
     def test_after_stop_the_runtime_starts_before_the_kubelet(self):
         site = self.site(handover="stop")
         site.begin()
@@ -86,7 +85,6 @@ class Returning(HandoverCase):
 
 
 class Repair(HandoverCase):
-
     KEY = JobKey("slurm", "1", 0)
 
     def held(self, **settings):
@@ -166,7 +164,6 @@ class Repair(HandoverCase):
 
 
 class Adoption(HandoverCase):
-
     def test_adopted_jobs_hold_a_node_whose_kubelet_joins_later(self):
         site = self.site()
         site.node.active = set()
@@ -229,6 +226,7 @@ class Kills(HandoverCase):
             left[0] -= 1
             if left[0] < 0:
                 raise Killed()
+
         site.points = point
 
 

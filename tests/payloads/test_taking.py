@@ -13,7 +13,6 @@ from simulation import KUBELET, RUNTIME
 
 
 class Taking(HandoverCase):
-
     def test_quiesce_sends_ordinary_pods_away_and_leaves_services_and_daemons_alone(self):
         site = self.site()
         site.node.add("web", respawns=True)
@@ -164,7 +163,6 @@ class Taking(HandoverCase):
 
 
 class Sharing(HandoverCase):
-
     def test_a_second_job_on_a_held_node_touches_nothing(self):
         site = self.site()
         site.begin("1")
@@ -210,7 +208,6 @@ class Sharing(HandoverCase):
 
 
 class Switch(HandoverCase):
-
     def test_off_needs_no_api_spares_no_pod_and_holds_through_a_reboot(self):
         site = self.site()
         site.node.add("web", grace=None)

@@ -28,8 +28,11 @@ class Drawn(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.top)
         for name in ("proc", "cgroup", "bundles"):
             os.mkdir(os.path.join(self.top, name))
-        self.workloads = Workloads(proc=os.path.join(self.top, "proc"), cgroup=os.path.join(self.top, "cgroup"),
-                                   bundles=os.path.join(self.top, "bundles"))
+        self.workloads = Workloads(
+            proc=os.path.join(self.top, "proc"),
+            cgroup=os.path.join(self.top, "cgroup"),
+            bundles=os.path.join(self.top, "bundles"),
+        )
 
     def put(self, path, text):
         path = os.path.join(self.top, path)
@@ -43,16 +46,33 @@ class Drawn(unittest.TestCase):
         self.put("proc/{}/cmdline".format(pid), "\0".join(arguments))
 
     def shim(self, pid, sandbox="abc", *, namespace="k8s.io"):
-        self.process(pid, name="containerd-shim", arguments=(
-            "/usr/bin/containerd-shim-runc-v2", "-namespace", namespace, "-id", sandbox, "-address", "/run/x.sock"))
+        self.process(
+            pid,
+            name="containerd-shim",
+            arguments=(
+                "/usr/bin/containerd-shim-runc-v2",
+                "-namespace",
+                namespace,
+                "-id",
+                sandbox,
+                "-address",
+                "/run/x.sock",
+            ),
+        )
 
     def found(self):
         return {uid: sorted(workload.pids) for uid, workload in self.workloads.find().items()}
 
     def test_a_pod_is_found_by_its_cgroup_under_every_layout(self):
-        layouts = (("memory/kubepods/burstable/pod{}/c1", UID), ("kubepods/pod{}/c1", UID),
-                   ("kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{}.slice/cri-containerd-x.scope",
-                    UID.replace("-", "_")), ("kubepods/burstable/pod{}/c1", HASH))
+        layouts = (
+            ("memory/kubepods/burstable/pod{}/c1", UID),
+            ("kubepods/pod{}/c1", UID),
+            (
+                "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{}.slice/cri-containerd-x.scope",
+                UID.replace("-", "_"),
+            ),
+            ("kubepods/burstable/pod{}/c1", HASH),
+        )
         for layout, written in layouts:
             with self.subTest(layout=layout):
                 self.put("cgroup/" + layout.format(written) + "/cgroup.procs", "70\n71\n")
@@ -68,8 +88,9 @@ class Drawn(unittest.TestCase):
         self.process(63, parent=62)
         self.put("bundles/sandbox1/config.json", json.dumps({"annotations": {"io.kubernetes.cri.sandbox-uid": UID}}))
         workload = self.workloads.find()[UID]
-        self.assertEqual((sorted(workload.pids), sorted(workload.inits), sorted(workload.shims)),
-                         ([61, 62, 63], [62], [60]))
+        self.assertEqual(
+            (sorted(workload.pids), sorted(workload.inits), sorted(workload.shims)), ([61, 62, 63], [62], [60])
+        )
 
     def test_a_shim_whose_pod_cannot_be_told_is_found_all_the_same(self):
         self.shim(60, "../../etc")
@@ -109,10 +130,20 @@ class Real(unittest.TestCase):
         program = os.path.join(self.top, "containerd-shim-runc-v2")
         shutil.copy("/bin/bash", program)
         child = "import signal, sys, time, os\n{}\nprint('up', flush=True)\ntime.sleep(300)\n".format(body)
-        shim = subprocess.Popen([program, "-c", '"$PYTHON" -c "$CHILD" & wait; sleep 0.1', "-namespace", "k8s.io",
-                                 "-id",
-                                 "test{}".format(os.getpid())], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                env={"PYTHON": sys.executable, "CHILD": child, "PATH": "/usr/bin:/bin"})
+        shim = subprocess.Popen(
+            [
+                program,
+                "-c",
+                '"$PYTHON" -c "$CHILD" & wait; sleep 0.1',
+                "-namespace",
+                "k8s.io",
+                "-id",
+                "test{}".format(os.getpid()),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"PYTHON": sys.executable, "CHILD": child, "PATH": "/usr/bin:/bin"},
+        )
         self.addCleanup(self.reap, shim)
         self.assertEqual(shim.stdout.readline(), b"up\n")
         return "sandbox-test{}".format(os.getpid())
@@ -138,8 +169,7 @@ class Real(unittest.TestCase):
         self.assertTrue(self.gone(uid, 10))
 
     def test_a_deaf_pod_with_children_is_killed_as_a_whole(self):
-        uid = self.pod("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-                       "for _ in range(3): os.fork() or time.sleep(300)")
+        uid = self.pod("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nfor _ in range(3): os.fork() or time.sleep(300)")
         self.workloads.terminate((uid,))
         self.assertFalse(self.gone(uid, 0.3))
         pids = self.workloads.find()[uid].pids

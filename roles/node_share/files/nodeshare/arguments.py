@@ -33,15 +33,18 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-
     def error(self, message: str) -> "None":  # type: ignore[override]
         raise UsageError(message)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
-        prog="nodeshare", description="Gives this node to batch jobs when they start, and back when they have ended.",
-        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+        prog="nodeshare",
+        description="Gives this node to batch jobs when they start, and back when they have ended.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--settings", default=settings.PATH, metavar="FILE", help="default: %(default)s")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     commands.required = True
@@ -81,7 +84,7 @@ def size(text: str) -> int:
     if found is None:
         raise argparse.ArgumentTypeError("{} is not a size such as 16GiB".format(ascii(text[:40])))
     power: int = " KMGTP".index(found.group(2)) if found.group(2) else 0
-    return int(found.group(1)) * int(1024 ** power)
+    return int(found.group(1)) * int(1024**power)
 
 
 def device(text: str) -> str:

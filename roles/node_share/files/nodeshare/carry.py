@@ -3,91 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Carries decisions out: read leases and memory, decide, do one thing, look again, until the decision says Done.
 
-`World` is all that can be seen of a node and done to it; node.py is the real one. Reading, deciding and remembering
+Reading, deciding and remembering
 happen under the store's lock, which is held for milliseconds; what takes time happens outside, under the `work`
 lock alone, so that an `end` never waits for an eviction.
 """
 
 import os
-from abc import ABC, abstractmethod
-from typing import Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import durable, view
 from .decide import decide
 from .leases import Lease, LeaseStore
 from .memory import Memory, MemoryStore
 from .settings import Settings
-from .view import Api, Done, Pod
+from .view import Api, Done
+from .world import World, WorldError
 
 MOST_STEPS = 5000
-
-
-class WorldError(Exception):
-    """One thing could not be seen or done; the message says which and why."""
-
-
-class World(ABC):
-    """The node, the API and the batch system. Every method is bounded in time and raises only WorldError."""
-
-    @abstractmethod
-    def now(self) -> float: ...
-
-    @abstractmethod
-    def sleep(self, seconds: float) -> None: ...
-
-    @abstractmethod
-    def boot_id(self) -> str: ...
-
-    @abstractmethod
-    def ask_api(self) -> Api: ...
-
-    @abstractmethod
-    def local_pods(self) -> FrozenSet[str]: ...
-
-    @abstractmethod
-    def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]: ...
-
-    @abstractmethod
-    def life(self, leases: Tuple[Lease, ...]) -> Mapping[str, Optional[bool]]: ...
-
-    @abstractmethod
-    def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]: ...
-
-    @abstractmethod
-    def announce(self, text: str) -> None: ...
-
-    @abstractmethod
-    def evict(self, pods: Tuple[Pod, ...]) -> None: ...
-
-    @abstractmethod
-    def delete(self, pods: Tuple[Pod, ...]) -> None: ...
-
-    @abstractmethod
-    def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None: ...
-
-    @abstractmethod
-    def start_units(self, units: Tuple[str, ...]) -> None: ...
-
-    @abstractmethod
-    def confine(self, cpus: str) -> None: ...
-
-    @abstractmethod
-    def release(self) -> None: ...
-
-    @abstractmethod
-    def terminate(self, uids: Tuple[str, ...]) -> None: ...
-
-    @abstractmethod
-    def kill(self, uids: Tuple[str, ...]) -> None: ...
-
-    @abstractmethod
-    def report(self, reason: str, text: str) -> None: ...
-
-    @abstractmethod
-    def wake_returner(self) -> None: ...
-
-    @abstractmethod
-    def close(self) -> None: ...
 
 
 class Told(NamedTuple):
@@ -102,8 +34,16 @@ class Told(NamedTuple):
 class Carrier:
     """One call of nodeshare. `begun` is a lease that may not have reached the disk and counts all the same."""
 
-    def __init__(self, *, world: World, store: LeaseStore, memories: MemoryStore, settings: Settings,
-                 begun: Optional[Lease] = None, at_point: Callable[[str], None] = lambda point: None) -> None:
+    def __init__(
+        self,
+        *,
+        world: World,
+        store: LeaseStore,
+        memories: MemoryStore,
+        settings: Settings,
+        begun: Optional[Lease] = None,
+        at_point: Callable[[str], None] = lambda point: None,
+    ) -> None:
         self.world = world
         self.store = store
         self.memories = memories
@@ -259,10 +199,21 @@ class Carrier:
             self.remarks.append(remark)
 
 
-_KINDS: Dict[type, str] = {view.Wait: "wait", view.Announce: "announce", view.Evict: "evict", view.Delete: "delete",
-          view.StopUnits: "stop", view.StartUnits: "start", view.Confine: "confine", view.Release: "release",
-          view.Terminate: "terminate", view.Kill: "kill", view.Report: "report",
-          view.WakeReturner: "wake", view.AskBatch: "ask"}
+_KINDS: Dict[type, str] = {
+    view.Wait: "wait",
+    view.Announce: "announce",
+    view.Evict: "evict",
+    view.Delete: "delete",
+    view.StopUnits: "stop",
+    view.StartUnits: "start",
+    view.Confine: "confine",
+    view.Release: "release",
+    view.Terminate: "terminate",
+    view.Kill: "kill",
+    view.Report: "report",
+    view.WakeReturner: "wake",
+    view.AskBatch: "ask",
+}
 
 
 def _tried(seen: view.Observed, kind: str) -> view.Observed:

@@ -16,10 +16,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import durable, jobid, report, view
 from . import settings as site
-from .carry import Carrier, Told, World, WorldError
+from .carry import Carrier, Told
 from .leases import Ended, Lease, LeaseStore
 from .memory import MemoryStore
 from .settings import Settings
+from .world import World, WorldError
 
 EXIT = {view.ACCEPT: 0, view.REQUEUE: 75, view.DRAIN: 69}
 FAILED, USAGE = 1, 2
@@ -53,6 +54,7 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
     began = time.monotonic()
     os.umask(0o077)
     from . import arguments
+
     try:
         options = arguments.parse(argv)
     except arguments.UsageError as error:
@@ -86,6 +88,7 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
 def _set_alarm(settings: Settings, options: Any) -> None:
     def up(_number: int, _frame: Optional[FrameType]) -> None:
         raise TimeUp("not done within {:g} s".format(seconds))
+
     seconds = settings.limit + OVERTIME
     if getattr(options, "linger", False):
         seconds += settings.linger + settings.limit
@@ -119,8 +122,16 @@ def _wrong_usage(argv: Sequence[str], reason: str) -> int:
 def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     key = jobid.parse(options.wlm, options.job, options.run)
     facts: List[Tuple[str, object]] = [("wlm", key.wlm), ("job", key.job), ("run", key.run)]
-    lease = Lease(key, call.world.boot_id(), call.world.now(), options.start, options.cpus, options.mem,
-                  tuple(options.device), options.exclusive)
+    lease = Lease(
+        key,
+        call.world.boot_id(),
+        call.world.now(),
+        options.start,
+        options.cpus,
+        options.mem,
+        tuple(options.device),
+        options.exclusive,
+    )
     unrecorded, answer = "", ""
     try:
         call.store.prepare()
@@ -153,6 +164,7 @@ def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     from . import arguments
+
     keys = arguments.adopted(options.wlm, options.jobs)
     call.store.prepare()
     boot_id, now = call.world.boot_id(), call.world.now()
@@ -196,6 +208,7 @@ def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 def _show(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     from . import show
+
     sys.stdout.write(show.text(call.store, call.memories, boot_id=call.world.boot_id(), as_json=options.json))
     return 0, []
 
@@ -206,4 +219,11 @@ def _told(told: Told) -> List[Tuple[str, object]]:
 
 
 _COMMANDS: Dict[str, Callable[[Any, Call], Tuple[int, List[Tuple[str, object]]]]] = {
-    "begin": _begin, "end": _end, "adopt": _adopt, "repair": _repair, "off": _off, "on": _on, "show": _show}
+    "begin": _begin,
+    "end": _end,
+    "adopt": _adopt,
+    "repair": _repair,
+    "off": _off,
+    "on": _on,
+    "show": _show,
+}

@@ -19,7 +19,6 @@ class CpusetError(Exception):
 
 
 class Cpuset:
-
     def __init__(self, *, cgroup: str, saved: str) -> None:
         self.cgroup = cgroup
         self.saved = saved
@@ -48,8 +47,11 @@ class Cpuset:
         durable.remove(self.saved)
 
     def _tops(self) -> List[str]:
-        places = [os.path.join(self.cgroup, hierarchy, name)
-                  for hierarchy in ("", "cpuset") for name in ("kubepods", "kubepods.slice")]
+        places = [
+            os.path.join(self.cgroup, hierarchy, name)
+            for hierarchy in ("", "cpuset")
+            for name in ("kubepods", "kubepods.slice")
+        ]
         return [path for path in places if os.path.exists(os.path.join(path, "cpuset.cpus"))]
 
     def _groups(self, top: str) -> List[str]:

@@ -44,8 +44,11 @@ def decide(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Obse
     if memory.boot_id != seen.boot_id:
         # a new boot: clocks and cgroups began anew, and whatever was held must be proven again
         phase = OPEN if memory.phase == OPEN and not memory.stopped and not memory.off else TAKING
-        return Remember(memory._replace(boot_id=seen.boot_id, phase=phase, confined=False, asked=(),
-                                        idle_since=seen.now - settings.linger))
+        return Remember(
+            memory._replace(
+                boot_id=seen.boot_id, phase=phase, confined=False, asked=(), idle_since=seen.now - settings.linger
+            )
+        )
     if event == TICK:
         repair = repairing.next_step(leases, settings, seen)
         if repair is not None:
@@ -82,8 +85,7 @@ def _batch_only(event: str, settings: Settings, seen: Observed) -> Action:
     if seen.active is None:
         return Look(UNITS)
     if seen.active or not memory.off or memory.phase != HELD:
-        prepared = memory._replace(off=True, phase=TAKING, way=STOP,
-                                   stopped=taking.joined(memory.stopped, seen.active))
+        prepared = memory._replace(off=True, phase=TAKING, way=STOP, stopped=taking.joined(memory.stopped, seen.active))
         if prepared != memory:
             return Remember(prepared)
     step = taking.clear_by_stop(event, settings, seen, keep=frozenset(), grace=taking.OFF_GRACE)
@@ -132,15 +134,19 @@ def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
     if memory.stopped:
         if seen.active is None:
             return Look(UNITS)
-        missing = tuple(unit for unit in reversed(settings.services)
-                        if unit in memory.stopped and unit not in seen.active)
+        missing = tuple(
+            unit for unit in reversed(settings.services) if unit in memory.stopped and unit not in seen.active
+        )
         if missing and seen.tried.get("start", 0) < 2:
             return StartUnits(missing)
         if missing:
             text = "{} did not start; tried again at the next repair".format(", ".join(missing))
             return Done(ACCEPT, text) if seen.tried.get("report") else Report("ReturnFailed", text)
-    return Remember(memory._replace(phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None,
-                                    keep=taking.staying(seen.api)))
+    return Remember(
+        memory._replace(
+            phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None, keep=taking.staying(seen.api)
+        )
+    )
 
 
 def _keep_in_step(event: str, seen: Observed) -> Action:

@@ -48,7 +48,7 @@ def write(path: str, content: bytes) -> None:
         try:
             view = memoryview(content)
             while view:
-                view = view[os.write(fd, view):]
+                view = view[os.write(fd, view) :]
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -111,12 +111,14 @@ class Lock:
                 if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EINTR) or self.clock() >= give_up:
                     self._close()
                     raise StoreError(
-                        "{}: not free within {:g} s ({})".format(self.path, self.seconds, error.strerror)) from error
+                        "{}: not free within {:g} s ({})".format(self.path, self.seconds, error.strerror)
+                    ) from error
             time.sleep(pause)
             pause = min(pause * 2, 0.05)
 
-    def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
         self._close()
 
     def _close(self) -> None:

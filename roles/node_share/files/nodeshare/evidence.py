@@ -20,10 +20,12 @@ class Answer(NamedTuple):
 
 
 Run = Callable[[Tuple[str, ...]], Answer]
-_LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT",
-                          "STOPPED"))
-_OVER_STATES = frozenset(("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL",
-                          "DEADLINE", "OUT_OF_MEMORY"))
+_LIVE_STATES = frozenset(
+    ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED")
+)
+_OVER_STATES = frozenset(
+    ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
+)
 _FORMAT = "--Format=JobID:20,State:20,RestartCnt:12"
 _STEP = re.compile(r"slurmstepd: \[(\d+)\.", re.ASCII)
 

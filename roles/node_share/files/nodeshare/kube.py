@@ -53,8 +53,9 @@ class Client:
             self.connection.close()
             self.connection = None
 
-    def request(self, method: str, path: str, body: Optional[Dict[str, Any]] = None, *,
-                kind: str = "application/json") -> Any:
+    def request(
+        self, method: str, path: str, body: Optional[Dict[str, Any]] = None, *, kind: str = "application/json"
+    ) -> Any:
         """The answer's object. A kept connection that the server has closed meanwhile is opened once more."""
         content = None if body is None else json.dumps(body).encode("utf-8")
         headers = {"Accept": "application/json", "User-Agent": "nodeshare"}
@@ -81,7 +82,8 @@ class Client:
         if self.connection is None:
             host = urllib.parse.urlsplit(self.credentials.server)
             self.connection = http.client.HTTPSConnection(
-                host.hostname or "", host.port or 443, timeout=self.timeout, context=self.context)
+                host.hostname or "", host.port or 443, timeout=self.timeout, context=self.context
+            )
             self.connection.connect()
             self.connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connection.request(method, path, content, headers)
@@ -101,8 +103,12 @@ class Client:
             raise http.client.HTTPException("the answer is not JSON") from error
         if response.status >= 300:
             message = answer.get("message") if isinstance(answer, dict) else None
-            raise ApiError(response.status, "{} {}: {} {}".format(
-                method, path.partition("?")[0], response.status, ascii(message or response.reason)[:300]))
+            raise ApiError(
+                response.status,
+                "{} {}: {} {}".format(
+                    method, path.partition("?")[0], response.status, ascii(message or response.reason)[:300]
+                ),
+            )
         return answer
 
 
@@ -118,15 +124,17 @@ class NodeClient:
         """The Node and its pods. A Node object that is not there is an answer too: nothing is bound to it."""
         try:
             node = self.client.request("GET", self.path)
-            pods = self.client.request("GET", "/api/v1/pods?" + urllib.parse.urlencode(
-                {"fieldSelector": "spec.nodeName=" + self.node}))
+            pods = self.client.request(
+                "GET", "/api/v1/pods?" + urllib.parse.urlencode({"fieldSelector": "spec.nodeName=" + self.node})
+            )
         except ApiError as error:
             if error.status == 404:
                 return Api(True, "no Node object named {}".format(self.node))
             return Api(False, str(error))
         try:
-            return Api(True, "", _tainted(node), _annotation(node),
-                       tuple(_pod(item) for item in pods.get("items") or ()))
+            return Api(
+                True, "", _tainted(node), _annotation(node), tuple(_pod(item) for item in pods.get("items") or ())
+            )
         except (AttributeError, KeyError, TypeError) as error:
             return Api(False, "an answer that is not understood: {!r}".format(error))
 
@@ -136,8 +144,12 @@ class NodeClient:
             node = self.client.request("GET", self.path)
             if _annotation(node) == text:
                 return
-            body = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"],
-                                 "annotations": {ANNOTATION: text or None}}}
+            body = {
+                "metadata": {
+                    "resourceVersion": node["metadata"]["resourceVersion"],
+                    "annotations": {ANNOTATION: text or None},
+                }
+            }
             try:
                 self.client.request("PATCH", self.path, body, kind=MERGE_PATCH)
                 return
@@ -148,8 +160,11 @@ class NodeClient:
     def evict(self, pod: Pod) -> bool:
         """False: a PodDisruptionBudget forbids it for now. A pod that is gone already is as good as evicted."""
         path = _pod_path(pod)
-        body = {"apiVersion": "policy/v1", "kind": "Eviction",
-                "metadata": {"name": pod.name, "namespace": pod.namespace}}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+        }
         try:
             self.client.request("POST", path + "/eviction", body)
         except ApiError as error:
@@ -169,11 +184,19 @@ class NodeClient:
 
     def event(self, reason: str, text: str) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        body = {"apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": reason, "message": text[:1000],
-                "metadata": {"generateName": "nodeshare-", "namespace": "default"},
-                "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": self.node},
-                "source": {"component": "nodeshare", "host": self.node},
-                "firstTimestamp": now, "lastTimestamp": now, "count": 1}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "type": "Warning",
+            "reason": reason,
+            "message": text[:1000],
+            "metadata": {"generateName": "nodeshare-", "namespace": "default"},
+            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": self.node},
+            "source": {"component": "nodeshare", "host": self.node},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
         self.client.request("POST", "/api/v1/namespaces/default/events", body)
 
 
@@ -218,8 +241,10 @@ def _annotation(node: Dict[str, Any]) -> str:
 
 
 def _tainted(node: Dict[str, Any]) -> bool:
-    return any(taint.get("key") == TAINT and taint.get("effect") in ("NoSchedule", "NoExecute")
-               for taint in node.get("spec", {}).get("taints") or ())
+    return any(
+        taint.get("key") == TAINT and taint.get("effect") in ("NoSchedule", "NoExecute")
+        for taint in node.get("spec", {}).get("taints") or ()
+    )
 
 
 def _pod(item: Dict[str, Any]) -> Pod:
@@ -227,12 +252,19 @@ def _pod(item: Dict[str, Any]) -> Pod:
     meta = item["metadata"]
     annotations = meta.get("annotations") or {}
     mirror = "kubernetes.io/config.mirror" in annotations
-    daemon = any(owner.get("kind") == "DaemonSet" and owner.get("controller")
-                 for owner in meta.get("ownerReferences") or ())
+    daemon = any(
+        owner.get("kind") == "DaemonSet" and owner.get("controller") for owner in meta.get("ownerReferences") or ()
+    )
     uid = annotations.get("kubernetes.io/config.hash") or meta["uid"] if mirror else meta["uid"]
     over = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-    return Pod(str(meta["namespace"]), str(meta["name"]), str(uid), mirror or daemon,
-               meta.get("deletionTimestamp") is not None, over)
+    return Pod(
+        str(meta["namespace"]),
+        str(meta["name"]),
+        str(uid),
+        mirror or daemon,
+        meta.get("deletionTimestamp") is not None,
+        over,
+    )
 
 
 def _pod_path(pod: Pod) -> str:

@@ -141,7 +141,8 @@ def _mapping(lines: List[_Line], at: int, depth: int) -> Tuple[Any, int]:
         found = _KEY.fullmatch(text)
         if found is None:
             raise KubeconfigError(
-                "line {}: not `key: value`; only block YAML as kubeadm writes it is read".format(number))
+                "line {}: not `key: value`; only block YAML as kubeadm writes it is read".format(number)
+            )
         key, rest = found.groups()
         if key in values:
             raise KubeconfigError("line {}: {} twice".format(number, key))

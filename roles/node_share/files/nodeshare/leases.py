@@ -55,8 +55,9 @@ class Ended(NamedTuple):
 class LeaseStore:
     """Files below one root-only directory. Callers hold `locked()` around every change."""
 
-    def __init__(self, directory: str, *, lock_seconds: float = 5.0,
-                 at_point: Callable[[str], None] = lambda point: None) -> None:
+    def __init__(
+        self, directory: str, *, lock_seconds: float = 5.0, at_point: Callable[[str], None] = lambda point: None
+    ) -> None:
         self.directory = directory
         self.lock_seconds = lock_seconds
         self.at_point = at_point  # named points of the writes, for tests that kill the process there
@@ -76,7 +77,7 @@ class LeaseStore:
             if not name.endswith(LEASE_SUFFIX):
                 continue
             lease = self._read_lease(name)
-            mark = name[:-len(LEASE_SUFFIX)] + ENDED_SUFFIX
+            mark = name[: -len(LEASE_SUFFIX)] + ENDED_SUFFIX
             if mark in names and not lease.corrupt and not lease.doubtful and self._ends(mark, lease):
                 continue
             found.append(lease)
@@ -85,8 +86,13 @@ class LeaseStore:
     def begin(self, lease: Lease, *, mark_life: float) -> str:
         """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over)."""
         known = self._find(lease.key)
-        if known is not None and not known.corrupt and known.boot_id == lease.boot_id \
-                and (known.start == lease.start or lease.start is None) and not self._ended(known):
+        if (
+            known is not None
+            and not known.corrupt
+            and known.boot_id == lease.boot_id
+            and (known.start == lease.start or lease.start is None)
+            and not self._ended(known)
+        ):
             return "known"
         mark = self._read_mark(jobid.file_name(lease.key) + ENDED_SUFFIX)
         answer = "new"
@@ -126,7 +132,7 @@ class LeaseStore:
             if name.startswith(".new."):
                 durable.remove(path)
             elif name.endswith(ENDED_SUFFIX):
-                lease_name = name[:-len(ENDED_SUFFIX)] + LEASE_SUFFIX
+                lease_name = name[: -len(ENDED_SUFFIX)] + LEASE_SUFFIX
                 lease = self._read_lease(lease_name) if lease_name in names else None
                 if lease is not None and not lease.corrupt and not lease.doubtful and self._ends(name, lease):
                     durable.remove(os.path.join(self.directory, lease_name))
@@ -160,7 +166,7 @@ class LeaseStore:
 
     def _read_lease(self, name: str) -> Lease:
         try:
-            key = jobid.from_file_name(name[:-len(LEASE_SUFFIX)])
+            key = jobid.from_file_name(name[: -len(LEASE_SUFFIX)])
         except jobid.JobIdError:
             return Lease(JobKey("unknown", name[:80], 0), "", 0.0, corrupt=True)
         try:
@@ -171,7 +177,7 @@ class LeaseStore:
 
     def _read_mark(self, name: str) -> Optional[Ended]:
         try:
-            key = jobid.from_file_name(name[:-len(ENDED_SUFFIX)])
+            key = jobid.from_file_name(name[: -len(ENDED_SUFFIX)])
             content = durable.read(os.path.join(self.directory, name))
             if content is None:
                 return None
@@ -196,10 +202,17 @@ def _lease_to_json(lease: Lease) -> Dict[str, Any]:
 
 
 def _lease_from_json(key: JobKey, data: Dict[str, Any]) -> Lease:
-    return Lease(key, str(data["boot_id"]), float(data["began"]), _whole(data.get("start")),
-                 _whole(data.get("cores")), _whole(data.get("memory")),
-                 tuple(str(device) for device in data.get("devices") or ()),
-                 data.get("exclusive") is True, data.get("doubtful") is True)
+    return Lease(
+        key,
+        str(data["boot_id"]),
+        float(data["began"]),
+        _whole(data.get("start")),
+        _whole(data.get("cores")),
+        _whole(data.get("memory")),
+        tuple(str(device) for device in data.get("devices") or ()),
+        data.get("exclusive") is True,
+        data.get("doubtful") is True,
+    )
 
 
 def _ended_to_json(ended: Ended) -> Dict[str, Any]:

@@ -96,7 +96,14 @@ def _from_json(data: Dict[str, Any]) -> Memory:
         raise ValueError("unknown phase or way")
     idle = data["idle_since"]
     return Memory(
-        str(data["boot_id"]), data["phase"], data["way"], tuple(str(unit) for unit in data["stopped"]),
-        data["confined"] is True, data["off"] is True, None if idle is None else float(idle),
-        int(data["comebacks"]), tuple(str(uid) for uid in data["keep"]),
-        tuple((str(key), float(at), float(pause)) for key, at, pause in data["asked"]))
+        str(data["boot_id"]),
+        data["phase"],
+        data["way"],
+        tuple(str(unit) for unit in data["stopped"]),
+        data["confined"] is True,
+        data["off"] is True,
+        None if idle is None else float(idle),
+        int(data["comebacks"]),
+        tuple(str(uid) for uid in data["keep"]),
+        tuple((str(key), float(at), float(pause)) for key, at, pause in data["asked"]),
+    )

@@ -8,12 +8,12 @@ import time
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from . import durable, evidence
-from .carry import World, WorldError
 from .cpuset import Cpuset, CpusetError
 from .leases import Lease
 from .settings import Settings
 from .view import Api, Pod
 from .workloads import Workloads
+from .world import World, WorldError
 
 if TYPE_CHECKING:
     from .kube import NodeClient
@@ -29,23 +29,37 @@ START_SECONDS = 30.0
 def run_command(argv: Tuple[str, ...], seconds: float) -> evidence.Answer:
     """Nothing of the caller's environment goes on: a job's owner may have written it."""
     import subprocess
+
     environment: Dict[str, str] = {"PATH": PATH, "LC_ALL": "C", "SYSTEMD_PAGER": ""}
     try:
         done = subprocess.run(  # noqa: UP022 - Python 3.6 has no capture_output
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=seconds,
-            env=environment, cwd="/", check=False)
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            env=environment,
+            cwd="/",
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         raise WorldError("{}: no end within {:g} s".format(" ".join(argv[:2]), seconds)) from error
     except OSError as error:
         raise WorldError("{}: {}".format(argv[0], error.strerror)) from error
-    return evidence.Answer(done.returncode, done.stdout.decode("utf-8", "replace"),
-                           done.stderr.decode("utf-8", "replace"))
+    return evidence.Answer(
+        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
 
 
 class RealNode(World):
-
-    def __init__(self, settings: Settings, *, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup",
-                 run: Callable[[Tuple[str, ...], float], evidence.Answer] = run_command) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        proc: str = "/proc",
+        cgroup: str = "/sys/fs/cgroup",
+        run: Callable[[Tuple[str, ...], float], evidence.Answer] = run_command,
+    ) -> None:
         self.settings = settings
         self.run = run
         self.proc = proc
@@ -71,6 +85,7 @@ class RealNode(World):
 
     def ask_api(self) -> Api:
         from .kube import ApiError
+
         try:
             return self._api().look()
         except ApiError as error:
@@ -78,6 +93,7 @@ class RealNode(World):
 
     def announce(self, text: str) -> None:
         from .kube import ApiError
+
         try:
             self._api().announce(text)
         except ApiError as error:
@@ -92,6 +108,7 @@ class RealNode(World):
 
     def report(self, reason: str, text: str) -> None:
         from .kube import ApiError
+
         try:
             self._api().event(reason, text)
         except ApiError as error:
@@ -127,10 +144,14 @@ class RealNode(World):
         answer = self.run(("systemctl", "is-active", "--", *units), 5.0)
         states = answer.out.split()
         if len(states) != len(units):
-            raise WorldError("systemctl is-active: {}".format(
-                ascii(answer.err.strip() or answer.out.strip())[:200] or "no answer"))
-        return tuple(unit for unit, state in zip(units, states)
-                     if state in ("active", "activating", "reloading", "deactivating", "refreshing"))
+            raise WorldError(
+                "systemctl is-active: {}".format(ascii(answer.err.strip() or answer.out.strip())[:200] or "no answer")
+            )
+        return tuple(
+            unit
+            for unit, state in zip(units, states)
+            if state in ("active", "activating", "reloading", "deactivating", "refreshing")
+        )
 
     def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None:
         if force:
@@ -164,20 +185,26 @@ class RealNode(World):
     def _api(self) -> "NodeClient":
         if self.client is None:
             from . import kube, kubeconfig
+
             if not self.settings.node:
                 raise kube.ApiError(0, "the settings name no node")
             where = self.settings.api
             try:
-                found = kubeconfig.Credentials(where.server, where.ca_file, "", where.cert_file, where.key_file) \
-                    if where.server else kubeconfig.load(self.settings.kubeconfig)
+                found = (
+                    kubeconfig.Credentials(where.server, where.ca_file, "", where.cert_file, where.key_file)
+                    if where.server
+                    else kubeconfig.load(self.settings.kubeconfig)
+                )
             except kubeconfig.KubeconfigError as error:
                 raise kube.ApiError(0, str(error)) from error
-            self.client = kube.NodeClient(kube.Client(found, timeout=self.settings.api_timeout),
-                                          node=self.settings.node)
+            self.client = kube.NodeClient(
+                kube.Client(found, timeout=self.settings.api_timeout), node=self.settings.node
+            )
         return self.client
 
     def _each(self, pods: Tuple[Pod, ...], act: Act, verb: str) -> None:
         from . import kube
+
         try:
             first = self._api()
         except kube.ApiError as error:
@@ -208,6 +235,7 @@ class RealNode(World):
         import threading
 
         from . import kube
+
         clients = [kube.NodeClient(first.client.clone(), node=first.node) for _ in range(count)]
         threads = [threading.Thread(target=work, args=(client,), daemon=True) for client in clients]
         for thread in threads:

@@ -26,6 +26,7 @@ def line(pairs: Iterable[Tuple[str, object]]) -> str:
 
 def tell(text: str, *, bad: bool) -> None:
     import syslog
+
     syslog.openlog("nodeshare", syslog.LOG_PID, syslog.LOG_DAEMON)
     syslog.syslog(syslog.LOG_WARNING if bad else syslog.LOG_INFO, text)
     if "JOURNAL_STREAM" in os.environ:

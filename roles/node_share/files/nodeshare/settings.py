@@ -55,6 +55,7 @@ def _one_of(*allowed: str) -> Callable[[Any], str]:
         if value not in allowed:
             raise ValueError("one of " + ", ".join(allowed))
         return str(value)
+
     return check
 
 
@@ -63,6 +64,7 @@ def _matching(pattern: str, meaning: str) -> Callable[[Any], str]:
         if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
             raise ValueError(meaning)
         return value
+
     return check
 
 
@@ -71,6 +73,7 @@ def _seconds(lowest: float, highest: float) -> Callable[[Any], float]:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not lowest <= value <= highest:
             raise ValueError("seconds from {:g} to {:g}".format(lowest, highest))
         return float(value)
+
     return check
 
 
@@ -79,6 +82,7 @@ def _list_of(check_one: Callable[[Any], str]) -> Callable[[Any], Tuple[str, ...]
         if not isinstance(value, list):
             raise ValueError("a list")
         return tuple(check_one(item) for item in value)
+
     return check
 
 

@@ -13,15 +13,43 @@ def text(store: LeaseStore, memories: MemoryStore, *, boot_id: str, as_json: boo
     memory, remark = memories.load(boot_id=boot_id)
     leases = store.leases()
     if as_json:
-        rows = [{"wlm": lease.key.wlm, "job": lease.key.job, "run": lease.key.run, "start": lease.start,
-                 "cores": lease.cores, "memory": lease.memory, "devices": list(lease.devices),
-                 "exclusive": lease.exclusive, "doubtful": lease.doubtful, "unreadable": lease.corrupt,
-                 "this_boot": lease.boot_id == boot_id} for lease in leases]
-        return json.dumps({"phase": memory.phase, "way": memory.way, "off": memory.off,
-                           "stopped": list(memory.stopped), "confined": memory.confined, "leases": rows,
-                           "remark": remark}, indent=2, sort_keys=True) + "\n"
-    lines = ["node: {}{}{}".format(memory.phase, " by " + memory.way if memory.way else "",
-                                   "; switched off: batch only" if memory.off else "")]
+        rows = [
+            {
+                "wlm": lease.key.wlm,
+                "job": lease.key.job,
+                "run": lease.key.run,
+                "start": lease.start,
+                "cores": lease.cores,
+                "memory": lease.memory,
+                "devices": list(lease.devices),
+                "exclusive": lease.exclusive,
+                "doubtful": lease.doubtful,
+                "unreadable": lease.corrupt,
+                "this_boot": lease.boot_id == boot_id,
+            }
+            for lease in leases
+        ]
+        return (
+            json.dumps(
+                {
+                    "phase": memory.phase,
+                    "way": memory.way,
+                    "off": memory.off,
+                    "stopped": list(memory.stopped),
+                    "confined": memory.confined,
+                    "leases": rows,
+                    "remark": remark,
+                },
+                indent=2,
+                sort_keys=True,
+            )
+            + "\n"
+        )
+    lines = [
+        "node: {}{}{}".format(
+            memory.phase, " by " + memory.way if memory.way else "", "; switched off: batch only" if memory.off else ""
+        )
+    ]
     if memory.stopped:
         lines.append("stopped by nodeshare: " + ", ".join(memory.stopped))
     if remark:
@@ -29,7 +57,14 @@ def text(store: LeaseStore, memories: MemoryStore, *, boot_id: str, as_json: boo
     lines.append("leases: {}".format(len(leases)))
     for lease in leases:
         earlier = lease.boot_id != boot_id and not lease.corrupt
-        marks = [name for name, holds in (("unreadable", lease.corrupt), ("doubtful", lease.doubtful),
-                                          ("of an earlier boot", earlier)) if holds]
+        marks = [
+            name
+            for name, holds in (
+                ("unreadable", lease.corrupt),
+                ("doubtful", lease.doubtful),
+                ("of an earlier boot", earlier),
+            )
+            if holds
+        ]
         lines.append("  {}{}".format(lease.key, " ({})".format(", ".join(marks)) if marks else ""))
     return "\n".join(lines) + "\n"

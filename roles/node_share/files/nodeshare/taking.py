@@ -120,9 +120,11 @@ def way_of(settings: Settings, seen: Observed, api: Api, guests: Tuple[Pod, ...]
 
 def occupants(api: Api, local: FrozenSet[str]) -> Tuple[Pod, ...]:
     """Pods that are in a job's way. One that only a finalizer holds, without processes, is not."""
-    return tuple(pod for pod in api.pods
-                 if (not pod.stays and not (pod.over or pod.leaving)) or
-                 (not pod.stays and pod.uid in local))
+    return tuple(
+        pod
+        for pod in api.pods
+        if (not pod.stays and not (pod.over or pod.leaving)) or (not pod.stays and pod.uid in local)
+    )
 
 
 def staying(api: Api) -> Tuple[str, ...]:
@@ -138,8 +140,9 @@ def announcement(leases: Tuple[Lease, ...]) -> str:
     return json.dumps([str(lease.key) for lease in leases[:ANNOUNCED_AT_MOST]]) if leases else ""
 
 
-def clear_by_stop(event: str, settings: Settings, seen: Observed, *, keep: FrozenSet[str],
-                  grace: float) -> Optional[Action]:
+def clear_by_stop(
+    event: str, settings: Settings, seen: Observed, *, keep: FrozenSet[str], grace: float
+) -> Optional[Action]:
     """Stop what is active, then end what it leaves running. `grace` is what pods get that nobody has asked to go."""
     if seen.active:
         if seen.tried.get("stop", 0) >= 3:
@@ -173,8 +176,9 @@ def _prepared(seen: Observed, api: Api, way: str) -> Memory:
     memory = seen.memory
     keep = staying(api) if api.answers else memory.keep
     stopped = joined(memory.stopped, seen.active or ()) if way == STOP else memory.stopped
-    return memory._replace(phase=TAKING, way=way, keep=keep, stopped=stopped, idle_since=None,
-                           confined=memory.confined or way == QUIESCE)
+    return memory._replace(
+        phase=TAKING, way=way, keep=keep, stopped=stopped, idle_since=None, confined=memory.confined or way == QUIESCE
+    )
 
 
 def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Observed) -> Optional[Action]:
@@ -190,8 +194,10 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
             return Report("BatchJobWaits", text)
         return Done(REQUEUE if event == BEGIN else ACCEPT, text)
     if not seen.tried.get("report"):
-        return Report("DeadlinePassed", "{} pods did not leave within {:g} s ({}); a batch job takes the node".format(
-            len(guests), patience, names))
+        return Report(
+            "DeadlinePassed",
+            "{} pods did not leave within {:g} s ({}); a batch job takes the node".format(len(guests), patience, names),
+        )
     if seen.deleted_at is None:
         return Delete(guests)
     return None if _deleted_long_ago(seen) else Wait(POLL)
@@ -214,5 +220,3 @@ def _kill_strays(event: str, settings: Settings, seen: Observed, keep: FrozenSet
 
 def _failed(event: str, settings: Settings, reason: str) -> Done:
     return Done(settings.on_failure if event == BEGIN else ACCEPT, reason)
-
-

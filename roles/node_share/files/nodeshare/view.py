@@ -133,5 +133,22 @@ class Done(NamedTuple):
     again_in: Optional[float] = None
 
 
-Action = Union[Look, AskBatch, Drop, Remember, Announce, Evict, Delete, Wait, StopUnits, StartUnits, Confine, Release,
-               Terminate, Kill, Report, WakeReturner, Done]
+Action = Union[
+    Look,
+    AskBatch,
+    Drop,
+    Remember,
+    Announce,
+    Evict,
+    Delete,
+    Wait,
+    StopUnits,
+    StartUnits,
+    Confine,
+    Release,
+    Terminate,
+    Kill,
+    Report,
+    WakeReturner,
+    Done,
+]

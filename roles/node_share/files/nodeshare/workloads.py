@@ -17,8 +17,11 @@ from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, T
 
 HIERARCHIES = ("", "memory", "cpu", "cpuset", "pids", "systemd", "unified")
 SHIM_NAMES = ("containerd-shim", "conmon")
-_POD = re.compile(r"(?:.*-)?pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
-                  r"(?:\.slice)?", re.ASCII)
+_POD = re.compile(
+    r"(?:.*-)?pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})"
+    r"(?:\.slice)?",
+    re.ASCII,
+)
 
 
 class Process(NamedTuple):
@@ -39,8 +42,13 @@ class Workload(NamedTuple):
 class Workloads:
     """`proc`, `cgroup` and `bundles` are where the kernel and containerd show what runs."""
 
-    def __init__(self, *, proc: str = "/proc", cgroup: str = "/sys/fs/cgroup",
-                 bundles: str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io") -> None:
+    def __init__(
+        self,
+        *,
+        proc: str = "/proc",
+        cgroup: str = "/sys/fs/cgroup",
+        bundles: str = "/run/containerd/io.containerd.runtime.v2.task/k8s.io",
+    ) -> None:
         self.proc = proc
         self.cgroup = cgroup
         self.bundles = bundles
@@ -52,8 +60,11 @@ class Workloads:
         shims: Dict[str, Set[int]] = {}
         processes = self._processes()
         for uid, directory in self._pod_cgroups():
-            members = {pid for pid in _numbers(os.path.join(directory, "cgroup.procs"))
-                       if pid in processes and processes[pid].state != "Z"}
+            members = {
+                pid
+                for pid in _numbers(os.path.join(directory, "cgroup.procs"))
+                if pid in processes and processes[pid].state != "Z"
+            }
             pids.setdefault(uid, set()).update(members)
         children: Dict[int, List[Process]] = {}
         for process in processes.values():
@@ -67,10 +78,14 @@ class Workloads:
             if below:
                 pids.setdefault(uid, set()).update(process.pid for process in below)
                 inits.setdefault(uid, set()).update(
-                    process.pid for process in below if process.parent == shim.pid and process.name != "pause")
+                    process.pid for process in below if process.parent == shim.pid and process.name != "pause"
+                )
                 shims.setdefault(uid, set()).add(shim.pid)
-        return {uid: Workload(frozenset(pids[uid]), frozenset(inits.get(uid) or pids[uid]),
-                              frozenset(shims.get(uid, ()))) for uid in pids if pids[uid]}
+        return {
+            uid: Workload(frozenset(pids[uid]), frozenset(inits.get(uid) or pids[uid]), frozenset(shims.get(uid, ())))
+            for uid in pids
+            if pids[uid]
+        }
 
     def terminate(self, uids: Tuple[str, ...]) -> None:
         found = self.find()
@@ -126,10 +141,10 @@ class Workloads:
     def _process(self, name: str) -> Optional[Process]:
         text = _read(os.path.join(self.proc, name, "stat"))
         opening, closing = text.find("("), text.rfind(")")  # the name may hold anything, brackets too
-        rest = text[closing + 1:].split()
+        rest = text[closing + 1 :].split()
         if opening < 0 or len(rest) < 2:
             return None  # ended meanwhile
-        return Process(int(name), int(rest[1]), text[opening + 1:closing], rest[0])
+        return Process(int(name), int(rest[1]), text[opening + 1 : closing], rest[0])
 
     def _sandbox(self, process: Process) -> Optional[str]:
         """The sandbox id of a shim of Kubernetes; None for anything else, another client's shim included."""
