@@ -44,10 +44,8 @@ def facts(name: str) -> dict[str, Any]:
     """Everything by which the parts of a bed, half-made ones too, can be recognised later."""
     found: dict[str, Any] = {"name": name, "containers": [], "ids": [], "namespaces": [], "pid_namespaces": []}
     for podman in engines():
-        listed = podman.call("ps", "--all", "--format", "json").out
+        listed = podman.call("ps", "--all", "--filter", f"name=^{name}-", "--format", "json").out
         for entry in json.loads(listed or "[]"):
-            if not entry["Names"][0].startswith(f"{name}-"):
-                continue
             found["containers"].append(entry["Names"][0])
             found["ids"].append(entry["Id"])
             inspected = podman.inspect(entry["Id"]) or {}
@@ -61,8 +59,8 @@ def facts(name: str) -> dict[str, Any]:
 
 
 def engines() -> list[Podman]:
-    """Podman as every kind of bed uses it; kinds never used have no storage."""
-    return [Podman(way) for way in Way if Podman(way).storage_dir.exists()]
+    """Podman as beds use it whose containers can be seen from here; those of the private way live in a namespace."""
+    return [Podman(way) for way in (Way.V1, Way.V2) if Podman(way).storage_dir.exists()]
 
 
 def leftovers(known: dict[str, Any]) -> list[str]:
@@ -71,8 +69,8 @@ def leftovers(known: dict[str, Any]) -> list[str]:
     found = [f"folder {bed_dir(name)}"] if bed_dir(name).exists() else []
     found += [f"namespace {path}" for path in known["namespaces"] if path and Path(path).exists()]
     for podman in engines():
-        names = podman.call("ps", "--all", "--external", "--format", "{{.Names}}").out.split()
-        found += [f"container {one}" for one in names if one.startswith(f"{name}-")]
+        wanted = ("--external", "--filter", f"name=^{name}-", "--format", "{{.Names}}")
+        found += [f"container {one}" for one in podman.call("ps", "--all", *wanted).out.split()]
         found += [f"storage of {one}" for one in ids if (podman.storage_dir / "overlay-containers" / one).exists()]
     if run(["podman", "network", "exists", name], timeout=30, check=False).rc == 0:
         found.append(f"network {name}")

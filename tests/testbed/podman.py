@@ -181,10 +181,13 @@ class Podman:
         found: list[dict[str, Any]] = json.loads(done.out)
         return found[0]
 
-    def states(self) -> dict[str, str]:
-        """Name → state ("running", "exited", ...) of all containers of this way."""
-        listed = json.loads(self.call("ps", "--all", "--format", "json").out or "[]")
-        return {name: entry["State"] for entry in listed for name in entry["Names"]}
+    def states(self, prefix: str) -> dict[str, str]:
+        """Name → state ("running", "exited", ...) of the containers whose names begin with `prefix`.
+
+        Never of all: those of another bed may live in a mount namespace where this call cannot look.
+        """
+        listed = self.call("ps", "--all", "--filter", f"name=^{prefix}", "--format", "json").out
+        return {name: entry["State"] for entry in json.loads(listed or "[]") for name in entry["Names"]}
 
     def rm(self, container: str) -> None:
         """Remove a container whatever its state; none is fine, half-made is fine."""

@@ -33,7 +33,7 @@ class Part:
 def parts(bed: Bed) -> list[Part]:
     """Containers, batch nodes, API server and cluster nodes."""
     podman = podman_of(bed)
-    states = podman.states()
+    states = podman.states(f"{bed.name}-")
     containers = [(host.container, states.get(host.container, "missing")) for host in bed.hosts]
     found = [Part("container", name, state, state == "running") for name, state in containers]
     if bed.wlm == "slurm":

@@ -103,7 +103,7 @@ def existing(store: BedStore, request: Request) -> Bed | None:
         down.remove(store)
         return None
     bed = record.bed
-    running = [name for name, state in down.podman_of(bed).states().items() if state == "running"]
+    running = [name for name, state in down.podman_of(bed).states(f"{bed.name}-").items() if state == "running"]
     if not bed.complete or not any(host.container in running for host in bed.hosts):
         say(f"  ..  bed '{bed.name}' was left half made or has died: starting again")
         down.remove(store)
