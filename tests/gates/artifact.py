@@ -33,8 +33,8 @@ def build(checkout: Path, into: Path) -> Path:
 def new_tree(context: Context, name: str) -> Path:
     """An empty folder for the collection below an ansible_collections of its own."""
     about: dict[str, str] = yaml.safe_load((context.checkout / "galaxy.yml").read_text(encoding="utf-8"))
-    shutil.rmtree(context.own / name, ignore_errors=True)
-    folder = context.own / name / "ansible_collections" / about["namespace"] / about["name"]
+    shutil.rmtree(context.scratch / name, ignore_errors=True)
+    folder = context.scratch / name / "ansible_collections" / about["namespace"] / about["name"]
     folder.mkdir(parents=True)
     return folder
 
@@ -56,7 +56,7 @@ def copy_files(context: Context, folder: Path, *patterns: str) -> None:
 def tree_for_ansible_test(context: Context) -> Path:
     """A real copy below ansible_collections (a link does not count): what ships, and the tests ansible-test knows."""
     folder = new_tree(context, "sanity")
-    tarball = build(context.checkout, context.own / "sanity-build")
+    tarball = build(context.checkout, context.scratch / "sanity-build")
     context.run(["tar", "-xzf", tarball, "-C", folder])
     # What galaxy made of galaxy.yml is not the source that sanity judges.
     for made in ("MANIFEST.json", "FILES.json"):
@@ -67,7 +67,7 @@ def tree_for_ansible_test(context: Context) -> Path:
 
 def run_importer(context: Context) -> None:
     """galaxy-importer on the tarball, as Galaxy itself would run it."""
-    tarball = build(context.checkout, context.own / "importer-build")
+    tarball = build(context.checkout, context.scratch / "importer-build")
     home = context.own / "importer-home"
     home.mkdir(parents=True, exist_ok=True)
     venv = context.environ["CONVERGED_IMPORTER_VENV"]

@@ -42,10 +42,14 @@ def main(arguments: Sequence[str]) -> int:
     logs = log_folder(Path(os.environ["CONVERGED_CACHE"]) / "logs")
     print(f"{len(gates)} gates; seed {seed} (CONVERGED_SEED={seed} repeats it); logs in {logs}", flush=True)
     began = time.monotonic()
+    scratch = Path(os.environ["CONVERGED_OWN_CACHE"]) / "scratch" / logs.name
+    scratch.mkdir(parents=True)
     try:
         outcomes = run_gates(gates, lambda gate: context(gate, logs=logs, seed=seed, quick=options.tier == "check"))
     except KeyboardInterrupt:
         return 130
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     return summary(outcomes, logs=logs, seconds=time.monotonic() - began)
 
 
@@ -93,6 +97,7 @@ def context(gate: Gate, *, logs: Path, seed: int, quick: bool) -> Context:
         checkout=Path(__file__).resolve().parents[2],
         cache=Path(environ["CONVERGED_CACHE"]),
         own=Path(environ["CONVERGED_OWN_CACHE"]),
+        scratch=Path(environ["CONVERGED_OWN_CACHE"]) / "scratch" / logs.name,
         logs=logs,
         seed=seed,
         quick=quick,

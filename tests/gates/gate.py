@@ -26,6 +26,7 @@ class Context:
     checkout: Path
     cache: Path  # shared by all checkouts
     own: Path  # this checkout's part of it
+    scratch: Path  # this run's own, removed at its end: two runs in one checkout do not meet
     logs: Path
     seed: int
     quick: bool  # `make check`: fewer samples, one interpreter

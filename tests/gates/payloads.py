@@ -47,9 +47,7 @@ def run_payload_tests(context: Context) -> None:
 
 def _under(context: Context, version: Version, python: str, roots: list[Path]) -> list[str]:
     name = "{}.{}".format(*version)
-    result = context.own / f"payloads-{name}.json"
-    result.unlink(missing_ok=True)
-    result.parent.mkdir(parents=True, exist_ok=True)
+    result = context.scratch / f"payloads-{name}.json"
     program = context.checkout / "tests/gates/unittest_under.py"
     argv = [python, "-B", "-W", "error", str(program), str(result), str(context.checkout / TESTS)]
     try:

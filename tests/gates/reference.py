@@ -25,7 +25,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 def check_docs(context: Context) -> None:
     """antsibull-docs on every plugin and role, links between guides, and the README's lists."""
     context.run(["antsibull-docs", "lint-collection-docs", "--plugin-docs", "--skip-rstcheck", "."])
-    generate(context, context.own / "reference-check")
+    generate(context, context.scratch / "reference")
     pages = context.files("README.md", "docs/**.md", "docs/*.md", "roles/*/README.md")
     readme = (context.checkout / "README.md").read_text(encoding="utf-8")
     problems = [*broken_links(context.checkout, pages), *unlisted(readme, content_names(context))]

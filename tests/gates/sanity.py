@@ -57,7 +57,7 @@ def provide_pip(context: Context, home: Path) -> None:
     wheels = context.cache / "wheels"
     wheel = wheels / f"pip-{version}-py3-none-any.whl"
     if not wheel.exists():
-        fresh = context.own / "pip-download"
+        fresh = context.scratch / "pip-download"
         shutil.rmtree(fresh, ignore_errors=True)
         context.run([sys.executable, "-m", "pip", "download", "--no-deps", "--dest", fresh, f"pip=={version}"])
         wheels.mkdir(parents=True, exist_ok=True)

@@ -115,7 +115,7 @@ def run_molecule(context: Context) -> None:
     """
     for scenario in sorted(context.checkout.glob("extensions/molecule/*/molecule.yml")):
         name = scenario.parent.name
-        env = {"MOLECULE_EPHEMERAL_DIRECTORY": str(context.own / "molecule" / name), "NO_COLOR": "1"}
+        env = {"MOLECULE_EPHEMERAL_DIRECTORY": str(context.scratch / "molecule" / name), "NO_COLOR": "1"}
         context.run(["molecule", "test", "-s", name], env=env)
     said = context.log.read_text(encoding="utf-8")
     for sign in ("no hosts matched", "Missing playbook"):

@@ -41,6 +41,7 @@ def context(tmp_path: Path) -> Callable[[Gate], Context]:
             checkout=tmp_path,
             cache=tmp_path,
             own=tmp_path,
+            scratch=tmp_path,
             logs=tmp_path,
             seed=1,
             quick=True,
