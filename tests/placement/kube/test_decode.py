@@ -264,6 +264,37 @@ REFUSED_PODS = [
     (pod(metadata={"labels": ["x"]}), "metadata.labels"),
     (pod(metadata={"resourceVersion": "0x7"}), "metadata.resourceVersion"),
     (pod(metadata={"uid": ""}), "metadata.uid"),
+    (
+        pod(
+            affinity={
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Near"}]}]
+                    }
+                }
+            }
+        ),
+        "nodeSelectorTerms.matchExpressions",
+    ),
+    (
+        pod(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "", "whenUnsatisfiable": "DoNotSchedule"}]),
+        "spec.topologySpreadConstraints.topologyKey",
+    ),
+    (
+        pod(
+            affinity={
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "topologyKey": "z",
+                            "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]},
+                        }
+                    ]
+                }
+            }
+        ),
+        "spec.affinity.podAffinity.labelSelector",
+    ),
     (pod(metadata={"namespace": None}), "metadata.namespace"),
     (
         pod(topologySpreadConstraints=[{"maxSkew": 0, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]),

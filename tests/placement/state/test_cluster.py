@@ -109,6 +109,31 @@ def test_a_new_pod_of_the_same_name_replaces_the_old_one_whose_deletion_was_miss
     assert list(cluster.pods.by_uid) == ["new"]
 
 
+def test_a_node_made_again_under_its_name_replaces_the_old_one_and_old_news_of_that_is_ignored() -> None:
+    cluster = cluster_of(node(uid="old"), pod(node="n1"), node(uid="new", version=2, allocatable=amounts(cpu="2")))
+    assert free(cluster) == {"cpu": 1000, "pods": -1}
+    cluster.apply(Seen(node(uid="old", version=1)))
+    cluster.apply(Seen(node(uid="third", version=1)))
+    cluster.apply(Gone(Node, "old", 2))
+    assert free(cluster) == {"cpu": 1000, "pods": -1}
+
+
+def test_the_deleted_are_remembered_in_bounded_memory() -> None:
+    cluster = cluster_of(node())
+    cluster.apply(Gone(Pod, "uid-p1", 3))
+    for index in range(40_000):
+        cluster.apply(Gone(Pod, f"gone-{index}", index))
+    cluster.apply(Seen(pod("late", uid="gone-39999", node="n1", version=5)))
+    assert free(cluster) == FULL
+
+
+def test_a_refusal_without_identity_changes_nothing() -> None:
+    cluster = cluster_of(node())
+    before = summary(cluster)
+    cluster.apply(Unreadable(Pod, Refusal(kind="Pod", field="object", reason="not UTF-8")))
+    assert summary(cluster) == before
+
+
 def test_a_list_removes_what_is_not_in_it_and_keeps_what_is_newer_than_it() -> None:
     cluster = cluster_of(node(), pod("a", node="n1"), pod("b", node="n1", version=9))
     cluster.apply(Relisted(Pod, (pod("c", node="n1", version=4),), 5))

@@ -133,10 +133,8 @@ class Cluster:
         item = self.objects[kind].pop(uid)
         if isinstance(item, Node):
             del self._node_uids[item.name]
-            row = self.columns.rows[item.name]
             self.pods.uncharge_node(item.name)
-            self.columns.remove_node(row)
-            self.masks.update(row)
+            self.masks.update(self.columns.remove_node(item))
         elif isinstance(item, Namespace) and self._namespaces.get(item.name) is item:
             del self._namespaces[item.name]
             self.labelsets.namespaces_changed()

@@ -123,20 +123,18 @@ class NodeColumns:
         self.nodes[row] = node
         self.touch(row)
 
-    def remove_node(self, row: int) -> None:
-        """Leaves a tombstone; whoever held room here must have been released before."""
-        node = self.nodes[row]
-        if node is None:
-            return
+    def remove_node(self, node: Node) -> int:
+        """Leaves a tombstone in the node's row; whoever held room there must have been released before."""
+        row = self.rows.pop(node.name)
         for array in (self.alloc, self._room, self.releasing, self.nominated):
             array[:, row] = 0
         self.flags[row] = 0
         self.taint_set[row] = 0
         self._relabel(row, node.labels, ())
         self.nodes[row] = None
-        del self.rows[node.name]
         self._tombstones.append(row)
         self.touch(row)
+        return row
 
     def set_flag(self, row: int, flag: int, on: bool) -> None:
         """Sets or clears one flag."""

@@ -95,8 +95,6 @@ class MaskTable:
         if mask is None:
             mask = Mask(compute, decide)
             self._masks[key] = mask
-        elif mask.allows.shape[0] != self._columns.capacity:
-            mask.allows = mask.compute()
         self._recent.append(mask)
         return mask
 
