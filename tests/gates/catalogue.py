@@ -32,7 +32,7 @@ FULL = frozenset({"test"})
 # The long ones first, so that two at a time end together.
 GATES = (
     Gate(name="payloads", what="payload tests under every Python", action=run_payload_tests, tiers=QUICK),
-    Gate(name="sanity", what="ansible-test sanity", action=run_sanity, tiers=FULL, timeout=1200),
+    Gate(name="sanity", what="ansible-test sanity", action=run_sanity, tiers=FULL),
     Gate(name="unit", what="tests that need no cluster", action=run_unit_tests, tiers=QUICK),
     Gate(name="docs", what="documentation", action=check_docs, tiers=QUICK),
     Gate(name="ansible-lint", what="profile production, no skips", action=lint_ansible, tiers=QUICK),
@@ -47,10 +47,8 @@ GATES = (
     Gate(name="changelog", what="fragments", action=check_changelog, tiers=QUICK),
     Gate(name="importer", what="galaxy-importer", action=run_importer, tiers=FULL),
     Gate(name="e2e", what="on a test bed", action=run_end_to_end, tiers=FULL, alone=True, timeout=2400),
-    Gate(name="molecule", what="roles and modules on nodes", action=run_molecule, tiers=FULL, alone=True, timeout=1200),
-    Gate(
-        name="demo", what="the main job, as shown to a newcomer", action=run_demo, tiers=FULL, alone=True, timeout=900
-    ),
+    Gate(name="molecule", what="roles and modules on nodes", action=run_molecule, tiers=FULL, alone=True),
+    Gate(name="demo", what="the main job, as shown to a newcomer", action=run_demo, tiers=FULL, alone=True),
     Gate(
         name="soak",
         what="random tests at length",
