@@ -215,7 +215,8 @@ def unit(
         # No limit on starts: a slow machine must not end up with a unit that nobody starts again.
         "StartLimitIntervalSec=0\n\n"
         f"[Service]\nType={'notify' if notifies else 'exec'}\n{extra}ExecStart={command}{' $EXTRA' if extra else ''}\n"
-        "Restart=on-failure\nRestartSec=200ms\nTimeoutStartSec=60\nTimeoutStopSec=20\nLimitNOFILE=20000\n\n"
+        # An API server that is told to stop waits for its watchers, and kubelets do not let go.
+        "Restart=on-failure\nRestartSec=200ms\nTimeoutStartSec=60\nTimeoutStopSec=5\nLimitNOFILE=20000\n\n"
         "[Install]\nWantedBy=multi-user.target\n"
     )
 
