@@ -87,7 +87,7 @@ def undo(*, ours: bytes, without: bytes, now: bytes) -> Undone:
         if back and len(standing) < hi - lo:
             conflicts.append(_describe(our_lines[lo:hi], back))
             continue
-        place = where[lo] if standing else _anchor(where, lo, len(our_lines), len(now_lines))
+        place = where[standing[0]] if standing else _anchor(where, lo, len(our_lines), len(now_lines))
         if back and place is None:
             conflicts.append(_describe(our_lines[lo:hi], back))
             continue

@@ -99,8 +99,8 @@ def _units(desired: Desired) -> t.List[str]:
 _LOADABLE = (".service", ".socket", ".timer", ".target", ".path", ".mount", ".automount", ".slice", ".swap")
 
 
-def look_again(host: Host, view: View, keys: t.Iterable[str]) -> Found:
-    """What the record's `keys` are now."""
+def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") -> Found:
+    """What the record's `keys` are now. `role`: who is about to let go of them, where not everyone is."""
     found = Found(ids=host.ids())
     names: t.Dict[str, t.List[str]] = {}
     for key in keys:
@@ -118,8 +118,9 @@ def look_again(host: Host, view: View, keys: t.Iterable[str]) -> Found:
     if "package" in names:
         packages = package.manager(host)
         found.packages = packages.installed()
-        ours = [name for name in names["package"] if view.wrote.get(f"package:{name}")]
-        found.needed = package.needed(packages, [name for name in ours if name in found.packages])
+        ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in found.packages]
+        going = [name for name in ours if not role or not set(view.claims.get(f"package:{name}", {})) - {role}]
+        found.needed = package.needed(packages, going)
     ours = [name for kind, _, name in (key.partition(":") for key in view.wrote) if kind == "package"]
     if ours and found.paths:
         of_packages = package.manager(host).own_files(ours)

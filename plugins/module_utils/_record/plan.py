@@ -110,6 +110,9 @@ class _Planner:
                     f"{name}: role {self.desired.role} wants it as {form}, but role {role} has it as {other}"
                 )
         self.plan.claims[this] = form
+        for above in parents(name) if kind == "path" else ():
+            if key("path", above) in self.view.entries:  # a directory that a role made is wanted by all that is in it
+                self.plan.claims.setdefault(key("path", above), FORM_DIRECTORY)
         if secret:
             self.plan.secrets.add(this)
 

@@ -31,6 +31,7 @@ class Undo:
     keep: t.List[t.Tuple[str, str, str]] = field(default_factory=list)  # key, path, sha256
     proved: t.List[str] = field(default_factory=list)
     shared: t.List[str] = field(default_factory=list)
+    passed: t.Dict[str, t.List[str]] = field(default_factory=dict)  # what other roles turn out to need
     left: t.Dict[str, str] = field(default_factory=dict)
     site: t.Dict[str, str] = field(default_factory=dict)
     conflicts: t.List[str] = field(default_factory=list)  # lines of ours that the site changed; seen in one round only
@@ -220,7 +221,12 @@ class _Undoer:
             if entry.state or not now or not self._wrote(entry.key):
                 self.undo.proved.append(entry.key)
             elif entry.name in self.found.needed:
-                self.undo.left[entry.key] = f"is needed by {self.found.needed[entry.name]}, which is the site's"
+                needer = self.found.needed[entry.name]
+                others = [role for role in self.view.claims.get(key("package", needer), {}) if role != self.role]
+                if others:
+                    self.undo.passed[entry.key] = others
+                else:
+                    self.undo.left[entry.key] = f"is needed by {needer}, which is the site's"
             else:
                 going.append(entry.name)
         if going:

@@ -21,7 +21,6 @@ from .kinds import package, path, unit
 from .lock import locked
 from .model import JSON, Change, Desired, FileWrite, PathState, Step, UnitState, key
 from .observe import Found, look_again, observe
-from .paths import parents
 from .plan import Plan, make_plan
 from .restore import Undo, plan_undo
 from .store import Store
@@ -182,11 +181,10 @@ class Session:
 
     def _stale(self, desired: Desired, plan: Plan, view: View) -> t.List[Entry]:
         """What this role once claimed and no longer asks for; it goes back to what it was."""
-        wanted = {above for this in plan.claims if this.startswith("path:") for above in _parent_keys(this)}
         found = []
         for this, claims in view.claims.items():
             dependency = this.startswith("package:") and bool(desired.packages)
-            if desired.role in claims and this not in plan.claims and this not in wanted and not dependency:
+            if desired.role in claims and this not in plan.claims and not dependency:
                 found.append(view.entries[this])
         return found
 
@@ -224,7 +222,7 @@ class Session:
             return report
 
     def _plan_undo(self, view: View, entries: t.Sequence[Entry], role: str, done: t.Container[str] = ()) -> Undo:
-        found = look_again(self.host, view, [entry.key for entry in entries])
+        found = look_again(self.host, view, [entry.key for entry in entries], role)
         return plan_undo(view, found, entries, role=role, text_of=self.store.blob, done=done)
 
     def _undo_all(self, view: View, entries: t.Sequence[Entry], role: str) -> Report:
@@ -288,6 +286,9 @@ class Session:
             this: list(view.entries[this].order) for this in over if this in view.entries and this not in undo.left
         }
         events: t.List[JSON] = [{"event": "closed", "keys": closed}] if closed else []
+        for this, roles in undo.passed.items():
+            events += [{"event": "claim", "role": other, "keys": {this: "package"}} for other in roles]
+            events.append({"event": "unclaim", "role": role, "keys": [this]})
         events += [{"event": "unclaim", "role": role, "keys": undo.shared}] if undo.shared else []
         self.store.append(view, events)
 
@@ -321,11 +322,6 @@ def _started(name: str, role: str, digest: str) -> JSON:
     return {"event": "started", "key": key("unit", name), "role": role, "digest": digest}
 
 
-def _parent_keys(this: str) -> t.Iterator[str]:
-    for above in parents(this.partition(":")[2]):
-        yield key("path", above)
-
-
 def _entries(view: View, role: str) -> t.List[Entry]:
     if not role:
         return list(view.entries.values())
@@ -343,7 +339,7 @@ def _report(undo: Undo, steps: t.List[str], changes: t.List[Change], existed: bo
     return Report(
         steps=steps,
         proved=sorted(undo.proved),
-        shared=sorted(undo.shared),
+        shared=sorted([*undo.shared, *undo.passed]),
         site=sorted(set(undo.site.values())),
         left=sorted(f"{this.partition(':')[2]}: {why}" for this, why in undo.left.items()),
         found_record=existed,

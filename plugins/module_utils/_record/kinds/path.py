@@ -77,7 +77,10 @@ def commit(host: Host, path: str) -> None:
 
 def discard(host: Host, path: str) -> None:
     """Removes what an earlier run may have left staged."""
-    if host.lstat(staging(path)) is not None:
+    found = host.lstat(staging(path))
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        host.remove_directory(staging(path))
+    elif found is not None:
         host.remove(staging(path))
 
 
@@ -108,8 +111,12 @@ def read_mode(host: Host, path: str) -> int:
 def make_directory(host: Host, path: str, want: PathState) -> None:
     """A directory with its owner, mode and attributes; an existing one only gets those."""
     if host.lstat(path) is None:
-        host.make_directory(path, 0o700)
-    set_attributes(host, path, want, read(host, path))
+        discard(host, path)
+        host.make_directory(staging(path), 0o700)
+        set_attributes(host, staging(path), want, read(host, staging(path)))
+        commit(host, path)
+    else:
+        set_attributes(host, path, want, read(host, path))
     host.sync_directory(os.path.dirname(path))
 
 

@@ -291,6 +291,7 @@ class FakeNode(Host):
         for path in package.files:
             if path.endswith(".service"):
                 self.world.running.discard(os.path.basename(path))
+                self.world.disable(os.path.basename(path))
             os.unlink(self.at(path))
         self.world.installed.discard(package.name)
 

@@ -6,83 +6,20 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
-import shutil
-import tempfile
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._record import desired as desired_
-from ansible_collections.converged.hpc.plugins.module_utils._record.contents import Contents
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Report, Session
 from hypothesis import given, note
 from hypothesis import strategies as st
-from unit.plugins.module_utils._record.fake_node import FakeNode, Killed, Mortal, Package, World
+from unit.plugins.module_utils._record.fake_node import FakeNode, Killed, Mortal, World
+from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
 
-RECORD = "/var/lib/converged/record"
-FILES = ("/etc/app/one.conf", "/etc/app/two.conf", "/etc/site.conf", "/opt/new/deep/three.bin")
-LINES = ("alpha 1", "beta 2", "gamma 3", "Prolog=/ours")
-UNITS = ("site.service", "idle.service", "ours.service", "daemon.service")
-SITE_CONF = "# the site's own\nProlog=/site/prolog\n\nalpha 0\n"
-
-
-def new_world(root: str) -> World:
-    """A node of a site: files with attributes, services, packages, kernel settings."""
-    world = World(root)
-    world.write("/etc/site.conf", SITE_CONF, mode=0o640)
-    world.write("/etc/app/one.conf", "one\n", mode=0o604)
-    world.write("/etc/lines.conf", SITE_CONF)
-    world.write("/etc/bare.conf", "no newline")
-    world.write("/etc/old.conf", "old\n")
-    world.write("/etc/systemd/system/site.service", "[Service]\nExecStart=/bin/site\n")
-    world.write("/etc/systemd/system/idle.service", "[Service]\nExecStart=/bin/idle\n")
-    world.write("/proc/sys/net/ipv4/ip_forward", "0\n")
-    world.write("/sys/module/loaded_before/refcnt", "0\n")
-    world.write("/usr/bin/dpkg-query", "")
-    for folder in ("/etc/sysctl.d", "/etc/modules-load.d", "/var/lib", "/opt"):
-        os.makedirs(world.at(folder), exist_ok=True)
-    os.setxattr(world.at("/etc/app/one.conf"), "user.site", b"kept")
-    for path in ("/etc/site.conf", "/etc/app/one.conf", "/etc/lines.conf", "/etc/old.conf", "/etc/bare.conf"):
-        os.utime(world.at(path), ns=(10**18, 10**18))
-    world.running.add("site.service")
-    world.enable("site.service")
-    world.offered = {
-        "daemon": Package(
-            "daemon",
-            {"/usr/lib/systemd/system/daemon.service": "[Service]\n", "/usr/bin/daemon": "x"},
-            needs=("library",),
-        ),
-        "library": Package("library", {"/usr/lib/library.so": "so"}),
-        "editor": Package("editor", {"/usr/bin/editor": "e"}),
-        "base": Package("base"),
-    }
-    world.installed = {"base"}
-    os.makedirs(world.at("/usr/lib/systemd/system"), exist_ok=True)
-    return world
-
-
-def call(world: World, host: FakeNode, arguments: t.Dict[str, t.Any], *, check: bool = False) -> t.Any:
-    """One module call: contents are given as text and travel as they do in a bundle."""
-    inline: t.Dict[str, bytes] = {}
-    files = []
-    for item in arguments.get("files", []):
-        data = item["text"].encode()
-        sha256 = hashlib.sha256(data).hexdigest()
-        inline[sha256] = data
-        files.append(dict(item, sha256=sha256, size=len(data)))
-    wanted = desired_.parse(dict(arguments, files=files), inline=inline)
-    session = Session(host, RECORD, wait=0)
-    return session.converge(desired_.resolve(host, wanted), Contents(inline), check=check, show=True)
-
-
-def restore(host: FakeNode, role: str = "") -> Report:
-    return Session(host, RECORD, wait=0).restore(role)
-
+FILES = ("/etc/app/one.conf", "/etc/app/two.conf", "/opt/new/deep/three.bin")
+UNITS = ("site.service", "idle.service")
 
 files = st.lists(
     st.builds(
         lambda path, text, mode: {"path": path, "text": text, "mode": mode},
-        st.sampled_from(FILES[:2] + FILES[3:]),
+        st.sampled_from(FILES),
         st.sampled_from(["one\n", "ours 1\n", "ours 2\n"]),
         st.sampled_from([None, "0644", "0600"]),
     ),
@@ -107,7 +44,7 @@ line_edits = st.lists(
 units = st.lists(
     st.builds(
         lambda name, state, enabled: {"name": name, "state": state, "enabled": enabled},
-        st.sampled_from(UNITS[:2]),
+        st.sampled_from(UNITS),
         st.sampled_from([None, "started", "stopped"]),
         st.sampled_from([None, True, False]),
     ),
@@ -151,15 +88,6 @@ def roles(draw: st.DrawFn) -> t.Dict[str, t.Any]:
             *([{"name": "daemon", "state": draw(st.sampled_from(["started", "stopped"]))}] if package else []),
         ],
     }
-
-
-@contextlib.contextmanager
-def world_in_a_folder() -> t.Iterator[World]:
-    root = tempfile.mkdtemp()
-    try:
-        yield new_world(root)
-    finally:
-        shutil.rmtree(root)
 
 
 @given(wanted=st.lists(roles(), min_size=1, max_size=3))

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything on a node, as JSON: what a proof of the way back compares. Knows nothing of the record.
+
+Run on the node: `python3 - < listing.py`. Left out, because they change by themselves or belong to the kernel and not
+to the node: see OUT, UNITS_OUT, SYSCTLS_OUT. A directory's own time is left out: it tells of what came and went in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+
+# Kernel and temporary file systems, logs, caches, package databases, what systemd notes for itself, tests' own parts.
+OUT = (
+    "/proc",
+    "/sys",
+    "/dev",
+    "/run",
+    "/tmp",
+    "/var/tmp",
+    "/var/log",
+    "/var/cache",
+    "/var/lib/apt",
+    "/var/lib/dpkg",
+    "/var/lib/systemd",
+    "/var/lib/private",
+    "/etc/ld.so.cache",
+    "/opt/testbed",
+    "/home/ops",
+    "/root",
+)
+# Units that come and go with logins and timers.
+UNITS_OUT = re.compile(
+    r"(user|session|run|init|apt-daily|dpkg-db-backup|e2scrub|fstrim|man-db|systemd-(tmpfiles|update|hostnamed|timedated))"
+    r"[-@.].*|.*\.(scope|device|slice|mount|swap)"
+)
+# Counters and what the kernel draws anew.
+SYSCTLS_OUT = re.compile(r"/proc/sys/net/(netfilter/nf_conntrack_(count|buckets)|.*/(stable_secret|gc_.*|nf_log.*))")
+
+
+def listing(seen: dict[tuple[int, ...], str] | None = None) -> dict[str, object]:
+    """By name. `seen` keeps digests between two listings of one process."""
+    found: dict[str, object] = {}
+    seen = {} if seen is None else seen
+    for folder, names, files in os.walk("/"):
+        names[:] = [name for name in names if os.path.join(folder, name) not in OUT]
+        for name in [*names, *files]:
+            path = os.path.join(folder, name)
+            if path not in OUT:
+                found[path] = _path(path, seen)
+    found.update(_units())
+    found.update(_packages())
+    found.update(_sysctls())
+    return found
+
+
+def difference(before: dict[str, object], after: dict[str, object]) -> dict[str, list[object]]:
+    """What is not the same, by name."""
+    names = sorted({*before, *after})
+    return {name: [before.get(name), after.get(name)] for name in names if before.get(name) != after.get(name)}
+
+
+def _path(path: str, seen: dict[tuple[int, ...], str]) -> list[object]:
+    state = os.lstat(path)
+    if stat.S_ISLNK(state.st_mode):
+        return ["link", os.readlink(path), state.st_uid, state.st_gid]
+    attributes = {name: os.getxattr(path, name).hex() for name in sorted(os.listxattr(path))}
+    owner = [oct(stat.S_IMODE(state.st_mode)), state.st_uid, state.st_gid, attributes]
+    if not stat.S_ISREG(state.st_mode):
+        return [oct(stat.S_IFMT(state.st_mode)), *owner]
+    stamp = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    if stamp not in seen:
+        with open(path, "rb") as file:
+            seen[stamp] = hashlib.sha256(file.read()).hexdigest()
+    return ["file", seen[stamp], *owner, state.st_mtime_ns]
+
+
+def _ask(*argv: str) -> list[list[str]]:
+    out = subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    return [line.split() for line in out.splitlines() if line.strip()]
+
+
+def _units() -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, load, active, *_ in _ask("systemctl", "list-units", "--all", "--plain", "--no-legend"):
+        # Whether systemd has read a unit that does not run is no property of the node.
+        if not UNITS_OUT.fullmatch(name) and active != "inactive":
+            found[f"unit {name}"] = [load, active]
+    for name, enabled, *_ in _ask("systemctl", "list-unit-files", "--plain", "--no-legend"):
+        if not UNITS_OUT.fullmatch(name):
+            found[f"unit file {name}"] = enabled
+    return found
+
+
+def _packages() -> dict[str, object]:
+    form = "${db:Status-Status} ${binary:Package} ${Version}\n"
+    rows = _ask("dpkg-query", "-W", "-f", form)
+    return {f"package {name}": version for status, name, version in rows if status == "installed"}
+
+
+def _sysctls() -> dict[str, object]:
+    """Of the node's own network; everything else in a container is the machine's."""
+    found: dict[str, object] = {}
+    for folder, _, files in os.walk("/proc/sys/net"):
+        for name in files:
+            path = os.path.join(folder, name)
+            if SYSCTLS_OUT.fullmatch(path) or not os.stat(path).st_mode & stat.S_IRUSR:
+                continue
+            try:
+                with open(path, "rb") as file:
+                    found[f"sysctl {path}"] = file.read().decode("latin-1")
+            except OSError as error:
+                found[f"sysctl {path}"] = error.strerror
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(listing(), sys.stdout)

@@ -1,0 +1,129 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs histories on a node without Ansible in between: roles, site edits, restores, and kills at named effects.
+
+Run on the node with the collection's `module_utils` and `listing.py` on its path; one JSON document in, one out. Each
+run of a role or restore is a process of its own, which kills itself with SIGKILL just before or after the n-th effect
+of a name. Effects are the methods of `Host` that change a node, so product code knows nothing of this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import listing
+from module_utils._record import desired
+from module_utils._record.contents import Contents
+from module_utils._record.host import Host
+from module_utils._record.session import Session
+
+EFFECTS = (
+    "make_file",
+    "append",
+    "set_owner",
+    "set_mode",
+    "set_xattr",
+    "set_mtime",
+    "rename",
+    "publish",
+    "make_link",
+    "make_directory",
+    "remove",
+    "remove_directory",
+    "sync_directory",
+    "write_value",
+    "run",
+)
+
+
+class MortalHost(Host):
+    """Ends its process at a named effect."""
+
+    def __init__(self, death):
+        super().__init__()
+        self.name, self.nth, self.when = death
+        self.count = 0
+
+    def __getattribute__(self, name):
+        found = super().__getattribute__(name)
+        if name not in EFFECTS or name != self.name:
+            return found
+
+        def counted(*args, **kwargs):
+            self.count += 1
+            if self.count == self.nth and self.when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            answer = found(*args, **kwargs)
+            if self.count == self.nth:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answer
+
+        return counted
+
+
+def converge(host, arguments):
+    inline = {}
+    files = []
+    for item in arguments.get("files", []):
+        data = item["text"].encode()
+        sha256 = hashlib.sha256(data).hexdigest()
+        inline[sha256] = data
+        files.append(dict(item, sha256=sha256, size=len(data)))
+    wanted = desired.parse(dict(arguments, files=files), inline=inline)
+    outcome = Session(host, wait=5).converge(desired.resolve(host, wanted), Contents(inline))
+    return {"changed": outcome.changed, "steps": outcome.steps}
+
+
+def restore(host, role):
+    report = Session(host, wait=5).restore(role)
+    return {name: getattr(report, name) for name in ("steps", "proved", "site", "kept", "left")}
+
+
+def site(argv):
+    subprocess.run(argv, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    return {}
+
+
+def in_a_process(action):
+    """What an action answers, its error, or its signal."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        try:
+            host = MortalHost(action["die"]) if action.get("die") else Host()
+            if "converge" in action:
+                answer = converge(host, action["converge"])
+            elif "restore" in action:
+                answer = restore(host, action["restore"])
+            else:
+                answer = site(action["site"])
+        except Exception as error:  # noqa: BLE001
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        with os.fdopen(writer, "w") as pipe:
+            json.dump(answer, pipe)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    status = os.waitpid(child, 0)[1]
+    return json.loads(text) if text else {"killed": os.WTERMSIG(status)}
+
+
+def main():
+    actions = json.load(sys.stdin)
+    seen = {}
+    before = listing.listing(seen)
+    answers = [in_a_process(action) for action in actions]
+    after = listing.listing(seen)
+    json.dump({"answers": answers, "difference": listing.difference(before, after)}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

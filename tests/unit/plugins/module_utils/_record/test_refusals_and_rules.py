@@ -1,0 +1,221 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bad input and odd nodes: one clear line, and nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
+from unit.plugins.module_utils._record.fake_node import FakeNode, World
+from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
+
+
+@pytest.fixture
+def world() -> t.Iterator[World]:
+    with world_in_a_folder() as made:
+        yield made
+
+
+def file(path: str, text: str = "x\n", **more: t.Any) -> t.Dict[str, t.Any]:
+    return {"files": [dict({"path": path, "text": text}, **more)]}
+
+
+# What is asked, and what the refusal says.
+REFUSED: t.List[t.Tuple[t.Dict[str, t.Any], str]] = [
+    ({"role": "Bad Role"}, "role 'Bad Role': expected lower-case"),
+    (file("relative/path"), "path 'relative/path': expected an absolute"),
+    (file("/etc/../etc/x"), "expected an absolute, normalised path"),
+    (file("/etc/x\nroot"), "control characters"),
+    (file("/"), "expected an absolute"),
+    (file("/etc/x", mode="rw-r--r--"), "/etc/x: mode 'rw-r--r--': expected three or four octal digits"),
+    (file("/etc/x", owner="nobody-knows"), "/etc/x: user 'nobody-knows' does not exist on this node"),
+    (file("/etc/x", group="nobody-knows"), "/etc/x: group 'nobody-knows' does not exist on this node"),
+    (file("/etc/x", validate=["check"]), "expected '%s' where the file's name goes"),
+    (file("/etc/x", text="bad\n", validate=["check", "%s"]), "/etc/x: its new content is refused: .*line 1: bad"),
+    (file("/etc/app"), "/etc/app: wanted a file, found a directory"),
+    (file("/etc/missing/x"), "/etc/missing/x: /etc/missing is missing: name it in directories"),
+    (file("/etc/old.conf/x"), "/etc/old.conf/x: /etc/old.conf is a file, not a directory"),
+    (file("/etc/dangling"), "/etc/dangling: is a link to /nowhere, where nothing is"),
+    (file("/etc/users_link"), "/etc/users_link is a link that user 12345 made"),
+    (file("/etc/loop"), "/etc/loop is a link that leads to itself"),
+    (file("/etc/twice"), "/etc/twice: has 2 names"),
+    ({"files": [{"path": "/etc/x", "text": "1"}, {"path": "/etc/x", "text": "2"}]}, "path /etc/x is named twice"),
+    (
+        dict(file("/etc/site.conf"), lines=[{"path": "/etc/site.conf", "line": "x"}]),
+        "path /etc/site.conf is named twice",
+    ),
+    ({"lines": [{"path": "/etc/none", "line": "x"}]}, "/etc/none: there is no such file to edit"),
+    ({"lines": [{"path": "/etc/site.conf", "line": "x", "regexp": "("}]}, "/etc/site.conf: regexp '\\('"),
+    ({"lines": [{"path": "/etc/site.conf", "line": "a\nb"}]}, "expected one line of text"),
+    ({"lines": [{"path": "/etc/site.conf", "line": "x", "regexp": "."}]}, "matches lines 1, 2, 4"),
+    ({"links": [{"path": "/etc/old.conf", "target": "x"}]}, "found a file that is not ours"),
+    ({"links": [{"path": "/etc/dangling", "target": "x"}]}, "found a link to /nowhere that is not ours"),
+    ({"directories": [{"path": "/etc/old.conf"}]}, "/etc/old.conf: wanted a directory, found a file"),
+    ({"absent": ["/etc/app"]}, "/etc/app: is a directory that holds one.conf"),
+    ({"sysctls": [{"name": "net.no.such", "value": "1"}]}, "sysctl net.no.such: this kernel has no such setting"),
+    ({"sysctls": [{"name": "../../x", "value": "1"}]}, "sysctl '../../x': expected a name"),
+    ({"sysctls": [{"name": "a.b", "value": "1"}, {"name": "a.b", "value": "2"}]}, "sysctl a.b is named twice"),
+    ({"kernel_modules": ["-r x"]}, "kernel module '-r x': expected"),
+    ({"packages": ["--purge"]}, "package '--purge': expected a name"),
+    ({"packages": ["unknown"]}, "Unable to locate package unknown"),
+    ({"packages": ["base=2.0"]}, "package base: version 1.0 is the site's, wanted 2.0"),
+    ({"units": [{"name": "no-such", "state": "started"}]}, "unit no-such.service: there is no such unit"),
+    ({"units": [{"name": "hidden", "state": "started"}]}, "unit hidden.service: the site has masked it"),
+    ({"units": [{"name": "template@.service", "state": "started"}]}, "unit 'template@.service': expected"),
+    ({"units": [{"name": "a.service"}, {"name": "a"}]}, "unit a.service is named twice"),
+]
+
+
+@pytest.mark.parametrize(("asked", "says"), REFUSED, ids=[says for _, says in REFUSED])
+def test_what_cannot_be_done_is_refused_in_one_line_and_nothing_is_changed(
+    world: World, asked: t.Dict[str, t.Any], says: str
+) -> None:
+    os.symlink("/nowhere", world.at("/etc/dangling"))
+    os.symlink("old.conf", world.at("/etc/users_link"))
+    os.lchown(world.at("/etc/users_link"), 12345, 12345)
+    os.symlink("loop", world.at("/etc/loop"))
+    os.link(world.at("/etc/old.conf"), world.at("/etc/twice"))
+    os.symlink("/dev/null", world.at("/etc/systemd/system/hidden.service"))
+    before = untouched(world)
+    with pytest.raises(RecordError, match=says) as refused:
+        call(world, FakeNode(world), dict({"role": "main"}, **asked))
+    assert "\n" not in str(refused.value)
+    assert untouched(world) == before
+    restore(FakeNode(world))
+    assert untouched(world) == before
+
+
+def untouched(world: World) -> t.Dict[str, t.Any]:
+    return {name: what for name, what in world.listing().items() if not name.startswith("/var/lib/converged")}
+
+
+# What the first role has, what the second asks for, and what the refusal names.
+CLAIMED: t.List[t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any], str]] = [
+    (file("/etc/x"), file("/etc/x"), "role second wants it as file, but role first has it as file"),
+    (file("/etc/x"), {"absent": ["/etc/x"]}, "role second wants it as absent, but role first has it as file"),
+    (file("/etc/x"), {"lines": [{"path": "/etc/x", "line": "y"}]}, "role second wants it as lines"),
+    (
+        {"sysctls": [{"name": "net.ipv4.ip_forward", "value": "1"}]},
+        {"sysctls": [{"name": "net.ipv4.ip_forward", "value": "2"}]},
+        "sysctl net.ipv4.ip_forward: role first set it to 1, wanted 2",
+    ),
+    (
+        {"lines": [{"path": "/etc/site.conf", "line": "Prolog=/first", "regexp": "^Prolog="}]},
+        {"lines": [{"path": "/etc/site.conf", "line": "Prolog=/second", "regexp": "^Prolog="}]},
+        "role second would undo a line of role first: 'Prolog=/first'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "says"), CLAIMED, ids=[says for _, _, says in CLAIMED])
+def test_two_roles_that_want_different_things_are_both_named(
+    world: World, first: t.Dict[str, t.Any], second: t.Dict[str, t.Any], says: str
+) -> None:
+    call(world, FakeNode(world), dict({"role": "first"}, **first))
+    before = untouched(world)
+    with pytest.raises(RecordError, match=says):
+        call(world, FakeNode(world), dict({"role": "second"}, **second))
+    assert untouched(world) == before
+
+
+def test_two_roles_share_directories_packages_and_files_whose_lines_they_edit(world: World) -> None:
+    before = world.listing()
+    for role, line in (("first", "line 1"), ("second", "line 2")):
+        asked = {
+            "role": role,
+            "packages": ["daemon"],
+            "directories": [{"path": "/srv/shared"}],
+            "lines": [{"path": "/etc/site.conf", "line": line}],
+        }
+        call(world, FakeNode(world), asked)
+    report = restore(FakeNode(world), "first")
+    assert "line 1" not in world.text("/etc/site.conf")
+    assert "line 2" in world.text("/etc/site.conf")
+    assert "path:/srv/shared" in report.shared
+    assert "daemon" in world.installed
+    restore(FakeNode(world), "second")
+    assert world.listing() == before
+
+
+def test_a_file_behind_a_link_of_root_is_written_and_the_link_stays(world: World) -> None:
+    os.symlink("old.conf", world.at("/etc/link.conf"))
+    call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/link.conf", "ours\n")))
+    assert os.readlink(world.at("/etc/link.conf")) == "old.conf"
+    assert world.text("/etc/old.conf") == "ours\n"
+
+
+def test_a_rewritten_file_keeps_owner_mode_and_attributes(world: World) -> None:
+    path = world.at("/etc/app/one.conf")
+    os.chown(path, 12, 34)
+    call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/app/one.conf", "ours\n")))
+    state = os.stat(path)
+    assert (state.st_uid, state.st_gid, state.st_mode & 0o7777) == (12, 34, 0o604)
+    assert os.getxattr(path, "user.site") == b"kept"
+
+
+def test_the_sites_version_of_a_whole_file_is_kept_and_named(world: World) -> None:
+    call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/old.conf", "ours\n")))
+    world.write("/etc/old.conf", "mine\n")
+    report = restore(FakeNode(world))
+    assert world.text("/etc/old.conf") == "old\n"
+    assert [world.text(path) for path in report.kept] == ["mine\n"]
+
+
+def test_a_directory_of_ours_that_the_site_uses_stays_and_is_named(world: World) -> None:
+    os.mkdir(world.at("/srv"))
+    call(world, FakeNode(world), {"role": "main", "directories": [{"path": "/srv/ours"}]})
+    world.write("/srv/ours/mine", "mine\n")
+    assert restore(FakeNode(world)).left == ["/srv/ours: still holds mine"]
+    os.unlink(world.at("/srv/ours/mine"))
+    assert restore(FakeNode(world)).left == []
+    assert not os.path.exists(world.at("/srv/ours"))
+    assert not os.path.exists(world.at("/var/lib/converged"))
+
+
+def test_a_package_that_one_of_the_sites_needs_stays_and_is_named(world: World) -> None:
+    call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]})
+    world.offered["editor"].needs = ("library",)
+    world.installed.add("editor")
+    world.write("/usr/bin/editor", "e")
+    assert restore(FakeNode(world)).left == ["library: is needed by editor, which is the site's"]
+    assert world.installed == {"base", "editor", "library"}
+
+
+def test_what_a_role_no_longer_asks_for_goes_back(world: World) -> None:
+    before = untouched(world)
+    call(world, FakeNode(world), dict({"role": "main", "absent": ["/etc/old.conf"]}, **file("/etc/x")))
+    foretold = call(world, FakeNode(world), {"role": "main"}, check=True)
+    assert sorted(foretold.steps) == ["put back /etc/old.conf", "remove /etc/x"]
+    assert call(world, FakeNode(world), {"role": "main"}).changed
+    assert untouched(world) == before
+
+
+def test_check_mode_takes_for_granted_what_earlier_roles_would_bring(world: World) -> None:
+    asked = {
+        "role": "main",
+        "files": [{"path": "/etc/coming/x", "text": "x", "owner": "coming"}],
+        "sysctls": [{"name": "net.coming", "value": "1"}],
+        "units": [{"name": "coming", "state": "started", "enabled": True}],
+        "lines": [{"path": "/etc/coming/y", "line": "y"}],
+    }
+    steps = call(world, FakeNode(world), asked, check=True).steps
+    assert "start coming.service" in steps
+    assert "write /etc/coming/x (1 bytes)" in steps
+    assert not os.path.exists(world.at(RECORD))
+
+
+def test_secrets_are_in_no_step_and_no_diff(world: World) -> None:
+    asked = {
+        "role": "main",
+        "files": [{"path": "/etc/key", "text": "hush 1", "secret": True}],
+        "lines": [{"path": "/etc/site.conf", "line": "hush 2", "secret": True}],
+    }
+    outcome = call(world, FakeNode(world), asked)
+    assert "hush" not in str(outcome)
+    assert os.stat(world.at("/etc/key")).st_mode & 0o777 == 0o600
+    world.write("/etc/site.conf", world.text("/etc/site.conf").replace("hush 2", "hush 3"))
+    assert "hush" not in str(restore(FakeNode(world)))
