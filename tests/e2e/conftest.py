@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from testbed import api
 
-BED = "e2e"
+# One for each checkout: the runs of two must not share a bed, and a bed that was kept must be found again.
+BED = f"e2e-{zlib.crc32(bytes(Path(__file__))):08x}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,7 @@ def test_status_asks_the_parts_themselves(bed: RunningBed) -> None:
         done = api.command_line("status", bed.bed.name, check=False)
     finally:
         bed.ssh("ctl", [*update, "state=resume"])
+        await_whole(bed)
     assert done.rc == 1
     assert [line.split() for line in done.out.splitlines() if "!!" in line] == [
         ["!!", "slurm", "node", "n2", "drained"]
@@ -124,3 +126,11 @@ def test_the_container_runtime_installs_without_a_network(bed: RunningBed, progr
     assert bed.exec("n1", offline).rc == 0
     [source] = bed.exec("n1", ["sh", "-c", "cat /etc/apt/sources.list.d/*.list"]).out.splitlines()
     assert source == "deb [trusted=yes] file:/opt/testbed/debs ./"
+
+
+def await_whole(bed: RunningBed) -> None:
+    """slurmctld asks a resumed node for a sign of life before it trusts it again."""
+    deadline = time.monotonic() + 60
+    while api.command_line("status", bed.bed.name, check=False).rc != 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)

@@ -17,7 +17,8 @@ import pytest
 from e2e import machine
 from testbed import api
 
-NAME, OTHER = "life", "neighbour"
+# Another run, of this checkout or another, may be at the same tests.
+NAME, OTHER = f"life-{os.getpid()}", f"other-{os.getpid()}"
 PLAIN = ("--no-kube",)
 
 
