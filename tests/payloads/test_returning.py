@@ -10,7 +10,7 @@ from handover_case import HandoverCase
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
-from nodeshare.memory import HELD, OPEN, QUIESCE
+from nodeshare.memory import HELD, OPEN, QUIESCE, STOP
 from simulation import KUBELET, RUNTIME, Killed
 
 
@@ -212,11 +212,30 @@ class Kills(HandoverCase):
                     told = site.begin("2")
                     self.assertEqual(told.done.outcome, view.ACCEPT)
                     self.assert_free(site)
+                    if told.way == STOP:
+                        self.assertEqual(site.node.active, set())
+                        self.assertEqual(site.memories.fenced(), tuple(sorted(site.memory().stopped)))
                     for job in ("1", "2"):
                         site.end(job)
                     site.later(1.0)
                     site.later(31.0)
                     self.assert_back(site)
+
+    def test_a_return_killed_after_the_start_does_not_leave_services_to_the_next_job(self):
+        site = self.site(handover="stop")
+        site.begin("1")
+        site.end("1")
+
+        def point(name):
+            if name == "after:StartUnits":
+                raise Killed()
+
+        site.points = point
+        with self.assertRaises(Killed):
+            site.later(31.0)
+        self.assertEqual(site.node.active, {KUBELET, RUNTIME})
+        site.begin("2")
+        self.assertEqual(site.node.active, set())
 
     @staticmethod
     def kill_at(site, victim):

@@ -11,7 +11,6 @@ import http.client
 import json
 import socket
 import ssl
-import tempfile
 import time
 import urllib.parse
 from typing import Any, Dict, Optional, Tuple
@@ -219,6 +218,8 @@ def _tls(credentials: Credentials) -> ssl.SSLContext:
 
 def _load_chain(context: ssl.SSLContext, credentials: Credentials) -> None:
     """The ssl module reads key and certificate from files only: an unlinked one, which nobody else can open."""
+    import tempfile
+
     parts = []
     for pem, path in ((credentials.cert_pem, credentials.cert_file), (credentials.key_pem, credentials.key_file)):
         if pem:
