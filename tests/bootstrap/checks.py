@@ -31,7 +31,7 @@ class Need:
 
 
 CODE_ONLY = Need(test_bed=False, memory=1 * GIB, disk=2 * GIB)
-TEST_BED = Need(test_bed=True, memory=4 * GIB, disk=12 * GIB)
+TEST_BED = Need(test_bed=True, memory=4 * GIB, disk=16 * GIB)
 # Kubernetes' binaries, node images and environments are there already.
 TEST_BED_CACHED = Need(test_bed=True, memory=4 * GIB, disk=4 * GIB)
 

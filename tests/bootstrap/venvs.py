@@ -12,8 +12,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import os
 import shutil
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +28,7 @@ from bootstrap.errors import BootstrapError
 from bootstrap.run import run, step
 
 STAMP = "complete"
+UNUSED_SECONDS = 14 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,7 @@ def planned(where: Places, *, group: str, python: str, version: str) -> Venv:
 def make(venv: Venv, *, environ: Mapping[str, str], log: Path) -> None:
     """Makes the environment unless it is there; another process that makes it is waited for."""
     if venv.ready():
+        (venv.folder / STAMP).touch()
         return
     venv.folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(venv.folder.with_suffix(".lock")):
@@ -76,9 +80,16 @@ def make(venv: Venv, *, environ: Mapping[str, str], log: Path) -> None:
         with step(f"making the environment '{venv.group}' with {len(venv.requirements)} packages"):
             run([sys.executable, "-m", "venv", str(venv.folder)], timeout=300, log=log, env=environ)
             run([*pip, *venv.installer], timeout=600, log=log, env=environ)
-            # No build from source: every pin has a wheel, and a compiler would hide a missing one.
             run([*pip, "--prefer-binary", *venv.requirements], timeout=1800, log=log, env=environ)
         (venv.folder / STAMP).touch()
+    remove_unused(venv.folder.parent, now=time.time())
+
+
+def remove_unused(venvs: Path, *, now: float) -> None:
+    """Removes environments of old pins; another checkout may still use one that was started lately."""
+    for stamp in venvs.glob(f"*/{STAMP}"):
+        if now - stamp.stat().st_mtime > UNUSED_SECONDS:
+            shutil.rmtree(stamp.parent)
 
 
 def link(name: Path, target: Path) -> None:
@@ -86,7 +97,7 @@ def link(name: Path, target: Path) -> None:
     if name.is_symlink() and name.readlink() == target:
         return
     name.parent.mkdir(parents=True, exist_ok=True)
-    fresh = name.with_name(name.name + ".new")
+    fresh = name.with_name(f"{name.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
     fresh.replace(name)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,17 @@ def test_an_environment_counts_as_made_only_with_its_stamp(tmp_path: Path) -> No
     assert not venv.ready()
     (tmp_path / venvs.STAMP).touch()
     assert venv.ready()
+
+
+def test_an_environment_that_nobody_started_for_long_is_removed(tmp_path: Path) -> None:
+    for name, used in (("old", 0.0), ("new", 1e9)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / venvs.STAMP).touch()
+        os.utime(tmp_path / name / venvs.STAMP, (used, used))
+
+    venvs.remove_unused(tmp_path, now=1e9 + 60)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_a_link_is_pointed_elsewhere_in_one_step(tmp_path: Path) -> None:
