@@ -1,0 +1,174 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""node_state through real Ansible, ssh and sudo: what is done, what travels, what is shown, and what comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from e2e.record_node import RecordNode
+from testbed import api
+
+PLAY_SECONDS = 180
+SECRETS = ("hush-file", "hush-line", "hush-site")
+
+
+class Site:
+    """An administrator's folder with an inventory and plays, and the node they are for."""
+
+    def __init__(self, bed: api.RunningBed, folder: Path) -> None:
+        self.bed = bed
+        self.folder = folder
+        self.node = RecordNode(bed, "n1")
+        self.node.prepare()
+        (folder / "hosts.yml").write_text(api.command_line("inventory", bed.bed.name).out)
+        (folder / "files").mkdir()
+
+    def play(self, *options: str, name: str = "play.yml") -> tuple[str, int]:
+        """What a person sees, and the exit status."""
+        argv = ["ansible-playbook", "-i", "hosts.yml", name, *options]
+        env = dict(os.environ, ANSIBLE_PIPELINING="1", ANSIBLE_NOCOLOR="1")
+        shown = subprocess.run(
+            argv, cwd=self.folder, env=env, timeout=PLAY_SECONDS, capture_output=True, text=True, check=False
+        )
+        return shown.stdout + shown.stderr, shown.returncode
+
+    def write(self, arguments: dict[str, Any], name: str = "play.yml") -> None:
+        """A play with one call, which leaves its answer in a file."""
+        arguments.setdefault("record_copy_dir", str(self.folder / "copies"))
+        task = {"name": "Change", "converged.hpc.node_state": arguments, "register": "answer"}
+        tell = {
+            "name": "Tell",
+            "ansible.builtin.copy": {"content": "{{ answer | to_json }}", "dest": str(self.folder / "answer.json")},
+            "delegate_to": "localhost",
+            "become": False,
+            "check_mode": False,
+            "diff": False,
+            "vars": {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"},
+        }
+        play = {"hosts": "n1", "gather_facts": False, "become": True, "tasks": [task, tell]}
+        (self.folder / name).write_text(yaml.safe_dump([play]))
+
+    def answer(self, *options: str) -> tuple[str, dict[str, Any]]:
+        """What a person sees, and what the module answered."""
+        shown, status = self.play(*options)
+        assert status == 0, shown
+        found: dict[str, Any] = json.loads((self.folder / "answer.json").read_text())
+        return shown, found
+
+
+@pytest.fixture
+def site(bed: api.RunningBed, tmp_path: Path) -> Site:
+    return Site(bed, tmp_path)
+
+
+def wanted() -> dict[str, Any]:
+    return {
+        "role": "e2e",
+        "directories": [{"path": "/srv/ours"}],
+        "files": [
+            {"path": "/srv/ours/a", "content": "visible text\n"},
+            {"path": "/srv/ours/key", "content": "hush-file\n", "secret": True},
+            {"path": "/srv/ours/tree", "src": "tree"},
+        ],
+        "lines": [
+            {"path": "/etc/site/lines.conf", "line": "Prolog=/ours", "regexp": "^Prolog="},
+            {"path": "/etc/site/bare.conf", "line": "password hush-line", "secret": True},
+        ],
+        "units": [{"name": "site-runs", "state": "started", "restart_on": ["/srv/ours/a"]}],
+    }
+
+
+def test_check_run_check_run_and_back(site: Site) -> None:
+    (site.folder / "files/tree/sub").mkdir(parents=True)
+    (site.folder / "files/tree/sub/blob").write_bytes(os.urandom(300_000))
+    before = site.node.history([])
+    assert before["difference"] == {}
+    site.write(wanted())
+
+    shown, foretold = site.answer("--check", "--diff")
+    assert foretold["changed"]
+    assert foretold["uploaded"] == {"contents": 0, "bytes": 0}
+    assert "+visible text" in shown
+    assert "-Prolog=/site/prolog" in shown
+    assert "300000 bytes" in shown
+    assert site.node.sh("ls /srv/ours /var/lib/converged 2>/dev/null || true") == ""
+
+    _, done = site.answer()
+    assert done["plan"] == foretold["plan"]
+    assert done["uploaded"] == {"contents": 3, "bytes": 300_000 + len("visible text\n") + len("hush-file\n")}
+    assert done["restarted"] == ["site-runs.service"]
+
+    for options in (("--check",), ()):
+        _, again = site.answer(*options)
+        assert not again["changed"]
+        assert again["uploaded"]["contents"] == 0
+
+    changed = wanted()
+    changed["files"][0]["content"] = "other text\n"
+    site.write(changed)
+    _, done = site.answer()
+    assert done["uploaded"] == {"contents": 1, "bytes": len("other text\n")}
+
+    site.write({"state": "restored"})
+    _, back = site.answer()
+    assert back["report"]["left"] == []
+    assert back["report"]["site"] == []
+    assert len(back["report"]["proved"]) >= 8
+    assert site.node.sh("cat /etc/site/lines.conf; ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == (
+        "# the site\nProlog=/site/prolog\n\ncolour 1\n"
+    )
+    assert [path.name.split("-")[0] for path in (site.folder / "copies").iterdir()] == ["n1.ended"]
+
+
+def test_no_secret_is_shown_however_much_one_asks(site: Site) -> None:
+    (site.folder / "files/tree").mkdir()
+    site.write(wanted())
+    text = site.play("-vvvvv", "--diff")[0]
+    site.node.sh("echo hush-site >> /srv/ours/key; echo hush-site >> /etc/site/bare.conf")
+    text += site.play("-vvvvv", "--diff", "--check")[0]
+    site.write({"state": "restored"})
+    text += site.play("-vvvvv", "--diff")[0]
+    assert "visible text" in text
+    # The play itself and its answer are the administrator's own files.
+    assert [secret for secret in SECRETS if secret in text] == []
+    assert "hush" not in site.node.sh("journalctl --no-pager")
+
+
+def test_a_node_without_its_record_is_put_back_from_the_controllers_copy(site: Site) -> None:
+    (site.folder / "files/tree").mkdir()
+    site.write(wanted())
+    site.answer()
+    site.node.sh("rm -r /var/lib/converged")
+    _, again = site.answer()
+    assert not again["changed"]
+    site.node.sh("rm -r /var/lib/converged")
+    site.write({"state": "restored"})
+    _, back = site.answer()
+    assert back["report"]["left"] == []
+    assert site.node.sh("cat /etc/site/bare.conf; ls /srv/ours 2>/dev/null || true") == "no end"
+
+
+def test_an_error_is_one_line_that_names_the_thing(site: Site) -> None:
+    site.write({"role": "e2e", "files": [{"path": "/etc/no/such", "content": "x"}]})
+    shown, status = site.play()
+    assert status != 0
+    assert "/etc/no/such: /etc/no is missing: name it in directories" in shown
+    assert "Traceback" not in shown
+
+
+def test_the_playbook_restores_and_prints_the_proof(site: Site) -> None:
+    (site.folder / "files/tree").mkdir()
+    site.write(wanted())
+    site.answer()
+    shown, status = site.play("-e", f"converged_record_copy_dir={site.folder}/copies", name="converged.hpc.restore")
+    assert status == 0, shown
+    assert "things are as they were" in shown
+    assert site.node.sh("ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == ""
