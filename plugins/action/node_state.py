@@ -199,4 +199,13 @@ class _Call:
 
     def module_arguments(self) -> t.Dict[str, t.Any]:
         """For `_execute_module`, which adds to what it is given."""
-        return dict(self.arguments, _sent=dict(self.sent), _lines=dict(self.hidden))
+        # An option that was not given is None here, which is none of the choices that the module knows.
+        given = {
+            name: [_given(item) for item in value] if isinstance(value, list) else value
+            for name, value in self.arguments.items()
+        }
+        return dict(given, _sent=dict(self.sent), _lines=dict(self.hidden))
+
+
+def _given(item: t.Any) -> t.Any:
+    return {name: value for name, value in item.items() if value is not None} if isinstance(item, dict) else item
