@@ -99,6 +99,13 @@ def test_a_deleted_pod_does_not_rise_again_from_a_late_event() -> None:
     assert free(cluster) == FULL
 
 
+def test_a_deletion_is_final_even_if_its_version_looks_old() -> None:
+    cluster = cluster_of(node(), pod(node="n1", version=9))
+    cluster.apply(Gone(Pod, "uid-p1", 3))
+    cluster.apply(Seen(pod(node="n1", version=9)))
+    assert free(cluster) == FULL
+
+
 def test_a_new_pod_of_the_same_name_replaces_the_old_one_whose_deletion_was_missed() -> None:
     cluster = cluster_of(node(), pod(node="n1", uid="old"), pod(node="n1", uid="new", version=2))
     assert list(cluster.pods.by_uid) == ["new"]

@@ -78,6 +78,7 @@ def test_terms_of_placed_pods_repel_until_their_last_holder_goes() -> None:
     cluster = cluster_with()
     term = near("zone", app="x")
     victim = cluster.labelsets.enter("team", pairs(app="x"))
+    assert cluster.labelsets.repelling(victim) == ()
     for name in ("a", "b"):
         cluster.apply(Seen(pod(name, node="n1", anti_affinity=(term,))))
     assert [anti.term for anti in cluster.labelsets.repelling(victim)] == [term]

@@ -105,6 +105,15 @@ def test_the_best_node_is_the_first_of_equals_and_none_when_nothing_fits() -> No
     assert shapes.best(shapes.row(small.spec, small.request), np.zeros(64, np.bool_)) == -1
 
 
+@pytest.mark.parametrize("number", [0, 1, 3, 7, 200])
+def test_a_run_over_equal_nodes_takes_the_first_ones_and_then_each_again(number: int) -> None:
+    cluster = Cluster()
+    for index in range(5):
+        cluster.apply(Seen(node(f"n{index}")))
+    shapes = shapes_of(cluster)
+    assert shapes.targets(shapes.row(pod().spec, pod().request), number) == ([0, 1, 2, 3, 4] * 4)[:number]
+
+
 def test_a_resource_that_no_node_offers_fits_nowhere_until_one_does() -> None:
     cluster = Cluster()
     cluster.apply(Seen(node()))

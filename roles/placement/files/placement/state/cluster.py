@@ -118,12 +118,13 @@ class Cluster:
         self.masks.update(row)
 
     def _bury(self, kind: type[Object], uid: str, version: int) -> None:
-        self._graves[uid] = max(version, self._graves.pop(uid, -1))
+        # A UID never comes back, so its deletion is final whatever its version says.
+        known = self._known(kind, uid)
+        self._graves[uid] = max(version, self._graves.pop(uid, -1), known.version if known is not None else -1)
         if len(self._graves) > _GRAVES:
             self._graves.popitem(last=False)
         self._drop_unreadable(kind, uid, version)
-        known = self._known(kind, uid)
-        if known is not None and known.version <= version:
+        if known is not None:
             self._remove(kind, uid)
 
     def _remove(self, kind: type[Object], uid: str) -> None:
