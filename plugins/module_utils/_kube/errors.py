@@ -1,0 +1,13 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can go wrong between us and Kubernetes' tools, so that a module catches one class.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+
+class KubeError(Exception):
+    """Anything that stops a module; its text is one line for an administrator."""

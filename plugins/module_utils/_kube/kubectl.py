@@ -1,0 +1,80 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the collection asks of a cluster as its administrator, through kubectl, one method each.
+
+kubectl reads every kubeconfig there is, with whatever way to log in a site has; a library would have to be installed.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import typing as t
+
+from .. import _cmd
+from .certificate import pins
+from .errors import KubeError
+
+JSON = t.Dict[str, t.Any]
+TIMEOUT = 60.0
+
+
+class Runner(t.Protocol):
+    """`_cmd.run`, or a test's double of it."""
+
+    def __call__(self, argv: t.Sequence[str], *, timeout: float, text: t.Optional[str] = None) -> _cmd.Completed: ...
+
+
+class Kubectl:
+    """One cluster."""
+
+    def __init__(
+        self, *, kubeconfig: str, program: str = "kubectl", timeout: float = TIMEOUT, run: Runner = _cmd.run
+    ) -> None:
+        self._base = (program, "--kubeconfig", kubeconfig, f"--request-timeout={timeout:g}s")
+        self._kubeconfig, self._timeout, self._run = kubeconfig, timeout, run
+
+    def server_and_pins(self) -> t.Tuple[str, t.List[str]]:
+        """Where the API is, and the hash of each authority that the kubeconfig trusts."""
+        view = self._json("config", "view", "--minify", "--raw", "--flatten", "--output=json")
+        cluster = (view.get("clusters") or [{}])[0].get("cluster") or {}
+        data = cluster.get("certificate-authority-data")
+        if not data:
+            raise KubeError(f"{self._kubeconfig}: names no certificate authority: say its hash yourself")
+        return str(cluster.get("server", "")), pins(
+            base64.b64decode(data).decode("utf-8", "replace"), name=self._kubeconfig
+        )
+
+    def nodes(self) -> t.Dict[str, JSON]:
+        """All Node objects by name, in one call."""
+        return {node["metadata"]["name"]: node for node in self._json("get", "nodes", "--output=json")["items"]}
+
+    def label(self, names: t.Sequence[str], labels: t.Mapping[str, str]) -> None:
+        self._ask("label", "nodes", *names, *(f"{key}={value}" for key, value in sorted(labels.items())), "--overwrite")
+
+    def delete_nodes(self, names: t.Sequence[str]) -> None:
+        self._ask("delete", "nodes", *names, "--ignore-not-found", "--wait=true")
+
+    def create_secret(self, secret: JSON) -> None:
+        """By standard input, so that no process list shows it."""
+        self._ask("create", "--filename=-", text=json.dumps(secret))
+
+    def delete_secret(self, name: str, *, namespace: str) -> bool:
+        """Whether it was there."""
+        return bool(self._ask("delete", "secret", name, f"--namespace={namespace}", "--ignore-not-found").strip())
+
+    def _json(self, *words: str) -> JSON:
+        try:
+            found: JSON = json.loads(self._ask(*words))
+        except ValueError as error:
+            raise KubeError(f"kubectl {words[0]}: its answer is no JSON") from error
+        return found
+
+    def _ask(self, *words: str, text: t.Optional[str] = None) -> str:
+        try:
+            return self._run((*self._base, *words), timeout=self._timeout + 5, text=text).out
+        except _cmd.CommandError as error:
+            raise KubeError(str(error)) from error

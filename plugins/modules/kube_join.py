@@ -1,0 +1,244 @@
+#!/usr/bin/python
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Joins a node to a cluster, and takes it out; documentation here, everything else in `_kube/joining`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_join
+short_description: Join a node to a Kubernetes cluster with its CA pinned, and take it out again
+version_added: 0.1.0
+description:
+  - Joins this node by C(kubeadm join). The hash of the cluster's certificate authority is always checked; there is no
+    way to leave that out.
+  - A node that is in this cluster already is left alone, whoever joined it. One that is in another cluster, or holds
+    parts of another Kubernetes, is refused before anything is changed. The cluster is told by its authority.
+  - A join that fails is taken back, so that the next one begins with a plain node.
+  - On a node with cgroup v1 kubeadm's check C(SystemVerification), which refuses cgroup v1 whatever the kubelet is
+    told, is left out. Every other check holds.
+  - With O(state=absent) the kubelet is stopped, pods are ended by the container runtime, and what they leave behind
+    (shims, mounts, network links, chains of iptables) is removed by name. A node that we did not join stays as it is.
+author:
+  - converged.hpc maintainers (@converged)
+requirements:
+  - kubeadm 1.22 or newer on the node
+options:
+  state:
+    description: V(present) joins, V(absent) takes a node that we joined out again.
+    type: str
+    choices: [present, absent]
+    default: present
+  node:
+    description: Name of the Node object. Required with O(state=present).
+    type: str
+  api_server:
+    description: The API as nodes reach it. Required with O(state=present).
+    type: str
+  ca_hashes:
+    description: The authorities that may be the cluster's, as V(sha256:...) over their public keys. Required with
+      O(state=present).
+    type: list
+    elements: str
+    default: []
+  token:
+    description: A bootstrap token. It is needed only to join, and never shown; kubeadm gets it in a file.
+    type: str
+  socket:
+    description: The container runtime's socket.
+    type: str
+    default: unix:///run/containerd/containerd.sock
+  kubeadm:
+    description: The program.
+    type: path
+    default: /usr/bin/kubeadm
+  ignore_preflight_errors:
+    description: More checks of kubeadm to leave out, by name.
+    type: list
+    elements: str
+    default: []
+  taints:
+    description: Taints with which the Node object is made, as in a Node's C(spec.taints).
+    type: list
+    elements: dict
+    default: []
+  timeout:
+    description: Seconds that kubeadm waits for the cluster's answers.
+    type: int
+    default: 60
+  links:
+    description: With O(state=absent), network links of pods to remove.
+    type: list
+    elements: str
+    default: []
+  stop:
+    description: With O(state=absent), units of the runtime to stop once all pods have ended.
+    type: list
+    elements: str
+    default: []
+  directories:
+    description: With O(state=absent), directories of the runtime to empty then.
+    type: list
+    elements: path
+    default: []
+  runtime_package:
+    description: The runtime's package. O(stop) and O(directories) count only where the record says that we installed
+      it; the state of a site's own runtime is never touched.
+    type: str
+    default: containerd
+  record_dir:
+    description: The directory of the record.
+    type: path
+    default: /var/lib/converged/record
+attributes:
+  check_mode:
+    description: Says whether it would join. Whether the token, the network and the certificate request are accepted,
+      only joining tells. With O(state=absent) it names what it finds now.
+    support: full
+  diff_mode:
+    description: There is no text to show.
+    support: none
+  idempotent:
+    description: A second call changes nothing.
+    support: full
+  action_group:
+    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
+    support: full
+    membership: [converged.hpc.hpc]
+seealso:
+  - module: converged.hpc.kube_bootstrap_token
+  - module: converged.hpc.kubelet_config
+"""
+
+EXAMPLES = r"""
+- name: Join
+  converged.hpc.kube_join:
+    node: "{{ inventory_hostname_short }}"
+    api_server: https://api.example.org:6443
+    ca_hashes: ["sha256:5e1f0e7f6b5b3c9a5e1f0e7f6b5b3c9a5e1f0e7f6b5b3c9a5e1f0e7f6b5b3c9a"]
+    token: "{{ bootstrap_token }}"
+  become: true
+
+- name: Leave
+  converged.hpc.kube_join:
+    state: absent
+    links: [cni0]
+  become: true
+"""
+
+RETURN = r"""
+steps:
+  description: What was done, or would be.
+  returned: success
+  type: list
+  elements: str
+  sample: ["join n1 to the cluster at 10.0.0.1:6443"]
+server:
+  description: The API server of the cluster that the node is in.
+  returned: O(state=present)
+  type: str
+  sample: https://10.0.0.1:6443
+ignored:
+  description: Checks of kubeadm that were left out.
+  returned: O(state=present)
+  type: list
+  elements: str
+  sample: [SystemVerification]
+ours:
+  description: Whether we had joined the node. Its Node object is to be deleted then.
+  returned: O(state=absent)
+  type: bool
+left:
+  description: What could not be removed, with the reason.
+  returned: O(state=absent)
+  type: list
+  elements: str
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils._kube import certificate, cluster, joining
+from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+
+Result = t.Dict[str, t.Any]
+
+_SPEC: t.Dict[str, t.Any] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "node": {"type": "str"},
+    "api_server": {"type": "str"},
+    "ca_hashes": {"type": "list", "elements": "str", "default": []},
+    "token": {"type": "str", "no_log": True},
+    "socket": {"type": "str", "default": "unix:///run/containerd/containerd.sock"},
+    "kubeadm": {"type": "path", "default": "/usr/bin/kubeadm"},
+    "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
+    "taints": {"type": "list", "elements": "dict", "default": []},
+    "timeout": {"type": "int", "default": 60},
+    "links": {"type": "list", "elements": "str", "default": []},
+    "stop": {"type": "list", "elements": "str", "default": []},
+    "directories": {"type": "list", "elements": "path", "default": []},
+    "runtime_package": {"type": "str", "default": "containerd"},
+    "record_dir": {"type": "path", "default": "/var/lib/converged/record"},
+}
+
+
+def join(session: Session, params: Result, *, check: bool) -> Result:
+    """Into the cluster."""
+    pinned = [certificate.check_pin(pin) for pin in params["ca_hashes"]]
+    if not pinned:
+        raise KubeError("ca_hashes: name at least one: no cluster is joined on trust")
+    wanted = joining.Join(
+        node=cluster.check_names([params["node"]])[0],
+        endpoint=cluster.endpoint(params["api_server"]),
+        pinned=pinned,
+        token=params["token"] or "",
+        socket=params["socket"],
+        kubeadm=params["kubeadm"],
+        ignore=params["ignore_preflight_errors"],
+        taints=params["taints"],
+        timeout=params["timeout"],
+    )
+    return joining.join(session, wanted, check=check)
+
+
+def leave(session: Session, params: Result, *, check: bool) -> Result:
+    """Out of it."""
+    wanted = joining.Leave(
+        kubeadm=params["kubeadm"],
+        socket=params["socket"],
+        links=params["links"],
+        runtime_package=params["runtime_package"],
+        stop=params["stop"],
+        directories=params["directories"],
+    )
+    sweep, report, ours = joining.leave(session, wanted, check=check)
+    return {
+        "changed": bool(sweep.removed or report.steps),
+        "steps": [*(f"remove {what}" for what in sweep.removed), *report.steps],
+        "left": [*sweep.left, *report.left],
+        "ours": ours,
+    }
+
+
+def main() -> None:
+    """Returns what was done, or says in one line why nothing was."""
+    module = AnsibleModule(
+        argument_spec=_SPEC,
+        required_if=[("state", "present", ["node", "api_server"])],
+        supports_check_mode=True,
+    )
+    act = join if module.params["state"] == "present" else leave
+    try:
+        session = Session(Host(), module.params["record_dir"], holder="kube_join")
+        result = act(session, module.params, check=module.check_mode)
+    except (KubeError, RecordError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+#!/usr/bin/python
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Labels Node objects and waits until they are ready, or deletes them; what it decides is in `_kube/cluster`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_node
+short_description: Label Node objects and see them ready, or delete them
+version_added: 0.1.0
+description:
+  - Gives Node objects the labels they shall have, all of them in one call, and waits until they are ready.
+  - Labels below C(node-restriction.kubernetes.io/) are set here with the administrator's identity; a kubelet may not
+    set them itself. Labels that are not named stay.
+  - With O(state=absent) the Node objects are deleted.
+author:
+  - converged.hpc maintainers (@converged)
+requirements:
+  - kubectl
+options:
+  state:
+    description: V(present) labels and waits, V(absent) deletes.
+    type: str
+    choices: [present, absent]
+    default: present
+  kubeconfig:
+    description: The administrator's kubeconfig.
+    type: path
+    required: true
+  nodes:
+    description: Labels by the name of the Node object.
+    type: dict
+    required: true
+  wait:
+    description: Seconds in which the nodes must become ready. V(0) does not ask.
+    type: int
+    default: 60
+  kubectl:
+    description: The program.
+    type: path
+    default: kubectl
+  timeout:
+    description: Seconds after which an answer of the API is no longer waited for.
+    type: int
+    default: 30
+attributes:
+  check_mode:
+    description: Says which labels it would set. A Node object that is missing is taken for one that joining makes.
+    support: full
+  diff_mode:
+    description: Shows labels before and after.
+    support: full
+  idempotent:
+    description: A second call changes nothing.
+    support: full
+  action_group:
+    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
+    support: full
+    membership: [converged.hpc.hpc]
+seealso:
+  - module: converged.hpc.kube_join
+"""
+
+EXAMPLES = r"""
+- name: Say how the nodes are shared
+  converged.hpc.kube_node:
+    kubeconfig: /etc/kubernetes/admin.conf
+    nodes:
+      n1: {node-restriction.kubernetes.io/converged-share-mode: handover}
+      n2: {node-restriction.kubernetes.io/converged-share-mode: handover}
+  run_once: true
+  delegate_to: kubectl-host
+"""
+
+RETURN = r"""
+labelled:
+  description: Labels that were set, or would be, by node.
+  returned: O(state=present)
+  type: dict
+  sample: {n1: {node-restriction.kubernetes.io/converged-share-mode: handover}}
+deleted:
+  description: Node objects that were deleted, or would be.
+  returned: O(state=absent)
+  type: list
+  elements: str
+"""
+
+import time
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
+from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import Kubectl
+
+Result = t.Dict[str, t.Any]
+
+_PAUSE = 0.5
+_REGISTERING = 10.0  # a kubelet that has just joined makes its Node object a moment later
+_SPEC: t.Dict[str, t.Any] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "kubeconfig": {"type": "path", "required": True},
+    "nodes": {"type": "dict", "required": True},
+    "wait": {"type": "int", "default": 60},
+    "kubectl": {"type": "path", "default": "kubectl"},
+    "timeout": {"type": "int", "default": 30},
+}
+
+
+def keep(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
+    """Labels as wanted, nodes ready."""
+    wanted: t.Dict[str, t.Dict[str, str]] = {name: labels or {} for name, labels in params["nodes"].items()}
+    nodes = kubectl.nodes() if check else _registered(kubectl, wanted)
+    changes = cluster.relabelled(nodes, wanted)
+    if not check:
+        for labels, names in cluster.groups(changes):
+            kubectl.label(names, labels)
+        if params["wait"]:
+            _await_ready(kubectl, list(wanted), seconds=params["wait"])
+    diff = [_shown(name, nodes, labels) for name, labels in changes.items()]
+    return {"changed": bool(changes), "labelled": changes, "diff": diff}
+
+
+def remove(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
+    """No Node objects of these names."""
+    known = kubectl.nodes()
+    names = [name for name in params["nodes"] if name in known]
+    if names and not check:
+        kubectl.delete_nodes(names)
+    return {"changed": bool(names), "deleted": names}
+
+
+def _registered(kubectl: Kubectl, wanted: t.Iterable[str]) -> t.Dict[str, t.Any]:
+    deadline = time.monotonic() + _REGISTERING
+    while True:
+        nodes = kubectl.nodes()
+        missing = [name for name in wanted if name not in nodes]
+        if not missing:
+            return nodes
+        if time.monotonic() > deadline:
+            raise KubeError(
+                f"node {', '.join(missing)}: has no Node object: join it first, and see its journalctl -u kubelet"
+            )
+        time.sleep(_PAUSE)
+
+
+def _await_ready(kubectl: Kubectl, names: t.Sequence[str], *, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while True:
+        late = cluster.not_ready(kubectl.nodes(), names)
+        if not late:
+            return
+        if time.monotonic() > deadline:
+            said = "; ".join(f"{name}: {why}" for name, why in late.items())
+            raise KubeError(f"not ready after {seconds:g} s: {said}")
+        time.sleep(_PAUSE)
+
+
+def _shown(name: str, nodes: cluster.Nodes, labels: t.Mapping[str, str]) -> Result:
+    has = (nodes.get(name) or {"metadata": {}})["metadata"].get("labels") or {}
+    before = "".join(f"{key}: {has[key]}\n" for key in sorted(labels) if key in has)
+    after = "".join(f"{key}: {value}\n" for key, value in sorted(labels.items()))
+    return {"before_header": f"node {name}", "after_header": f"node {name}", "before": before, "after": after}
+
+
+def main() -> None:
+    """Returns what was done, or says in one line why nothing was."""
+    module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
+    params = module.params
+    kubectl = Kubectl(kubeconfig=params["kubeconfig"], program=params["kubectl"], timeout=params["timeout"])
+    act = keep if params["state"] == "present" else remove
+    try:
+        cluster.check_names(list(params["nodes"]))
+        result = act(kubectl, params, check=module.check_mode)
+    except KubeError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
