@@ -9,5 +9,7 @@ PRIVATE to the collection. Standard library only, and importable without Ansible
     host     every read and every effect, nothing else        store     the record on disk, write-ahead
     observe  found = read(node)                               kinds     one file per kind: plan, perform, put back
     plan     steps = plan(desired, found, record), pure       restore   steps = undo(record, found), pure
+             (draft, plan_paths, plan_units, edits, lines)    apply     carries out steps
+    answer   what the module answers                          copying   the controller's copy of a record
     session  converge and restore: lock, observe, plan, record, apply
 """

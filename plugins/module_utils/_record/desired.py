@@ -63,7 +63,7 @@ def parse(arguments: JSON, *, inline: t.Dict[str, bytes]) -> Desired:
         own_files=tuple(item.path for item in lasting),
     )
     _refuse_twice("package", [item.name for item in desired.packages])
-    _refuse_twice("sysctl", [name for name, _ in desired.sysctls])
+    _refuse_twice("sysctl", [item[0] for item in desired.sysctls])
     _refuse_twice("unit", [item.name for item in desired.units])
     return desired
 

@@ -200,6 +200,12 @@ class Change:
     sha256: str = ""
 
 
+def split_key(this: str) -> t.Tuple[str, str]:
+    """Kind and name of a thing."""
+    kind, name = this.split(":", 1)
+    return kind, name
+
+
 def key(kind: str, name: str) -> str:
     """How the record names a thing."""
     return f"{kind}:{name}"

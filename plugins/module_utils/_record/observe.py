@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from .host import Host
 from .kinds import kernel, package, path, unit
-from .model import DIRECTORY, FILE, NOTHING, Desired, DirectoryItem, FileItem, PathState, State, UnitState
+from .model import DIRECTORY, FILE, NOTHING, Desired, DirectoryItem, FileItem, PathState, State, UnitState, split_key
 from .paths import parents
 from .view import View
 
@@ -42,7 +42,7 @@ class Found:
 
     def state(self, key: str) -> State:
         """What the record calls the state of a thing."""
-        kind, _, name = key.partition(":")
+        kind, name = split_key(key)
         if kind == "path":
             return self.path(name)
         if kind == "unit":
@@ -77,7 +77,7 @@ def observe(host: Host, desired: Desired, *, show: bool) -> Found:
     wanted: t.List[t.Union[FileItem, DirectoryItem]] = [*desired.files, *desired.directories]
     found.owners = {item.owner: host.owner_id(item.owner) for item in wanted if item.owner}
     found.groups = {item.group: host.group_id(item.group) for item in wanted if item.group}
-    found.sysctls = {name: kernel.read_sysctl(host, name) for name, _ in desired.sysctls}
+    found.sysctls = {name: kernel.read_sysctl(host, name) for name in dict(desired.sysctls)}
     found.modules = {name: kernel.read_module(host, name) for name in desired.modules}
     if desired.packages:
         found.packages = package.manager(host).installed()
@@ -104,7 +104,7 @@ def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") ->
     found = Found(ids=host.ids())
     names: t.Dict[str, t.List[str]] = {}
     for key in keys:
-        kind, _, name = key.partition(":")
+        kind, name = split_key(key)
         names.setdefault(kind, []).append(name)
     for place in names.get("path", []):
         state = found.paths[place] = path.read(host, place)
@@ -121,7 +121,7 @@ def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") ->
         ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in found.packages]
         going = [name for name in ours if not role or not set(view.claims.get(f"package:{name}", {})) - {role}]
         found.needed = package.needed(packages, going)
-    ours = [name for kind, _, name in (key.partition(":") for key in view.wrote) if kind == "package"]
+    ours = [name for kind, name in map(split_key, view.wrote) if kind == "package"]
     if ours and found.paths:
         of_packages = package.manager(host).own_files(ours)
         found.pristine = {path for path, untouched in of_packages.items() if untouched}

@@ -14,10 +14,11 @@ import hashlib
 import typing as t
 from dataclasses import dataclass, field, replace
 
+from .edits import current_pair, undo_pair
 from .kinds import unit as systemd
 from .model import ABSENT, DIRECTORY, FILE, FORM_LINES, LINK, Change, FileWrite, PathState, Step, UnitState, key
 from .observe import TEXT_LIMIT, Found
-from .plan import current_pair, is_text, undo_pair
+from .plan_paths import is_text
 from .view import Entry, View
 
 _MOST_NAMES = 5
@@ -28,7 +29,7 @@ class Undo:
     """One round. `left` is ours and could not be undone; `site` is what the site made of things since, and keeps."""
 
     steps: t.List[Step] = field(default_factory=list)
-    keep: t.List[t.Tuple[str, str, str]] = field(default_factory=list)  # key, path, sha256
+    keep: t.List[t.Tuple[str, str]] = field(default_factory=list)  # path, sha256 of what the site made of it
     proved: t.List[str] = field(default_factory=list)
     shared: t.List[str] = field(default_factory=list)
     passed: t.Dict[str, t.List[str]] = field(default_factory=dict)  # what other roles turn out to need
@@ -118,7 +119,7 @@ class _Undoer:
             self.undo.left[entry.key] = f"is now a link to {now.target} that the site made"
             return
         if now.kind == FILE and now.sha256 not in (*self._wrote(entry.key), was.sha256):
-            self.undo.keep.append((entry.key, entry.name, now.sha256))
+            self.undo.keep.append((entry.name, now.sha256))
         self._show(entry, self.text_of(was.sha256) if 0 < was.size <= TEXT_LIMIT else b"")
         if was.kind == ABSENT:
             self._step("remove", "absent", entry.name, "remove", f"remove {entry.name}", now.kind)

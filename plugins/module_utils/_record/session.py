@@ -11,17 +11,20 @@ next one, or a restore, finds all it needs in the record.
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from . import apply
 from .contents import Contents
+from .draft import Plan
 from .errors import RecordError
 from .host import Host
+from .kept import keep, kept_files
 from .kinds import package, path, unit
 from .lock import locked
-from .model import JSON, Change, Desired, FileWrite, PathState, Step, UnitState, key
+from .model import JSON, Change, Desired, FileWrite, PathState, Step, UnitState, key, split_key
 from .observe import Found, look_again, observe
-from .plan import Plan, make_plan
+from .plan import make_plan
+from .report import Outcome, Report, report_of
 from .restore import Undo, plan_undo
 from .store import Store
 from .view import Entry, View
@@ -29,31 +32,6 @@ from .view import Entry, View
 DEFAULT_RECORD = "/var/lib/converged/record"
 LOCK_SECONDS = 60
 _MOST_ROUNDS = 5
-
-
-@dataclass
-class Outcome:
-    """What was done, or would be. `missing`: contents to send first; nothing was done then."""
-
-    changed: bool = False
-    steps: t.List[str] = field(default_factory=list)
-    changes: t.List[Change] = field(default_factory=list)
-    missing: t.List[str] = field(default_factory=list)
-    restarted: t.List[str] = field(default_factory=list)
-
-
-@dataclass
-class Report:
-    """A restore: what equals its baseline again, what the site has made of things since, and what is left of ours."""
-
-    steps: t.List[str] = field(default_factory=list)
-    proved: t.List[str] = field(default_factory=list)
-    shared: t.List[str] = field(default_factory=list)
-    site: t.List[str] = field(default_factory=list)
-    kept: t.List[str] = field(default_factory=list)
-    left: t.List[str] = field(default_factory=list)
-    found_record: bool = True
-    changes: t.List[Change] = field(default_factory=list)
 
 
 @dataclass
@@ -133,7 +111,7 @@ class Session:
         if not (new or events):
             return
         self.store.begin()
-        for _, pair in plan.edits:
+        for pair in (edit[1] for edit in plan.edits):
             for sha256 in (pair.before, pair.ours, pair.without):
                 self.store.put_text(plan.contents[sha256])
         baselines = [(this, self._baseline(this, found), this in plan.secrets) for this in new]
@@ -207,14 +185,14 @@ class Session:
         if check:
             view = self.store.load()
             undo = self._plan_undo(view, _entries(view, role), role)
-            return _report(undo, [step.text for step in undo.steps], undo.changes, self.store.exists())
+            return report_of(undo, [step.text for step in undo.steps], undo.changes, self.store.exists())
         with locked(self.host, self.store, holder=f"{self.holder} (restore)", wait=self.wait):
             view = self.store.load()
             existed = self.store.exists()
             self._tidy(view)
             report = self._undo_all(view, _entries(view, role), role)
             report.found_record = existed
-            report.kept = self.store.kept_files()
+            report.kept = kept_files(self.host, self.record_dir)
             if not view.entries:
                 self.store.remove()
                 self.host.remove(f"{self.store.root}/lock")
@@ -231,7 +209,7 @@ class Session:
         failed: t.Dict[str, str] = {}
         done: t.Set[str] = set()
         conflicts: t.List[str] = []
-        for _ in range(_MOST_ROUNDS):
+        for _round in range(_MOST_ROUNDS):
             undo = self._plan_undo(view, [entry for entry in entries if entry.key not in failed], role, done)
             if not undo.steps:
                 break
@@ -239,8 +217,8 @@ class Session:
             changes += undo.changes
             events = [{"event": "undone", "key": this, "role": of, "text": sha256} for this, of, sha256 in undo.undone]
             self.store.append(view, events)
-            for this, name, sha256 in undo.keep:
-                self.store.append(view, [{"event": "kept", "key": this, "file": self.store.keep(name, sha256)}])
+            for name, sha256 in undo.keep:
+                keep(self.host, self.record_dir, name, sha256)
             for step in undo.steps:
                 why = self._try_step(step, undo)
                 texts.append(step.text)
@@ -251,7 +229,7 @@ class Session:
         else:
             undo.left.update({this: "it does not stay as it is put" for step in undo.steps for this in _keys_of(step)})
         undo.left.update(failed)
-        report = _report(undo, texts, changes, True)
+        report = report_of(undo, texts, changes, True)
         report.site = sorted({*report.site, *conflicts, *undo.conflicts, *self._conffiles(view, entries)})
         self._close(view, undo, role)
         return report
@@ -295,7 +273,7 @@ class Session:
     def _tidy(self, view: View) -> None:
         """Takes away what a killed run had staged."""
         for this in view.entries:
-            kind, _, name = this.partition(":")
+            kind, name = split_key(this)
             if kind == "path":
                 path.discard(self.host, name)
 
@@ -333,15 +311,3 @@ def _keys_of(step: Step) -> t.List[str]:
         return [key("package", name) for name in step.data]
     kind = "path" if step.kind in ("file", "directory", "link", "absent") else step.kind
     return [key(kind, step.name)]
-
-
-def _report(undo: Undo, steps: t.List[str], changes: t.List[Change], existed: bool) -> Report:
-    return Report(
-        steps=steps,
-        proved=sorted(undo.proved),
-        shared=sorted([*undo.shared, *undo.passed]),
-        site=sorted(set(undo.site.values())),
-        left=sorted(f"{this.partition(':')[2]}: {why}" for this, why in undo.left.items()),
-        found_record=existed,
-        changes=changes,
-    )

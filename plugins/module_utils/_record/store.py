@@ -20,14 +20,13 @@ import hashlib
 import json
 import os
 import re
-import stat
 import typing as t
 import uuid
 
 from .errors import RecordError
 from .host import Host, reason
 from .model import JSON
-from .paths import parents, staging
+from .paths import staging
 from .view import Entry, View
 
 FORMAT = re.compile(rb"converged\.hpc record 1 ([0-9a-f]{32})\n")
@@ -105,7 +104,7 @@ class Store:
 
     def _load_segment(self, view: View, name: str) -> None:
         where = f"baseline/{name}"
-        payload, _, checksum = self._read(f"{self._live}/{where}").rstrip(b"\n").rpartition(b"\n")
+        payload, checksum = _divide(self._read(f"{self._live}/{where}").rstrip(b"\n").rpartition(b"\n"))
         if hashlib.sha256(payload).hexdigest().encode() != checksum:
             raise self._damaged(where, "its checksum does not match")
         try:
@@ -121,7 +120,7 @@ class Store:
         data = self._read(self._journal) if self._host.lstat(self._journal) is not None else b""
         whole = data[: data.rfind(b"\n") + 1]
         for at, line in enumerate(whole.splitlines(), 1):
-            checksum, _, payload = line.partition(b" ")
+            checksum, payload = _divide(line.partition(b" "))
             if hashlib.sha256(payload).hexdigest()[:16].encode() != checksum:
                 raise self._damaged("journal", f"line {at} does not match its checksum")
             try:
@@ -226,37 +225,6 @@ class Store:
             self._host.sync_directory(self._live)
         self._journal_end += len(data)
 
-    def kept_files(self) -> t.List[str]:
-        """Everything that was put aside for the site."""
-        folders, found = [f"{self.root}/kept"], []
-        while folders:
-            folder = folders.pop()
-            for name in self._host.names(folder):
-                path = f"{folder}/{name}"
-                state = self._host.lstat(path)
-                if state is not None and stat.S_ISDIR(state.st_mode):
-                    folders.append(path)
-                elif not name.endswith(".converged-new"):
-                    found.append(path)
-        return sorted(found)
-
-    def keep(self, path: str, sha256: str) -> str:
-        """Puts what the site made of a file aside, where removing the record leaves it."""
-        kept = f"{self.root}/kept/{sha256}{path}"
-        if self._host.lstat(kept) is not None:
-            return kept
-        folder = os.path.dirname(kept)
-        for parent in reversed(parents(kept)):
-            if parent.startswith(f"{self.root}/"):
-                make_directory(self._host, parent, 0o700)
-        temporary = staging(kept)
-        if self._host.lstat(temporary) is not None:
-            self._host.remove(temporary)
-        self._effect("kept file", self._host.make_file, temporary, self._host.chunks(path))
-        self._host.rename(temporary, kept)
-        self._host.sync_directory(folder)
-        return kept
-
     def adopt(self, parts: t.Mapping[str, t.Iterable[bytes]]) -> None:
         """Takes a copy of a record that was lost; the format file comes last, as in `begin`."""
         self.finish_removal()
@@ -319,6 +287,10 @@ class Store:
             if self._host.lstat(path) is None or self._host.names(path):
                 return
             self._host.remove_directory(path)
+
+
+def _divide(parts: t.Tuple[bytes, bytes, bytes]) -> t.Tuple[bytes, bytes]:
+    return parts[0], parts[2]
 
 
 _FOLDERS = ("baseline", "blobs")

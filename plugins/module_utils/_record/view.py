@@ -62,7 +62,6 @@ class View:
     pairs: t.Dict[t.Tuple[str, str], t.List[Pair]] = field(default_factory=dict)  # (key, role) -> edits
     undone: t.Dict[t.Tuple[str, str], t.List[str]] = field(default_factory=dict)  # (key, role) -> texts without it
     started: t.Dict[t.Tuple[str, str], str] = field(default_factory=dict)  # (key, role) -> digest of inputs
-    kept: t.Dict[str, str] = field(default_factory=dict)  # where the site's version lies -> of what
     _later: t.Dict[str, t.List[Entry]] = field(default_factory=dict)
 
     def add_baseline(self, entry: Entry) -> None:
@@ -90,8 +89,6 @@ class View:
             self.undone.setdefault((event["key"], event["role"]), []).append(event["text"])
         elif name == "started":
             self.started[event["key"], event["role"]] = event["digest"]
-        elif name == "kept":
-            self.kept[event["file"]] = event["key"]
         elif name == "closed":
             self._close(event["keys"])
         else:

@@ -91,7 +91,7 @@ class Apt(Packages):
                 raise RecordError(
                     f"package {name} {version} would be upgraded by installing {wanted}: do that yourself"
                 )
-        return sorted({name.split(":")[0] for _, name, _ in steps})
+        return sorted({step[1].split(":")[0] for step in steps})
 
     def install(self, items: t.Sequence[PackageItem]) -> None:
         argv = ["apt-get", *_APT, *_APT_INSTALL, "install", "--", *(_apt_name(item) for item in items)]
@@ -99,7 +99,7 @@ class Apt(Packages):
 
     def would_remove(self, names: t.Sequence[str]) -> t.List[str]:
         out = self._host.ask(["apt-get", "-s", *_APT, "remove", "--", *names], timeout=_LOCK_SECONDS).out
-        return sorted({name.split(":")[0] for verb, name, _ in _APT_STEP.findall(out) if verb == "Remv"})
+        return sorted({step[1].split(":")[0] for step in _APT_STEP.findall(out) if step[0] == "Remv"})
 
     def remove(self, names: t.Sequence[str]) -> None:
         self._host.run(["apt-get", *_APT, "remove", "--", *names], timeout=_INSTALL_SECONDS, env=_APT_ENV)
