@@ -38,6 +38,7 @@ attributes:
   action_group:
     description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
     support: full
+    membership: [converged.hpc.hpc]
 """
 
 EXAMPLES = r"""
@@ -74,11 +75,6 @@ ansible_facts:
           type: dict
           sample:
             path: {/etc/converged/nodeshare.json: [node_share]}
-        kept:
-          description: Where versions of files that the site had made lie since they were put back.
-          type: list
-          elements: str
-          sample: []
         summary:
           description: The same in one line.
           type: str
@@ -105,7 +101,6 @@ def describe(view: View) -> t.Dict[str, t.Any]:
         "present": bool(things),
         "roles": view.roles(),
         "things": things,
-        "kept": sorted(view.kept),
         "summary": summary(view.roles(), {kind: len(names) for kind, names in things.items()}),
     }
 

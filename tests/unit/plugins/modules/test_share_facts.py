@@ -15,7 +15,6 @@ NOTHING: dict[str, t.Any] = {
     "present": False,
     "roles": [],
     "things": {},
-    "kept": [],
     "summary": "nothing of converged.hpc is on this node",
 }
 
