@@ -47,13 +47,13 @@ def _pin(block: str, name: str) -> str:
 
 def _public_key(der: bytes) -> bytes:
     """subjectPublicKeyInfo: the seventh part of the signed part, the sixth where the version is left out."""
-    _, start, _ = _element(der, 0)
+    start = _element(der, 0)[1]
     tag, at, end = _element(der, start)
     if tag != _SEQUENCE:
         raise ValueError("no certificate")
     parts: t.List[bytes] = []
     while at < end:
-        first, _, after = _element(der, at)
+        first, _content, after = _element(der, at)
         if first != _VERSION:
             parts.append(der[at:after])
         at = after

@@ -24,6 +24,7 @@ _KEY = re.compile(
 )
 _FIELD = re.compile(r"[A-Za-z0-9_./-]+")
 _NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_HALVES = re.compile(r"\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}")
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _UNREADABLE = object()
 
@@ -40,7 +41,7 @@ class Entry(t.NamedTuple):
 
 def edit(name: str, text: str, wanted: t.Mapping[str, Value]) -> str:
     """`text` with every wanted field as wanted; None takes a field away, so that the kubelet's default holds."""
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     check(name, lines)
     for path, value in leaves(wanted):
         lines = _set(name, lines, path, value)
@@ -49,7 +50,7 @@ def edit(name: str, text: str, wanted: t.Mapping[str, Value]) -> str:
 
 def read(name: str, text: str, path: t.Sequence[str]) -> Value:
     """A field's value; None where it is not set or not to be understood."""
-    lines = text.splitlines(keepends=True)
+    lines = _lines(text)
     found: Value = {entry.key: _value(name, lines, entry) for entry in _entries(name, lines, 0, len(lines))}
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
@@ -102,8 +103,11 @@ def _merged(name: str, lines: t.Sequence[str], entry: Entry, now: Value, rest: t
     if not isinstance(now, dict):
         found = lines[entry.first].strip()
         raise KubeError(f"{name} line {entry.first + 1}: expected a mapping with {rest[0]}, found {found!r}")
-    inner = _merged(name, lines, entry, now.get(rest[0]), rest[1:], value) if len(rest) > 1 else value
-    others = {key: old for key, old in now.items() if key != rest[0]}
+    old = now.get(rest[0])
+    inner = _merged(name, lines, entry, old, rest[1:], value) if len(rest) > 1 else value
+    if inner == {} and isinstance(old, dict):
+        return now
+    others = {key: has for key, has in now.items() if key != rest[0]}
     return others if inner is None else {**others, rest[0]: inner}
 
 
@@ -116,7 +120,7 @@ def _nested(path: t.Sequence[str], value: Value) -> Value:
 def _replace(name: str, lines: t.List[str], entry: Entry, now: Value, value: Value) -> t.List[str]:
     if value is None:
         return lines[: entry.first] + lines[entry.end :]
-    if _same(now, value):
+    if _same(now, value) or (value == {} and isinstance(now, dict)):
         return lines
     if entry.rest[:1] in ("&", "*", "!"):
         raise KubeError(f"{name} line {entry.first + 1}: {entry.key} has an anchor, alias or tag: write its value out")
@@ -139,7 +143,18 @@ def _insert(lines: t.List[str], at: int, indent: int, key: str, value: Value) ->
 
 
 def _line(indent: int, key: str, value: Value) -> str:
-    return f"{' ' * indent}{key}: {json.dumps(value)}\n"
+    return f"{' ' * indent}{key}: {_HALVES.sub(_whole, json.dumps(value))}\n"
+
+
+def _whole(halves: t.Match[str]) -> str:
+    """JSON is YAML, but for characters that it writes as two halves."""
+    letter: str = json.loads('"' + halves.group(0) + '"')
+    return letter
+
+
+def _lines(text: str) -> t.List[str]:
+    """With their ends; nothing but a line feed ends one here."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _find(entries: t.Sequence[Entry], key: str) -> t.Optional[Entry]:

@@ -99,6 +99,6 @@ def _promise(wanted: Wanted, *, check: bool) -> JSON:
     """What there is to say before the node has joined."""
     if not check:
         raise KubeError(f"{wanted.path}: does not exist: join the node first, or name the kubelet's configuration file")
-    names = [".".join(path) for path, _ in fields.leaves(wanted.config)]
+    names = [".".join(leaf[0]) for leaf in fields.leaves(wanted.config)]
     steps = [f"set {', '.join(names)} in {wanted.path}, which joining makes"] if names else []
     return {"changed": bool(steps), "steps": steps, "diff": []}
