@@ -18,6 +18,17 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.session impo
 from unit.plugins.module_utils._record.fake_node import FakeNode, Package, World
 
 RECORD = "/var/lib/converged/record"
+
+
+def _in_memory() -> t.Optional[str]:
+    """Where fsync costs nothing, if extended attributes work there (Linux 6.6 and newer)."""
+    with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        os.setxattr(file.name, "user.test", b"1")
+        return "/dev/shm"
+    return None
+
+
+MEMORY = _in_memory()
 SITE_CONF = "# the site's own\nProlog=/site/prolog\n\nalpha 0\n"
 
 
@@ -76,7 +87,7 @@ def restore(host: FakeNode, role: str = "") -> Report:
 
 @contextlib.contextmanager
 def world_in_a_folder() -> t.Iterator[World]:
-    root = tempfile.mkdtemp()
+    root = tempfile.mkdtemp(dir=MEMORY)
     try:
         yield new_world(root)
     finally:
