@@ -73,8 +73,8 @@ def test_every_staging_module_is_replaced_by_the_version_that_belongs_to_kuberne
     staging = "v0." + pinned_versions(GO_MOD)["k8s.io/kubernetes"].split(".", 1)[1]
     replaced = re.findall(r"^\t(\S+) => (\S+) (\S+)$", GO_MOD, flags=re.MULTILINE)
     assert len(replaced) == 33
-    assert {version for _, _, version in replaced} == {staging}
-    assert all(left == right for left, right, _ in replaced)
+    assert {version for *_unused, version in replaced} == {staging}
+    assert all(left == right for left, right, _unused in replaced)
 
 
 def test_go_sum_pins_every_module_that_holds_a_program() -> None:

@@ -46,7 +46,7 @@ def kubeadm(way: Way = Way.V1) -> list[dict[str, object]]:
 
 
 def test_kubeadm_is_told_where_the_cluster_is_and_which_version() -> None:
-    init, cluster, _ = kubeadm()
+    init, cluster, _unused = kubeadm()
     assert init["localAPIEndpoint"] == {"advertiseAddress": "10.89.7.3", "bindPort": 6443}
     assert cluster["controlPlaneEndpoint"] == "10.89.7.3:6443"
     assert cluster["kubernetesVersion"] == "v1.36.3"

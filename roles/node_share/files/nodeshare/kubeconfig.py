@@ -122,7 +122,7 @@ def _sequence(lines: List[_Line], at: int, depth: int) -> Tuple[Any, int]:
     indent = lines[at][1]
     values: List[Any] = []
     while at < len(lines) and lines[at][1] == indent and lines[at][2].startswith("- "):
-        number, _, text = lines[at]
+        number, _unused, text = lines[at]
         inner = text[2:].lstrip(" ")
         if _KEY.fullmatch(inner):
             lines[at] = (number, indent + len(text) - len(inner), inner)
@@ -137,7 +137,7 @@ def _mapping(lines: List[_Line], at: int, depth: int) -> Tuple[Any, int]:
     indent = lines[at][1]
     values: Dict[str, Any] = {}
     while at < len(lines) and lines[at][1] == indent and not lines[at][2].startswith("- "):
-        number, _, text = lines[at]
+        number, _unused, text = lines[at]
         found = _KEY.fullmatch(text)
         if found is None:
             raise KubeconfigError(

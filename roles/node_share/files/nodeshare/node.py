@@ -236,7 +236,7 @@ class RealNode(World):
 
         from . import kube
 
-        clients = [kube.NodeClient(first.client.clone(), node=first.node) for _ in range(count)]
+        clients = [kube.NodeClient(first.client.clone(), node=first.node) for _unused in range(count)]
         threads = [threading.Thread(target=work, args=(client,), daemon=True) for client in clients]
         for thread in threads:
             thread.start()

@@ -206,11 +206,11 @@ class NodeColumns:
         return self.taint_sets.setdefault(taints, len(self.taint_sets))
 
     def _relabel(self, row: int, old: LabelPairs, new: LabelPairs) -> None:
-        for key, _ in old:
+        for key, _unused in old:
             self._key_users[key] -= 1
             if not self._key_users[key]:
                 del self._key_users[key]
-        for key, _ in new:
+        for key, _unused in new:
             self._key_users[key] = self._key_users.get(key, 0) + 1
         for key, column in self._labels.items():
             column.assign(row, label_value(new, key))

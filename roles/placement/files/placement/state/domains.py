@@ -45,7 +45,7 @@ class DomainRules:
             return None
         answers = self.answers(spec, labelset)
         together = answers[0][1]
-        for _, answer in answers[1:]:
+        for _unused, answer in answers[1:]:
             together = together & answer
         return together
 

@@ -40,7 +40,7 @@ class PodEntry:
 
     def belongs(self) -> tuple[str, bool]:
         """The node it belongs to, and whether it is charged there (or else promised)."""
-        pod, (assumed, promised, _) = self.pod, self.plan
+        pod, (assumed, promised, _unused) = self.pod, self.plan
         if pod.phase in TERMINAL:
             return "", False
         if pod.node or assumed:
@@ -107,7 +107,7 @@ class PodTable:
     def uncharge_users(self, resource: str) -> list[PodEntry]:
         """Takes off the charge of every pod that asks for this resource, and says which they were."""
         asks = {entry.pod.request: False for entry in self.by_uid.values()}
-        asks = {request: any(name == resource for name, _ in request) for request in asks}
+        asks = {request: any(name == resource for name, _unused in request) for request in asks}
         users = [entry for entry in self.by_uid.values() if entry.row >= 0 and asks[entry.pod.request]]
         for entry in users:
             self._uncharge(entry)
@@ -132,7 +132,7 @@ class PodTable:
 
     def evict(self, uid: str, *, evicting: bool = True) -> None:
         """The pod is to leave, or is not after all."""
-        assumed, promised, _ = self.by_uid[uid].plan
+        assumed, promised, _unused = self.by_uid[uid].plan
         self._plan(uid, (assumed, promised, evicting))
 
     def mark(self) -> int:

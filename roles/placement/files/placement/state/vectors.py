@@ -46,7 +46,7 @@ class ResourceAxis:
 
     def unknown_names(self, amounts: Amounts) -> list[str]:
         """Names that have no place yet."""
-        return [name for name, _ in amounts if name not in self._index]
+        return [name for name, _unused in amounts if name not in self._index]
 
     def add(self, name: str) -> None:
         """Gives a resource its place; requests that were made into vectors before are forgotten."""
