@@ -209,6 +209,14 @@ options:
           other units. Changes of packages, sysctls and kernel modules never restart a unit.
         type: list
         elements: str
+  _sent:
+    description: What the action plugin tells the module; a playbook cannot set it.
+    type: dict
+    default: {}
+  _lines:
+    description: Lines that must not be shown, from the action plugin; a playbook cannot set it.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""

@@ -70,7 +70,7 @@ REFUSED: t.List[t.Tuple[t.Dict[str, t.Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "says"), REFUSED, ids=[says for _, says in REFUSED])
+@pytest.mark.parametrize(("asked", "says"), REFUSED, ids=[case[-1] for case in REFUSED])
 def test_what_cannot_be_done_is_refused_in_one_line_and_nothing_is_changed(
     world: World, asked: t.Dict[str, t.Any], says: str
 ) -> None:
@@ -111,7 +111,7 @@ CLAIMED: t.List[t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "says"), CLAIMED, ids=[says for _, _, says in CLAIMED])
+@pytest.mark.parametrize(("first", "second", "says"), CLAIMED, ids=[case[-1] for case in CLAIMED])
 def test_two_roles_that_want_different_things_are_both_named(
     world: World, first: t.Dict[str, t.Any], second: t.Dict[str, t.Any], says: str
 ) -> None:
