@@ -240,7 +240,8 @@ class Session:
         if not names:
             return []
         packages = package.manager(self.host)
-        gone = [name for name in names if name not in packages.installed()]
+        installed = packages.installed()
+        gone = [name for name in names if name not in installed]
         return [f"{path}: stays, as configuration of a removed package" for path in packages.own_files(gone)]
 
     def _try_step(self, step: Step, undo: Undo) -> str:
