@@ -23,8 +23,8 @@ from .._record.model import Desired, DirectoryItem, key
 from .._record.session import Report, Session
 from . import membership
 from .errors import KubeError
-from .leftovers import Sweep
-from .membership import BOOTSTRAP_CONF, CA_CERTIFICATE, KUBELET_CONF, STATE
+from .leftovers import KUBELET_STATE, Sweep
+from .membership import BOOTSTRAP_CONF, CA_CERTIFICATE, KUBELET_CONF
 
 JSON = t.Dict[str, t.Any]
 ROLE = "kube_join"
@@ -34,7 +34,7 @@ _DIRECTORIES = (
     DirectoryItem(FOLDER, mode=0o755),
     DirectoryItem(MANIFESTS, mode=0o755),
     DirectoryItem(f"{FOLDER}/pki", mode=0o755),
-    DirectoryItem(STATE),
+    DirectoryItem(KUBELET_STATE),
     DirectoryItem("/usr/libexec/kubernetes/kubelet-plugins/volume/exec"),  # the kubelet makes it when it starts
 )
 _CONFS = (KUBELET_CONF, BOOTSTRAP_CONF)
@@ -129,12 +129,12 @@ def forget(sweep: Sweep) -> None:
     """The files that make this machine a member, and the kubelet's own."""
     for path in (KUBELET_CONF, BOOTSTRAP_CONF, CA_CERTIFICATE):
         sweep.file(path)
-    sweep.contents(STATE)
+    sweep.contents(KUBELET_STATE)
 
 
 def is_ours(session: Session) -> bool:
     """Whether the record says that we joined this node, or were about to."""
-    return ROLE in session.store.load().claims.get(key("path", STATE), {})
+    return any(ROLE in roles for roles in session.store.load().claims.values())
 
 
 def read(path: str) -> t.Optional[str]:
@@ -150,7 +150,7 @@ def _refuse_strangers(*, ours: bool) -> None:
     """Parts of a Kubernetes that is not ours; a join that was interrupted left parts that are."""
     if ours:
         return
-    for folder in (STATE, f"{FOLDER}/pki", MANIFESTS):
+    for folder in (KUBELET_STATE, f"{FOLDER}/pki", MANIFESTS):
         found = [name for name in _names(folder) if name not in _KEPT]
         if found:
             raise KubeError(f"{folder}: holds {found[0]}, from another Kubernetes: take that away first")

@@ -21,7 +21,8 @@ import typing as t
 
 from .. import _cmd
 
-MOUNT_PREFIXES = ("/var/lib/kubelet/", "/run/containerd/io.containerd", "/run/netns/cni-", "/var/run/netns/cni-")
+KUBELET_STATE = "/var/lib/kubelet"
+MOUNT_PREFIXES = (f"{KUBELET_STATE}/", "/run/containerd/io.containerd", "/run/netns/cni-", "/var/run/netns/cni-")
 NAMESPACE_FOLDER = "/run/netns"
 CHAINS = ("KUBE-", "CNI-")
 _KUBERNETES_SHIM = re.compile(r"(?:^|/)containerd-shim[^\0]*\0(?:.*\0)?-namespace\0k8s\.io\0", re.DOTALL)
@@ -94,7 +95,8 @@ class Sweep:
                 return
 
     def mounts(self) -> None:
-        for point in mounts_of_pods(_text("/proc/self/mountinfo")):
+        prefixes = [*MOUNT_PREFIXES, f"{os.path.realpath(KUBELET_STATE)}/"]  # sites make it a link to a larger disk
+        for point in mounts_of_pods(_text("/proc/self/mountinfo"), prefixes):
             self._do(f"mount {point}", ["umount", "--", point])
         for name in _names(NAMESPACE_FOLDER):
             if name.startswith("cni-"):
@@ -125,7 +127,7 @@ class Sweep:
             before = len(self.left)
             self.removed.append(path)
             if not self.check:
-                self._tree(path, os.lstat(folder).st_dev)
+                self._tree(path, os.stat(folder).st_dev)
             if len(self.left) > before:
                 self.removed.remove(path)
 

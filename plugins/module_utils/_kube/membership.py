@@ -21,7 +21,6 @@ JSON = t.Dict[str, t.Any]
 KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 BOOTSTRAP_CONF = "/etc/kubernetes/bootstrap-kubelet.conf"
 CA_CERTIFICATE = "/etc/kubernetes/pki/ca.crt"
-STATE = "/var/lib/kubelet"
 # Before 1.31 kubeadm knows v1beta3 only.
 _BETA4 = (1, 31)
 _ERROR = re.compile(r"\[ERROR [^\]]+\]:? .*")
