@@ -219,7 +219,8 @@ def leave(session: Session, params: Result, *, check: bool) -> Result:
     return {
         "changed": bool(sweep.removed or report.steps),
         "steps": [*(f"remove {what}" for what in sweep.removed), *report.steps],
-        "left": [*sweep.left, *report.left],
+        # What holds a directory now is removed by then.
+        "left": sweep.left if check else [*sweep.left, *report.left],
         "ours": ours,
     }
 

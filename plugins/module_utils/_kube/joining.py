@@ -95,28 +95,37 @@ class Leave(t.NamedTuple):
 
 
 def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, Report, bool]:
-    """The other way, if the join was ours. Pods end first, while their runtime still answers."""
+    """The other way, if the join was ours. Pods end first, while their runtime still answers.
+
+    A runtime that we installed is emptied also where nobody has joined yet, as after a conversion that was broken off.
+    """
     sweep = Sweep(check=check)
     ours = is_ours(session)
-    if not ours:
-        return sweep, session.restore(ROLE, check=check), ours
-    strangers = _names(MANIFESTS)
-    if strangers:
-        raise KubeError(f"{MANIFESTS}: holds {', '.join(strangers)}, which is not ours: move it away, then run again")
-    runtime_too = _installed_by_us(session, wanted.runtime_package)
-    if not check:
-        _systemctl("stop", "kubelet.service")
-        _end_pods(sweep, wanted.kubeadm, wanted.socket)
-        for unit in wanted.stop if runtime_too else ():
+    runtime_too = _installed_by_us(session, wanted.runtime_package) and (ours or read(KUBELET_CONF) is None)
+    if ours:
+        _end_membership(sweep, wanted, check=check)
+    if runtime_too and not check:
+        for unit in wanted.stop:
             _systemctl("stop", unit)
-    sweep.processes()
-    sweep.mounts()
-    sweep.links(wanted.links)
-    sweep.chains()
-    forget(sweep)
+    if ours or runtime_too:
+        sweep.processes()
+        sweep.mounts()
+        sweep.links(wanted.links)
+        sweep.chains()
+    if ours:
+        forget(sweep)
     for folder in wanted.directories if runtime_too else ():
         sweep.contents(folder)
     return sweep, session.restore(ROLE, check=check), ours
+
+
+def _end_membership(sweep: Sweep, wanted: Leave, *, check: bool) -> None:
+    strangers = _names(MANIFESTS)
+    if strangers:
+        raise KubeError(f"{MANIFESTS}: holds {', '.join(strangers)}, which is not ours: move it away, then run again")
+    if not check:
+        _systemctl("stop", "kubelet.service")
+        _end_pods(sweep, wanted.kubeadm, wanted.socket)
 
 
 def _installed_by_us(session: Session, package: str) -> bool:
