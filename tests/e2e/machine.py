@@ -30,6 +30,8 @@ VOLATILE = (
     *("fs.dentry-state", "fs.file-nr", "fs.inode-nr", "fs.inode-state", "fs.aio-nr", "fs.quota", "kernel.ns_last_pid"),
     *("kernel.pty.nr", "kernel.random", "kernel.tainted", "net.netfilter.nf_conntrack_count", "kernel.perf_event_max"),
 )
+# They come and go with the interfaces of other beds.
+PER_INTERFACE = ("net.ipv4.conf.", "net.ipv4.neigh.", "net.ipv6.conf.", "net.ipv6.neigh.", "net.mpls.conf.")
 
 
 def ask(*arguments: str, known: dict[str, Any] | None = None) -> Any:
@@ -81,8 +83,15 @@ def leftovers(known: dict[str, Any]) -> list[str]:
     found += [f"link {one['ifname']}" for one in links if bridge in (one["ifname"], one.get("master"))]
     rules = run(["iptables-save"], timeout=30, check=False).out.splitlines()
     found += [f"firewall rule {line}" for line in rules if known.get("subnet", "none") in line]
-    found += [f"cgroup {path}" for one in ids for path in Path("/sys/fs/cgroup").glob(f"**/libpod_parent/*{one}*")]
+    found += [f"cgroup {path}" for path in cgroups() if any(one in path.name for one in ids)]
     return found + [f"process {one}" for one in processes(known)]
+
+
+def cgroups() -> list[Path]:
+    """The cgroups of all containers, of every v1 controller and of v2. Those of other beds come and go meanwhile."""
+    root = Path("/sys/fs/cgroup")
+    parents = [root / "libpod_parent", *(folder / "libpod_parent" for folder in root.iterdir())]
+    return [parent / name for parent in parents if parent.is_dir() for name in os.listdir(parent)]
 
 
 def processes(known: dict[str, Any]) -> list[str]:
@@ -103,7 +112,7 @@ def sysctls() -> dict[str, str]:
     """All settings of the machine that do not change by themselves."""
     listed = subprocess.run(["sysctl", "-a"], capture_output=True, text=True, timeout=30, check=False).stdout
     pairs = (line.split(" = ", 1) for line in listed.splitlines() if " = " in line)
-    return {key: value for key, value in pairs if not key.startswith(VOLATILE)}
+    return {key: value for key, value in pairs if not key.startswith((*VOLATILE, *PER_INTERFACE))}
 
 
 def signal_holder(name: str, number: int) -> int:

@@ -49,6 +49,24 @@ def test_down_removes_all_that_up_made_and_puts_sysctls_back() -> None:
     assert machine.ask("sysctls") == before
 
 
+def test_down_removes_a_cluster_with_a_joined_node_and_a_running_pod() -> None:
+    before = machine.ask("sysctls")
+    bed = api.bring_up(NAME, "--nodes", "1", "--wlm", "none")
+    api.command_line("join", NAME, "n1", timeout=300)
+    image = "--image=localhost/busybox:local"
+    bed.kubectl("run", "sleeper", image, "--image-pull-policy=Never", "--", "busybox", "sleep", "600")
+    bed.kubectl("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=60s", timeout=90)
+    known = machine.ask("facts", NAME)
+    running = leftovers(known)
+    assert any("containerd-shim" in line for line in running)
+    assert any("kube-apiserver" in line for line in running)
+
+    api.take_down(NAME)
+
+    assert leftovers(known) == []
+    assert machine.ask("sysctls") == before
+
+
 def test_a_node_begins_with_slurm_and_nothing_of_kubernetes() -> None:
     bed = api.bring_up(NAME, *PLAIN)
     programs = "kubelet kubeadm kubectl containerd runc ctr crictl"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def bed_of(options: argparse.Namespace) -> Bed:
 def up(options: argparse.Namespace) -> int:
     fields = {field.name for field in dataclasses.fields(layout.Request)}
     request = layout.Request(**{name: value for name, value in vars(options).items() if name in fields})
-    if options.wait <= 0:
+    if not 0 < options.wait < math.inf:
         raise UsageError(f"--wait {options.wait:g}: give a number of seconds above 0")
     uid = privilege.asking_user(os.environ)
     bed = bring_up(request, uid=uid, wait=options.wait, programs=options.bin_dir)

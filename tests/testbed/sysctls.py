@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.paths import cache_dir
+from testbed.progress import say
 from testbed.state import file_lock, write_synced
 
 PROC_SYS = Path("/proc/sys")
@@ -53,9 +54,20 @@ def release(bed: str) -> None:
             write_synced(store(), json.dumps(saved, indent=1))
             return
         for key, value in saved["values"].items():
-            if read(key) != value:
-                (PROC_SYS / key).write_text(value)
+            put_back(key, value)
         store().unlink()
+
+
+def put_back(key: str, value: str) -> None:
+    """One value as it was; one that cannot be set any more is named and keeps nobody from removing the rest."""
+    try:
+        if read(key) != value:
+            (PROC_SYS / key).write_text(value)
+    except FileNotFoundError:
+        # Its kernel module was unloaded meanwhile: there is nothing to put back.
+        return
+    except OSError as error:
+        say(f"  !!  sysctl {key.replace('/', '.')}: was {value}, and cannot be put back ({error.strerror})")
 
 
 def store() -> Path:

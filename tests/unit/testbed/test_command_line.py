@@ -36,6 +36,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
         ("up --wlm sge", 2, "--wlm sge: unknown; give one of slurm, none"),
         ("up --name Bad_Name", 2, "name 'Bad_Name': give 1 to 20"),
         ("up --wait 0", 2, "--wait 0: give a number of seconds above 0"),
+    ("up --wait nan", 2, "--wait nan: give a number of seconds above 0"),
         ("status nobody", 1, "no bed 'nobody'"),
         ("inventory ../etc", 2, "name '../etc'"),
         ("exec nobody n1", 2, "no command given"),
