@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._kube import leftovers
 
@@ -73,3 +75,30 @@ def test_our_chains_go_with_the_rules_that_lead_to_them() -> None:
 
 def test_without_chains_of_ours_there_is_nothing_to_do() -> None:
     assert leftovers.without_chains(SAVED.partition("*filter")[1] + SAVED.partition("*filter")[2]) == ("", [])
+
+
+def test_a_directory_is_emptied_and_stays_and_a_link_in_it_is_not_followed(tmp_path: Path) -> None:
+    site, state = tmp_path / "site", tmp_path / "state"
+    (state / "pods" / "x").mkdir(parents=True)
+    (state / "pods" / "x" / "file").write_text("ours")
+    site.mkdir()
+    (site / "theirs").write_text("theirs")
+    (state / "link").symlink_to(site)
+
+    planned = leftovers.Sweep(check=True)
+    planned.contents(str(state))
+    assert (state / "pods" / "x" / "file").exists()
+
+    sweep = leftovers.Sweep(check=False)
+    sweep.contents(str(state))
+    assert sweep.removed == planned.removed == [f"{state}/link", f"{state}/pods"]
+    assert (sweep.left, list(state.iterdir())) == ([], [])
+    assert (site / "theirs").read_text() == "theirs"
+
+
+def test_what_is_not_there_is_no_leftover(tmp_path: Path) -> None:
+    sweep = leftovers.Sweep(check=False)
+    sweep.contents(str(tmp_path / "none"))
+    sweep.file(str(tmp_path / "none"))
+    sweep.links(["none0"])
+    assert (sweep.removed, sweep.left) == ([], [])

@@ -1,0 +1,70 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kubelet's configuration before there is one, and whether a kubelet says that it is healthy."""
+
+from __future__ import annotations
+
+import threading
+import typing as t
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._kube import kubelet
+from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+
+
+def keep(folder: Path, config: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
+    wanted = kubelet.Wanted(str(folder / "config.yaml"), config, "kubelet.service", ())
+    return kubelet.keep(Session(Host(), str(folder / "record")), wanted, timeout=1, check=check)
+
+
+def test_before_the_join_check_mode_names_the_fields_and_a_real_run_is_refused(tmp_path: Path) -> None:
+    config = {"maxPods": 50, "authentication": {"webhook": {"enabled": True}}}
+    planned = keep(tmp_path, config, check=True)
+    assert planned["changed"]
+    assert "set maxPods, authentication.webhook.enabled in" in planned["steps"][0]
+    with pytest.raises(KubeError, match="does not exist: join the node first"):
+        keep(tmp_path, config, check=False)
+
+
+def test_no_field_is_no_change(tmp_path: Path) -> None:
+    assert not keep(tmp_path, {}, check=True)["changed"]
+
+
+class Answer(BaseHTTPRequestHandler):
+    status = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: t.Any) -> None:
+        """Says nothing."""
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (500, False)])
+def test_a_kubelet_is_healthy_when_it_says_so(tmp_path: Path, status: int, healthy: bool) -> None:
+    path = tmp_path / "config.yaml"
+    with HTTPServer(("127.0.0.1", 0), type("Answers", (Answer,), {"status": status})) as server:
+        path.write_text(f"kind: KubeletConfiguration\nhealthzPort: {server.server_port}\n")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            if healthy:
+                kubelet.await_healthy(str(path), unit="kubelet.service", timeout=5)
+            else:
+                with pytest.raises(KubeError, match=r"kubelet\.service: is not healthy"):
+                    kubelet.await_healthy(str(path), unit="kubelet.service", timeout=0.3)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_kubelet_without_a_health_port_is_not_asked(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("kind: KubeletConfiguration\nhealthzPort: 0\n")
+    kubelet.await_healthy(str(path), unit="kubelet.service", timeout=0)
