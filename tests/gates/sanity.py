@@ -14,7 +14,9 @@ from pathlib import Path
 from gates.artifact import tree_for_ansible_test
 from gates.gate import Context, GateFailure
 from gates.interpreters import interpreters
+from gates.skips import ALLOWED, Skip, allowed_reasons, refused, report
 
+SKIPPED = re.compile(r'Skipping sanity test "(?P<test>[^"]+)"(?P<python> on Python [\d.]+)? (?P<reason>.+)')
 # What ansible-test downloads when it makes an environment, in a form that needs no download.
 STAND_IN = """\
 import sys
@@ -44,6 +46,21 @@ def run_sanity(context: Context) -> None:
     }
     tool = Path(sys.executable).with_name("ansible-test")
     context.run([tool, "sanity", "--color", "no"], cwd=folder, env=env)
+    judge_skips(context, skips_in(context.log.read_text(encoding="utf-8")))
+
+
+def skips_in(said: str) -> list[Skip]:
+    """The tests that ansible-test left out, which it says in a warning and passes over."""
+    return [Skip(match["test"] + (match["python"] or ""), match["reason"]) for match in SKIPPED.finditer(said)]
+
+
+def judge_skips(context: Context, skips: list[Skip]) -> None:
+    """The rule for skips holds here too."""
+    reasons = allowed_reasons(ALLOWED.read_text(encoding="utf-8"))
+    for line in report(skips, reasons):
+        context.say(f"SHOW {line}")
+    if refused(skips, reasons):
+        raise GateFailure("ansible-test skipped what tests/allowed-skips.txt does not allow")
 
 
 def provide_pip(context: Context, home: Path) -> None:

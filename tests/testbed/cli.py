@@ -9,7 +9,8 @@ import argparse
 import errno
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -41,87 +42,43 @@ def parser() -> Parser:
         examples=["testbed up --nodes 8 --no-kube", "testbed exec bed n1 -- sinfo", "testbed down bed"],
     )
     names = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    for command in COMMANDS:
+        made: Parser = names.add_parser(
+            command.name, help=command.help, description=f"{command.help.capitalize()}.", examples=command.examples
+        )
+        made.set_defaults(run=command.run, root=command.root)
+        command.add_arguments(made)
+    return top
 
-    def command(name: str, help: str, run: commands.Command, *, root: bool, examples: Sequence[str]) -> Parser:
-        made: Parser = names.add_parser(name, help=help, description=help.capitalize() + ".", examples=examples)
-        made.set_defaults(run=run, root=root)
-        return made
 
-    add_up(command("up", "bring a bed up", commands.up, root=True, examples=UP_EXAMPLES))
+def add_status(status: Parser) -> None:
+    status.add_argument("name", nargs="?", help="the bed (default: all beds)")
+    status.add_argument("--json", action="store_true", help="for programs")
+    status.add_argument("--verify", action="store_true", help="also read and hash all of the built Kubernetes programs")
 
-    one = command(
-        "status",
-        "show what every part does right now; exit status 1 where one is not as it should be",
-        commands.show_status,
-        root=True,
-        examples=["testbed status", "testbed status bed --json", "testbed status --verify"],
-    )
-    one.add_argument("name", nargs="?", help="the bed (default: all beds)")
-    one.add_argument("--json", action="store_true", help="for programs")
-    one.add_argument("--verify", action="store_true", help="also read and hash all of the built Kubernetes programs")
 
-    one = command(
-        "inventory",
-        "print the Ansible inventory",
-        commands.show_inventory,
-        root=False,
-        examples=["testbed inventory bed > hosts.yml && ansible -i hosts.yml all -m ping"],
-    )
-    add_name(one)
+def add_exec(execute: Parser) -> None:
+    add_name(execute)
+    execute.add_argument("host", help="n1, n2, ..., ctl or kube")
+    execute.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- ARGV", help="the command and its arguments")
 
-    one = command(
-        "exec",
-        "run a command as root on a host; its input, outputs and exit status are yours",
-        commands.execute,
-        root=True,
-        examples=["testbed exec bed n1 -- systemctl status slurmd", "echo hi | testbed exec bed ctl -- cat"],
-    )
-    add_name(one)
-    one.add_argument("host", help="n1, n2, ..., ctl or kube")
-    one.add_argument("argv", nargs=argparse.REMAINDER, metavar="-- ARGV", help="the command and its arguments")
 
-    one = command(
-        "logs",
-        "gather the logs of all components in one folder and print its name",
-        commands.gather_logs,
-        root=True,
-        examples=["testbed logs bed"],
-    )
-    add_name(one)
+def add_join(join: Parser) -> None:
+    add_name(join)
+    join.add_argument("nodes", nargs="*", metavar="NODE", help="which nodes (default: all)")
 
-    one = command(
-        "join",
-        "make plain nodes nodes of the cluster too, by hand",
-        commands.join_nodes,
-        root=True,
-        examples=["testbed join bed n1", "testbed join bed"],
-    )
-    add_name(one)
-    one.add_argument("nodes", nargs="*", metavar="NODE", help="which nodes (default: all)")
 
-    one = command(
-        "load",
-        "add thousands of nodes without machines behind them, for schedulers",
-        commands.load_nodes,
-        root=True,
-        examples=["testbed load bed", "testbed load bed --nodes 1000 --kind kwok", "testbed load bed --remove"],
-    )
-    add_name(one)
-    one.add_argument("--nodes", type=int, default=5000, metavar="N", help="how many (default: %(default)s)")
-    one.add_argument("--kind", default="plain", metavar="plain|kwok", help="on kwok nodes pods seem to run")
-    one.add_argument("--remove", action="store_true", help="take them away again")
+def add_load(load: Parser) -> None:
+    add_name(load)
+    load.add_argument("--nodes", type=int, default=5000, metavar="N", help="how many (default: %(default)s)")
+    load.add_argument("--kind", default="plain", metavar="plain|kwok", help="on kwok nodes pods seem to run")
+    load.add_argument("--remove", action="store_true", help="take them away again")
 
-    one = command(
-        "down",
-        "remove a bed and everything that `up` made for it",
-        commands.down,
-        root=True,
-        examples=["testbed down bed", "testbed down --all"],
-    )
-    which = one.add_mutually_exclusive_group(required=True)
+
+def add_down(down: Parser) -> None:
+    which = down.add_mutually_exclusive_group(required=True)
     which.add_argument("name", nargs="?", help="the bed")
     which.add_argument("--all", action="store_true", help="every bed")
-    return top
 
 
 UP_EXAMPLES = (
@@ -160,6 +117,79 @@ def add_up(up: Parser) -> None:
 def add_name(command: Parser) -> None:
     """The bed that a command is about."""
     command.add_argument("name", help="the bed")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One word of the command line: what it says of itself, what carries it out, and whether that needs root."""
+
+    name: str
+    help: str
+    run: Callable[[argparse.Namespace], int]
+    root: bool
+    add_arguments: Callable[[Parser], None]
+    examples: tuple[str, ...]
+
+
+COMMANDS = (
+    Command("up", "bring a bed up", commands.up, True, add_up, UP_EXAMPLES),
+    Command(
+        "status",
+        "show what every part does right now; exit status 1 where one is not as it should be",
+        commands.show_status,
+        True,
+        add_status,
+        ("testbed status", "testbed status bed --json", "testbed status --verify"),
+    ),
+    Command(
+        "inventory",
+        "print the Ansible inventory",
+        commands.show_inventory,
+        False,
+        add_name,
+        ("testbed inventory bed > hosts.yml && ansible -i hosts.yml all -m ping",),
+    ),
+    Command(
+        "exec",
+        "run a command as root on a host; its input, outputs and exit status are yours",
+        commands.execute,
+        True,
+        add_exec,
+        ("testbed exec bed n1 -- systemctl status slurmd", "echo hi | testbed exec bed ctl -- cat"),
+    ),
+    Command(
+        "logs",
+        "gather the logs of all components in one folder and print its name",
+        commands.gather_logs,
+        True,
+        add_name,
+        ("testbed logs bed",),
+    ),
+    Command(
+        "join",
+        "make plain nodes nodes of the cluster too, by hand",
+        commands.join_nodes,
+        True,
+        add_join,
+        ("testbed join bed n1", "testbed join bed"),
+    ),
+    Command(
+        "load",
+        "add thousands of nodes without machines behind them, for schedulers",
+        commands.load_nodes,
+        True,
+        add_load,
+        ("testbed load bed", "testbed load bed --nodes 1000 --kind kwok", "testbed load bed --remove"),
+    ),
+    Command(
+        "down",
+        "remove a bed and everything that `up` made for it",
+        commands.down,
+        True,
+        add_down,
+        ("testbed down bed", "testbed down --all"),
+    ),
+)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,7 +11,6 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
 
 from testbed import binaries, inventory, join, keys, layout, load, privilege, status
 from testbed.down import podman_of, release_storage, take_down
@@ -21,8 +20,6 @@ from testbed.paths import beds_dir
 from testbed.progress import say
 from testbed.state import Bed, BedStore, bed_names
 from testbed.up import bring_up
-
-Command = Callable[[argparse.Namespace], int]
 
 
 def bed_of(options: argparse.Namespace) -> Bed:

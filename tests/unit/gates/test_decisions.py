@@ -15,7 +15,7 @@ from gates import reference, skips
 from gates.interpreters import first_of_each, version_in_name
 from gates.payloads import floor
 from gates.roles import judge
-from gates.sanity import STAND_IN, wanted_pip
+from gates.sanity import STAND_IN, skips_in, wanted_pip
 
 TESTS = Path(__file__).resolve().parents[2]
 
@@ -126,3 +126,17 @@ def test_the_readme_lists_all_content() -> None:
     assert list(reference.unlisted("`node_state` and `status`", ["node_state", "status", "node"])) == [
         "README.md does not list node"
     ]
+
+
+def test_what_ansible_test_leaves_out_is_judged_by_the_same_list() -> None:
+    said = (
+        'Running sanity test "compile" on Python 3.8\n'
+        'WARNING: Skipping sanity test "compile" on Python 3.9 because it could not be found.\n'
+        'WARNING: Skipping sanity test "yamllint" on Python 3.11 due to missing libyaml support in PyYAML.\n'
+    )
+    found = skips_in(said)
+    assert found == [
+        skips.Skip("compile on Python 3.9", "because it could not be found."),
+        skips.Skip("yamllint on Python 3.11", "due to missing libyaml support in PyYAML."),
+    ]
+    assert skips.refused(found, ["because it could not be found."]) == found[1:]

@@ -36,7 +36,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
         ("up --wlm sge", 2, "--wlm sge: unknown; give one of slurm, none"),
         ("up --name Bad_Name", 2, "name 'Bad_Name': give 1 to 20"),
         ("up --wait 0", 2, "--wait 0: give a number of seconds above 0"),
-    ("up --wait nan", 2, "--wait nan: give a number of seconds above 0"),
+        ("up --wait nan", 2, "--wait nan: give a number of seconds above 0"),
         ("status nobody", 1, "no bed 'nobody'"),
         ("inventory ../etc", 2, "name '../etc'"),
         ("exec nobody n1", 2, "no command given"),
@@ -82,10 +82,10 @@ def test_without_root_and_sudo_the_reason_is_named(
 def test_a_full_disk_is_called_one(
     cache: Path, root: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(options: object) -> int:
+    def full() -> list[str]:
         raise OSError(28, "No space left on device", "/cache/x")
 
-    monkeypatch.setattr("testbed.commands.show_status", full)
+    monkeypatch.setattr("testbed.commands.bed_names", full)
     assert cli.main(["status"]) == 1
     assert capsys.readouterr().err == "testbed: /cache/x: the disk is full; make room\n"
 
