@@ -143,11 +143,15 @@ class PathsDraft(Draft):
             f"write {item.path} ({_size(item.size)})",
             FileWrite(want, item.validate, new=now.kind == ABSENT),
         )
-        self._show(item.path, now, want, item.secret)
+        self._show(item.path, now, want)
 
-    def _show(self, path: str, now: PathState, want: PathState, secret: bool) -> None:
+    def _is_secret(self, this: str) -> bool:
+        """Said by this role now, or by any role before."""
+        return this in self.plan.secrets or this in self.view.secrets
+
+    def _show(self, path: str, now: PathState, want: PathState) -> None:
         before, after = self.found.texts.get(path), self.plan.contents.get(want.sha256)
-        if secret:
+        if self._is_secret(key("path", path)):
             self.change(path, "(secret)" if now.kind == FILE else "", "(secret, changed)")
         elif (before is not None and is_text(before)) or now.kind == ABSENT:
             shown = after.decode("utf-8", "replace") if after is not None else ""
@@ -183,11 +187,10 @@ class PathsDraft(Draft):
             return
         self.plan.writes.append((this, sha256))
         uid, gid = (now.uid, now.gid) if now.kind == FILE else self.found.ids
-        want = PathState(
-            FILE, sha256, len(edited), uid, gid, now.mode if now.kind == FILE else 0o644, xattrs=now.xattrs
-        )
+        mode = now.mode if now.kind == FILE else 0o600 if self._is_secret(this) else 0o644
+        want = PathState(FILE, sha256, len(edited), uid, gid, mode, xattrs=now.xattrs)
         self.step("file", item.path, "write", f"edit {item.path}", FileWrite(want, new=now.kind == ABSENT))
-        self._show(item.path, now, want, item.secret)
+        self._show(item.path, now, want)
 
     def _add_pair(self, this: str, item: EditItem, before: bytes, ours: bytes, without: bytes) -> str:
         found = [hashlib.sha256(text).hexdigest() for text in (before, ours, without)]
@@ -205,7 +208,7 @@ class PathsDraft(Draft):
                 ours = set(self.text_of(pair.ours).split(b"\n")) - set(self.text_of(pair.without).split(b"\n"))
                 lost = [line for line in ours if line in text.split(b"\n") and line not in edited.split(b"\n")]
                 if lost:
-                    shown = "(secret)" if item.secret else repr(lost[0].decode("utf-8", "replace"))
+                    shown = "(secret)" if self._is_secret(this) else repr(lost[0].decode("utf-8", "replace"))
                     raise RecordError(
                         f"{item.path}: role {self.desired.role} would undo a line of role {role}: {shown}"
                     )

@@ -133,7 +133,7 @@ class _Undoer:
 
     def _show(self, entry: Entry, after: bytes) -> None:
         before = self.found.texts.get(entry.name, b"")
-        if entry.secret or not (is_text(before) and is_text(after)):
+        if entry.key in self.view.secrets or not (is_text(before) and is_text(after)):
             self.undo.changes.append(Change(entry.name, "(not shown)\n", "(not shown, as it was)\n"))
         else:
             self.undo.changes.append(Change(entry.name, before.decode(), after.decode()))
@@ -148,7 +148,7 @@ class _Undoer:
         before = self.found.texts[entry.name]
         text, conflicts, roles = self._without_us(entry.key, before)
         for conflict in conflicts:
-            shown = "a line of ours was changed since (secret)" if entry.secret else conflict
+            shown = "a line of ours was changed since (secret)" if entry.key in self.view.secrets else conflict
             self.undo.conflicts.append(f"{entry.name}: {shown}")
         sha256 = hashlib.sha256(text).hexdigest()
         self.undo.undone += [(entry.key, role, sha256) for role in roles]

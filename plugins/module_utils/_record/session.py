@@ -99,6 +99,8 @@ class Session:
         new = [this for this in plan.claims if this not in view.entries]
         claims = {this: form for this, form in plan.claims.items() if view.claims.get(this, {}).get(role) != form}
         events: t.List[JSON] = [{"event": "claim", "role": role, "keys": claims}] if claims else []
+        secrets = sorted(plan.secrets - view.secrets)
+        events += [{"event": "secret", "keys": secrets}] if secrets else []
         writes = [list(pair) for pair in plan.writes if pair[1] not in view.wrote.get(pair[0], [])]
         events += [{"event": "write", "values": writes}] if writes else []
         for this, pair in plan.edits:

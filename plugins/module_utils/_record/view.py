@@ -62,6 +62,7 @@ class View:
     pairs: t.Dict[t.Tuple[str, str], t.List[Pair]] = field(default_factory=dict)  # (key, role) -> edits
     undone: t.Dict[t.Tuple[str, str], t.List[str]] = field(default_factory=dict)  # (key, role) -> texts without it
     started: t.Dict[t.Tuple[str, str], str] = field(default_factory=dict)  # (key, role) -> digest of inputs
+    secrets: t.Set[str] = field(default_factory=set)  # keys of which some role said that they hold a secret
     _later: t.Dict[str, t.List[Entry]] = field(default_factory=dict)
 
     def add_baseline(self, entry: Entry) -> None:
@@ -69,6 +70,8 @@ class View:
         self.entries.setdefault(entry.key, entry)
         if self.entries[entry.key].order < entry.order:
             self._later.setdefault(entry.key, []).append(entry)
+        elif entry.secret:
+            self.secrets.add(entry.key)
 
     def replay(self, event: JSON) -> None:
         """One event. Raises KeyError or ValueError for an event that the store cannot have written."""
@@ -76,6 +79,8 @@ class View:
         if name == "claim":
             for key, form in event["keys"].items():
                 self.claims.setdefault(key, {})[event["role"]] = form
+        elif name == "secret":
+            self.secrets.update(event["keys"])
         elif name == "unclaim":
             self._unclaim(event["role"], event["keys"])
         elif name == "write":
@@ -108,12 +113,13 @@ class View:
             del self.entries[key]
             self.claims.pop(key, None)
             self.wrote.pop(key, None)
+            self.secrets.discard(key)
             for kept in (self.pairs, self.undone, self.started):
                 for found in [pair for pair in kept if pair[0] == key]:
                     del kept[found]
             later = self._later.get(key)
             if later:
-                self.entries[key] = later.pop(0)
+                self.add_baseline(later.pop(0))
 
     def doubled(self) -> t.List[str]:
         """Things with a second baseline while the first is open: none, unless the record is damaged."""
