@@ -257,6 +257,13 @@ restarted:
   returned: O(state=present)
   type: list
   elements: str
+kept:
+  description:
+    - Where the site's versions of files lie that were written again.
+    - What the site makes of a file of ours is put aside before it is written or removed.
+  returned: O(state=present)
+  type: list
+  elements: str
 uploaded:
   description: How many contents were sent, and their bytes.
   returned: O(state=present)

@@ -55,7 +55,7 @@ def _present(session: Session, params: JSON, sent: JSON, *, check: bool, diff: b
     )
     wanted = desired.resolve(session.host, desired.parse(arguments, inline=contents.inline))
     outcome = session.converge(wanted, contents, check=check, show=diff)
-    result = {"changed": outcome.changed, "plan": outcome.steps, "restarted": outcome.restarted}
+    result = {"changed": outcome.changed, "plan": outcome.steps, "restarted": outcome.restarted, "kept": outcome.kept}
     if diff:
         result["diff"] = _diff(outcome.changes)
     if outcome.missing:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the site had made of a file of ours when it was put back: kept where removing the record leaves it."""
+"""What the site had made of a file of ours before it was written again or put back: removing the record leaves it."""
 
 from __future__ import annotations
 

@@ -118,6 +118,14 @@ class PathsDraft(Draft):
             )
         self._refuse_immutable(path)
 
+    def _keep(self, path: str, now: PathState) -> None:
+        """What the site made of a file of ours since is in no baseline: it is put aside before it goes."""
+        this = key("path", path)
+        entry = self.view.entries.get(this)
+        was = t.cast(PathState, entry.state).sha256 if entry is not None else now.sha256
+        if now.kind == FILE and now.sha256 not in (was, *self.view.wrote.get(this, [])):
+            self.plan.keep.append((path, now.sha256))
+
     def _file(self, item: FileItem) -> None:
         self.claim(item.path, FORM_FILE, secret=item.secret)
         now = self.found.path(item.path)
@@ -135,6 +143,7 @@ class PathsDraft(Draft):
             self.step("file", item.path, "attributes", f"set {_attributes(want)} of {item.path}", want)
             self.change(item.path, _attributes(now), _attributes(want))
             return
+        self._keep(item.path, now)
         self.plan.uploads[item.sha256] = item.size
         self.step(
             "file",
@@ -243,6 +252,7 @@ class PathsDraft(Draft):
                 raise RecordError(f"{path}: is a directory that holds {left[0]}: name everything in it, too")
         elif now.kind != LINK:
             self._writable(path, now)
+            self._keep(path, now)
         self.plan.writes.append((key("path", path), ABSENT))
         self.step("absent", path, "remove", f"remove {path}", now.kind)
         self.change(path, f"a {now.kind}", "")

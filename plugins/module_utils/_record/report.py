@@ -21,6 +21,7 @@ class Outcome:
     changes: t.List[Change] = field(default_factory=list)
     missing: t.List[str] = field(default_factory=list)
     restarted: t.List[str] = field(default_factory=list)
+    kept: t.List[str] = field(default_factory=list)
 
 
 @dataclass

@@ -61,7 +61,8 @@ class Session:
             package.manager(self.host).repair(set(_ours(view)))
         found = observe(self.host, desired, show=show)
         plan = self._plan(desired, found, view, assume=check or _installs(desired, found))
-        outcome = Outcome(bool(plan.steps), [step.text for step in plan.steps], plan.changes)
+        aside = [f"keep your version of {name} aside" for name, _sha256 in plan.keep]
+        outcome = Outcome(bool(plan.steps), [*aside, *(step.text for step in plan.steps)], plan.changes)
         stale = self._stale(desired, plan, view)
         undo = self._plan_undo(view, stale, desired.role) if stale else Undo()
         outcome.steps += [step.text for step in undo.steps]
@@ -79,16 +80,24 @@ class Session:
             found = observe(self.host, desired, show=False)
             plan = self._plan(desired, found, view, assume=False)
             self._record(desired.role, found, view, plan)
+        kept = kept_files(self.host, self.record_dir)
+        for name, sha256 in plan.keep:
+            keep(self.host, self.record_dir, name, sha256)
         self._apply(desired.role, view, plan, contents)
         outcome.restarted = sorted(plan.started)
         if stale:
             self._undo_all(view, stale, desired.role)
+        outcome.kept = [name for name in kept_files(self.host, self.record_dir) if name not in kept]
         return outcome
 
     def _plan(self, desired: Desired, found: Found, view: View, *, assume: bool) -> Plan:
         plan = make_plan(desired, found, view, text_of=self.store.blob, assume=assume)
         if plan.errors:
             raise RecordError("; ".join(plan.errors))
+        ours = list(_ours(view))
+        if plan.keep and ours:  # what a package of ours brought is nobody's work
+            pristine = package.manager(self.host).own_files(ours)
+            plan.keep = [pair for pair in plan.keep if not pristine.get(pair[0])]
         return plan
 
     def _has(self, contents: Contents, sha256: str) -> bool:

@@ -8,7 +8,7 @@
     live/baseline/000001  what a set of things was like before we touched them, its last line a checksum
     live/blobs/<sha256>   contents, named by their digest
     live/journal          one line per event, each with its checksum: who claims what, what we were about to write
-    kept/<sha256>/<path>  what the site had made of a file of ours when it was put back
+    kept/<sha256>/<path>  what the site had made of a file of ours before it was written again or put back
 
 Write-ahead: blob, baseline, directory and journal are on disk before the change they speak of. A journal line without
 its end is what a crash left of an event whose change never began; anything else that does not add up is an error.

@@ -165,6 +165,22 @@ def test_the_sites_version_of_a_whole_file_is_kept_and_named(world: World) -> No
     assert [world.text(path) for path in report.kept] == ["mine\n"]
 
 
+@pytest.mark.parametrize("asked", [file("/etc/old.conf", "ours 2\n"), {"absent": ["/etc/old.conf"]}])
+def test_what_the_site_made_of_a_file_of_ours_is_kept_before_it_is_changed_again(
+    world: World, asked: t.Dict[str, t.Any]
+) -> None:
+    call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/old.conf", "ours 1\n")))
+    assert call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/old.conf", "ours 0\n"))).kept == []
+    world.write("/etc/old.conf", "mine\n")
+    foretold = call(world, FakeNode(world), dict({"role": "main"}, **asked), check=True)
+    done = call(world, FakeNode(world), dict({"role": "main"}, **asked))
+    assert foretold.steps == done.steps
+    assert done.steps[0] == "keep your version of /etc/old.conf aside"
+    assert [world.text(path) for path in done.kept] == ["mine\n"]
+    assert [world.text(path) for path in restore(FakeNode(world)).kept] == ["mine\n"]
+    assert world.text("/etc/old.conf") == "old\n"
+
+
 def test_a_directory_of_ours_that_the_site_uses_stays_and_is_named(world: World) -> None:
     os.mkdir(world.at("/srv"))
     call(world, FakeNode(world), {"role": "main", "directories": [{"path": "/srv/ours"}]})
