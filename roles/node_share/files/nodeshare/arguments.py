@@ -7,7 +7,7 @@ import argparse
 import re
 from typing import List, Sequence, Tuple
 
-from . import jobid, settings
+from . import controller_settings, jobid, settings
 
 EXAMPLES = """\
 examples:
@@ -17,6 +17,7 @@ examples:
   nodeshare repair                                                       boot and timer: puts right what was missed
   nodeshare off; nodeshare on                                            batch only, now, without the API; and back
   nodeshare show --json
+  nodeshare controller                                                   the service on a batch controller
 
 exit codes:
   0   done; for begin: the job may start
@@ -24,6 +25,17 @@ exit codes:
   2   wrong usage
   69  begin or end failed, and the site's choice is to drain the node
   75  begin failed or pods may not be disturbed: the job should be requeued
+"""
+CONTROLLER_EXAMPLES = """\
+examples:
+  nodeshare controller                                         with /etc/converged/controller.json
+  nodeshare controller --settings FILE                         with settings of your own
+  journalctl -u converged-controller                           one line per job
+  kubectl get nodes -o custom-columns='NAME:.metadata.name,HELD:.metadata.annotations.converged\\.hpc/held-by'
+
+a job is one line of JSON to /run/converged/controller.sock, and the answer another:
+  {"event": "prolog", "wlm": "slurm", "job": "4711", "run": "0", "nodes": "n[1-2]"}
+  {"ok": true, "reason": "", "seconds": 0.123}
 """
 _SIZE = re.compile(r"(\d{1,15})(?:([KMGTP])(?:i?B)?|B)?", re.ASCII)
 
@@ -69,6 +81,15 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     commands.add_parser("on", help="end `off`; also gives an idle node back without its linger")
     command = commands.add_parser("show", help="who holds this node, and how")
     command.add_argument("--json", action="store_true")
+    command = commands.add_parser(
+        "controller",
+        help="the service on a batch controller: taints and drains all nodes of a job at once",
+        description="Takes jobs from PrologSlurmctld and EpilogSlurmctld over a socket, until SIGTERM.",
+        epilog=CONTROLLER_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    command.add_argument("--settings", default=controller_settings.PATH, metavar="FILE", help="default: %(default)s")
     return parser.parse_args(list(argv))
 
 

@@ -59,6 +59,10 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
         options = arguments.parse(argv)
     except arguments.UsageError as error:
         return _wrong_usage(argv, str(error))
+    if options.command == "controller":
+        from . import controller_service
+
+        return controller_service.main(options.settings)
     try:
         settings, remark = site.load(options.settings), ""
     except site.SettingsError as error:

@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 import urllib.parse
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from .kubeconfig import Credentials
 from .view import Api, Pod
@@ -76,8 +76,26 @@ class Client:
             self.close()
             raise ApiError(0, _told(method, path, error)) from error
 
-    def _exchange(self, method: str, path: str, content: Optional[bytes], headers: Dict[str, str]) -> Any:
-        give_up = time.monotonic() + 2 * self.timeout
+    def lines(self, path: str, *, quiet: float) -> Iterator[Dict[str, Any]]:
+        """The objects of a watch as they come, until the server ends it; an error after `quiet` seconds of silence."""
+        try:
+            connection = self._connected()
+            connection.sock.settimeout(quiet)
+            connection.request("GET", path, None, {"Accept": "application/json", "User-Agent": "nodeshare"})
+            response = connection.getresponse()
+            if response.status >= 300:
+                raise ApiError(response.status, "GET {}: {}".format(path.partition("?")[0], response.status))
+            while True:
+                line = response.readline(LARGEST_ANSWER)
+                if not line:
+                    return
+                yield json.loads(line.decode("utf-8"))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise ApiError(0, _told("GET", path, error)) from error
+        finally:
+            self.close()
+
+    def _connected(self) -> http.client.HTTPSConnection:
         if self.connection is None:
             host = urllib.parse.urlsplit(self.credentials.server)
             self.connection = http.client.HTTPSConnection(
@@ -85,8 +103,13 @@ class Client:
             )
             self.connection.connect()
             self.connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.connection.request(method, path, content, headers)
-        response = self.connection.getresponse()
+        return self.connection
+
+    def _exchange(self, method: str, path: str, content: Optional[bytes], headers: Dict[str, str]) -> Any:
+        give_up = time.monotonic() + 2 * self.timeout
+        connection = self._connected()
+        connection.request(method, path, content, headers)
+        response = connection.getresponse()
         text = b""
         while True:  # a server that sends a byte now and then must not hold us for ever
             part = response.read1(1 << 16)
@@ -132,7 +155,7 @@ class NodeClient:
             return Api(False, str(error))
         try:
             return Api(
-                True, "", _tainted(node), _annotation(node), tuple(_pod(item) for item in pods.get("items") or ())
+                True, "", _tainted(node), _annotation(node), tuple(read_pod(item) for item in pods.get("items") or ())
             )
         except (AttributeError, KeyError, TypeError) as error:
             return Api(False, "an answer that is not understood: {!r}".format(error))
@@ -241,14 +264,15 @@ def _annotation(node: Dict[str, Any]) -> str:
     return str((node["metadata"].get("annotations") or {}).get(ANNOTATION) or "")
 
 
+def is_our_taint(taint: Mapping[str, Any]) -> bool:
+    return taint.get("key") == TAINT and taint.get("effect") in ("NoSchedule", "NoExecute")
+
+
 def _tainted(node: Dict[str, Any]) -> bool:
-    return any(
-        taint.get("key") == TAINT and taint.get("effect") in ("NoSchedule", "NoExecute")
-        for taint in node.get("spec", {}).get("taints") or ()
-    )
+    return any(is_our_taint(taint) for taint in node.get("spec", {}).get("taints") or ())
 
 
-def _pod(item: Dict[str, Any]) -> Pod:
+def read_pod(item: Dict[str, Any]) -> Pod:
     """A static pod's processes carry the hash of its manifest, not the uid of its mirror."""
     meta = item["metadata"]
     annotations = meta.get("annotations") or {}

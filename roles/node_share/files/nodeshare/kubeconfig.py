@@ -89,7 +89,7 @@ def _file_or_data(data: Dict[str, Any], name: str, directory: str) -> Tuple[str,
 
 
 _KEY = re.compile(r"([A-Za-z0-9_.-]+):(?: +(.*))?")
-_PLAIN = re.compile(r"[A-Za-z0-9/_.+=][^#:\"'{}\[\]&*!|>%@`]*(?::[^\s#\"'{}\[\]&*!|>%@`][^#\"'{}\[\]&*!|>%@`]*)*")
+_PLAIN = re.compile(r"[A-Za-z0-9/_.+=][^#:\"'{}\[\]&*!|>%`]*(?::[^\s#\"'{}\[\]&*!|>%`][^#\"'{}\[\]&*!|>%`]*)*")
 _Line = Tuple[int, int, str]
 
 

@@ -9,7 +9,7 @@ everything else refuses.
 
 import json
 import re
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 
 from . import durable
 
@@ -59,7 +59,7 @@ def _one_of(*allowed: str) -> Callable[[Any], str]:
     return check
 
 
-def _matching(pattern: str, meaning: str) -> Callable[[Any], str]:
+def matching(pattern: str, meaning: str) -> Callable[[Any], str]:
     def check(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
             raise ValueError(meaning)
@@ -68,7 +68,7 @@ def _matching(pattern: str, meaning: str) -> Callable[[Any], str]:
     return check
 
 
-def _seconds(lowest: float, highest: float) -> Callable[[Any], float]:
+def seconds(lowest: float, highest: float) -> Callable[[Any], float]:
     def check(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not lowest <= value <= highest:
             raise ValueError("seconds from {:g} to {:g}".format(lowest, highest))
@@ -86,44 +86,52 @@ def _list_of(check_one: Callable[[Any], str]) -> Callable[[Any], Tuple[str, ...]
     return check
 
 
-_ABSOLUTE = _matching(r"/[^\0\n]{1,4000}", "an absolute path")
+ABSOLUTE = matching(r"/[^\0\n]{1,4000}", "an absolute path")
 
 
 def _api(value: Any) -> ApiSettings:
     if not isinstance(value, dict) or set(value) != set(ApiSettings._fields):
         raise ValueError("an object with " + ", ".join(ApiSettings._fields))
-    _matching(r"https://[A-Za-z0-9.:\[\]-]{1,253}", "server: https://HOST:PORT")(value["server"])
-    return ApiSettings(value["server"], *(_ABSOLUTE(value[name]) for name in ApiSettings._fields[1:]))
+    matching(r"https://[A-Za-z0-9.:\[\]-]{1,253}", "server: https://HOST:PORT")(value["server"])
+    return ApiSettings(value["server"], *(ABSOLUTE(value[name]) for name in ApiSettings._fields[1:]))
 
 
-_UNIT = _matching(r"[A-Za-z0-9:_.@-]{1,200}\.(?:service|socket)", "a systemd unit name ending in .service or .socket")
+_UNIT = matching(r"[A-Za-z0-9:_.@-]{1,200}\.(?:service|socket)", "a systemd unit name ending in .service or .socket")
 _CHECKS: Dict[str, Callable[[Any], Any]] = {
-    "node": _matching(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "a Node name"),
-    "kubeconfig": _ABSOLUTE,
+    "node": matching(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "a Node name"),
+    "kubeconfig": ABSOLUTE,
     "api": _api,
-    "api_timeout": _seconds(0.1, 30),
-    "state_dir": _ABSOLUTE,
+    "api_timeout": seconds(0.1, 30),
+    "state_dir": ABSOLUTE,
     "services": _list_of(_UNIT),
-    "return_unit": _matching(r"(?:[A-Za-z0-9:_.@-]{1,200}\.service)?", "a systemd service, or empty for none"),
+    "return_unit": matching(r"(?:[A-Za-z0-9:_.@-]{1,200}\.service)?", "a systemd service, or empty for none"),
     "handover": _one_of("quiesce", "stop"),
-    "housekeeping_cpus": _matching(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*", "a CPU list such as 0-1,32"),
-    "deadline": _seconds(0, 3600),
-    "limit": _seconds(1, 7200),
-    "linger": _seconds(0, 3600),
-    "mark_life": _seconds(1, 3600),
+    "housekeeping_cpus": matching(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*", "a CPU list such as 0-1,32"),
+    "deadline": seconds(0, 3600),
+    "limit": seconds(1, 7200),
+    "linger": seconds(0, 3600),
+    "mark_life": seconds(1, 3600),
     "on_failure": _one_of("accept", "requeue", "drain"),
     "after_deadline": _one_of("job_wins", "job_waits"),
-    "squeue": _matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
+    "squeue": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
 }
 
 
 def load(path: str) -> Settings:
+    values = read_checked(path, _CHECKS, role="node_share")
+    if not values.get("node"):
+        raise SettingsError("{}: node is missing: the name of this machine's Node object".format(path))
+    return Settings(**values)
+
+
+def read_checked(path: str, checks: Mapping[str, Callable[[Any], Any]], *, role: str) -> Dict[str, Any]:
+    """The file's values, each judged by its own check; every key must have one."""
     try:
         content = durable.read(path)
     except durable.StoreError as error:
         raise SettingsError(str(error)) from error
     if content is None:
-        raise SettingsError("{}: no such file; it is written by the role node_share".format(path))
+        raise SettingsError("{}: no such file; it is written by the role {}".format(path, role))
     try:
         data = json.loads(content.decode("utf-8"))
     except ValueError as error:
@@ -132,12 +140,10 @@ def load(path: str) -> Settings:
         raise SettingsError("{}: not a JSON object".format(path))
     values = {}
     for name, value in data.items():
-        if name not in _CHECKS:
+        if name not in checks:
             raise SettingsError("{}: unknown key {}".format(path, ascii(name)))
         try:
-            values[name] = _CHECKS[name](value)
+            values[name] = checks[name](value)
         except ValueError as error:
             raise SettingsError("{}: {} is {}: must be {}".format(path, name, ascii(value)[:80], error)) from error
-    if not values.get("node"):
-        raise SettingsError("{}: node is missing: the name of this machine's Node object".format(path))
-    return Settings(**values)
+    return values

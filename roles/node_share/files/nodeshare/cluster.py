@@ -1,0 +1,204 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who holds which node, decided without I/O: what the controller believes, and what a Node object must then say.
+
+The truth about jobs is the batch system's. `Beliefs` follows it by the jobs handed over (Prolog and Epilog on the
+controller) and by whole lists of all jobs; an answer that did not come changes nothing. The Node carries the taint,
+and in `held-by` jobs for which it was set. That list is written when the taint is, and again when no job in it is
+left, not for each of ten thousand array tasks on a node that is held anyway.
+
+A taint is lifted only by a controller that acts, has seen whole lists of jobs since it does, and believes in no job
+there; and only where the node's own `leases` are empty and the batch system gives the node to jobs at all.
+"""
+
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from .kube import ANNOTATION, TAINT, is_our_taint
+
+HELD_BY = "converged.hpc/held-by"
+STATE = "converged.hpc/batch-state"
+LISTED = 50  # names in held-by: enough to see who it is, far below what an annotation may hold
+SURE = 2  # whole lists in a row without a job: then it is gone
+
+
+class NodeSeen(NamedTuple):
+    """What matters of a Node object."""
+
+    name: str
+    uid: str
+    version: str
+    taints: Tuple[Mapping[str, Any], ...] = ()
+    held: Tuple[str, ...] = ()
+    leases: str = ""
+    state: str = ""
+
+    @property
+    def tainted(self) -> bool:
+        return any(is_our_taint(taint) for taint in self.taints)
+
+
+class Jobs(NamedTuple):
+    """A whole list: runs that hold nodes with their nodes, and those which end just now (held, but not taken anew)."""
+
+    holding: Mapping[str, FrozenSet[str]]
+    ending: FrozenSet[str] = frozenset()
+
+
+class Wanted(NamedTuple):
+    """What is believed of one node. `state` None: cannot tell, leave it."""
+
+    holders: Tuple[str, ...] = ()
+    state: Optional[str] = None
+    acting: bool = False
+    may_lift: bool = False
+
+
+class Decision(NamedTuple):
+    """Patches by node; `unknown` are nodes of the batch system that Kubernetes does not have."""
+
+    patches: Dict[str, Dict[str, Any]]
+    unknown: Tuple[str, ...] = ()
+
+
+def node_from(item: Mapping[str, Any]) -> NodeSeen:
+    meta = item["metadata"]
+    annotations = meta.get("annotations") or {}
+    return NodeSeen(
+        str(meta["name"]),
+        str(meta.get("uid", "")),
+        str(meta["resourceVersion"]),
+        tuple((item.get("spec") or {}).get("taints") or ()),
+        tuple(word for word in str(annotations.get(HELD_BY) or "").split(",") if word),
+        str(annotations.get(ANNOTATION) or ""),
+        str(annotations.get(STATE) or ""),
+    )
+
+
+class Beliefs:
+    """What is known of the batch system. Not for several threads at once: its owner has a lock."""
+
+    def __init__(self) -> None:
+        self.acting = False
+        self.lists = 0  # whole ones since we act
+        self.nodes_of: Dict[str, FrozenSet[str]] = {}
+        self.states: Optional[Mapping[str, str]] = None
+        self._holders: Dict[str, Dict[str, None]] = {}
+        self._missed: Dict[str, int] = {}
+        self._asked_about: FrozenSet[str] = frozenset()
+        self._ended_since: Set[str] = set()
+
+    def begin(self, key: str, nodes: Iterable[str]) -> None:
+        """A job handed over. Its script runs beside the batch controller that acts, so we are beside it too."""
+        self.acting = True
+        self._take(key, frozenset(nodes) | self.nodes_of.get(key, frozenset()))
+
+    def end(self, key: str) -> FrozenSet[str]:
+        """This run only: another run of the same job is another key."""
+        self._ended_since.add(key)
+        return self._drop(key)
+
+    def ask(self) -> None:
+        """A list of all jobs is being made from now on."""
+        self.acting = True
+        self._asked_about = frozenset(self.nodes_of)
+        self._ended_since = set()
+
+    def take_jobs(self, jobs: Optional[Jobs]) -> None:
+        """The list that was asked for; None: cannot tell, and nothing changes."""
+        if jobs is None:
+            return
+        self.lists += 1
+        for key in self._asked_about:
+            if key in jobs.holding or key in jobs.ending:
+                self._missed.pop(key, None)
+                continue
+            self._missed[key] = self._missed.get(key, 0) + 1
+            if self._missed[key] >= SURE:
+                self._drop(key)
+        for key, nodes in jobs.holding.items():
+            if key not in self._ended_since and self.nodes_of.get(key) != nodes:
+                self._take(key, nodes)
+
+    def take_states(self, states: Optional[Mapping[str, str]]) -> None:
+        if states is not None:
+            self.states = states
+
+    def of(self, node: str) -> Wanted:
+        return Wanted(
+            tuple(self._holders.get(node, ())),
+            None if self.states is None else self.states.get(node, ""),
+            self.acting,
+            self.acting and self.lists >= SURE and self.states is not None,
+        )
+
+    def _take(self, key: str, nodes: FrozenSet[str]) -> None:
+        self._drop(key)
+        self.nodes_of[key] = nodes
+        for node in nodes:
+            self._holders.setdefault(node, {})[key] = None
+
+    def _drop(self, key: str) -> FrozenSet[str]:
+        nodes = self.nodes_of.pop(key, frozenset())
+        self._missed.pop(key, None)
+        for node in nodes:
+            self._holders[node].pop(key)
+            if not self._holders[node]:
+                del self._holders[node]
+        return nodes
+
+
+def decide_cluster(nodes: Mapping[str, NodeSeen], beliefs: Beliefs, names: Iterable[str]) -> Decision:
+    """What must be written for these nodes. A node that needs nothing is not in it."""
+    patches: Dict[str, Dict[str, Any]] = {}
+    unknown: List[str] = []
+    for name in names:
+        seen = nodes.get(name)
+        if seen is None:
+            unknown.append(name)
+            continue
+        patch = patch_of(seen, beliefs.of(name))
+        if patch is not None:
+            patches[name] = patch
+    return Decision(patches, tuple(unknown))
+
+
+def patch_of(node: NodeSeen, wanted: Wanted) -> Optional[Dict[str, Any]]:
+    """A merge patch that holds for this version of the Node only; None where it is right already.
+
+    `spec.unschedulable`, the administrator's cordon, is in no patch.
+    """
+    if not wanted.acting:
+        return None
+    state = node.state if wanted.state is None else wanted.state
+    held, tainted = node.held, node.tainted
+    if wanted.holders:
+        if not tainted or not set(held) & set(wanted.holders):
+            held = _listed(wanted, node)
+        tainted = True
+    elif node.leases or state:
+        if wanted.may_lift and not node.leases:
+            held = ()
+        tainted = True
+    elif wanted.may_lift:
+        held, tainted = (), False
+    metadata: Dict[str, Any] = {}
+    if held != node.held:
+        metadata[HELD_BY] = ",".join(held) or None
+    if state != node.state:
+        metadata[STATE] = state or None
+    if not metadata and tainted == node.tainted:
+        return None
+    body: Dict[str, Any] = {"metadata": {"resourceVersion": node.version}}
+    if metadata:
+        body["metadata"]["annotations"] = metadata
+    if tainted != node.tainted:
+        others = [dict(taint) for taint in node.taints if taint.get("key") != TAINT]
+        body["spec"] = {"taints": [*others, {"key": TAINT, "effect": "NoSchedule"}] if tainted else others}
+    return body
+
+
+def _listed(wanted: Wanted, node: NodeSeen) -> Tuple[str, ...]:
+    """Entries that nobody has judged yet stay beside the new ones."""
+    kept = () if wanted.may_lift else node.held
+    return tuple(dict.fromkeys((*wanted.holders[:LISTED], *kept)))[: 2 * LISTED]

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's side of the Kubernetes API: all nodes kept current by a watch, patches, pods, evictions.
+
+Every thread has a kept-alive connection of its own. The identity is read again when the API stops taking it, because
+it is renewed beside us.
+"""
+
+import threading
+import urllib.parse
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from . import kubeconfig
+from .cluster import NodeSeen, node_from
+from .kube import MERGE_PATCH, ApiError, Client, NodeClient, read_pod
+from .view import Pod
+
+NODES = "/api/v1/nodes"
+PAGE = 500
+WATCH_SECONDS = 60
+FEW = 64  # up to so many nodes are asked about their pods one by one; for more, all pods are listed once
+Event = Tuple[str, NodeSeen]
+
+
+class GoneError(Exception):
+    """The watch is too old to be continued: list again."""
+
+
+class ClusterApi:
+    """May be used by several threads at once."""
+
+    def __init__(self, path: str, *, timeout: float) -> None:
+        self.path = path
+        self.timeout = timeout
+        self.lock = threading.Lock()
+        self.first: Optional[Client] = None
+        self.own = threading.local()
+
+    def renew(self) -> None:
+        """The kubeconfig as it is now; connections with an older identity are not used again."""
+        try:
+            client = Client(kubeconfig.load(self.path), timeout=self.timeout)
+        except kubeconfig.KubeconfigError as error:
+            raise ApiError(0, str(error)) from error
+        with self.lock:
+            self.first = client
+
+    def client(self) -> Client:
+        with self.lock:
+            first = self.first
+        if first is None:
+            raise ApiError(0, "{} has not been read".format(self.path))
+        if getattr(self.own, "first", None) is not first:
+            self.own.first, self.own.client = first, first.clone()
+        client: Client = self.own.client
+        return client
+
+    def nodes(self) -> Tuple[List[NodeSeen], str]:
+        """All nodes, and the version from which a watch goes on."""
+        found: List[NodeSeen] = []
+        version = ""
+        for page in self._pages(NODES, {}):
+            found += [node_from(item) for item in page.get("items") or ()]
+            version = str(page["metadata"]["resourceVersion"])
+        return found, version
+
+    def watch(self, version: str) -> Iterator[Event]:
+        """Changes after `version`; bookmarks keep the version young, and have no event."""
+        while True:
+            query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+            query["timeoutSeconds"] = str(WATCH_SECONDS)
+            path = NODES + "?" + urllib.parse.urlencode(query)
+            try:
+                for event in self.client().lines(path, quiet=WATCH_SECONDS + 10.0):
+                    if event.get("type") == "ERROR":
+                        raise GoneError(str(event.get("object", {}).get("message", ""))[:200])
+                    version = str(event["object"]["metadata"]["resourceVersion"])
+                    if event["type"] != "BOOKMARK":
+                        yield str(event["type"]), node_from(event["object"])
+            except ApiError as error:
+                if error.status == 410:
+                    raise GoneError(str(error)) from error
+                raise
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ApiError(0, "watch: an event that is not understood: {!r}".format(error)) from error
+
+    def node(self, name: str) -> NodeSeen:
+        return node_from(self.client().request("GET", _node_path(name)))
+
+    def patch(self, name: str, body: Dict[str, Any]) -> NodeSeen:
+        return node_from(self.client().request("PATCH", _node_path(name), body, kind=MERGE_PATCH))
+
+    def pods(self, names: Iterable[str]) -> Dict[str, List[Pod]]:
+        """Pods that must leave, by node."""
+        wanted = sorted(set(names))
+        found: Dict[str, List[Pod]] = {name: [] for name in wanted}
+        selectors = ["spec.nodeName=" + name for name in wanted] if len(wanted) <= FEW else ["spec.nodeName!="]
+        for selector in selectors:
+            for page in self._pages("/api/v1/pods", {"fieldSelector": selector}):
+                for item in page.get("items") or ():
+                    pods = found.get(item["spec"].get("nodeName", ""))
+                    pod = read_pod(item)
+                    if pods is not None and not pod.stays and not pod.over:
+                        pods.append(pod)
+        return found
+
+    def evict(self, pod: Pod) -> bool:
+        return NodeClient(self.client(), node="").evict(pod)
+
+    def event(self, node: str, reason: str, text: str) -> None:
+        NodeClient(self.client(), node=node).event(reason, text)
+
+    def _pages(self, path: str, query: Dict[str, str]) -> Iterator[Dict[str, Any]]:
+        token = ""
+        while True:
+            more = dict(query, limit=str(PAGE), **({"continue": token} if token else {}))
+            page = self.client().request("GET", path + "?" + urllib.parse.urlencode(more))
+            yield page
+            token = str(page.get("metadata", {}).get("continue") or "")
+            if not token:
+                return
+
+
+def follow(
+    api: ClusterApi,
+    *,
+    replace: Callable[[List[NodeSeen]], None],
+    event: Callable[[str, NodeSeen], None],
+    lost: Callable[[str], None],
+    stopping: threading.Event,
+) -> None:
+    """Keep somebody's nodes current until told to stop: list, watch, and list again when the watch is too old."""
+    pause = 0.5
+    while not stopping.is_set():
+        try:
+            api.renew()
+            nodes, version = api.nodes()
+            replace(nodes)
+            pause = 0.5
+            for kind, node in api.watch(version):
+                event(kind, node)
+                if stopping.is_set():
+                    return
+        except (ApiError, GoneError) as error:
+            lost(str(error))
+        stopping.wait(pause)
+        pause = min(10.0, pause * 2)
+
+
+def _node_path(name: str) -> str:
+    return NODES + "/" + urllib.parse.quote(name, safe="")

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's own settings: one JSON file, checked as a whole like the node's."""
+
+from typing import Any, Dict, Mapping, NamedTuple
+
+from . import settings
+from .settings import ABSOLUTE, matching, seconds
+
+PATH = "/etc/converged/controller.json"
+
+
+class ControllerSettings(NamedTuple):
+    """Times are seconds. `host` is this machine's name in SlurmctldHost, `names` where a node's two names differ."""
+
+    host: str
+    kubeconfig: str = "/etc/converged/controller.kubeconfig"
+    socket: str = "/run/converged/controller.sock"
+    group: str = ""
+    squeue: str = "/usr/bin/squeue"
+    scontrol: str = "/usr/bin/scontrol"
+    names: Mapping[str, str] = {}
+    deadline: float = 45.0
+    period: float = 30.0
+    connections: int = 16
+    api_timeout: float = 5.0
+
+
+def _names(value: Any) -> Dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value.values()):
+        raise ValueError("an object: the batch system's node name, and the Node's name")
+    return dict(value)
+
+
+def _connections(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 64:
+        raise ValueError("a number from 1 to 64")
+    return value
+
+
+_CHECKS = {
+    "host": matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", "a host name as in SlurmctldHost"),
+    "kubeconfig": ABSOLUTE,
+    "socket": matching(r"/[^\0\n]{1,100}", "an absolute path of at most 100 characters"),
+    "group": matching(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?", "a group's name, or empty: root only"),
+    "squeue": ABSOLUTE,
+    "scontrol": ABSOLUTE,
+    "names": _names,
+    "deadline": seconds(0, 3600),
+    "period": seconds(1, 600),
+    "connections": _connections,
+    "api_timeout": seconds(0.1, 60),
+}
+
+
+def load(path: str) -> ControllerSettings:
+    values = settings.read_checked(path, _CHECKS, role="node_share (tasks_from: controller)")
+    if "host" not in values:
+        raise settings.SettingsError("{}: host is missing: this machine's name in SlurmctldHost".format(path))
+    return ControllerSettings(**values)

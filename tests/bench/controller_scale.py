@@ -1,0 +1,148 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How `nodeshare controller` does with a large job and with a storm of small ones, against Node objects for load.
+
+`sh tests/bootstrap/enter.sh exec python tests/bench/controller_scale.py [--bed NAME]`. The service is a process of its
+own with its real socket; squeue and scontrol are scripts that print what a quiet cluster prints. API writes are counted
+by the versions of the Node objects, CPU by the process's own account.
+"""
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from testbed.api import bring_up, command_line, find, take_down
+from testbed.controlplane import kubeconfig
+from testbed.kube_api import Api
+
+NODES = 1000
+TASKS = 1000
+ROUNDS = 3
+LARGEST_SECONDS = 5.0
+LARGEST_CPU = 0.040
+PAYLOAD = Path(__file__).resolve().parents[2] / "roles/node_share/files"
+HOSTS = f"load-[00000-{NODES - 1:05d}]"
+
+
+class Service:
+    """The controller as a process, and its scripts' side."""
+
+    def __init__(self, folder: Path, config: Path) -> None:
+        self.socket = folder / "controller.sock"
+        for name, text in (("squeue", ""), ("scontrol", "")):
+            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / "scontrol").write_text(
+            '#!/bin/sh\n[ "$1" = ping ] && { echo "Slurmctld(primary) at ctl is UP"; exit; }\n'
+            'echo "NodeName=other State=IDLE ThreadsPerCore=1"\n'
+        )
+        for name in ("squeue", "scontrol"):
+            (folder / name).chmod(0o755)
+        settings = {"host": "ctl", "kubeconfig": str(config), "socket": str(self.socket), "period": 600}
+        settings |= {name: str(folder / name) for name in ("squeue", "scontrol")}
+        (folder / "controller.json").write_text(json.dumps(settings))
+        self.log = (folder / "log").open("w")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nodeshare", "controller", "--settings", str(folder / "controller.json")],
+            cwd=PAYLOAD,
+            stderr=self.log,
+        )
+
+    def hand_over(self, event: str, job: int, nodes: str) -> float:
+        begin = time.monotonic()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(60)
+            connection.connect(str(self.socket))
+            request = {"event": event, "wlm": "slurm", "job": str(job), "run": "0", "nodes": nodes}
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            answer = json.loads(connection.makefile().readline())
+        if not answer["ok"]:
+            raise SystemExit(f"{event} of job {job}: {answer['reason']}")
+        return time.monotonic() - begin
+
+    def cpu(self) -> float:
+        words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=60)
+        self.log.close()
+
+
+def versions(api: Api) -> dict[str, str]:
+    """Of every node for load: a write changes it."""
+    nodes = api.items("/api/v1/nodes")
+    return {
+        node["metadata"]["name"]: node["metadata"]["resourceVersion"]
+        for node in nodes
+        if node["metadata"]["name"].startswith("load-")
+    }
+
+
+def measure(api: Api, service: Service) -> bool:
+    time.sleep(8)  # two whole lists, before which nothing is lifted
+    drained, released = [], []
+    for job in range(1, ROUNDS + 1):
+        drained.append(service.hand_over("prolog", job, HOSTS))
+        tainted = sum(bool(node["spec"].get("taints")) for node in api.items("/api/v1/nodes"))
+        released.append(service.hand_over("epilog", job, HOSTS))
+        left = sum(
+            taint["key"] == "converged.hpc/batch"
+            for node in api.items("/api/v1/nodes")
+            for taint in node["spec"].get("taints", ())
+        )
+        if tainted < NODES or left:
+            raise SystemExit(f"{tainted} nodes tainted and {left} left: expected {NODES} and 0")
+    service.hand_over("prolog", 100, HOSTS)
+    before, cpu, begin = versions(api), service.cpu(), time.monotonic()
+
+    def task(number: int) -> None:
+        for event in ("prolog", "epilog"):
+            service.hand_over(event, 1000 + number, f"load-{number % NODES:05d}")
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(task, range(TASKS)))
+    seconds, each = time.monotonic() - begin, (service.cpu() - cpu) / TASKS
+    writes = sum(version != before[name] for name, version in versions(api).items())
+    service.hand_over("epilog", 100, HOSTS)
+    for what, times in (("drained", drained), ("released", released)):
+        print(f"{NODES} nodes {what}: median {statistics.median(times):.2f} s ({min(times):.2f}-{max(times):.2f})")
+    print(f"storm: {TASKS / seconds:.0f} tasks/s, {1000 * each:.2f} ms CPU of the controller per task, {writes} writes")
+    return max(map(statistics.median, (drained, released))) <= LARGEST_SECONDS and each <= LARGEST_CPU and not writes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bed", help="a bed that is up, instead of one of its own")
+    options = parser.parse_args()
+    name = options.bed or f"bench-{os.getpid()}"
+    if not options.bed:
+        bring_up(name, "--nodes", "1", "--wlm", "none")
+    try:
+        command_line("load", name, "--nodes", str(NODES), timeout=300)
+        bed = find(name).bed
+        with tempfile.TemporaryDirectory() as folder:
+            service = Service(Path(folder), kubeconfig(bed))
+            try:
+                good = measure(Api.from_kubeconfig(kubeconfig(bed)), service)
+            finally:
+                service.stop()
+        return 0 if good else 1
+    finally:
+        if options.bed:
+            command_line("load", name, "--remove", timeout=300)
+        else:
+            take_down(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

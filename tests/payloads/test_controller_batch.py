@@ -1,0 +1,140 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Slurm's programs print, in our words; what is cut off, odd or too much is refused, and never read as "none"."""
+
+import json
+import os
+import shutil
+import tempfile
+import unittest
+
+import payload_path  # noqa: F401
+from nodeshare import arguments, cluster_batch, controller_settings, hostlist
+from nodeshare.evidence import Answer
+from nodeshare.settings import SettingsError
+
+
+class Hostlists(unittest.TestCase):
+    def test_lists_become_names(self):
+        cases = (
+            ("n1", ["n1"]),
+            ("n[1-3]", ["n1", "n2", "n3"]),
+            ("n[08-10],login", ["n08", "n09", "n10", "login"]),
+            ("r[1-2]n[1,3]", ["r1n1", "r1n3", "r2n1", "r2n3"]),
+            ("n[1-2]-ib", ["n1-ib", "n2-ib"]),
+            ("n1,n1", ["n1"]),
+            ("", []),
+        )
+        for text, names in cases:
+            with self.subTest(text):
+                self.assertEqual(list(hostlist.expand(text)), names)
+
+    def test_what_is_no_list_is_refused_and_a_bomb_at_once(self):
+        bombs = ("n[1-9999999]", "n[1-60000][1-60000]", "n[1-65536],m[1-2]", "n" * (2 << 20))
+        for text in (*bombs, "n[1", "n1]", "n[[1]]", "n[a-b]", "n[]", "a b", "-rf", "$(id)", "n1\n", "n[3-1]x y"):
+            with self.subTest(text[:40]), self.assertRaises(hostlist.HostlistError):
+                hostlist.expand(text)
+
+
+class Answers(unittest.TestCase):
+    def test_the_list_of_jobs_knows_who_holds_and_who_ends(self):
+        text = "7^0^RUNNING^n[1-2]^\n8^2^CONFIGURING^n3^\n9^0^PENDING^^\n10^0^COMPLETING^n1^\n11^0^COMPLETED^n1^\n"
+        holding, ending = cluster_batch.job_list(text)
+        self.assertEqual(holding, {"slurm/7/0": {"n1", "n2"}, "slurm/8/2": {"n3"}})
+        self.assertEqual(ending, {"slurm/10/0"})
+
+    def test_an_answer_that_is_not_whole_is_no_answer(self):
+        for text in ("7^0^RUNNING^n1^", "7^0^RUNNING\n", "x^0^RUNNING^n1^\n", "7^0^RUNNING^n[1^\n"):
+            with self.subTest(text), self.assertRaises(ValueError):
+                cluster_batch.job_list(text)
+        for text in ("", "NodeName=n1 Arch=x State=IDLE", "No nodes in the system\n", "NodeName=n1 Arch=x\n"):
+            with self.subTest(text), self.assertRaises(ValueError):
+                cluster_batch.node_states(text)
+
+    def test_states_that_close_a_node_are_told_with_the_administrators_reason(self):
+        cases = (
+            ("IDLE", ""),
+            ("MIXED+PLANNED", ""),
+            ("ALLOCATED+COMPLETING", ""),
+            ("IDLE+CLOUD", ""),
+            ("IDLE+DRAIN", "DRAIN"),
+            ("IDLE+MAINTENANCE+RESERVED", "MAINTENANCE"),
+            ("DOWN*+REBOOT_ISSUED", "DOWN+NOT_RESPONDING+REBOOT_ISSUED"),
+            ("IDLE~", "POWERED_DOWN"),
+            ("MIXED-", ""),
+        )
+        for state, told in cases:
+            with self.subTest(state):
+                self.assertEqual(
+                    cluster_batch.node_states("NodeName=n1 Arch=x State={} a=b\n".format(state)), {"n1": told}
+                )
+        line = "NodeName=n1 State=IDLE+DRAIN Boards=1 Reason=bad \u00e9 State=IDLE disk [root@2026-01-01T00:00:00]\n"
+        self.assertEqual(cluster_batch.node_states(line), {"n1": "DRAIN: bad \\xe9 State=IDLE disk"})
+
+    def test_the_first_controller_that_is_up_is_in_control(self):
+        line = "Slurmctld({}) at {} is {}\n"
+        one, two = ("primary", "ctl1.site"), ("backup", "ctl2")
+        cases = (
+            ((line.format(*one, "UP") + line.format(*two, "UP")), "ctl1", True),
+            ((line.format(*one, "UP") + line.format(*two, "UP")), "ctl2", False),
+            ((line.format(*one, "DOWN") + line.format(*two, "UP")), "ctl2", True),
+            ((line.format(*one, "DOWN") + line.format(*two, "DOWN")), "ctl2", None),
+            ("", "ctl1", None),
+        )
+        for text, host, expected in cases:
+            with self.subTest(text, host=host):
+                self.assertIs(cluster_batch.in_control(text, host=host), expected)
+
+    def test_a_program_that_fails_or_hangs_is_cannot_tell(self):
+        def hangs(_argv):
+            raise OSError("squeue: no end within 20 s")
+
+        for run in (hangs, lambda _argv: Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller")):
+            remarks = []
+            batch = cluster_batch.Batch(run=run, squeue="q", scontrol="s", host="h", names={}, remark=remarks.append)
+            self.assertEqual((batch.jobs(), batch.states(), batch.in_control()), (None, None, None))
+            self.assertTrue(remarks)
+
+
+class Settings(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.directory)
+
+    def load(self, values):
+        path = os.path.join(self.directory, "controller.json")
+        with open(path, "w") as stream:
+            json.dump(values, stream)
+        return controller_settings.load(path)
+
+    def test_what_is_given_counts_and_the_rest_has_defaults(self):
+        found = self.load({"host": "ctl", "period": 5, "names": {"N1": "n1"}})
+        self.assertEqual((found.host, found.period, found.names, found.connections), ("ctl", 5.0, {"N1": "n1"}, 16))
+
+    def test_a_bad_value_is_refused_by_its_name(self):
+        cases = {
+            "host": "",
+            "kubeconfig": "x",
+            "socket": "/" + "x" * 200,
+            "group": "a b",
+            "names": ["n1"],
+            "deadline": -1,
+            "period": 0,
+            "connections": True,
+            "colour": "blue",
+        }
+        for name, value in cases.items():
+            with self.subTest(name), self.assertRaisesRegex(SettingsError, name):
+                self.load(dict({"host": "ctl"}, **{name: value}))
+        with self.assertRaisesRegex(SettingsError, "host is missing"):
+            self.load({})
+
+    def test_the_command_line_knows_the_service_and_its_settings(self):
+        self.assertEqual(arguments.parse(["controller"]).settings, controller_settings.PATH)
+        self.assertEqual(arguments.parse(["controller", "--settings", "/x"]).settings, "/x")
+        self.assertNotEqual(arguments.parse(["repair"]).settings, controller_settings.PATH)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,345 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's decisions: what a Node must say, in a table and through random histories of jobs and restarts."""
+
+import copy
+import random
+import unittest
+
+import payload_path  # noqa: F401
+from nodeshare.cluster import HELD_BY, STATE, Beliefs, Jobs, Wanted, decide_cluster, node_from, patch_of
+from nodeshare.kube import ANNOTATION, TAINT
+
+OURS = {"key": TAINT, "effect": "NoSchedule"}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+A, B = "slurm/1/0", "slurm/2/0"
+KNOWS = {"state": "", "acting": True, "may_lift": True}
+
+
+def node(name="n1", *, taints=(), held="", leases="", state="", version="5"):
+    annotations = {HELD_BY: held, ANNOTATION: leases, STATE: state, "site": "x"}
+    return {
+        "metadata": {
+            "name": name,
+            "uid": "u-" + name,
+            "resourceVersion": version,
+            "annotations": {key: value for key, value in annotations.items() if value},
+        },
+        "spec": {"taints": [dict(taint) for taint in taints], "unschedulable": CORDON in taints},
+    }
+
+
+def applied(item, patch):
+    """What the API makes of a merge patch."""
+    if patch["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+        raise AssertionError("not by compare-and-set")
+    new = copy.deepcopy(item)
+    for key, value in patch["metadata"].get("annotations", {}).items():
+        new["metadata"]["annotations"].pop(key, None)
+        if value is not None:
+            new["metadata"]["annotations"][key] = value
+    new["spec"].update(patch.get("spec", {}))
+    new["metadata"]["resourceVersion"] = str(int(item["metadata"]["resourceVersion"]) + 1)
+    return new
+
+
+class PatchTable(unittest.TestCase):
+    def test_each_case_of_a_node_and_what_is_believed_of_it(self):
+        taint, lift = {"taints": [OURS]}, {"taints": []}
+        cases = (
+            # what the case is, the node, what is believed, changed annotations, changed spec
+            ("a first job", node(), {"holders": (A,)}, {HELD_BY: A}, taint),
+            ("a second one costs no write", node(taints=[OURS], held=A), {"holders": (A, B)}, None, None),
+            ("the listed one has ended", node(taints=[OURS], held=A), {"holders": (B,)}, {HELD_BY: B}, None),
+            ("the last one has ended", node(taints=[OURS], held=A), {}, {HELD_BY: None}, lift),
+            ("leases of the node keep it", node(taints=[OURS], held=A, leases="l"), {}, None, None),
+            ("leases alone taint it", node(leases="l"), {}, {}, taint),
+            ("no lease any more", node(taints=[OURS]), {}, {}, lift),
+            ("cannot tell is not gone", node(taints=[OURS], held=A), {"may_lift": False}, None, None),
+            ("nor for a taint alone", node(taints=[OURS]), {"may_lift": False}, None, None),
+            (
+                "an unjudged entry stays",
+                node(held=A),
+                {"holders": (B,), "may_lift": False},
+                {HELD_BY: B + "," + A},
+                taint,
+            ),
+            ("drained by the batch system", node(), {"state": "DRAIN: disk"}, {STATE: "DRAIN: disk"}, taint),
+            ("resumed", node(taints=[OURS], state="DRAIN"), {}, {STATE: None}, lift),
+            ("resumed under a job", node(taints=[OURS], held=A, state="DRAIN"), {"holders": (A,)}, {STATE: None}, None),
+            ("states cannot be told", node(taints=[OURS], state="DRAIN"), {"state": None}, None, None),
+            (
+                "drained after its job",
+                node(taints=[OURS], held=A),
+                {"state": "DOWN"},
+                {HELD_BY: None, STATE: "DOWN"},
+                None,
+            ),
+            ("free and right", node(), {}, None, None),
+            ("somebody else acts", node(taints=[OURS], held=A), {"acting": False}, None, None),
+            ("a standby does not taint", node(leases="l"), {"acting": False}, None, None),
+            ("a cordon stays", node(taints=[CORDON, OURS]), {}, {}, {"taints": [CORDON]}),
+            (
+                "a cordon stays when tainted",
+                node(taints=[CORDON]),
+                {"holders": (A,)},
+                {HELD_BY: A},
+                {"taints": [CORDON, OURS]},
+            ),
+        )
+        for what, item, believed, annotations, spec in cases:
+            with self.subTest(what):
+                patch = patch_of(node_from(item), Wanted(**dict(KNOWS, **believed)))
+                if annotations is None:
+                    self.assertIsNone(patch)
+                    continue
+                wanted = {"metadata": {"resourceVersion": "5"}}
+                if annotations:
+                    wanted["metadata"]["annotations"] = annotations
+                if spec:
+                    wanted["spec"] = spec
+                self.assertEqual(patch, wanted)
+                again = node_from(applied(item, patch))
+                self.assertIsNone(
+                    patch_of(again, Wanted(**dict(KNOWS, **believed))), "a second look finds nothing to do"
+                )
+
+    def test_a_thousand_holders_do_not_fill_the_annotation(self):
+        holders = tuple("slurm/{}/0".format(number) for number in range(1000))
+        patch = patch_of(node_from(node()), Wanted(holders, "", True, True))
+        self.assertLess(len(patch["metadata"]["annotations"][HELD_BY]), 1000)
+
+    def test_a_node_that_kubernetes_does_not_have_is_named_and_skipped(self):
+        beliefs = Beliefs()
+        beliefs.begin(A, ["n1", "ghost"])
+        decision = decide_cluster({"n1": node_from(node())}, beliefs, ["n1", "ghost"])
+        self.assertEqual((list(decision.patches), decision.unknown), (["n1"], ("ghost",)))
+
+
+class BeliefTable(unittest.TestCase):
+    def setUp(self):
+        self.beliefs = Beliefs()
+
+    def listed(self, holding=(), ending=(), states=()):
+        self.beliefs.ask()
+        self.beliefs.take_jobs(Jobs({key: frozenset(["n1"]) for key in holding}, frozenset(ending)))
+        self.beliefs.take_states(dict(states))
+
+    def test_a_late_epilog_of_run_0_does_not_free_run_1(self):
+        self.beliefs.begin("slurm/7/0", ["n1"])
+        self.beliefs.begin("slurm/7/1", ["n1"])
+        self.beliefs.end("slurm/7/0")
+        self.assertEqual(self.beliefs.of("n1").holders, ("slurm/7/1",))
+
+    def test_a_job_is_gone_when_two_whole_lists_in_a_row_do_not_have_it(self):
+        self.beliefs.begin(A, ["n1"])
+        self.listed()
+        self.assertEqual(self.beliefs.of("n1").holders, (A,))
+        self.listed([A])
+        self.listed()
+        self.assertEqual(self.beliefs.of("n1").holders, (A,))
+        self.listed()
+        self.assertEqual(self.beliefs.of("n1").holders, ())
+
+    def test_no_answer_changes_nothing_however_often(self):
+        self.beliefs.begin(A, ["n1"])
+        for _ in range(9):
+            self.beliefs.ask()
+            self.beliefs.take_jobs(None)
+            self.beliefs.take_states(None)
+        self.assertEqual(self.beliefs.of("n1"), Wanted((A,), None, True, False))
+
+    def test_a_job_handed_over_while_the_list_was_made_is_not_missed_in_it(self):
+        for _ in range(9):
+            self.beliefs.ask()
+            self.beliefs.begin(A, ["n1"])
+            self.beliefs.take_jobs(Jobs({}))
+            self.beliefs.ask()
+            self.beliefs.take_jobs(Jobs({A: frozenset(["n1"])}))
+        self.assertEqual(self.beliefs.of("n1").holders, (A,))
+
+    def test_a_job_that_ended_while_the_list_was_made_does_not_come_back(self):
+        self.beliefs.begin(A, ["n1"])
+        self.beliefs.ask()
+        self.beliefs.end(A)
+        self.beliefs.take_jobs(Jobs({A: frozenset(["n1"])}))
+        self.assertEqual(self.beliefs.of("n1").holders, ())
+
+    def test_a_running_job_that_nobody_handed_over_is_taken_from_the_list(self):
+        self.listed([A], ending=[B])
+        self.assertEqual(self.beliefs.of("n1").holders, (A,))
+
+    def test_a_job_that_is_ending_is_still_there(self):
+        self.beliefs.begin(A, ["n1"])
+        for _ in range(5):
+            self.listed(ending=[A])
+        self.assertEqual(self.beliefs.of("n1").holders, (A,))
+
+    def test_nothing_may_be_lifted_before_two_whole_lists_and_the_states(self):
+        self.beliefs.ask()
+        self.beliefs.take_jobs(Jobs({}))
+        self.assertFalse(self.beliefs.of("n1").may_lift)
+        self.beliefs.take_jobs(Jobs({}))
+        self.assertFalse(self.beliefs.of("n1").may_lift)
+        self.beliefs.take_states({})
+        self.assertTrue(self.beliefs.of("n1").may_lift)
+
+
+class History:
+    """A batch system, three Nodes and a controller that may die, be late or not be told."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.items = {name: node(name, version="1") for name in ("n1", "n2", "n3")}
+        self.beliefs = Beliefs()
+        self.jobs = {}  # key -> nodes: what is really running
+        self.told = set()  # of these, the ones that this life of the controller knows
+        self.ever_told = set()  # or an earlier life did, too
+        self.lifted = 0
+        self.late = []  # keys whose epilog is on its way
+        self.list = "none asked for"
+        self.number = 0
+
+    def step(self):
+        act = self.random.choice(
+            (
+                *(self.start, self.finish, self.finish, self.requeue, self.epilog, self.epilog, self.ask, self.ask),
+                *(self.take, self.take, self.lease, self.unlease, self.unlease, self.cordon, self.other_taint),
+            )
+        )
+        (self.die if self.random.random() < 0.02 else act)()
+        for name in self.random.sample(sorted(self.items), 2):
+            self.settle(name)
+
+    def settle(self, name):
+        item = self.items[name]
+        patch = decide_cluster({name: node_from(item)}, self.beliefs, [name]).patches.get(name)
+        if patch is None:
+            return
+        new = applied(item, patch)
+        assert "unschedulable" not in patch.get("spec", {})
+        foreign = [taint for taint in item["spec"]["taints"] if taint["key"] != TAINT]
+        assert [taint for taint in new["spec"]["taints"] if taint["key"] != TAINT] == foreign
+        lifted = OURS in item["spec"]["taints"] and OURS not in new["spec"]["taints"]
+        # A job that nobody told us of, and no list yet, is kept by its node's own leases.
+        here = [key for key, nodes in self.jobs.items() if name in nodes and key in self.ever_told]
+        assert not (lifted and here), "lifted under a job"
+        self.lifted += lifted
+        assert not (lifted and item["metadata"]["annotations"].get(ANNOTATION)), "lifted under a lease"
+        self.items[name] = new
+
+    def touch(self, name, change):
+        item = copy.deepcopy(self.items[name])
+        change(item)
+        item["metadata"]["resourceVersion"] = str(int(item["metadata"]["resourceVersion"]) + 1)
+        self.items[name] = item
+
+    def any_node(self):
+        return self.random.choice(sorted(self.items))
+
+    def start(self, key=None):
+        self.number += 1
+        key = key or "slurm/{}/0".format(self.number)
+        self.jobs[key] = frozenset(self.random.sample(sorted(self.items), self.random.randint(1, 3)))
+        if self.random.random() < 0.8:
+            self.beliefs.begin(key, self.jobs[key])
+            self.told.add(key)
+            self.ever_told.add(key)
+            for name in self.jobs[key]:
+                self.settle(name)
+                assert OURS in self.items[name]["spec"]["taints"], "a job handed over, and no taint"
+
+    def finish(self):
+        """The key of what has ended, if anything has."""
+        if self.jobs:
+            key = self.random.choice(sorted(self.jobs))
+            del self.jobs[key]
+            self.told.discard(key)
+            if self.random.random() < 0.8:
+                self.late.append(key)
+            return key
+        return None
+
+    def requeue(self):
+        key = self.finish()
+        if key:
+            system, job, run = key.split("/")
+            self.start("{}/{}/{}".format(system, job, int(run) + 1))
+
+    def epilog(self):
+        if self.late:
+            self.beliefs.end(self.late.pop(self.random.randrange(len(self.late))))
+
+    def ask(self):
+        self.beliefs.ask()
+        self.list = "asked for"
+
+    def take(self):
+        """The list is as things are at some moment after it was asked for: now, or not at all."""
+        if self.list == "asked for":
+            answers = self.random.random() < 0.8
+            self.beliefs.take_jobs(Jobs(dict(self.jobs)) if answers else None)
+            self.beliefs.take_states({} if answers else None)
+            self.told |= set(self.jobs) if answers else set()
+            self.ever_told |= self.told
+            self.list = "none asked for"
+
+    def lease(self):
+        self.touch(self.any_node(), lambda item: item["metadata"]["annotations"].update({ANNOTATION: "l"}))
+
+    def unlease(self):
+        self.touch(self.any_node(), lambda item: item["metadata"]["annotations"].pop(ANNOTATION, None))
+
+    def cordon(self):
+        def toggle(item):
+            taints = [taint for taint in item["spec"]["taints"] if taint != CORDON]
+            item["spec"]["taints"] = taints if CORDON in item["spec"]["taints"] else [*taints, CORDON]
+
+        self.touch(self.any_node(), toggle)
+
+    def other_taint(self):
+        def toggle(item):
+            taints = [taint for taint in item["spec"]["taints"] if taint["key"] != "site"]
+            item["spec"]["taints"] = [*taints, {"key": "site", "effect": "NoExecute"}]
+
+        self.touch(self.any_node(), toggle)
+
+    def die(self):
+        self.beliefs = Beliefs()
+        self.told = set()
+        self.list = "none asked for"
+
+    def calm(self):
+        """All jobs end, nobody is told, and lists come again."""
+        self.jobs.clear()
+        for name in self.items:
+            self.touch(name, lambda item: item["metadata"]["annotations"].pop(ANNOTATION, None))
+        for _ in range(2):
+            self.beliefs.ask()
+            self.beliefs.take_jobs(Jobs({}))
+            self.beliefs.take_states({})
+        for name in self.items:
+            self.settle(name)
+
+
+class RandomHistories(unittest.TestCase):
+    def test_no_history_lifts_a_taint_under_a_job_or_leaves_one_behind(self):
+        lifted = 0
+        for seed in range(400):
+            with self.subTest(seed=seed):
+                history = History(seed)
+                for _ in range(60):
+                    history.step()
+                    for key in history.told & set(history.jobs):
+                        self.assertIn(key, history.beliefs.nodes_of)
+                lifted += history.lifted
+                history.calm()
+                for name, item in history.items.items():
+                    self.assertNotIn(OURS, item["spec"]["taints"], name)
+                    self.assertNotIn(HELD_BY, item["metadata"]["annotations"], name)
+        self.assertGreater(lifted, 300, "histories in which nothing is ever lifted prove nothing")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,347 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The service as a process: real socket, real TLS, squeue and scontrol as scripts; killed, stopped, refused, alone."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import payload_path
+from api_server import Certificates
+from controller_api import ClusterServer
+from nodeshare.cluster import HELD_BY, STATE
+from nodeshare.kube import ANNOTATION, TAINT
+
+UP = "Slurmctld(primary) at ctl is UP"
+SCONTROL = '#!/bin/sh\n[ "$1" = ping ] && exec cat {0}/ping\nexec cat {0}/nodes\n'
+SQUEUE = "#!/bin/sh\nexec cat {0}/jobs\n"
+
+
+def until(condition, what, seconds=10.0):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError("not within {:g} s: {}".format(seconds, what))
+        time.sleep(0.02)
+
+
+class ServiceCase(unittest.TestCase):
+    names = ("n1", "n2", "n3")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.keys = tempfile.mkdtemp()
+        cls.certificates = Certificates(cls.keys)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.keys)
+
+    def setUp(self):
+        self.directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.api = ClusterServer(self.certificates, names=self.names)
+        self.addCleanup(self.api.close)
+        self.socket = os.path.join(self.directory, "s")
+        self.write("squeue", SQUEUE.format(self.directory), mode=0o755)
+        self.write("scontrol", SCONTROL.format(self.directory), mode=0o755)
+        self.slurm()
+        self.write("kubeconfig", json.dumps(self.kubeconfig()))
+        self.configure()
+        self.process = None
+
+    def kubeconfig(self):
+        pem = self.certificates.client
+        return {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [
+                {"name": "c", "cluster": {"server": self.api.url, "certificate-authority": self.certificates.ca}}
+            ],
+            "users": [{"name": "u", "user": {"client-certificate": pem, "client-key": pem}}],
+        }
+
+    def configure(self, **more):
+        values = {name: os.path.join(self.directory, name) for name in ("squeue", "scontrol", "kubeconfig")}
+        values.update(host="ctl", socket=self.socket, deadline=3, period=1, names={"Big-1": "n3"}, **more)
+        self.write("controller.json", json.dumps(values))
+
+    def write(self, name, text, mode=0o600):
+        path = os.path.join(self.directory, name)
+        with open(path + ".new", "w") as stream:
+            stream.write(text)
+        os.chmod(path + ".new", mode)
+        os.rename(path + ".new", path)
+        return path
+
+    def slurm(self, *, ping=UP, jobs="", states=(("n1", "IDLE"), ("n2", "IDLE"), ("Big-1", "IDLE"))):
+        self.write("ping", ping + "\n")
+        self.write("jobs", jobs)
+        self.write("nodes", "".join("NodeName={} Arch=x State={} ThreadsPerCore=1\n".format(*pair) for pair in states))
+
+    def start(self):
+        self.log = os.path.join(self.directory, "log")
+        with open(self.log, "a") as log:
+            self.process = subprocess.Popen(
+                (sys.executable, "-m", "nodeshare", "controller", "--settings", self.directory + "/controller.json"),
+                cwd=payload_path.NODESHARE,
+                stderr=log,
+                env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
+            )
+        self.addCleanup(self.stop, self.process)
+        until(lambda: os.path.exists(self.socket) and self.listens(), "the service listens")
+
+    def listens(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            return probe.connect_ex(self.socket) == 0
+
+    def stop(self, process, number=signal.SIGTERM):
+        if process.poll() is None:
+            process.send_signal(number)
+        return process.wait(timeout=20)
+
+    def ask(self, event, job="1", run="0", nodes="n[1-2]"):
+        return self.send(json.dumps({"event": event, "wlm": "slurm", "job": job, "run": run, "nodes": nodes}))
+
+    def send(self, text):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(20)
+            connection.connect(self.socket)
+            connection.sendall(text.encode("utf-8") + b"\n")
+            with connection.makefile() as stream:
+                return json.loads(stream.readline())
+
+    def tainted(self, *names):
+        taints = {name: self.api.nodes[name]["spec"].get("taints", ()) for name in names or self.names}
+        return [name for name in sorted(taints) if any(taint["key"] == TAINT for taint in taints[name])]
+
+    def annotation(self, name, key):
+        return self.api.nodes[name]["metadata"]["annotations"].get(key)
+
+    def told(self):
+        with open(self.log) as stream:
+            return stream.read()
+
+
+class Jobs(ServiceCase):
+    def test_all_nodes_of_a_job_are_tainted_and_emptied_and_given_back(self):
+        self.api.put_pod("web", "n1")
+        self.api.put_pod("web2", "n2", owner="ReplicaSet")
+        self.api.put_pod("agent", "n1", owner="DaemonSet")
+        self.api.put_pod("static", "n2", mirror=True)
+        self.api.put_pod("elsewhere", "n3")
+        self.start()
+        answer = self.ask("prolog", nodes="n[1-2],ghost")
+        self.assertEqual((answer["ok"], self.tainted()), (True, ["n1", "n2"]))
+        self.assertEqual(sorted(name for _space, name in self.api.pods), ["agent", "elsewhere", "static"])
+        self.assertEqual(self.annotation("n1", HELD_BY), "slurm/1/0")
+        self.assertIn("unknown=ghost", self.told())
+        self.slurm(jobs="1^0^COMPLETING^n[1-2]^\n")
+        self.assertTrue(self.ask("epilog")["ok"])
+        until(lambda: not self.tainted(), "the taints are lifted")
+        self.assertIsNone(self.annotation("n1", HELD_BY))
+
+    def test_the_nodes_own_leases_keep_the_taint_until_they_are_empty(self):
+        self.start()
+        self.ask("prolog")
+        self.api.annotate("n1", ANNOTATION, "slurm/1/0")
+        self.ask("epilog")
+        until(lambda: self.tainted() == ["n1"], "n2 is given back")
+        time.sleep(1.5)
+        self.assertEqual(self.tainted(), ["n1"])
+        self.api.annotate("n1", ANNOTATION, "")
+        until(lambda: not self.tainted(), "n1 is given back", seconds=1.5)
+
+    def test_a_storm_on_held_nodes_writes_nothing(self):
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
+        self.start()
+        self.ask("prolog")
+        before = len(self.api.calls)
+        failures = []
+
+        def task(number):
+            for event in ("prolog", "epilog"):
+                if not self.ask(event, job=str(number), nodes="n1")["ok"]:
+                    failures.append(number)
+
+        threads = [threading.Thread(target=task, args=(number,)) for number in range(100, 200)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertEqual([call for call in self.api.calls[before:] if "watch" not in call[1]], [])
+        self.assertEqual(self.tainted(), ["n1", "n2"])
+
+    def test_a_budget_is_respected_until_the_deadline_and_said_so(self):
+        self.slurm(jobs="1^0^CONFIGURING^n1^\n")
+        self.api.put_pod("guarded", "n1")
+        self.api.protected.add(("default", "guarded"))
+        self.start()
+        answer = self.ask("prolog", nodes="n1")
+        self.assertEqual((answer["ok"], answer["reason"]), (False, "pods have not left in time"))
+        self.assertLess(answer["seconds"], 4.0)
+        self.assertEqual([path for _method, path in self.api.writes()][-1], "/api/v1/namespaces/default/events")
+        self.assertGreater(sum("eviction" in path for _method, path in self.api.writes()), 2)
+        self.assertEqual(len(self.api.pods), 1)
+
+    def test_a_pod_that_takes_its_time_is_waited_for_and_evicted_once(self):
+        self.api.put_pod("slow", "n1")
+        self.api.lingering.add("slow")
+        self.start()
+        threading.Timer(1.0, self.api.pods.clear).start()
+        self.assertTrue(self.ask("prolog", nodes="n1")["ok"])
+        self.assertEqual(sum("eviction" in path for _method, path in self.api.writes()), 1)
+
+    def test_a_job_that_ends_while_it_waits_is_answered_and_its_nodes_are_free(self):
+        self.api.put_pod("guarded", "n1")
+        self.api.protected.add(("default", "guarded"))
+        self.start()
+        threading.Timer(0.7, self.ask, args=("epilog",)).start()
+        self.assertEqual(self.ask("prolog")["reason"], "the job has ended")
+        until(lambda: not self.tainted(), "the taints are lifted")
+
+    def test_writers_in_between_are_looked_at_first(self):
+        self.start()
+        self.api.conflicts = 4
+        self.assertTrue(self.ask("prolog")["ok"])
+        self.assertEqual(self.tainted(), ["n1", "n2"])
+
+    def test_a_late_epilog_of_run_0_does_not_free_run_1(self):
+        self.slurm(jobs="5^1^RUNNING^n1^\n")
+        self.start()
+        self.ask("prolog", job="5", run="0", nodes="n1")
+        self.ask("prolog", job="5", run="1", nodes="n1")
+        self.ask("epilog", job="5", run="0", nodes="n1")
+        time.sleep(3.5)
+        self.assertEqual(self.tainted(), ["n1"])
+        self.assertIn("slurm/5/1", self.annotation("n1", HELD_BY))
+
+
+class Repairs(ServiceCase):
+    def test_states_of_the_batch_system_become_the_taint_and_go_again(self):
+        self.slurm(states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE"), ("Big-1", "DOWN*")))
+        self.start()
+        until(lambda: self.tainted() == ["n1", "n3"], "drained and down nodes are tainted")
+        self.assertEqual((self.annotation("n1", STATE), self.annotation("n3", STATE)), ("DRAIN", "DOWN+NOT_RESPONDING"))
+        self.slurm()
+        until(lambda: not self.tainted(), "the nodes come back")
+
+    def test_killed_in_the_middle_it_goes_on_where_it_was(self):
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
+        self.api.put_pod("guarded", "n1")
+        self.api.protected.add(("default", "guarded"))
+        self.start()
+        threading.Timer(0.8, self.stop, args=(self.process, signal.SIGKILL)).start()
+        with self.assertRaises((ValueError, OSError)):
+            self.ask("prolog")
+        self.start()
+        time.sleep(3.5)
+        self.assertEqual(self.tainted(), ["n1", "n2"], "a job that runs keeps its nodes")
+        self.slurm()
+        until(lambda: not self.tainted(), "an epilog that nobody heard is made good")
+
+    def test_cannot_tell_is_not_gone(self):
+        self.start()
+        self.ask("prolog")
+        self.write("squeue", "#!/bin/sh\necho 'squeue: error: timed out' >&2\nexit 1\n", mode=0o755)
+        self.stop(self.process, signal.SIGKILL)
+        self.start()
+        self.ask("epilog", job="2")
+        time.sleep(3.5)
+        self.assertEqual(self.tainted(), ["n1", "n2"])
+        self.write("squeue", SQUEUE.format(self.directory), mode=0o755)
+        until(lambda: not self.tainted(), "the stale hold is cleared")
+
+    def test_a_watch_that_is_too_old_or_ends_is_begun_anew(self):
+        self.start()
+        self.ask("prolog")
+        self.api.expire = True
+        self.api.drop_watchers()
+        until(lambda: sum(path.startswith("/api/v1/nodes?limit") for _m, path, _b in self.api.calls) == 2, "a new list")
+        self.api.annotate("n3", ANNOTATION, "slurm/9/0")
+        until(lambda: self.tainted("n3") == ["n3"], "changes are still seen")
+
+    def test_writes_that_failed_are_made_good_without_a_new_event(self):
+        self.start()
+        self.ask("prolog", job="2", nodes="Big-1")
+        self.api.fail = [("PATCH", 500)] * 2
+        self.assertFalse(self.ask("prolog")["ok"])
+        until(lambda: self.tainted("n1", "n2") == ["n1", "n2"], "tainted after all")
+
+
+class Roles(ServiceCase):
+    def test_a_standby_writes_nothing_and_takes_over_when_the_other_is_down(self):
+        both = "Slurmctld(primary) at other is {}\nSlurmctld(backup) at ctl is UP"
+        self.slurm(ping=both.format("UP"), states=(("n1", "DOWN"),))
+        self.api.annotate("n2", ANNOTATION, "slurm/9/0")
+        self.start()
+        time.sleep(2.5)
+        self.assertEqual(self.api.writes(), [])
+        self.slurm(ping=both.format("DOWN"), states=(("n1", "DOWN"),))
+        until(lambda: self.tainted() == ["n1", "n2"], "it acts")
+
+    def test_without_an_api_jobs_are_answered_soon(self):
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
+        self.api.close()
+        self.start()
+        answer = self.ask("prolog")
+        self.assertEqual(answer["ok"], False)
+        self.assertLess(answer["seconds"], 3.0)
+        ClusterServer.__init__(self.api, self.certificates, names=self.names)
+        self.write("kubeconfig", json.dumps(self.kubeconfig()))
+        until(lambda: self.tainted() == ["n1", "n2"], "the job is not forgotten", seconds=15)
+
+    def test_what_is_no_request_is_refused_by_name(self):
+        self.start()
+        cases = (
+            ("{", "a request that is not JSON"),
+            ("[]", "a request that is not an object"),
+            ('{"event": 1}', "a request without a text named event"),
+        )
+        for text, reason in cases:
+            with self.subTest(text):
+                self.assertEqual(self.send(text)["reason"], reason)
+        for job, nodes in (("1;rm", "n1"), ("$(id)", "n1"), ("-rf", "n1"), ("1", "n[1-9999999]"), ("1", "a b\n")):
+            with self.subTest(job=job, nodes=nodes):
+                self.assertFalse(self.ask("prolog", job=job, nodes=nodes)["ok"])
+        self.assertEqual(self.api.writes(), [])
+
+    def test_sigterm_answers_who_waits_and_leaves_no_socket(self):
+        self.api.put_pod("guarded", "n1")
+        self.api.protected.add(("default", "guarded"))
+        self.start()
+        threading.Timer(0.7, self.process.send_signal, args=(signal.SIGTERM,)).start()
+        self.assertEqual(self.ask("prolog")["reason"], "stopping")
+        self.assertEqual(self.process.wait(timeout=10), 0)
+        self.assertFalse(os.path.exists(self.socket))
+        self.assertEqual(self.tainted(), ["n1", "n2"])
+
+    def test_the_socket_is_for_the_group_alone_and_never_taken_from_another_controller(self):
+        self.configure(group="root")
+        self.start()
+        self.assertEqual(os.stat(self.socket).st_mode & 0o777, 0o660)
+        second = subprocess.run(
+            (sys.executable, "-m", "nodeshare", "controller", "--settings", self.directory + "/controller.json"),
+            cwd=payload_path.NODESHARE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
+            timeout=20,
+            check=False,
+        )
+        self.assertEqual(second.returncode, 1)
+        self.assertIn(b"another controller listens there", second.stderr)
+        self.assertTrue(self.ask("prolog")["ok"])
+
+
+if __name__ == "__main__":
+    unittest.main()
