@@ -294,6 +294,13 @@ report:
       description: What other roles still want.
       type: list
       elements: str
+    found_record:
+      description: Whether there was a record in O(record_dir).
+      type: bool
+    roles:
+      description: The roles that the record knows, those that hold nothing any more among them.
+      type: list
+      elements: str
     not_checked:
       description: What a restore never looks at.
       type: list

@@ -168,7 +168,22 @@ def test_the_playbook_restores_and_prints_the_proof(site: Site) -> None:
     (site.folder / "files/tree").mkdir()
     site.write(wanted())
     site.answer()
-    shown, status = site.play("-e", f"converged_record_copy_dir={site.folder}/copies", name="converged.hpc.restore")
+    copies = ("-e", f"converged_record_copy_dir={site.folder}/copies")
+    shown, status = site.play(*copies, "-e", "converged_restore_role=typo", name="converged.hpc.restore")
+    assert status != 0
+    assert "role typo: no record knows it, and nothing was put back; known are e2e" in shown
+    shown, status = site.play(*copies, name="converged.hpc.restore")
     assert status == 0, shown
     assert "things are as they were" in shown
     assert site.node.sh("ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == ""
+    shown, status = site.play(*copies, name="converged.hpc.restore")
+    assert status == 0, shown
+    assert "no record in /var/lib/converged/record" in shown
+
+
+@pytest.mark.parametrize("playbook", ["restore", "status"])
+def test_a_playbook_that_is_about_no_host_fails(site: Site, playbook: str) -> None:
+    (site.folder / "hosts.yml").write_text("others: {hosts: {somewhere: }}\n")
+    shown, status = site.play(name=f"converged.hpc.{playbook}")
+    assert status != 0
+    assert "no host of the inventory is in converged_nodes:converged_controllers" in shown

@@ -196,13 +196,16 @@ class Session:
         if check:
             view = self.store.load()
             undo = self._plan_undo(view, _entries(view, role), role)
-            return report_of(undo, [step.text for step in undo.steps], undo.changes, self.store.exists())
+            report = report_of(undo, [step.text for step in undo.steps], undo.changes, self.store.exists())
+            report.roles = sorted(view.known)
+            return report
         with locked(self.host, self.store, holder=f"{self.holder} (restore)", wait=self.wait):
             view = self.store.load()
             existed = self.store.exists()
             self._tidy(view)
             report = self._undo_all(view, _entries(view, role), role)
             report.found_record = existed
+            report.roles = sorted(view.known)
             report.kept = kept_files(self.host, self.record_dir)
             if not view.entries:
                 self.store.remove()

@@ -26,7 +26,7 @@ import uuid
 from .errors import RecordError
 from .host import Host, reason
 from .model import JSON
-from .paths import staging
+from .paths import check, staging
 from .view import Entry, View
 
 FORMAT = re.compile(rb"converged\.hpc record 1 ([0-9a-f]{32})\n")
@@ -38,7 +38,7 @@ class Store:
 
     def __init__(self, host: Host, root: str) -> None:
         self._host = host
-        self.root = root
+        self.root = check(root)
         self.id = ""
         self._live = f"{root}/live"
         self._journal = f"{self._live}/journal"

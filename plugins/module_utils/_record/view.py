@@ -63,6 +63,7 @@ class View:
     undone: t.Dict[t.Tuple[str, str], t.List[str]] = field(default_factory=dict)  # (key, role) -> texts without it
     started: t.Dict[t.Tuple[str, str], str] = field(default_factory=dict)  # (key, role) -> digest of inputs
     secrets: t.Set[str] = field(default_factory=set)  # keys of which some role said that they hold a secret
+    known: t.Set[str] = field(default_factory=set)  # every role that ever claimed something
     _later: t.Dict[str, t.List[Entry]] = field(default_factory=dict)
 
     def add_baseline(self, entry: Entry) -> None:
@@ -77,6 +78,7 @@ class View:
         """One event. Raises KeyError or ValueError for an event that the store cannot have written."""
         name = event["event"]
         if name == "claim":
+            self.known.add(event["role"])
             for key, form in event["keys"].items():
                 self.claims.setdefault(key, {})[event["role"]] = form
         elif name == "secret":

@@ -98,6 +98,19 @@ def test_everything_in_the_record_is_for_root_alone(world: World) -> None:
         assert {os.stat(os.path.join(folder, name)).st_mode & 0o777 for name in files} <= {0o600}
 
 
+@pytest.mark.parametrize("folder", ["record", "/var/lib/../record", "/var/lib/record/", "/"])
+def test_a_record_lies_at_one_absolute_path(world: World, folder: str) -> None:
+    with pytest.raises(RecordError, match="expected an absolute, normalised path"):
+        Session(FakeNode(world), folder)
+
+
+def test_a_restore_names_the_roles_that_the_record_knows(world: World) -> None:
+    call(world, FakeNode(world), {"role": "second", "files": [{"path": "/etc/app/two.conf", "text": "2"}]})
+    assert restore(FakeNode(world), "unknown").roles == ["main", "second"]
+    assert restore(FakeNode(world), "second").roles == ["main", "second"]
+    assert restore(FakeNode(world), "second").roles == ["main", "second"]  # known, though it holds nothing any more
+
+
 def test_who_comes_second_is_told_who_holds_the_lock(world: World) -> None:
     host = FakeNode(world)
     store = Store(host, RECORD)
