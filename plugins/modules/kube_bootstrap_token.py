@@ -174,7 +174,7 @@ def drop(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
 
 
 def _draw(count: int) -> str:
-    return "".join(secrets.choice(_LETTERS) for _ in range(count))
+    return "".join(secrets.choice(_LETTERS) for _unused in range(count))
 
 
 def main() -> None:
