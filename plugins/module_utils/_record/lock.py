@@ -21,22 +21,38 @@ _PAUSE = 0.1
 
 @contextlib.contextmanager
 def locked(host: Host, store: Store, *, holder: str, wait: float) -> t.Iterator[None]:
-    """Holds the record's lock; the kernel lets go of it when this process ends, however it ends."""
+    """Holds the record's lock; the kernel lets go of it when this process ends, however it ends.
+
+    Where there is no record when it lets go, the lock goes, too, and the folders that were made for it.
+    """
     path = f"{store.root}/lock"
     deadline = time.monotonic() + wait
     while True:
         store.make_root()
         try:
             fd = host.open_lock(path)
+        except FileNotFoundError:
+            if time.monotonic() < deadline:
+                continue  # who held it took the folder away
+            raise RecordError(f"cannot open {path}: its folder is taken away again and again: run again") from None
         except OSError as error:
             raise RecordError(f"cannot open {path}: {reason(error)}") from error
         try:
             if _take(fd, path, deadline) and _is_current(host, fd, path):
                 _write_holder(host, fd, holder)
-                yield
+                try:
+                    yield
+                finally:
+                    _tidy(host, store, path)
                 return
         finally:
             os.close(fd)
+
+
+def _tidy(host: Host, store: Store, path: str) -> None:
+    if not store.exists():
+        host.remove(path)
+        store.remove_root()
 
 
 def _take(fd: int, path: str, deadline: float) -> bool:

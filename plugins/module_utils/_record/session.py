@@ -209,8 +209,6 @@ class Session:
             report.kept = kept_files(self.host, self.record_dir)
             if not view.entries:
                 self.store.remove()
-                self.host.remove(f"{self.store.root}/lock")
-                self.store.remove_root()
             return report
 
     def _plan_undo(self, view: View, entries: t.Sequence[Entry], role: str, done: t.Container[str] = ()) -> Undo:

@@ -16,6 +16,7 @@ its end is what a crash left of an event whose change never began; anything else
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -286,7 +287,11 @@ class Store:
                 return
             if self._host.lstat(path) is None or self._host.names(path):
                 return
-            self._host.remove_directory(path)
+            try:
+                self._host.remove_directory(path)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:  # somebody else has just begun
+                    raise RecordError(f"cannot remove {path}: {reason(error)}") from error
 
 
 def _divide(parts: t.Tuple[bytes, bytes, bytes]) -> t.Tuple[bytes, bytes]:

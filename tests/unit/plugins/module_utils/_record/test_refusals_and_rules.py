@@ -141,6 +141,17 @@ def test_two_roles_share_directories_packages_and_files_whose_lines_they_edit(wo
     assert world.listing() == before
 
 
+def test_a_call_that_has_nothing_to_do_or_is_refused_leaves_no_trace_of_a_record(world: World) -> None:
+    before = world.listing()
+    assert not call(world, FakeNode(world), {"role": "main"}).changed
+    assert world.listing() == before
+    with pytest.raises(RecordError, match="/etc/no is missing"):
+        call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/no/such")))
+    assert world.listing() == before
+    assert restore(FakeNode(world)).steps == []
+    assert world.listing() == before
+
+
 def test_a_file_behind_a_link_of_root_is_written_and_the_link_stays(world: World) -> None:
     os.symlink("old.conf", world.at("/etc/link.conf"))
     call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/link.conf", "ours\n")))
