@@ -8,17 +8,14 @@ PRIVATE to the collection. Nodes and administrators' hosts need neither openssl 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import re
 import typing as t
 
+from . import x509
 from .errors import KubeError
 
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 _PIN = re.compile(r"sha256:[0-9a-f]{64}")
-_SEQUENCE, _VERSION = 0x30, 0xA0
 
 
 def check_pin(text: str) -> str:
@@ -30,43 +27,7 @@ def check_pin(text: str) -> str:
 
 def pins(pem: str, *, name: str) -> t.List[str]:
     """One for each certificate of a bundle."""
-    blocks = _PEM.findall(pem)
-    if not blocks:
+    found = x509.certificates(pem)
+    if not found:
         raise KubeError(f"{name}: holds no PEM certificate")
-    return [_pin(block, name) for block in blocks]
-
-
-def _pin(block: str, name: str) -> str:
-    try:
-        der = base64.b64decode("".join(block.split()), validate=True)
-        key = _public_key(der)
-    except (binascii.Error, IndexError, ValueError) as error:
-        raise KubeError(f"{name}: is no X.509 certificate") from error
-    return "sha256:" + hashlib.sha256(key).hexdigest()
-
-
-def _public_key(der: bytes) -> bytes:
-    """subjectPublicKeyInfo: the seventh part of the signed part, the sixth where the version is left out."""
-    start = _element(der, 0)[1]
-    tag, at, end = _element(der, start)
-    if tag != _SEQUENCE:
-        raise ValueError("no certificate")
-    parts: t.List[bytes] = []
-    while at < end:
-        first, _content, after = _element(der, at)
-        if first != _VERSION:
-            parts.append(der[at:after])
-        at = after
-    return parts[5]
-
-
-def _element(der: bytes, at: int) -> t.Tuple[int, int, int]:
-    """Tag, where the content begins, where it ends."""
-    tag, length, at = der[at], der[at + 1], at + 2
-    if length & 0x80:
-        count = length & 0x7F
-        length = int.from_bytes(der[at : at + count], "big")
-        at += count
-    if at + length > len(der):
-        raise ValueError("cut off")
-    return tag, at, at + length
+    return ["sha256:" + hashlib.sha256(x509.read_certificate(one, name=name).key).hexdigest() for one in found]

@@ -39,18 +39,25 @@ class Kubectl:
 
     def server_and_pins(self) -> t.Tuple[str, t.List[str]]:
         """Where the API is, and the hash of each authority that the kubeconfig trusts."""
+        server, authority = self.server_and_authority()
+        return server, pins(authority, name=self._kubeconfig)
+
+    def server_and_authority(self) -> t.Tuple[str, str]:
+        """Where the API is, and the certificates of the authorities that the kubeconfig trusts."""
         view = self._json("config", "view", "--minify", "--raw", "--flatten", "--output=json")
         cluster = (view.get("clusters") or [{}])[0].get("cluster") or {}
         data = cluster.get("certificate-authority-data")
         if not data:
             raise KubeError(f"{self._kubeconfig}: names no certificate authority: say its hash yourself")
-        return str(cluster.get("server", "")), pins(
-            base64.b64decode(data).decode("utf-8", "replace"), name=self._kubeconfig
-        )
+        return str(cluster.get("server", "")), base64.b64decode(data).decode("utf-8", "replace")
 
     def nodes(self) -> t.Dict[str, JSON]:
         """All Node objects by name, in one call."""
         return {node["metadata"]["name"]: node for node in self._json("get", "nodes", "--output=json")["items"]}
+
+    def version(self) -> str:
+        """The release of the API server."""
+        return str(self._json("get", "--raw", "/version").get("gitVersion", ""))
 
     def label(self, names: t.Sequence[str], labels: t.Mapping[str, str]) -> None:
         self._ask("label", "nodes", *names, *(f"{key}={value}" for key, value in sorted(labels.items())), "--overwrite")

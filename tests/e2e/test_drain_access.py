@@ -1,0 +1,339 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The batch controllers' identity: how it comes and goes, and that whoever has its key can do no more than it may."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from testbed import api, binaries
+from testbed.controlplane import admin, audit_log, kubeconfig
+from testbed.inventory import inventory
+from testbed.kube_api import JSON_PATCH, MERGE_PATCH, Api, ApiError, Json
+from testbed.kube_audit import read_audit
+from testbed.run import Completed, run
+
+PLAY_SECONDS = 180.0
+CONF = "/etc/converged/controller.kubeconfig"
+USER, GROUP = "converged:controller:ctl", "converged:controllers"
+TAINT = {"key": "converged.hpc/batch", "effect": "NoSchedule"}
+OTHER = {"key": "example.org/site", "effect": "NoSchedule"}
+NODE, NODES = "/api/v1/nodes/held", "/api/v1/nodes"
+PODS = "/api/v1/namespaces/default/pods"
+CSRS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+APPLY = "application/apply-patch+yaml"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+OBJECTS = [
+    f"{RBAC}/clusterroles/converged-controller",
+    f"{RBAC}/clusterrolebindings/converged-controller",
+    f"{ADMISSION}/validatingadmissionpolicies/converged-controller",
+    f"{ADMISSION}/validatingadmissionpolicybindings/converged-controller",
+]
+# What everybody may ask about himself, and what the identity may besides.
+MAY = {
+    "selfsubjectreviews.authentication.k8s.io": {"create"},
+    "selfsubjectaccessreviews.authorization.k8s.io": {"create"},
+    "selfsubjectrulesreviews.authorization.k8s.io": {"create"},
+    "nodes": {"get", "list", "watch", "patch"},
+    "pods": {"get", "list", "watch"},
+    "pods/eviction": {"create"},
+    "events": {"create", "patch"},
+    "events.events.k8s.io": {"create", "patch"},
+}
+
+
+class Site:
+    """An administrator's folder: the controllers of the bed, and the API reached from where Ansible runs."""
+
+    def __init__(self, bed: api.RunningBed, folder: Path) -> None:
+        self.bed, self.folder = bed, folder
+        self.open: list[Api] = []
+        hosts = inventory(bed.bed)
+        here = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
+        hosts["all"]["children"]["converged_kube"] = {"hosts": {"localhost": here}}
+        hosts["all"]["vars"].update(
+            converged_kubeconfig=str(kubeconfig(bed.bed)), converged_record_copy_dir=str(folder / "record")
+        )
+        (folder / "hosts.yml").write_text(json.dumps(hosts), encoding="utf-8")
+
+    def play(self, *words: str, tasks: str = "main", check: bool = True, **variables: Any) -> Completed:
+        """The role, or its way back."""
+        kubectl = {"kubectl": str(binaries.build_binaries() / "kubectl")}
+        play = {
+            "hosts": "converged_controllers",
+            "become": True,
+            "gather_facts": False,
+            "module_defaults": {"converged.hpc.kube_certificate": kubectl},
+            "tasks": [{"import_role": {"name": "converged.hpc.drain_access", "tasks_from": tasks}}],
+        }
+        (self.folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", str(self.folder / "hosts.yml")]
+        argv += [str(self.folder / "play.yml"), "--extra-vars", json.dumps(variables), *words]
+        return run(argv, timeout=PLAY_SECONDS, check=check, env={"ANSIBLE_NOCOLOR": "1"})
+
+    def restore(self) -> Completed:
+        return self.play(tasks="restore")
+
+    def conf(self) -> str:
+        return self.bed.exec("ctl", ["cat", CONF]).out
+
+    def left(self) -> str:
+        """What there is of the identity on the controller."""
+        return self.bed.exec("ctl", ["find", "/etc/converged", "/var/lib/converged"], check=False).out
+
+    def identity(self) -> Api:
+        """A connection with the controller's own key, as a thief would have it."""
+        stolen = self.folder / "stolen.kubeconfig"
+        stolen.write_text(self.conf(), encoding="utf-8")
+        self.open.append(Api.from_kubeconfig(stolen))
+        return self.open[-1]
+
+
+@pytest.fixture
+def cluster(bed: api.RunningBed) -> Iterator[Api]:
+    connection = admin(bed.bed)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def site(bed: api.RunningBed, tmp_path: Path) -> Iterator[Site]:
+    """A site without the role; it is taken back after each test."""
+    found = Site(bed, tmp_path)
+    found.restore()
+    yield found
+    for connection in found.open:
+        connection.close()
+    found.restore()
+
+
+@pytest.fixture
+def held(cluster: Api) -> Iterator[Json]:
+    """A Node object without a machine, with a taint, a label and an annotation of the site, and a pod on it."""
+    meta = {"name": "held", "labels": {"example.org/rack": "7"}, "annotations": {"example.org/note": "site"}}
+    cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {"taints": [OTHER]}})
+    container = {"name": "main", "image": "localhost/busybox:local"}
+    spec = {"nodeName": "held", "containers": [container], "terminationGracePeriodSeconds": 0}
+    cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "guest"}, "spec": spec})
+    yield cluster.get(NODE)
+    cluster.delete(f"{PODS}/guest?gracePeriodSeconds=0", missing_ok=True)
+    cluster.delete(NODE, missing_ok=True)
+
+
+def recap(said: Completed) -> dict[str, int]:
+    """What the play did on the controller."""
+    line = next(line for line in said.out.splitlines() if re.match(r"ctl\s+:", line))
+    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", line)}
+
+
+def status(connection: Api, method: str, path: str, body: Json | list[Json] | None = None, kind: str = "") -> int:
+    """200, or the status of the refusal."""
+    data = None if body is None else json.dumps(body).encode()
+    try:
+        connection.send(method, path, data, content_type=kind or "application/json")
+    except ApiError as error:
+        return error.status
+    return 200
+
+
+def there(cluster: Api, path: str) -> bool:
+    return status(cluster, "GET", path) == 200
+
+
+def requests_left(cluster: Api) -> list[Json]:
+    return cluster.items(f"{CSRS}?labelSelector=app.kubernetes.io%2Fmanaged-by%3Dconverged.hpc")
+
+
+def certificate_of(conf: str) -> x509.Certificate:
+    data = json.loads(conf)["users"][0]["user"]["client-certificate-data"]
+    return x509.load_pem_x509_certificate(base64.b64decode(data))
+
+
+def test_plan_run_second_run_and_the_way_back(site: Site, cluster: Api) -> None:
+    plan = site.play("--check", "--diff")
+    assert recap(plan)["changed"] > 0
+    assert site.left() == ""
+    assert not any(there(cluster, path) for path in OBJECTS)
+
+    site.play()
+    assert all(there(cluster, path) for path in OBJECTS)
+    assert requests_left(cluster) == []
+    assert site.bed.exec("ctl", ["stat", "-c", "%a %U", CONF]).out == "600 root\n"
+    assert [name for name in site.left().split() if "pending" in name] == []
+    identity = site.identity()
+    assert status(identity, "GET", NODES) == 200
+
+    again = recap(site.play())
+    assert (again["changed"], again["failed"]) == (0, 0)
+    assert again["ok"] <= 4
+    assert recap(site.play("--check"))["changed"] == 0
+
+    site.restore()
+    assert site.left() == ""
+    assert not any(there(cluster, path) for path in OBJECTS)
+    assert requests_left(cluster) == []
+    assert status(identity, "GET", NODES) == 403
+    assert recap(site.restore())["changed"] == 0
+
+
+def test_the_identity_can_do_exactly_what_it_may(site: Site, cluster: Api, held: Json) -> None:
+    site.play()
+    kubectl = ["/opt/testbed/bin/kubectl", "--kubeconfig", CONF, "auth"]
+    who = json.loads(site.bed.exec("ctl", [*kubectl, "whoami", "-o", "json"]).out)["status"]["userInfo"]
+    assert (who["username"], who["groups"]) == (USER, [GROUP, "system:authenticated"])
+    listed = site.bed.exec("ctl", [*kubectl, "can-i", "--list"]).out.splitlines()[1:]
+    rows = [re.fullmatch(r"(\S+) +\[\] +\[\] +\[(.*)\]", line) for line in listed]
+    may: dict[str, set[str]] = {}
+    for row in rows:
+        if row:
+            may.setdefault(row[1], set()).update(row[2].split())
+    assert may == MAY
+
+    identity = site.identity()
+    await_policy(identity)
+    note = {"metadata": {"annotations": {"converged.hpc/held-by": "slurm/7/0"}}}
+    ours: list[Json] = [{"op": "add", "path": "/spec/taints/-", "value": TAINT}]
+    assert status(identity, "PATCH", NODE, ours, JSON_PATCH) == 200
+    assert status(identity, "PATCH", NODE, note, MERGE_PATCH) == 200
+    for body, kind in FORBIDDEN_PATCHES:
+        assert status(identity, "PATCH", NODE, body, kind) in (403, 422), body
+    for method, path, sent in FORBIDDEN_REQUESTS:
+        assert status(identity, method, path, sent) == 403, (method, path)
+    applied = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}
+    assert status(identity, "PATCH", f"{NODES}/new?fieldManager=thief", applied, APPLY) == 403
+
+    node = cluster.get(NODE)
+    assert node["metadata"]["labels"] == held["metadata"]["labels"]
+    assert node["metadata"]["annotations"] == {**held["metadata"]["annotations"], "converged.hpc/held-by": "slurm/7/0"}
+    assert [one for one in node["spec"]["taints"] if one["key"] in (TAINT["key"], OTHER["key"])] == [OTHER, TAINT]
+    assert "unschedulable" not in node["spec"]
+
+    at = [one["key"] for one in node["spec"]["taints"]].index(TAINT["key"])
+    assert status(identity, "PATCH", NODE, [{"op": "remove", "path": f"/spec/taints/{at}"}], JSON_PATCH) == 200
+    note["metadata"]["annotations"]["converged.hpc/held-by"] = None  # type: ignore[assignment]
+    assert status(identity, "PATCH", NODE, note, MERGE_PATCH) == 200
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guest", "namespace": "default"}}
+    assert status(identity, "POST", f"{PODS}/guest/eviction", eviction) == 200
+    done = [event for event in read_audit(audit_log(site.bed.bed)) if event.user == USER and event.code < 400]
+    assert done
+    allowed = {name.partition(".")[0]: verbs for name, verbs in MAY.items()}
+    allowed[""] = {"get"}  # kubectl asks which resources there are
+    assert [event for event in done if event.verb not in allowed.get(event.resource, ())] == []
+
+
+FORBIDDEN_PATCHES: list[tuple[Json | list[Json], str]] = [
+    ({"metadata": {"labels": {"example.org/rack": "8"}}}, MERGE_PATCH),
+    ({"metadata": {"labels": {"node-restriction.kubernetes.io/converged-share-mode": "placeholder"}}}, MERGE_PATCH),
+    ({"metadata": {"labels": None}}, MERGE_PATCH),
+    ({"metadata": {"annotations": {"example.org/note": "thief"}}}, MERGE_PATCH),
+    ({"metadata": {"annotations": {"converged.hpc/leases": "[]"}}}, MERGE_PATCH),
+    ({"metadata": {"annotations": None}}, MERGE_PATCH),
+    ({"metadata": {"finalizers": ["example.org/stay"]}}, MERGE_PATCH),
+    ({"spec": {"unschedulable": True}}, MERGE_PATCH),
+    ({"spec": {"providerID": "thief://1"}}, MERGE_PATCH),
+    ({"spec": {"podCIDR": "10.9.9.0/24", "podCIDRs": ["10.9.9.0/24"]}}, MERGE_PATCH),
+    ({"spec": {"taints": None}}, MERGE_PATCH),
+    ({"spec": {"taints": [TAINT]}}, MERGE_PATCH),
+    ([{"op": "add", "path": "/spec/taints/-", "value": {**TAINT, "effect": "NoExecute"}}], JSON_PATCH),
+    ([{"op": "add", "path": "/spec/taints/-", "value": {**OTHER, "effect": "NoExecute"}}], JSON_PATCH),
+]
+FORBIDDEN_REQUESTS: list[tuple[str, str, Json | None]] = [
+    ("DELETE", NODE, None),
+    ("POST", NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}),
+    ("PUT", NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "held"}}),
+    ("GET", f"{NODES}/held/proxy/pods", None),
+    ("DELETE", f"{PODS}/guest", None),
+    ("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "thief"}}),
+    ("GET", f"{PODS}/guest/log", None),
+    ("GET", "/api/v1/secrets", None),
+    ("GET", "/api/v1/namespaces/kube-system/secrets", None),
+    ("GET", "/api/v1/configmaps", None),
+    ("POST", CSRS, {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}),
+]
+
+
+def await_policy(identity: Api) -> None:
+    """Admission policies take effect a moment after they are created."""
+    deadline = time.monotonic() + 30
+    body = {"metadata": {"labels": {"example.org/rack": "8"}}}
+    while status(identity, "PATCH", f"{NODE}?dryRun=All", body, MERGE_PATCH) == 200:
+        assert time.monotonic() < deadline, "nothing is refused"
+        time.sleep(0.2)
+
+
+def test_the_policy_has_no_warnings_of_its_own(site: Site, cluster: Api) -> None:
+    site.play()
+    deadline = time.monotonic() + 30
+    path = f"{ADMISSION}/validatingadmissionpolicies/converged-controller"
+    while "observedGeneration" not in (found := cluster.get(path)).get("status", {}):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    assert found["status"].get("typeChecking", {}).get("expressionWarnings", []) == []
+
+
+def test_the_key_is_nowhere_but_in_its_file(site: Site) -> None:
+    said = site.play("-vvvvv", "--diff")
+    text = said.out + said.err + site.bed.exec("ctl", ["journalctl", "--no-pager"]).out
+    encoded = json.loads(site.conf())["users"][0]["user"]["client-key-data"]
+    body = base64.b64decode(encoded).decode().splitlines()[1]
+    assert "+key: (not shown)" in text
+    assert CONF in text
+    assert [secret for secret in ("PRIVATE KEY", encoded, body) if secret in text] == []
+    copies = "".join(path.read_text(errors="replace") for path in site.folder.rglob("*") if path.is_file())
+    assert [secret for secret in ("PRIVATE KEY", encoded, body) if secret in copies] == []
+    found = site.bed.exec(
+        "ctl", ["grep", "-rlF", "-e", encoded, "-e", body, "/etc", "/var/lib", "/tmp", "/run"], check=False
+    )
+    assert found.out.split() == [CONF]
+
+
+def test_a_certificate_is_renewed_before_it_ends(site: Site) -> None:
+    site.play()
+    before = site.conf()
+    put(site, nearly_over(site, before))
+    assert status(site.identity(), "GET", NODES) == 200
+    assert "it expires on" in site.play("--check", "-v").out
+    site.play()
+    renewed = certificate_of(site.conf())
+    assert renewed.not_valid_after_utc > datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=300)
+    assert renewed.public_key() != certificate_of(before).public_key()
+    assert status(site.identity(), "GET", NODES) == 200
+    assert recap(site.play())["changed"] == 0
+
+
+def nearly_over(site: Site, conf: str) -> str:
+    """The same kubeconfig with a certificate of the cluster's own authority that has an hour left."""
+    old = certificate_of(conf)
+    authority = [site.bed.exec("kube", ["cat", f"/etc/kubernetes/pki/ca.{end}"]).out.encode() for end in ("crt", "key")]
+    key: Any = load_pem_private_key(authority[1], None)
+    now = datetime.datetime.now(datetime.UTC)
+    builder = x509.CertificateBuilder(
+        x509.load_pem_x509_certificate(authority[0]).subject, old.subject, old.public_key(), x509.random_serial_number()
+    )
+    builder = builder.not_valid_before(now - datetime.timedelta(days=9)).not_valid_after(
+        now + datetime.timedelta(hours=1)
+    )
+    client = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH])
+    made = builder.add_extension(client, critical=False).sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    document = json.loads(conf)
+    document["users"][0]["user"]["client-certificate-data"] = base64.b64encode(made).decode()
+    return json.dumps(document, indent=2) + "\n"
+
+
+def put(site: Site, conf: str) -> None:
+    site.bed.exec("ctl", ["sh", "-c", f"cat > {CONF}"], input=conf)
