@@ -1,0 +1,206 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`nodeshare controller` beside a real slurmctld and a real API: a job's nodes are its own from its first task on.
+
+The nodes' side is not installed here: everything that pods notice comes from the controller.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from testbed import api
+from testbed.controlplane import kubeconfig
+from testbed.inventory import inventory
+from testbed.run import run
+
+BED = "controller"
+PLAY_SECONDS = 120.0
+TAINT = "converged.hpc/batch"
+SCRIPT = """#!/usr/bin/python3
+import json, os, socket, sys
+words = {"wlm": "slurm", "job": os.environ["SLURM_JOB_ID"], "run": os.environ.get("SLURM_RESTART_COUNT", "0")}
+words.update(event=sys.argv[0].rpartition("/")[2], nodes=os.environ["SLURM_JOB_NODELIST"])
+try:
+    peer = socket.socket(socket.AF_UNIX)
+    peer.settimeout(50)
+    peer.connect("/run/converged/controller.sock")
+    peer.sendall(json.dumps(words).encode() + b"\\n")
+    peer.makefile().readline()
+except OSError:
+    pass
+"""
+KEYS = "PrologSlurmctld=/etc/converged/prolog\nEpilogSlurmctld=/etc/converged/epilog\n"
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 4,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": "localhost/busybox:local",
+                        "imagePullPolicy": "Never",
+                        "command": ["sleep", "3600"],
+                    }
+                ],
+                "topologySpreadConstraints": [
+                    {
+                        "maxSkew": 1,
+                        "topologyKey": "kubernetes.io/hostname",
+                        "whenUnsatisfiable": "ScheduleAnyway",
+                        "labelSelector": {"matchLabels": {"app": "web"}},
+                    }
+                ],
+            },
+        },
+    },
+}
+
+
+class Cluster:
+    """The bed, with the controller installed by its role."""
+
+    def __init__(self, bed: api.RunningBed, folder: Path) -> None:
+        self.bed, self.folder = bed, folder
+
+    def play(self, tasks_from: str) -> str:
+        hosts = inventory(self.bed.bed)
+        (self.folder / "hosts.yml").write_text(json.dumps(hosts), encoding="utf-8")
+        role = {"name": "converged.hpc.node_share", "tasks_from": tasks_from}
+        play = {
+            "hosts": "converged_controllers",
+            "become": True,
+            "gather_facts": False,
+            "tasks": [{"import_role": role}],
+        }
+        (self.folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+        program = str(Path(sys.executable).with_name("ansible-playbook"))
+        more = json.dumps({"node_share_controller_period": 2})
+        argv = [program, "--inventory", str(self.folder / "hosts.yml"), "--extra-vars", more]
+        return run([*argv, str(self.folder / "play.yml")], timeout=PLAY_SECONDS).out
+
+    def ctl(self, script: str, *, input: str | None = None, check: bool = True) -> str:
+        return self.bed.exec("ctl", ["sh", "-c", script], input=input, check=check, timeout=90).out
+
+    def items(self, kind: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.bed.kubectl("get", kind, "--output=json"))["items"]
+        return found
+
+    def tainted(self) -> set[str]:
+        return {
+            node["metadata"]["name"]
+            for node in self.items("nodes")
+            if any(taint["key"] == TAINT for taint in node["spec"].get("taints", ()))
+        }
+
+    def pods_on_nodes(self) -> set[str]:
+        """Nodes with pods that have not ended and are not about to."""
+        return {pod["spec"]["nodeName"] for pod in self.items("pods") if "nodeName" in pod["spec"]}
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float) -> float:
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(0.1)
+    return time.monotonic() - begin
+
+
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two nodes that are in Slurm and in Kubernetes; CONVERGED_KEEP_BED=1 leaves the bed up."""
+    name = request.config.getoption("--bed") or BED
+    bed = api.find(name) if request.config.getoption("--bed") else api.bring_up(name)
+    api.command_line("join", name, timeout=300)
+    found = Cluster(bed, tmp_path_factory.mktemp("controller"))
+    identity = kubeconfig(bed.bed).read_text(encoding="utf-8")
+    found.ctl("mkdir -p /etc/converged; umask 077; cat > /etc/converged/controller.kubeconfig", input=identity)
+    for event in ("prolog", "epilog"):
+        found.ctl(f"cat > /etc/converged/{event}; chmod 755 /etc/converged/{event}", input=SCRIPT)
+    for host in ("ctl", "n1", "n2"):
+        text = bed.exec(host, ["cat", "/etc/slurm/slurm.conf"]).out
+        if "EpilogSlurmctld=" not in text:
+            bed.exec(host, ["sh", "-c", "cat > /etc/slurm/slurm.conf"], input=KEYS + text)
+    # Slurm 22.05 takes a first PrologSlurmctld only when it starts: a reconfigure shows it, and never runs it.
+    found.ctl("systemctl restart slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done")
+    found.play("controller")
+    yield found
+    found.play("controller_restore")
+    if not request.config.getoption("--bed") and os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(name)
+
+
+def test_installing_it_again_changes_nothing(cluster: Cluster) -> None:
+    assert "changed=0" in cluster.play("controller")
+    assert cluster.ctl("systemctl is-active converged-controller").strip() == "active"
+
+
+def test_pods_leave_both_nodes_before_the_first_task_and_return_after_the_last(cluster: Cluster) -> None:
+    cluster.bed.kubectl("apply", "--filename=-", input=json.dumps(DEPLOYMENT))
+    try:
+        until(lambda: cluster.pods_on_nodes() == {"n1", "n2"}, "pods on both nodes", 60)
+        cluster.ctl("nohup srun -N2 sh -c 'echo started; sleep 6' > /tmp/srun.out 2>&1 < /dev/null &")
+        until(lambda: "started" in cluster.ctl("cat /tmp/srun.out"), "the job starts", 60)
+        assert (cluster.tainted(), cluster.pods_on_nodes()) == ({"n1", "n2"}, set())
+        until(lambda: not cluster.tainted(), "the taints are lifted", 30)
+        until(lambda: all("nodeName" in pod["spec"] for pod in cluster.items("pods")), "pods return", 60)
+    finally:
+        cluster.bed.kubectl("delete", "deployment", "web", "--wait=true")
+    assert "patched=2 evicted=4" in cluster.ctl("journalctl -u converged-controller --output=cat")
+
+
+def test_an_administrators_cordon_outlives_a_job(cluster: Cluster) -> None:
+    cluster.bed.kubectl("cordon", "n1")
+    try:
+        cluster.ctl("srun -N2 true")
+        until(lambda: not cluster.tainted(), "the taints are lifted", 30)
+        cordoned = {node["metadata"]["name"] for node in cluster.items("nodes") if node["spec"].get("unschedulable")}
+        assert cordoned == {"n1"}
+    finally:
+        cluster.bed.kubectl("uncordon", "n1")
+
+
+def test_a_drained_node_of_slurm_is_tainted_until_it_is_resumed(cluster: Cluster) -> None:
+    cluster.ctl("scontrol update nodename=n2 state=drain reason='disk is odd'")
+    try:
+        until(lambda: cluster.tainted() == {"n2"}, "the drained node is tainted", 30)
+        node = next(node for node in cluster.items("nodes") if node["metadata"]["name"] == "n2")
+        assert node["metadata"]["annotations"]["converged.hpc/batch-state"] == "DRAIN: disk is odd"
+    finally:
+        cluster.ctl("scontrol update nodename=n2 state=resume")
+    until(lambda: not cluster.tainted(), "the resumed node is free", 30)
+
+
+def test_a_job_whose_end_nobody_heard_gives_its_nodes_back(cluster: Cluster) -> None:
+    cluster.ctl("sbatch -N2 --wrap 'sleep 300'")
+    until(lambda: cluster.tainted() == {"n1", "n2"}, "the nodes are tainted", 30)
+    cluster.ctl("systemctl kill --signal=KILL converged-controller; systemctl stop converged-controller")
+    cluster.ctl("scancel --user=root; while squeue -h | grep -q .; do sleep 0.2; done")
+    assert cluster.tainted() == {"n1", "n2"}
+    cluster.ctl("systemctl start converged-controller")
+    until(lambda: not cluster.tainted(), "the stale holds are cleared", 30)
+
+
+def test_without_the_service_a_job_starts_all_the_same(cluster: Cluster) -> None:
+    cluster.ctl("systemctl stop converged-controller")
+    try:
+        cluster.ctl("timeout 30 srun -N2 true")
+    finally:
+        cluster.ctl("systemctl start converged-controller")
