@@ -1,0 +1,100 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The batch system's configuration as a node itself sees it, and the lines of the site's scripts that would kill pods.
+
+Asks nobody: a thousand nodes that ask the controller at once are a storm. Scripts that a script names are read too, as
+most sites' Epilog only calls others.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import typing as t
+
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, marks
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+
+PLACES = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
+SCRIPT_KEYS = ("Prolog", "Epilog", "TaskProlog", "TaskEpilog", "HealthCheckProgram", "RebootProgram")
+HEALTH = (
+    "/etc/nhc/*.conf",
+    "/etc/nhc/scripts/*.nhc",
+    "/var/spool/pbs/mom_priv/config",
+    "/var/spool/torque/mom_priv/config",
+)
+MAX_SCRIPTS = 100
+# Of programs in /bin or /usr/bin there are many, and they are not the site's.
+_PATHS = re.compile(r"(?<![\w.$}*-])/(?!s?bin/|usr/s?bin/|dev/|proc/|sys/)[\w.+@-]+/[\w./+@-]+")
+
+
+def slurm(path: str) -> t.Dict[str, t.Any]:
+    """slurm.conf of this node: which file, what is in it, and what its scripts are."""
+    path = path or next((place for place in PLACES if os.path.isfile(place)), "")
+    if not path:
+        return {"conf": "", "error": "", "digest": "", "files": [], "scripts": [], "missing": []}
+    try:
+        conf = slurm_conf.load(path, release=Slurm(timeout=gather.SECONDS).version(), read=_read)
+    except SlurmError as error:
+        return {"conf": path, "error": str(error), "digest": "", "files": [path], "scripts": [], "missing": []}
+    named = [value for key in SCRIPT_KEYS for value in conf.values(key) if value]
+    scripts = [script for value in named for script in sorted(glob.glob(_absolute(value, path)))]
+    return {
+        "conf": path,
+        "error": "",
+        "digest": hashlib.sha256(slurm_conf.flattened(conf).encode("utf-8", "surrogateescape")).hexdigest(),
+        "files": sorted(conf.files),
+        "scripts": scripts,
+        "missing": [value for value in named if not glob.glob(_absolute(value, path))],
+    }
+
+
+def killing(scripts: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
+    """Every line that kills, in the scripts, in what they call, and in the site's health checks, by file and line."""
+    waiting = [*scripts, *(path for pattern in HEALTH for path in sorted(glob.glob(pattern)))]
+    seen: t.Set[str] = set()
+    lines: t.List[t.Dict[str, t.Any]] = []
+    while waiting and len(seen) < MAX_SCRIPTS:
+        path = os.path.realpath(waiting.pop(0))
+        if path in seen or not os.path.isfile(path):
+            continue
+        seen.add(path)
+        text = gather.text_of(path)
+        if "\0" in text:
+            continue
+        lines += [{"path": path, **found._asdict()} for found in marks.killing(text)]
+        waiting += _called(text)
+    return lines
+
+
+def _called(text: str) -> t.List[str]:
+    """Scripts that a script names; of a folder, all in it."""
+    called = []
+    for path in dict.fromkeys(_PATHS.findall(text)):
+        inside = sorted(glob.glob(os.path.join(glob.escape(path), "*"))) if os.path.isdir(path) else [path]
+        called += [one for one in inside if os.path.isfile(one) and _is_script(one)]
+    return called
+
+
+def _is_script(path: str) -> bool:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(2) == b"#!"
+    except OSError:
+        return False
+
+
+def _absolute(value: str, conf: str) -> str:
+    return value if value.startswith("/") else os.path.join(os.path.dirname(conf), value)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read(8 * 1024 * 1024)

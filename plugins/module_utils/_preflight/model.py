@@ -1,0 +1,67 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a check finds, and what all findings of a node come to. Pure.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+JSON = t.Mapping[str, t.Any]
+
+REFUSE, WARN, NOTE = "refuse", "warn", "note"
+LEVELS = (REFUSE, WARN, NOTE)
+CLUSTER = "(cluster)"
+SHARE_MODES = ("handover", "placeholder", "backed")
+CORE_MODES = ("placeholder", "backed")
+
+
+class Finding(t.NamedTuple):
+    """One thing that is so, and what to do about it."""
+
+    level: str
+    code: str
+    text: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level} [{self.code}] {self.text}" + (f": {self.advice}" if self.advice else "")
+
+
+class Verdict(t.NamedTuple):
+    """All findings of one node, the gravest first."""
+
+    findings: t.Tuple[Finding, ...]
+
+    @property
+    def refusals(self) -> t.Tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.level == REFUSE)
+
+    @property
+    def word(self) -> str:
+        """The verdict itself."""
+        return "refused" if self.refusals else "fit to be shared"
+
+
+def verdict(findings: t.Iterable[Finding], *, accepted: t.Container[str]) -> Verdict:
+    """A refusal that the site accepts becomes a warning, and still says what it is."""
+    judged = [
+        finding._replace(level=WARN) if finding.level == REFUSE and finding.code in accepted else finding
+        for finding in dict.fromkeys(findings)
+    ]
+    return Verdict(tuple(sorted(judged, key=lambda finding: LEVELS.index(finding.level))))
+
+
+def release(text: str) -> t.Tuple[int, int]:
+    """Major and minor of v1.36.3, 1.6.20~ds1 or 6.18.0-1; (0, 0) where there is none."""
+    parts = text.lstrip("v").split(".")
+    digits = ["".join(char for char in part if char.isdigit()) for part in (*parts, "0", "0")[:2]]
+    return (int(digits[0] or 0), int(digits[1] or 0))
+
+
+def shown(values: t.Sequence[str]) -> str:
+    """A list for people, however long it is."""
+    return ", ".join(values[:8]) + (f" and {len(values) - 8} more" if len(values) > 8 else "")

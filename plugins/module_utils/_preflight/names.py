@@ -1,0 +1,105 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of names: one machine is one node in the inventory, in Slurm and in Kubernetes, by whatever name. Pure.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
+from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
+    JSON,
+    REFUSE,
+    SHARE_MODES,
+    Finding,
+    shown,
+)
+
+Findings = t.Iterator[Finding]
+
+
+def share_mode(wanted: JSON) -> Findings:
+    mode = wanted.get("share_mode")
+    if mode not in SHARE_MODES:
+        yield Finding(REFUSE, "share_mode", f"share mode {mode!r} is none of {', '.join(SHARE_MODES)}", "correct it")
+
+
+def in_slurm(name: str, known: t.Iterable[str]) -> Findings:
+    """The host's name among Slurm's."""
+    names = list(known)
+    if name in names:
+        return
+    alike = [one for one in names if one.lower() == name.lower()]
+    if alike:
+        yield Finding(
+            REFUSE,
+            "name_case",
+            f"the inventory says {name}, and Slurm {alike[0]}",
+            f"set converged_wlm_node: {alike[0]}",
+        )
+    else:
+        yield Finding(
+            REFUSE,
+            "unknown_to_slurm",
+            f"Slurm has no node {name!a}",
+            "correct converged_wlm_node, or take the host out of converged_nodes",
+        )
+
+
+def same_machine(name: str, slurm_hostname: str, hostname: str) -> Findings:
+    """Slurm's NodeHostname and the machine that the inventory reaches."""
+    if slurm_hostname.partition(".")[0].lower() != hostname.partition(".")[0].lower():
+        yield Finding(
+            REFUSE,
+            "other_machine",
+            f"Slurm's {name} is the machine {slurm_hostname}, and the inventory reaches {hostname}",
+            "correct ansible_host or converged_wlm_node",
+        )
+
+
+def in_kubernetes(name: str, nodes: JSON, found: JSON) -> Findings:
+    """A name that Kubernetes takes, and that is not another machine's."""
+    try:
+        cluster.check_names([name])
+    except KubeError as error:
+        yield Finding(REFUSE, "kube_name", str(error), f"set converged_kube_node: {name.lower()}")
+        return
+    taken = nodes.get(name)
+    mine = {address for one in found["addresses"].values() for address in one}
+    if taken and mine and taken["addresses"] and not mine & set(taken["addresses"]):
+        yield Finding(
+            REFUSE,
+            "kube_name",
+            f"Kubernetes has a node {name} at {shown(taken['addresses'])}, which is another machine",
+            "set converged_kube_node to a name of its own, or delete the stale Node object",
+        )
+
+
+def twice(names: t.Mapping[str, str], what: str) -> t.Dict[str, Finding]:
+    """By host: that another host has the same name."""
+    found = {}
+    for host, name in names.items():
+        others = [other for other, one in names.items() if one == name and other != host]
+        if others:
+            found[host] = Finding(
+                REFUSE, "name_twice", f"{what} is {name}, as of {shown(others)}", "correct one of them"
+            )
+    return found
+
+
+def excepted(written: t.Sequence[str]) -> t.Tuple[t.Set[str], t.List[Finding]]:
+    """The nodes of all host lists, and what is wrong with those that cannot be read."""
+    names: t.Set[str] = set()
+    wrong = []
+    for text in written:
+        try:
+            names |= set(_hostlist.expand(text))
+        except _hostlist.HostlistError as error:
+            wrong.append(Finding(REFUSE, "hostlist", f"share_preflight_excepted: {error}", "correct it"))
+    return names, wrong

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the kernel and programs of a node print, read into plain data. Pure.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+LISTENING = "0A"
+# Made by runtimes, hypervisors and pod networks; no cluster is reached by them.
+_VIRTUAL = re.compile(
+    r"(lo|docker|cni|veth|virbr|vnet|flannel|cali|cilium|tunl|vxlan|kube-|nodelocaldns|br-[0-9a-f]{12})"
+)
+
+
+def mounts(text: str) -> t.Dict[str, t.Tuple[str, bool]]:
+    """/proc/self/mounts: file system and whether it is read-only, by mount point; the last mount on a point counts."""
+    found = {}
+    for line in text.splitlines():
+        words = line.split(" ")
+        if len(words) >= 4:
+            point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), words[1])
+            found[point] = (words[2], "ro" in words[3].split(","))
+    return found
+
+
+def mount_of(path: str, found: t.Iterable[str]) -> str:
+    """The mount point that a path lies on."""
+    fitting = [point for point in found if point == "/" or path == point or path.startswith(point + "/")]
+    return max(fitting, key=len, default="/")
+
+
+def cgroup_mode(found: t.Mapping[str, t.Tuple[str, bool]]) -> str:
+    """v2 where the unified hierarchy is the only one, else v1, also where both are mounted."""
+    return "v2" if found.get("/sys/fs/cgroup", ("", False))[0] == "cgroup2" else "v1"
+
+
+def swap_devices(text: str) -> t.List[str]:
+    """/proc/swaps, without compressed memory."""
+    names = [line.split()[0] for line in text.splitlines()[1:] if line.split()]
+    return [name for name in names if not name.startswith("/dev/zram")]
+
+
+def listeners(text: str) -> t.Dict[int, str]:
+    """/proc/net/tcp or tcp6: the inode of the socket that listens on each port."""
+    found = {}
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) > 9 and words[3] == LISTENING:
+            found[int(words[1].rpartition(":")[2], 16)] = words[9]
+    return found
+
+
+def addresses(text: str) -> t.Dict[str, t.List[str]]:
+    """`ip -json address`: global addresses by interface, those of pods and virtual machines left out."""
+    found: t.Dict[str, t.List[str]] = {}
+    for link in json.loads(text or "[]"):
+        name = str(link.get("ifname", ""))
+        known = [one["local"] for one in link.get("addr_info", []) if one.get("scope") == "global" and "local" in one]
+        if known and not _VIRTUAL.match(name):
+            found[name] = known
+    return found
+
+
+def unit_states(text: str) -> t.Dict[str, str]:
+    """`systemctl show --property=Id,LoadState,ActiveState`: the active state of every unit that exists."""
+    found = {}
+    for block in text.split("\n\n"):
+        values = dict(line.partition("=")[::2] for line in block.splitlines())
+        if values.get("Id") and values.get("LoadState") not in ("not-found", None):
+            found[values["Id"]] = values.get("ActiveState", "")
+    return found
+
+
+def printed_version(text: str) -> str:
+    """The first release number that a program prints; "" where there is none."""
+    match = re.search(r"\bv?(\d+\.\d+(?:\.\d+)?)", text)
+    return match.group(1) if match else ""

@@ -1,0 +1,122 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads release and nodes of a Kubernetes cluster as data."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kube_info
+short_description: Read release and nodes of a Kubernetes cluster
+version_added: 0.1.0
+description:
+  - Asks the API once for its release and once for all Node objects, and returns what preflight compares.
+  - An API that does not answer fails the module. An empty list always means that there is none.
+author:
+  - converged.hpc maintainers (@converged-hpc)
+requirements:
+  - kubectl
+options:
+  kubeconfig:
+    description:
+      - The kubeconfig on this host, by which an administrator reaches the cluster.
+    type: path
+    required: true
+  kubectl:
+    description:
+      - The program.
+    type: str
+    default: kubectl
+  timeout:
+    description:
+      - Seconds after which an answer is no longer waited for.
+    type: int
+    default: 30
+attributes:
+  check_mode:
+    description: The module runs the same in check mode.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+  idempotent:
+    description: Two runs return the same while nothing changes in the cluster.
+    support: full
+  action_group:
+    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Read the cluster
+  converged.hpc.kube_info:
+    kubeconfig: /etc/kubernetes/admin.conf
+  register: kube
+  run_once: true
+
+- name: Say its release
+  ansible.builtin.debug:
+    msg: "{{ kube.version }}, {{ kube.nodes | length }} nodes"
+"""
+
+RETURN = r"""
+version:
+  description: The release of the API server.
+  returned: always
+  type: str
+  sample: v1.36.3
+nodes:
+  description: All Node objects by name.
+  returned: always
+  type: dict
+  sample:
+    n1: {kubelet: v1.36.3, runtime: "containerd://1.6.20", addresses: [10.0.0.1], ready: true, unschedulable: false}
+"""
+
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
+from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import Kubectl
+
+
+def described(nodes: cluster.Nodes) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """What preflight compares of each Node object."""
+    found = {}
+    for name, node in nodes.items():
+        status = node.get("status", {})
+        about = status.get("nodeInfo", {})
+        found[name] = {
+            "kubelet": about.get("kubeletVersion", ""),
+            "runtime": about.get("containerRuntimeVersion", ""),
+            "addresses": [one["address"] for one in status.get("addresses", []) if one.get("type") == "InternalIP"],
+            "ready": not cluster.not_ready(nodes, [name]),
+            "unschedulable": bool(node.get("spec", {}).get("unschedulable")),
+        }
+    return found
+
+
+def main() -> None:
+    """Asks, and returns the answers."""
+    module = AnsibleModule(
+        argument_spec={
+            "kubeconfig": {"type": "path", "required": True},
+            "kubectl": {"type": "str", "default": "kubectl"},
+            "timeout": {"type": "int", "default": 30},
+        },
+        supports_check_mode=True,
+    )
+    kube = Kubectl(
+        kubeconfig=module.params["kubeconfig"], program=module.params["kubectl"], timeout=module.params["timeout"]
+    )
+    try:
+        module.exit_json(changed=False, version=kube.version(), nodes=described(kube.nodes()))
+    except KubeError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads everything of a node that preflight judges, in one call that changes nothing."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: share_node_info
+short_description: Read what decides whether a node can be shared
+version_added: 0.1.0
+description:
+  - Reads clock, kernel, cgroups, swap, ports, file systems, addresses, services, runtimes, munge, the batch system's
+    configuration as the node sees it, and the lines of the site's scripts that kill foreign processes.
+  - Changes nothing. Asks neither the batch system's controller nor the Kubernetes API.
+  - M(converged.hpc.share_verdict) judges the results of all hosts together.
+author:
+  - converged.hpc maintainers (@converged-hpc)
+options:
+  wanted:
+    description:
+      - What the inventory wants of this host. It is returned as it is, beside what was found.
+    type: dict
+    default: {}
+  ports:
+    description:
+      - The TCP ports of which to say who listens on them.
+    type: list
+    elements: int
+    default: [10248, 10250]
+  paths:
+    description:
+      - Where room and a lasting file system are needed.
+    type: list
+    elements: path
+    default: [/etc, /usr, /var/lib/kubelet, /var/lib/containerd, /var/lib/converged]
+  socket:
+    description:
+      - The address of the container runtime that the kubelet is to use.
+    type: str
+    default: ""
+  slurm_conf:
+    description:
+      - The C(slurm.conf) of this host, where it is not in one of the usual places.
+    type: path
+  record_dir:
+    description:
+      - The directory of the record.
+    type: path
+    default: /var/lib/converged/record
+attributes:
+  check_mode:
+    description: The module runs the same in check mode.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+  idempotent:
+    description: It changes nothing.
+    support: full
+  action:
+    description: The clock of the host is compared with that of the machine on which Ansible runs.
+    support: full
+  action_group:
+    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Read the node
+  converged.hpc.share_node_info:
+    wanted:
+      share_mode: handover
+  become: true
+  register: node
+
+- name: Say which lines kill foreign processes
+  ansible.builtin.debug:
+    msg: "{{ node.found.killing }}"
+"""
+
+RETURN = r"""
+wanted:
+  description: The option O(wanted).
+  returned: always
+  type: dict
+  sample: {share_mode: handover}
+found:
+  description: What was found, by kind.
+  returned: always
+  type: dict
+  sample:
+    hostname: n1
+    cgroup: v2
+    swap: []
+    ports: {"10250": kubelet}
+    killing:
+      - {path: /e.sh, line: 7, text: "pkill -u $SLURM_JOB_USER", why: kills all processes of a user, anyone: false}
+offset:
+  description:
+    - Between which two numbers of seconds the clock of the host is ahead of that of the machine on which Ansible runs.
+  returned: always
+  type: list
+  elements: float
+  sample: [-0.31, 0.02]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm
+from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
+
+# What the roles write or edit, besides the files of slurm.conf.
+TOUCHED = (
+    "/etc/containerd/config.toml",
+    "/etc/systemd/system/kubelet.service",
+    "/etc/default/kubelet",
+    "/var/lib/kubelet/config.yaml",
+    "/etc/kubernetes/kubelet.conf",
+    "/etc/crictl.yaml",
+    "/etc/cni/net.d/10-converged.conflist",
+)
+
+
+def main() -> None:
+    """Reads and returns."""
+    module = AnsibleModule(
+        argument_spec={
+            "wanted": {"type": "dict", "default": {}},
+            "ports": {"type": "list", "elements": "int", "default": [10248, 10250]},
+            "paths": {
+                "type": "list",
+                "elements": "path",
+                "default": ["/etc", "/usr", "/var/lib/kubelet", "/var/lib/containerd", "/var/lib/converged"],
+            },
+            "socket": {"type": "str", "default": ""},
+            "slurm_conf": {"type": "path"},
+            "record_dir": {"type": "path", "default": "/var/lib/converged/record"},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    slurm = gather_slurm.slurm(given["slurm_conf"] or "")
+    found = gather.node(
+        ports=given["ports"],
+        paths=given["paths"],
+        sock=given["socket"].partition("unix://")[2] or given["socket"],
+        files=[*TOUCHED, *slurm["files"]],
+    )
+    try:
+        record = Store(Host(), given["record_dir"]).load().roles()
+    except RecordError as error:
+        module.fail_json(msg=str(error))
+    killing = gather_slurm.killing(slurm["scripts"])
+    module.exit_json(
+        changed=False, wanted=given["wanted"], found=dict(found, slurm=slurm, killing=killing, record=record)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The documentation of an action that runs on the controller alone."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: share_verdict
+short_description: Judge whether nodes can be shared, before anything is touched
+version_added: 0.1.0
+description:
+  - Judges what M(converged.hpc.share_node_info) found on all hosts, together with what M(converged.hpc.slurm_info) and
+    M(converged.hpc.kube_info) say, and prints one verdict for each node in plain words.
+  - Fails with every refusal named. Runs on the controller of Ansible only, once for all hosts (C(run_once)).
+author:
+  - converged.hpc maintainers (@converged-hpc)
+options:
+  registered:
+    description:
+      - The name of the variable into which the results of M(converged.hpc.share_node_info) were registered.
+    type: str
+    required: true
+  hosts:
+    description:
+      - The hosts to judge, as a rule C(ansible_play_hosts_all), so that those which did not answer are named too.
+    type: list
+    elements: str
+    required: true
+  controllers:
+    description:
+      - The hosts of the batch system's controller, the primary first.
+    type: list
+    elements: str
+    default: []
+  slurm:
+    description:
+      - The result of M(converged.hpc.slurm_info).
+    type: dict
+    default: {}
+  kube:
+    description:
+      - The result of M(converged.hpc.kube_info).
+    type: dict
+    default: {}
+  wlm:
+    description:
+      - The batch system.
+    type: str
+    default: slurm
+  excepted:
+    description:
+      - Host lists of nodes that Slurm knows and that are not to be converted.
+    type: list
+    elements: str
+    default: []
+  accepted:
+    description:
+      - Codes of refusals that the site accepts; they become warnings.
+    type: list
+    elements: str
+    default: []
+  max_skew:
+    description:
+      - Seconds that the clock of a host may be off that of the first controller. A tenth of it is warned about.
+    type: float
+    default: 30.0
+  min_free:
+    description:
+      - GiB that must be free where the kubelet and the runtime keep their files.
+    type: float
+    default: 5.0
+  limit:
+    description:
+      - Seconds that a Prolog of ours may take.
+    type: int
+    default: 90
+  kubelet:
+    description:
+      - The release of the kubelet that nodes are going to run. Empty means that of the API server.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: The action runs the same in check mode.
+    support: full
+  diff_mode:
+    description: There is nothing to compare.
+    support: none
+  idempotent:
+    description: It changes nothing.
+    support: full
+  action:
+    description: Everything is done on the controller.
+    support: full
+  action_group:
+    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Judge every node before anything is touched
+  converged.hpc.share_verdict:
+    registered: node
+    hosts: "{{ ansible_play_hosts_all }}"
+    controllers: "{{ groups['converged_controllers'] }}"
+    slurm: "{{ slurm }}"
+    kube: "{{ kube }}"
+  run_once: true
+"""
+
+RETURN = r"""
+verdicts:
+  description: By host whether it is refused, and every finding. What concerns all nodes is under C((cluster)).
+  returned: always
+  type: dict
+  sample:
+    n1:
+      refused: true
+      findings:
+        - {level: refuse, code: swap, text: "swap is on (/dev/sda2)", advice: turn it off}
+msg:
+  description: All refusals in one line.
+  returned: always
+  type: str
+  sample: "Refused, and nothing was touched. n1: swap is on (/dev/sda2) and the kubelet does not start with it"
+"""

@@ -1,0 +1,209 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight on real machines: a sound site, then one real fault after the other, and never a trace of it on a node."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testbed import api
+from testbed.inventory import inventory
+from testbed.run import run
+
+LISTING = (Path(__file__).parent / "listing.py").read_text(encoding="utf-8")
+PLAYBOOK = """
+- hosts: converged_nodes:converged_controllers
+  become: true
+  gather_facts: false
+  roles:
+    - role: converged.hpc.share_preflight
+- hosts: converged_nodes
+  gather_facts: false
+  tasks:
+    - ansible.builtin.debug:
+        msg: the conversion begins
+"""
+CONF = "/etc/slurm/slurm.conf"
+# The bed's machine has cgroup v1, which a site has to allow.
+SITE = {"node_kubelet_config": {"failCgroupV1": False}}
+LISTEN = "import socket, time; s = socket.socket(); s.bind(('', 10250)); s.listen(); time.sleep(600)"
+POWER = "SuspendTime=86400\\nSuspendProgram=/bin/true\\nResumeProgram=/bin/true\\nSuspendExcNodes=n1\\n"
+HOSTS = ("ctl", "n1", "n2")
+
+
+class Report:
+    """What the playbook said: by host, its verdict and its findings, one a line."""
+
+    def __init__(self, rc: int, out: str) -> None:
+        self.rc, self.out = rc, out
+        self.words: dict[str, str] = {}
+        self.findings: dict[str, list[str]] = {}
+        host = ""
+        for line in out.splitlines():
+            said = re.fullmatch(r"(\S+): (refused|fit to be shared)", line)
+            if said:
+                host = said.group(1)
+                self.words[host], self.findings[host] = said.group(2), []
+            elif host and line.startswith("    "):
+                self.findings[host].append(line.strip())
+            else:
+                host = ""
+
+    def begun(self) -> bool:
+        """Whether anything after preflight ran."""
+        return "the conversion begins" in self.out
+
+    def of(self, host: str, start: str) -> list[str]:
+        return [line for line in self.findings[host] if line.startswith(start)]
+
+
+def preflight(bed: api.RunningBed, folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Report:
+    """The role as a site's playbook calls it; ``hosts`` are variables by host, or of ``all``."""
+    data = inventory(bed.bed)
+    data["all"]["vars"].update(SITE, **hosts.get("all", {}))
+    for group in data["all"]["children"].values():
+        for host, variables in group["hosts"].items():
+            variables.update(hosts.get(host, {}))
+    (folder / "hosts.yml").write_text(json.dumps(data), encoding="utf-8")
+    (folder / "play.yml").write_text(PLAYBOOK, encoding="utf-8")
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    argv = [program, "--inventory", str(folder / "hosts.yml"), str(folder / "play.yml"), *options]
+    said = run(argv, timeout=240, check=False)
+    return Report(said.rc, said.out)
+
+
+def listings(bed: api.RunningBed) -> dict[str, Any]:
+    """Everything on every host, but for the state that Slurm's daemons save whenever they like."""
+    found = {}
+    for host in HOSTS:
+        things = json.loads(bed.exec(host, ["python3", "-"], input=LISTING, timeout=120).out)
+        found[host] = {name: thing for name, thing in things.items() if not name.startswith("/var/lib/slurm/")}
+    return found
+
+
+def shell(bed: api.RunningBed, host: str, text: str) -> None:
+    bed.exec(host, ["sh", "-euc", text], timeout=60)
+
+
+@contextlib.contextmanager
+def appended(bed: api.RunningBed, hosts: tuple[str, ...], path: str, text: str, then: str = "true") -> Iterator[None]:
+    """More lines in a file on some hosts, and afterwards the file as it was."""
+    kept = f"/root/{Path(path).name}"
+    for host in hosts:
+        shell(bed, host, f"cp -p {path} {kept}; printf {shlex.quote(text)} >> {path}")
+    try:
+        shell(bed, hosts[0], then)
+        yield
+    finally:
+        for host in hosts:
+            shell(bed, host, f"cp -p {kept} {path}; rm {kept}")
+        shell(bed, hosts[0], then)
+
+
+@contextlib.contextmanager
+def done(bed: api.RunningBed, host: str, before: str, after: str) -> Iterator[None]:
+    shell(bed, host, before)
+    try:
+        yield
+    finally:
+        shell(bed, host, after)
+
+
+def test_a_sound_site_passes_in_two_results_a_node_and_nothing_is_touched(bed: api.RunningBed, tmp_path: Path) -> None:
+    before = listings(bed)
+    plan = preflight(bed, tmp_path, {}, "--check", "--diff")
+    report = preflight(bed, tmp_path, {})
+    assert listings(bed) == before
+    for seen in (plan, report):
+        assert (seen.rc, seen.begun()) == (0, True), seen.out
+        assert set(seen.words.values()) == {"fit to be shared"}
+        assert set(seen.words) == {"(cluster)", *HOSTS}
+    assert report.of("(cluster)", "note [prolog_flags] PrologFlags=Alloc will be Alloc,DeferBatch")
+    assert report.of("(cluster)", "warn [timeouts] BatchStartTimeout is 10 s")
+    assert report.of("n1", "note [stateless] this node is a container")
+    assert report.of("n2", "warn [cgroup] cgroup v1")
+    # Of n2 nothing but the role and the task of the second play.
+    assert re.search(r"^n2 +: ok=3 +changed=0 ", report.out, re.MULTILINE), report.out
+
+
+def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed, tmp_path: Path) -> None:
+    wrong = {
+        "all": {"share_preflight_excepted": ["n[1-9999999]"], "converged_kubeconfig": "/nowhere.conf"},
+        "n1": {"converged_wlm_node": "N1"},
+        "n2": {"converged_share_mode": "all", "ansible_port": 1},
+    }
+    report = preflight(bed, tmp_path, wrong)
+    assert (report.rc != 0, report.begun()) == (True, False), report.out
+    assert report.of("(cluster)", "refuse [hostlist]")
+    assert report.of("(cluster)", "refuse [kube_api]")
+    assert report.of("n1", "refuse [name_case] the inventory says N1, and Slurm n1: set converged_wlm_node: n1")
+    assert report.of("n2", "refuse [unreachable] could not be read")
+    assert report.words["ctl"] == "fit to be shared"
+
+
+FAULTS = [
+    (
+        "an epilog that kills",
+        lambda bed: appended(bed, ("n1",), "/etc/slurm/epilog.sh", "pkill -9 java\\n# Managed by Puppet\\n"),
+        "n1",
+        ["refuse [kills] /etc/slurm/epilog.sh line 5 kills processes of anybody"],
+    ),
+    (
+        "power saving",
+        lambda bed: appended(bed, HOSTS, CONF, POWER, "scontrol reconfigure"),
+        "n2",
+        ["refuse [power_saving] SuspendTime is 86400 sec and SuspendExcNodes does not keep n2 on"],
+    ),
+    (
+        "a slurm.conf of its own, of another owner",
+        lambda bed: appended(bed, ("n2",), CONF, "# Managed by Puppet\\nKillWait=9\\n"),
+        "n2",
+        ["refuse [slurm_conf] /etc/slurm/slurm.conf says something else than that of ctl", "warn [owner] /etc/slurm"],
+    ),
+    (
+        "a port that is taken",
+        lambda bed: done(
+            bed,
+            "n2",
+            f"systemd-run --quiet --unit=taken python3 -c {shlex.quote(LISTEN)}; sleep 1",
+            "systemctl stop taken",
+        ),
+        "n2",
+        ["refuse [port] port 10250, the kubelet's, is taken by python3"],
+    ),
+    (
+        "no munge",
+        lambda bed: done(bed, "n1", "systemctl stop munge", "systemctl start munge"),
+        "n1",
+        ["refuse [munge] munge does not make a credential"],
+    ),
+    (
+        "a script that is not there",
+        lambda bed: done(bed, "n1", "mv /etc/slurm/prolog.sh /root/", "mv /root/prolog.sh /etc/slurm/"),
+        "n1",
+        ["refuse [script_missing] slurm.conf names /etc/slurm/prolog.sh"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("fault", "where", "said"), [one[1:] for one in FAULTS], ids=[one[0] for one in FAULTS])
+def test_a_real_fault_is_named_and_stops_the_conversion(
+    bed: api.RunningBed, tmp_path: Path, fault: Any, where: str, said: list[str]
+) -> None:
+    with fault(bed):
+        before = listings(bed)
+        report = preflight(bed, tmp_path, {})
+        assert listings(bed) == before
+    assert (report.rc != 0, report.begun()) == (True, False), report.out
+    for start in said:
+        assert report.of(where, start), report.out
+    assert [host for host, word in report.words.items() if word == "refused"] == [where]

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""share_verdict: what is judged of each host, and what is said in the end."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.converged.hpc.plugins.action.share_verdict import answer, result, seen
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, Finding, Verdict
+from ansible_collections.converged.hpc.plugins.modules.kube_info import described
+
+SWAP = Finding("refuse", "swap", "swap is on", "turn it off")
+PORT = Finding("refuse", "port", "port 10250 is taken")
+
+
+def test_what_was_registered_is_judged() -> None:
+    got = {"wanted": {"wlm_node": "n1"}, "found": {"swap": []}, "offset": [0, 1], "changed": False}
+    assert seen("n1", {"r": got}, "r") == {"wanted": {"wlm_node": "n1"}, "found": {"swap": []}, "offset": [0, 1]}
+
+
+@pytest.mark.parametrize(
+    ("variables", "error"),
+    [
+        ({}, ""),
+        ({"r": {"unreachable": True, "msg": "no route\n to host"}}, "no route to host"),
+        ({"r": {"failed": True, "msg": "sudo: a password is required"}}, "sudo: a password is required"),
+    ],
+)
+def test_a_host_without_an_answer_is_known_by_the_inventory(variables: dict[str, t.Any], error: str) -> None:
+    found = seen("n1.example.org", {"converged_wlm_node": "x1", "group_names": ["converged_nodes"], **variables}, "r")
+    assert found == {"wanted": {"wlm_node": "x1", "kube_node": "n1", "is_node": True}, "error": error}
+
+
+def test_an_answer_that_failed_is_only_its_reason() -> None:
+    assert answer({"version": "22.05", "nodes": []}) == {"version": "22.05", "nodes": []}
+    assert answer({"msg": "timed out\nafter 60 s", "rc": 1}) == {"error": "timed out after 60 s"}
+    assert answer({}) == {"error": "it was not asked"}
+
+
+def test_every_refusal_is_named_in_the_one_line_of_the_failure() -> None:
+    found = result({CLUSTER: Verdict(()), "n1": Verdict((SWAP, PORT)), "n2": Verdict(()), "n3": Verdict((SWAP,))})
+    assert found["failed"]
+    assert found["msg"] == ("Refused, and nothing was touched. n1: swap is on; n1: port 10250 is taken; n3: swap is on")
+    assert {host: one["refused"] for host, one in found["verdicts"].items()} == {
+        CLUSTER: False,
+        "n1": True,
+        "n2": False,
+        "n3": True,
+    }
+
+
+def test_without_a_refusal_nothing_fails() -> None:
+    found = result({CLUSTER: Verdict((SWAP._replace(level="warn"),)), "n1": Verdict(())})
+    assert (found["failed"], found["changed"], found["msg"]) == (False, False, "hosts fit to be shared: 1")
+
+
+def test_of_a_node_object_what_is_compared_is_kept() -> None:
+    node = {
+        "spec": {"unschedulable": True},
+        "status": {
+            "addresses": [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
+            "nodeInfo": {"kubeletVersion": "v1.36.3", "containerRuntimeVersion": "containerd://1.6.20"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+    found = {
+        "kubelet": "v1.36.3",
+        "runtime": "containerd://1.6.20",
+        "addresses": ["10.0.0.1"],
+        "ready": True,
+        "unschedulable": True,
+    }
+    assert described({"n1": node}) == {"n1": found}
+    assert described({"n2": {"spec": {}}})["n2"]["ready"] is False
