@@ -64,7 +64,9 @@ class ActionModule(ActionBase):
             result = self._call(call, task_vars)
             if result.get("missing"):
                 raise AnsibleActionFail("the node changed while contents were sent: run again")
-        if not self._task.check_mode and not result.get("failed"):
+        if not self._task.check_mode and result.get("failed"):
+            self._save_what_is_recorded(call, result, task_vars)
+        elif not self._task.check_mode:
             self._update_copy(call, result, task_vars)
         return self._finish(result, call)
 
@@ -137,6 +139,19 @@ class ActionModule(ActionBase):
         call.sent.update(export=self._remote_path("export.tar"), have=call.copy.parts(), have_id=call.copy.identity())
 
     # The copy of the record
+
+    def _save_what_is_recorded(
+        self, call: _Call, result: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]
+    ) -> None:
+        """A run that failed has changed the node and its record, too. Its own error is the one that is told."""
+        self._ask_for_export(call)
+        call.sent["only_export"] = True
+        try:
+            answer = self._call(call, task_vars)
+            if answer.get("record"):
+                self._update_copy(call, answer, task_vars)
+        except (AnsibleError, RecordError, OSError) as error:
+            result.setdefault("warnings", []).append(f"the record's copy was not brought up to date: {error}")
 
     def _update_copy(self, call: _Call, result: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> None:
         record = result.get("record")

@@ -156,6 +156,21 @@ def test_a_node_without_its_record_is_put_back_from_the_controllers_copy(site: S
     assert site.node.sh("cat /etc/site/bare.conf; ls /srv/ours 2>/dev/null || true") == "no end"
 
 
+def test_what_a_failed_run_changed_is_in_the_controllers_copy(site: Site) -> None:
+    unit = "[Service]\nType=oneshot\nExecStart=/bin/false\n"
+    files = [{"path": "/etc/site/old.conf", "content": "ours\n"}]
+    files += [{"path": "/etc/systemd/system/ours.service", "content": unit}]
+    site.write({"role": "e2e", "files": files, "units": [{"name": "ours", "state": "started"}]})
+    shown, status = site.play()
+    assert status != 0
+    assert "unit ours.service: start failed" in shown
+    assert site.node.sh("cat /etc/site/old.conf; rm -r /var/lib/converged") == "ours\n"
+    site.write({"state": "restored"})
+    _, back = site.answer()
+    assert back["report"]["left"] == []
+    assert site.node.sh("cat /etc/site/old.conf; ls /etc/systemd/system/ours.service || true") == "old\n"
+
+
 def test_an_error_is_one_line_that_names_the_thing(site: Site) -> None:
     site.write({"role": "e2e", "files": [{"path": "/etc/no/such", "content": "x"}]})
     shown, status = site.play()
