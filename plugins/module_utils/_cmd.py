@@ -46,8 +46,12 @@ def run(
     ok: t.Container[int] = (0,),
     env: t.Optional[t.Mapping[str, str]] = None,
     text: t.Optional[str] = None,
+    pass_fds: t.Sequence[int] = (),
 ) -> Completed:
-    """Runs `argv` and returns what it answered; any exit status outside `ok` is an error."""
+    """Runs `argv` and returns what it answered; any exit status outside `ok` is an error.
+
+    `pass_fds`: open files that the program inherits, such as a lock that holds as long as it runs.
+    """
     shown = " ".join(shlex.quote(word) for word in argv)
     try:
         process = subprocess.Popen(
@@ -58,6 +62,7 @@ def run(
             env=dict(
                 {"PATH": PATH, "LC_ALL": "C", "LANGUAGE": "C", "HOME": os.environ.get("HOME", "/root")}, **(env or {})
             ),
+            pass_fds=tuple(pass_fds),
             start_new_session=True,  # so that a timeout ends its children too
             encoding="utf-8",
             errors="surrogateescape",

@@ -39,6 +39,7 @@ class Host:
 
     def __init__(self, root: str = "/") -> None:
         self._root = root.rstrip("/")
+        self._lock: t.Tuple[int, ...] = ()
 
     def at(self, path: str) -> str:
         """Where the node's `path` lies for this process."""
@@ -143,8 +144,19 @@ class Host:
     # Effects
 
     def open_lock(self, path: str) -> int:
-        """A file to lock, root-only; the caller closes it."""
-        return os.open(self.at(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        """A file to lock, root-only; the caller closes it.
+
+        Programs that change the node inherit it: one that outlives this process still holds the lock.
+        """
+        fd = os.open(self.at(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._lock = (fd,)
+        return fd
+
+    def close_lock(self, fd: int) -> None:
+        """Lets go of it for everybody: a program that still runs when all went well holds nothing."""
+        self._lock = ()
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
 
     def make_file(self, path: str, chunks: t.Iterable[bytes]) -> str:
         """A new file, root-only and on disk; returns its sha256."""
@@ -235,7 +247,7 @@ class Host:
         ok: t.Container[int] = (0,),
     ) -> Completed:
         """Runs a program that changes the node."""
-        return _run(argv, timeout=timeout, env=env, ok=ok)
+        return _run(argv, timeout=timeout, env=env, ok=ok, pass_fds=self._lock)
 
 
 def _run(argv: t.Sequence[str], **how: t.Any) -> Completed:

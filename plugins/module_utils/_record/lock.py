@@ -46,7 +46,7 @@ def locked(host: Host, store: Store, *, holder: str, wait: float) -> t.Iterator[
                     _tidy(host, store, path)
                 return
         finally:
-            os.close(fd)
+            host.close_lock(fd)
 
 
 def _tidy(host: Host, store: Store, path: str) -> None:

@@ -117,7 +117,7 @@ def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") ->
     found.modules = {name: kernel.read_module(host, name) for name in names.get("module", [])}
     if "package" in names:
         packages = package.manager(host)
-        found.packages = packages.installed()
+        found.packages = packages.present()
         ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in found.packages]
         going = [name for name in ours if not role or not set(view.claims.get(f"package:{name}", {})) - {role}]
         found.needed = package.needed(packages, going)

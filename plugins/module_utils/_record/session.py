@@ -203,13 +203,25 @@ class Session:
             view = self.store.load()
             existed = self.store.exists()
             self._tidy(view)
+            broken = self._repair(view)
             report = self._undo_all(view, _entries(view, role), role)
+            report.left += [broken] if broken and report.left else []
             report.found_record = existed
             report.roles = sorted(view.known)
             report.kept = kept_files(self.host, self.record_dir)
             if not view.entries:
                 self.store.remove()
             return report
+
+    def _repair(self, view: View) -> str:
+        """Ends what a killed run began with packages; what cannot be repaired may still be removed."""
+        ours = set(_ours(view))
+        try:
+            if ours:
+                package.manager(self.host).repair(ours)
+        except RecordError as error:
+            return str(error)
+        return ""
 
     def _plan_undo(self, view: View, entries: t.Sequence[Entry], role: str, done: t.Container[str] = ()) -> Undo:
         found = look_again(self.host, view, [entry.key for entry in entries], role)
@@ -252,7 +264,7 @@ class Session:
         if not names:
             return []
         packages = package.manager(self.host)
-        installed = packages.installed()
+        installed = packages.present()
         gone = [name for name in names if name not in installed]
         return [f"{path}: stays, as configuration of a removed package" for path in packages.own_files(gone)]
 

@@ -34,6 +34,10 @@ class Packages:
         """Name and version of everything that is wholly installed."""
         raise NotImplementedError
 
+    def present(self) -> t.Dict[str, str]:
+        """The same, and whatever a killed run left in between: all that has to be removed."""
+        return self.installed()
+
     def repair(self, ours: t.Container[str]) -> None:
         """Ends what a killed run began with packages of ours."""
 
@@ -65,14 +69,19 @@ class Apt(Packages):
         self._host = host
 
     def installed(self) -> t.Dict[str, str]:
+        return {name: version for status, name, version in self._rows() if status == "installed"}
+
+    def present(self) -> t.Dict[str, str]:
+        gone = ("not-installed", "config-files")
+        return {name: version or status for status, name, version in self._rows() if status not in gone}
+
+    def _rows(self) -> t.List[t.Tuple[str, str, str]]:
         form = "${db:Status-Status} ${binary:Package} ${Version}\\n"
         rows = (line.split(" ") for line in self._host.ask(["dpkg-query", "-W", "-f", form]).out.splitlines())
-        return {row[1].split(":")[0]: row[2] for row in rows if len(row) == 3 and row[0] == "installed"}
+        return [(row[0], row[1].split(":")[0], row[2]) for row in rows if len(row) == 3]
 
     def repair(self, ours: t.Container[str]) -> None:
-        form = "${db:Status-Status} ${binary:Package}\\n"
-        rows = (line.split(" ") for line in self._host.ask(["dpkg-query", "-W", "-f", form]).out.splitlines())
-        broken = [name.split(":")[0] for state, name in rows if state not in _DPKG_AT_REST]
+        broken = [name for status, name, _version in self._rows() if status not in _DPKG_AT_REST]
         foreign = [name for name in broken if name not in ours]
         if foreign:
             raise RecordError(f"package {foreign[0]} is half installed, and not by us: run `dpkg --configure -a` first")

@@ -64,6 +64,7 @@ class World:
     failed: t.Set[str] = field(default_factory=set)
     loaded_units: t.Dict[str, str] = field(default_factory=dict)
     installed: t.Set[str] = field(default_factory=set)
+    unpacked: t.Set[str] = field(default_factory=set)  # what dpkg had not ended when it was killed
     offered: t.Dict[str, Package] = field(default_factory=dict)
     log: t.List[str] = field(default_factory=list)
 
@@ -238,9 +239,14 @@ class FakeNode(Host):
 
     def _dpkg_query(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
         lines = [f"installed {name} 1.0" for name in sorted(self.world.installed)]
-        if len(words) == 3 and "Version" not in words[2]:
-            lines = [f"installed {name}" for name in sorted(self.world.installed)]
+        lines += [f"unpacked {name} 1.0" for name in sorted(self.world.unpacked)]
         return 0, "\n".join(lines) + "\n"
+
+    def _dpkg(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        """Configures what is unpacked."""
+        self.world.installed |= self.world.unpacked
+        self.world.unpacked.clear()
+        return 0, ""
 
     def _apt_get(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
         simulate = "-s" in words

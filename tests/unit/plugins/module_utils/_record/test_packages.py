@@ -84,6 +84,11 @@ def test_apt_lists_what_is_wholly_installed() -> None:
     assert Apt(host).installed() == {"runc": "1.1.5", "libc6": "2.36"}
 
 
+def test_apt_lists_what_a_killed_run_left_as_something_to_remove() -> None:
+    answer = "installed runc 1.1\nunpacked ours 1.0\nhalf-installed half \nconfig-files old 1.0\nnot-installed no \n"
+    assert Apt(Told({"dpkg-query": answer})).present() == {"runc": "1.1", "ours": "1.0", "half": "half-installed"}
+
+
 def test_apt_tells_what_an_installation_brings() -> None:
     host = Told(
         {"apt-get -s": "Inst runc (1.1.5 local [amd64])\nInst containerd (1.6 local [amd64])\nConf runc (1.1.5)\n"}
@@ -118,7 +123,7 @@ def test_apt_never_purges_and_never_removes_by_itself() -> None:
 
 
 def test_a_half_installed_package_of_ours_is_configured_and_one_of_the_sites_is_named() -> None:
-    host = Told({"dpkg-query": "installed base\nunpacked ours\n"})
+    host = Told({"dpkg-query": "installed base 1.0\nunpacked ours 1.0\n"})
     Apt(host).repair({"ours"})
     assert host.asked[-1] == "dpkg --configure -a"
     with pytest.raises(RecordError, match="package ours is half installed, and not by us"):

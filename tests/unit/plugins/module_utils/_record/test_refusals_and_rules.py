@@ -212,6 +212,15 @@ def test_a_package_that_one_of_the_sites_needs_stays_and_is_named(world: World) 
     assert world.installed == {"base", "editor", "library"}
 
 
+def test_a_package_that_a_killed_run_left_unpacked_is_ended_and_removed(world: World) -> None:
+    before = world.listing()
+    call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]})
+    world.installed.remove("daemon")
+    world.unpacked.add("daemon")
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
 def test_what_a_role_no_longer_asks_for_goes_back(world: World) -> None:
     before = untouched(world)
     call(world, FakeNode(world), dict({"role": "main", "absent": ["/etc/old.conf"]}, **file("/etc/x")))

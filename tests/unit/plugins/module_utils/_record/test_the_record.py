@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import typing as t
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._record import copying
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.lock import locked
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
 from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
@@ -117,6 +119,22 @@ def test_who_comes_second_is_told_who_holds_the_lock(world: World) -> None:
     says = r"record/lock is held by alice@head1 \(role main\), process \d+ since"
     with locked(host, store, holder="alice@head1 (role main)", wait=0), pytest.raises(RecordError, match=says):
         Session(FakeNode(world), RECORD, holder="bob@head2", wait=0.2).restore()
+
+
+def test_a_program_that_outlives_a_killed_run_still_holds_the_lock(tmp_path: t.Any) -> None:
+    host = Host(str(tmp_path))
+    (tmp_path / "state").mkdir()
+    child = os.fork()
+    if child == 0:
+        try:
+            with locked(host, Store(host, "/state/record"), holder="killed", wait=0):
+                host.run(["sh", "-c", f"kill -9 {os.getpid()}; sleep 1"], timeout=5)
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    with pytest.raises(RecordError, match="record/lock is held by killed"):
+        Session(host, "/state/record", wait=0).restore()
+    assert Session(host, "/state/record", wait=10).restore().left == []
 
 
 def test_a_full_disk_is_an_error_and_nothing_is_changed(world: World) -> None:
