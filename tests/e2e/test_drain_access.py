@@ -10,6 +10,7 @@ import datetime
 import json
 import re
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +95,7 @@ class Site:
 
     def left(self) -> str:
         """What there is of the identity on the controller."""
-        return self.bed.exec("ctl", ["find", "/etc/converged", "/var/lib/converged"], check=False).out
+        return self.bed.exec("ctl", ["find", "/etc/converged", "-name", "controller*"], check=False).out
 
     def identity(self) -> Api:
         """A connection with the controller's own key, as a thief would have it."""
@@ -337,3 +338,46 @@ def nearly_over(site: Site, conf: str) -> str:
 
 def put(site: Site, conf: str) -> None:
     site.bed.exec("ctl", ["sh", "-c", f"cat > {CONF}"], input=conf)
+
+
+def test_another_authority_is_refused_before_anything_is_made(site: Site, cluster: Api) -> None:
+    said = site.play(check=False, drain_access_ca_hashes=["sha256:" + "a" * 64])
+    assert said.rc != 0
+    assert "is not that of the cluster" in said.out
+    assert site.left() == ""
+    assert not any(there(cluster, path) for path in OBJECTS)
+
+
+def test_a_denied_request_is_a_clear_error_and_the_next_run_goes_on(site: Site, cluster: Api) -> None:
+    denier = threading.Thread(target=deny_the_next, args=(site.bed,))
+    denier.start()
+    said = site.play(check=False, drain_access_approve=False, drain_access_timeout=30)
+    denier.join(timeout=60)
+    assert said.rc != 0
+    assert f"certificate request of {USER}: denied by the cluster: not today" in said.out
+    assert requests_left(cluster) == []
+    assert CONF not in site.left().split()
+    site.play()
+    assert status(site.identity(), "GET", NODES) == 200
+
+
+def deny_the_next(bed: api.RunningBed) -> None:
+    """As a site's own approver would."""
+    connection = admin(bed.bed)
+    deadline = time.monotonic() + 60
+    while not (waiting := requests_left(connection)):
+        assert time.monotonic() < deadline, "nobody has asked for a certificate"
+        time.sleep(0.1)
+    condition = {"type": "Denied", "status": "True", "reason": "Site", "message": "not today"}
+    request = {**waiting[0], "status": {"conditions": [condition]}}
+    path = f"{CSRS}/{request['metadata']['name']}/approval"
+    connection.send("PUT", path, json.dumps(request).encode())
+    connection.close()
+
+
+def test_nobody_approving_is_waited_for_no_longer_than_said(site: Site, cluster: Api) -> None:
+    said = site.play(check=False, drain_access_approve=False, drain_access_timeout=2)
+    assert said.rc != 0
+    assert "no certificate within 2 s" in said.out
+    assert "nobody has approved it" in said.out
+    assert requests_left(cluster) == []
