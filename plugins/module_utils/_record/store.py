@@ -151,14 +151,19 @@ class Store:
 
     def begin(self) -> None:
         """Makes the record's directories; the format file last, so that a record is whole or none."""
-        self.finish_removal()
         if self.exists():
+            self.finish_removal()
             return
-        for path in (self._live, *(f"{self._live}/{name}" for name in _FOLDERS)):
-            make_directory(self._host, path, 0o700)
+        self._make_folders()
         self.id = uuid.uuid4().hex
         self._write(f"{self._live}/format", [f"converged.hpc record 1 {self.id}\n".encode()])
         self._host.sync_directory(self.root)
+
+    def _make_folders(self) -> None:
+        """Empty ones: without the format file, what lies there is what a killed run took of a copy."""
+        self.remove()
+        for path in (self._live, *(f"{self._live}/{name}" for name in _FOLDERS)):
+            make_directory(self._host, path, 0o700)
 
     def put_blob(self, path: str) -> str:
         """Copies a file of the node into the record."""
@@ -228,9 +233,7 @@ class Store:
 
     def adopt(self, parts: t.Mapping[str, t.Iterable[bytes]]) -> None:
         """Takes a copy of a record that was lost; the format file comes last, as in `begin`."""
-        self.finish_removal()
-        for path in (self._live, *(f"{self._live}/{name}" for name in _FOLDERS)):
-            make_directory(self._host, path, 0o700)
+        self._make_folders()
         for name in sorted(parts, key=lambda name: name == "format"):
             self._write(f"{self._live}/{name}", parts[name])
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.host import 
 from ansible_collections.converged.hpc.plugins.module_utils._record.lock import locked
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
 from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
-from unit.plugins.module_utils._record.fake_node import FakeNode, World
+from unit.plugins.module_utils._record.fake_node import FakeNode, Killed, Mortal, World
 from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
 
 WANTED = {"role": "main", "files": [{"path": "/etc/old.conf", "text": "ours\n"}, {"path": "/etc/new", "text": "n"}]}
@@ -156,6 +157,18 @@ def test_a_lost_record_comes_back_from_its_copy(world: World, tmp_path: t.Any) -
     Session(FakeNode(world), RECORD).adopt(copy.read(), even_unchanged=False)
     assert restore(FakeNode(world)).left == []
     assert world.text("/etc/old.conf") == "old\n"
+
+
+@pytest.mark.parametrize("life", range(5, 40, 3))
+def test_a_killed_adoption_blocks_nothing(world: World, tmp_path: t.Any, life: int) -> None:
+    copy = copied(world, str(tmp_path / "copy"))
+    with world_in_a_folder() as fresh:
+        before = fresh.listing()
+        with contextlib.suppress(Killed):
+            Session(Mortal(fresh, life), RECORD).adopt(copy.read(), even_unchanged=False)
+        call(fresh, FakeNode(fresh), WANTED)
+        assert restore(FakeNode(fresh)).left == []
+        assert fresh.listing() == before
 
 
 def test_a_copy_is_not_taken_by_a_node_that_was_installed_anew(world: World, tmp_path: t.Any) -> None:
