@@ -224,7 +224,7 @@ class _Undoer:
             elif entry.name in self.found.needed:
                 needer = self.found.needed[entry.name]
                 others = [role for role in self.view.claims.get(key("package", needer), {}) if role != self.role]
-                if others:
+                if self.role and others:
                     self.undo.passed[entry.key] = others
                 else:
                     self.undo.left[entry.key] = f"is needed by {needer}, which is the site's"

@@ -221,6 +221,15 @@ def test_a_package_that_a_killed_run_left_unpacked_is_ended_and_removed(world: W
     assert world.listing() == before
 
 
+def test_a_package_that_one_of_the_sites_needs_is_left_though_a_role_named_that_one(world: World) -> None:
+    world.installed.add("editor")
+    call(world, FakeNode(world), {"role": "main", "packages": ["daemon", "editor"]})
+    world.offered["editor"].needs = ("library",)
+    report = restore(FakeNode(world))
+    assert report.left == ["library: is needed by editor, which is the site's"]
+    assert report.shared == []
+
+
 def test_what_a_role_no_longer_asks_for_goes_back(world: World) -> None:
     before = untouched(world)
     call(world, FakeNode(world), dict({"role": "main", "absent": ["/etc/old.conf"]}, **file("/etc/x")))
