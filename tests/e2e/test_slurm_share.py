@@ -1,0 +1,153 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Role slurm_share on real clusters: Slurm 22.05, which takes one script of each kind, and 24.11, which takes more."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from testbed import api, keys
+from testbed.inventory import inventory
+from testbed.recipe import ADMINISTRATOR
+from testbed.run import Completed, run
+
+CONF = "/etc/slurm/slurm.conf"
+PROGRAM = "/opt/told"
+HOSTS = ("ctl", "n1", "n2")
+NODES = ("n1", "n2")
+LOGS = "/var/log/slurm"
+PLAY_SECONDS = 240.0
+# In place of nodeshare: writes behind the line of the site's own script, and keeps a lease as nodeshare does.
+TOLD = r"""#!/usr/bin/python3 -IS
+import os, sys
+event, job, run = sys.argv[1], sys.argv[4][len("--job="):], sys.argv[5][len("--run="):]
+lease = f"/var/lib/converged/nodeshare/slurm.{job}.r{run}.lease"
+os.makedirs(os.path.dirname(lease), exist_ok=True)
+open(lease, "w") if event == "begin" else os.path.exists(lease) and os.remove(lease)
+with open({"begin": "/var/log/slurm/prolog.log", "end": "/var/log/slurm/epilog.log"}[event], "a") as log:
+    print("ours", event, f"job={job}", f"run={run}", file=log)
+"""
+
+
+class Site:
+    """A cluster whose administrator calls the role's steps from playbooks of his own."""
+
+    def __init__(self, bed: api.RunningBed, folder: Path) -> None:
+        self.bed, self.folder = bed, folder
+        self.repeats = bed.exec("ctl", ["scontrol", "--version"]).out.split()[1] >= "24.05"
+        self.hosts = inventory(bed.bed)
+        self.hosts["all"]["vars"].update(
+            converged_record_copy_dir=str(folder / "record"), slurm_share_program=PROGRAM, slurm_share_wait=5
+        )
+
+    def play(self, *steps: str, options: tuple[str, ...] = (), check: bool = True, **variables: Any) -> Completed:
+        roles = [{"import_role": {"name": "converged.hpc.slurm_share", "tasks_from": step}} for step in steps]
+        plays = [
+            {"hosts": "converged_controllers:converged_nodes", "become": True, "gather_facts": False, "tasks": roles}
+        ]
+        (self.folder / "hosts.yml").write_text(json.dumps(self.hosts), encoding="utf-8")
+        (self.folder / "play.yml").write_text(yaml.safe_dump(plays), encoding="utf-8")
+        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", str(self.folder / "hosts.yml")]
+        argv += [str(self.folder / "play.yml"), "--extra-vars", json.dumps(variables), *options]
+        return run(argv, timeout=PLAY_SECONDS, check=check)
+
+    def files(self) -> dict[str, str]:
+        words = (
+            "cat /etc/slurm/*.conf; find /etc/converged /etc/slurm -printf '%M %u %g %s %p\\n' 2>/dev/null | sort; true"
+        )
+        return {host: self.bed.exec(host, ["sh", "-c", words]).out for host in HOSTS}
+
+    def running(self) -> list[str]:
+        shown = self.bed.exec("ctl", ["scontrol", "show", "config"]).out.splitlines()
+        return [line for line in shown if "prolog" in line.lower() or "epilog" in line.lower()]
+
+    def srun(self, *words: str, check: bool = True) -> Completed:
+        return self.bed.ssh("ctl", ["srun", *words], check=check)
+
+    def log(self, node: str, which: str) -> list[str]:
+        return self.bed.exec(node, ["cat", f"{LOGS}/{which}.log"]).out.splitlines()
+
+    def quiet(self) -> None:
+        """Until every job has left its nodes: an Epilog may run behind srun."""
+        done = 'until test -z "$(squeue -h -t R,CG)" && sinfo -h -o %T | grep -qx idle; do sleep 0.1; done'
+        self.bed.exec("ctl", ["timeout", "30", "sh", "-c", done])
+
+
+def changes(said: Completed) -> int:
+    return sum(int(part.partition("=")[2]) for part in said.out.split() if part.startswith("changed="))
+
+
+@pytest.fixture(scope="module")
+def newer() -> Iterator[api.RunningBed]:
+    """A bed with Slurm 24.11; CONVERGED_KEEP_BED=1 leaves it up."""
+    name = f"s13-{zlib.crc32(bytes(Path(__file__))):08x}"
+    yield api.bring_up(name, "--nodes", "2", "--no-kube", "--debian", "13")
+    if os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(name)
+
+
+@pytest.fixture(params=["22.05", "24.11"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """However a test ends, the next one begins with a cluster without us."""
+    found = Site(request.getfixturevalue("bed" if request.param == "22.05" else "newer"), tmp_path)
+    for node in NODES:
+        found.bed.exec(node, ["sh", "-c", f"cat > {PROGRAM}; chmod 755 {PROGRAM}"], input=TOLD)
+        found.bed.exec(node, ["sh", "-c", f"touch {LOGS}/prolog.log; sed -i /^ours/d {LOGS}/*log"])
+    found.srun("-N2", "true")
+    found.quiet()
+    yield found
+    found.play("restore", check=False)
+    for node in NODES:
+        found.bed.exec(node, ["rm", "-rf", PROGRAM, "/var/lib/converged/nodeshare"])
+
+
+def test_a_cluster_is_converted_step_by_step_and_taken_back(site: Site) -> None:
+    before, ran = site.files(), site.running()
+    planned = site.play("main", options=("--check", "--diff"))
+    assert changes(planned) > 0
+    assert "+Prolog=/etc/converged/slurm/prolog" in planned.out
+    assert site.files() == before
+
+    login = [*keys.ssh_command(site.bed.bed, site.bed.bed.host("ctl"), user=ADMINISTRATOR), "srun -N2 sleep 25"]
+    with subprocess.Popen(login) as during:
+        site.play("stubs")
+        assert site.running() == ran
+        site.play("stubs", "configure")
+        assert "/etc/converged/slurm/prolog" in " ".join(site.running())
+        assert during.wait(60) == 0
+    site.quiet()
+    site.srun("-N2", "true")
+    site.quiet()
+    assert not any(line.startswith("ours") for node in NODES for line in site.log(node, "prolog"))
+
+    site.play("enable", options=("--limit", "ctl,n1"))
+    site.srun("-N2", "true")
+    site.quiet()
+    for which, event in (("prolog", "begin"), ("epilog", "end")):
+        own, ours = site.log("n1", which)[-2:]
+        assert f" {which} job=" in own
+        assert ours.startswith(f"ours {event} job=")
+        assert ours.endswith("run=0")
+        assert not any(line.startswith("ours") for line in site.log("n2", which))
+
+    site.play("main")
+    assert changes(site.play("main")) == 0
+    assert changes(site.play("main", options=("--check",))) == 0
+    site.srun("-N2", "true")
+    site.quiet()
+    assert site.log("n2", "prolog")[-1].startswith("ours begin")
+
+    site.play("restore")
+    assert (site.files(), site.running()) == (before, ran)
+    assert changes(site.play("restore")) == 0
+    site.srun("-N2", "true")
