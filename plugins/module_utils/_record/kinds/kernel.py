@@ -56,12 +56,12 @@ def load_module(host: Host, name: str) -> None:
 
 
 def unload_module(host: Host, name: str) -> t.Optional[str]:
-    """By modprobe, with what nobody else needs; the reason when it is in use."""
+    """This one alone: what it depends on may be the site's. The reason when it is in use."""
     path = f"/sys/module/{name}/refcnt"
     if host.lstat(path) is None:
         return "it is built into the kernel"
     users = host.read(path).decode().strip()
     if users != "0":
         return f"it is in use ({users} times)"
-    host.run(["modprobe", "-r", "--", name], timeout=_SECONDS)
+    host.run(["rmmod", "--", name], timeout=_SECONDS)
     return None

@@ -302,12 +302,16 @@ class FakeNode(Host):
         self.world.installed.discard(package.name)
 
     def _modprobe(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
-        name = words[-1]
-        if words[0] == "-r":
-            os.unlink(self.at(f"/sys/module/{name}/refcnt"))
-            os.rmdir(self.at(f"/sys/module/{name}"))
-        else:
-            self.world.write(f"/sys/module/{name}/refcnt", "0\n")
+        """Loads; with -r it unloads also what nobody else uses, here what was loaded before."""
+        if words[0] != "-r":
+            self.world.write(f"/sys/module/{words[0]}/refcnt", "0\n")
+            return 0, ""
+        self._rmmod(["loaded_before"])
+        return self._rmmod(words[1:])
+
+    def _rmmod(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        os.unlink(self.at(f"/sys/module/{words[0]}/refcnt"))
+        os.rmdir(self.at(f"/sys/module/{words[0]}"))
         return 0, ""
 
 
