@@ -65,6 +65,11 @@ def unpack(path: str) -> t.Dict[str, bytes]:
     return found
 
 
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
 class LocalCopy:
     """The copy of one host's record, in a folder on the controller that only its owner reads."""
 
@@ -114,6 +119,8 @@ class LocalCopy:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(path + ".new", path)
+            if name.startswith("blobs/") and name != f"blobs/{_digest(path)}":
+                raise RecordError(f"{path} does not hold what was written: remove it and run again")
 
     def set_aside(self, why: str) -> None:
         """Keeps it under another name: its record has ended."""

@@ -194,6 +194,12 @@ def test_a_name_from_the_node_leads_nowhere_else(tmp_path: t.Any) -> None:
         copying.unpack(str(tmp_path / "bundle"))
 
 
+def test_a_content_that_is_not_what_its_name_says_is_no_part_of_a_copy(tmp_path: t.Any) -> None:
+    copy = copying.LocalCopy(str(tmp_path / "copy"))
+    with pytest.raises(RecordError, match="does not hold what was written"):
+        copy.merge("1", {f"blobs/{'0' * 64}": b"x"}, stamp="now")
+
+
 def copied(world: World, folder: str) -> copying.LocalCopy:
     store = Store(FakeNode(world), RECORD)
     store.load()
