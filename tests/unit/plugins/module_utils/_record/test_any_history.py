@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import typing as t
 
 from hypothesis import given, note
@@ -153,6 +154,27 @@ def test_killed_anywhere_the_next_run_ends_where_an_unharmed_one_does(wanted: t.
         call(unharmed, FakeNode(unharmed), wanted)
         assert visible(world) == visible(unharmed)
         assert not call(world, FakeNode(world), wanted).changed
+
+
+EDITED = (*FILES, "/etc/lines.conf", "/etc/site.conf", "/etc/bare.conf", "/etc/fresh.conf", "/etc/old.conf")
+
+
+@given(wanted=st.lists(roles(), min_size=1, max_size=3), edited=st.lists(st.sets(st.sampled_from(EDITED)), min_size=3))
+def test_what_the_site_writes_in_between_stays_or_is_kept(
+    wanted: t.List[t.Dict[str, t.Any]], edited: t.List[t.Set[str]]
+) -> None:
+    with world_in_a_folder() as world:
+        marks = []
+        for at, arguments in enumerate(wanted):
+            call(world, FakeNode(world), arguments)
+            for path in sorted(name for name in edited[at] if os.path.exists(world.at(name))):
+                marks.append(f"site mark {at} in {path};")
+                world.write(path, world.text(path) + marks[-1] + "\n")
+        report = restore(FakeNode(world))
+        note(str(report))
+        there = [path for path in EDITED if os.path.exists(world.at(path))]
+        text = "".join(world.text(path) for path in [*there, *report.kept])
+        assert [mark for mark in marks if mark not in text] == []
 
 
 def visible(world: World) -> t.Dict[str, t.Any]:
