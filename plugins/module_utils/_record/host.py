@@ -8,6 +8,7 @@ A method below "Effects" is one indivisible change. Nothing else in this package
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import grp
@@ -181,21 +182,41 @@ class Host:
             file.flush()
             os.fsync(file.fileno())
 
+    @contextlib.contextmanager
+    def _itself(self, path: str) -> t.Iterator[str]:
+        """A name for the very file at `path`: who may write its directory could put another in its place meanwhile."""
+        fd = os.open(self.at(path), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = os.fstat(fd)
+            if stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_nlink > 1):
+                raise OSError(errno.EMLINK, "is a link or has other names")
+            yield f"/proc/self/fd/{fd}"
+        finally:
+            os.close(fd)
+
     def set_owner(self, path: str, uid: int, gid: int) -> None:
         """Clears set-id bits, as chown does: call before `set_mode`."""
+        with self._itself(path) as itself:
+            os.chown(itself, uid, gid)
+
+    def set_link_owner(self, path: str, uid: int, gid: int) -> None:
+        """Of a symbolic link."""
         os.lchown(self.at(path), uid, gid)
 
     def set_mode(self, path: str, mode: int) -> None:
         """Permission bits."""
-        os.chmod(self.at(path), mode)
+        with self._itself(path) as itself:
+            os.chmod(itself, mode)
 
     def set_xattr(self, path: str, name: str, value: bytes) -> None:
         """One extended attribute."""
-        os.setxattr(self.at(path), name, value, follow_symlinks=False)
+        with self._itself(path) as itself:
+            os.setxattr(itself, name, value)
 
     def remove_xattr(self, path: str, name: str) -> None:
         """One extended attribute."""
-        os.removexattr(self.at(path), name, follow_symlinks=False)
+        with self._itself(path) as itself:
+            os.removexattr(itself, name)
 
     def set_mtime(self, path: str, mtime_ns: int) -> None:
         """The time of last change."""

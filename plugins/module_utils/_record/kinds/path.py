@@ -125,7 +125,7 @@ def make_link(host: Host, path: str, want: PathState) -> None:
     discard(host, path)
     host.make_link(staging(path), want.target)
     if (want.uid, want.gid) != host.ids():
-        host.set_owner(staging(path), want.uid, want.gid)
+        host.set_link_owner(staging(path), want.uid, want.gid)
     commit(host, path)
     host.sync_directory(os.path.dirname(path))
 

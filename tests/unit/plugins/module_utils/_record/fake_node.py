@@ -25,6 +25,7 @@ EFFECTS = (
     "make_file",
     "append",
     "set_owner",
+    "set_link_owner",
     "set_mode",
     "set_xattr",
     "remove_xattr",

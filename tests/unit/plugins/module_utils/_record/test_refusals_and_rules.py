@@ -168,6 +168,24 @@ def test_a_rewritten_file_keeps_owner_mode_and_attributes(world: World) -> None:
     assert os.getxattr(path, "user.site") == b"kept"
 
 
+@pytest.mark.parametrize("put", [os.symlink, os.link])
+def test_nothing_that_is_put_in_place_of_a_staged_file_gets_its_mode(
+    world: World, put: t.Callable[[str, str], None]
+) -> None:
+    class Raced(FakeNode):
+        def make_file(self, path: str, chunks: t.Iterable[bytes]) -> str:
+            sha256 = super().make_file(path, chunks)
+            if path == "/etc/.new.converged-new":
+                os.unlink(self.at(path))
+                put(self.at("/etc/shadow"), self.at(path))
+            return sha256
+
+    world.write("/etc/shadow", "hush\n", mode=0o600)
+    with pytest.raises(RecordError, match="/etc/new: cannot write its new content: is a link or has other names"):
+        call(world, Raced(world), dict({"role": "main"}, **file("/etc/new", mode="0666")))
+    assert os.stat(world.at("/etc/shadow")).st_mode & 0o777 == 0o600
+
+
 def test_the_sites_version_of_a_whole_file_is_kept_and_named(world: World) -> None:
     call(world, FakeNode(world), dict({"role": "main"}, **file("/etc/old.conf", "ours\n")))
     world.write("/etc/old.conf", "mine\n")
