@@ -66,6 +66,7 @@ attributes:
   action_group:
     description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
     support: full
+    membership: [converged.hpc.hpc]
 """
 
 EXAMPLES = r"""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import yaml
@@ -77,6 +78,8 @@ def run_importer(context: Context) -> None:
         "PYTHONPATH": "",
         "HOME": str(home),
         "ANSIBLE_HOME": str(home / "ansible"),
+        # Where Galaxy would install what we depend on; our own environment has it from the package index.
+        "ANSIBLE_COLLECTIONS_PATH": sysconfig.get_path("purelib"),
     }
     context.run([f"{venv}/bin/python", "-m", "galaxy_importer.main", tarball], cwd=tarball.parent, env=env)
     said = context.log.read_text(encoding="utf-8")
