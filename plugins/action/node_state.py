@@ -140,9 +140,7 @@ class ActionModule(ActionBase):
 
     # The copy of the record
 
-    def _save_what_is_recorded(
-        self, call: _Call, result: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]
-    ) -> None:
+    def _save_what_is_recorded(self, call: _Call, result: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> None:
         """A run that failed has changed the node and its record, too. Its own error is the one that is told."""
         self._ask_for_export(call)
         call.sent["only_export"] = True

@@ -66,7 +66,9 @@ def _present(session: Session, params: JSON, sent: JSON, *, check: bool, diff: b
 def _restored(session: Session, params: JSON, sent: JSON, *, check: bool, diff: bool) -> JSON:
     role = desired.role_name(params["role"]) if params["role"] else ""
     report = session.restore(role, check=check)
-    shown = {name: getattr(report, name) for name in ("proved", "shared", "site", "kept", "left", "found_record", "roles")}
+    shown = {
+        name: getattr(report, name) for name in ("proved", "shared", "site", "kept", "left", "found_record", "roles")
+    }
     shown["not_checked"] = list(NOT_CHECKED)
     result = {"changed": bool(report.steps), "plan": report.steps, "report": shown}
     if diff:
