@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.record_node import RecordNode
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
 from testbed import api
 
@@ -21,17 +21,22 @@ DEATHS = st.tuples(
         [
             "make_file",
             "append",
+            "set_owner",
             "set_mode",
+            "set_xattr",
+            "set_mtime",
             "rename",
             "publish",
             "make_link",
             "make_directory",
             "remove",
+            "remove_directory",
+            "sync_directory",
             "write_value",
             "run",
         ]
     ),
-    st.integers(1, 6),
+    st.integers(1, 6) | st.integers(1, 30),
     st.sampled_from(["before", "after"]),
 )
 # Site edits, and what of them a report must name.
@@ -49,6 +54,12 @@ SITE = {
         "printf '[Unit]\\nDescription=mine\\n' > /etc/systemd/system/site-runs.service.d/mine.conf;"
         "systemctl daemon-reload",
     ],
+}
+
+# What the site wrote into files that were there before us: it is there in the end, or kept.
+STAYS = {
+    "an edited file is changed": ("site line", "/etc/site/lines.conf"),
+    "a whole file is changed": ("mine", "/etc/site/one.conf"),
 }
 
 
@@ -129,6 +140,7 @@ def test_killed_at_named_points_the_node_is_as_it_was(
     actions += [{"converge": wanted[-1]}, {"restore": "", "die": deaths[-1]}, {"restore": ""}]
     found = node.history(actions)
     report = found["answers"][-1]
+    event("killed" if any("killed" in answer for answer in found["answers"]) else "ended before the kill")
     note(json.dumps(found, indent=1))
     assert not [answer["error"] for answer in found["answers"] if "error" in answer]
     assert report["left"] == []
@@ -153,6 +165,11 @@ def test_what_the_site_changes_in_between_stays_or_is_kept_and_is_named(
     found = node.history(actions)
     note(json.dumps(found, indent=1))
     assert not [answer["error"] for answer in found["answers"] if "error" in answer]
+    for edit in edits:
+        if edit in STAYS:
+            text, path = STAYS[edit]
+            kept = "find /var/lib/converged/record/kept -type f -exec cat {} + 2>/dev/null || true"
+            assert text in node.sh(f"cat {path}; {kept}")
     untouched = ["site-idle", "/etc/site/lines.conf", "/etc/site/one.conf", "site-runs.service.d", "/srv/ours/mine"]
     assert [name for name in unnamed(found) if not any(part in name for part in untouched)] == []
 
