@@ -71,12 +71,10 @@ def prepare(bed: RunningBed) -> None:
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         words = ["-i", "hosts.yml", "play.yml", "-e", f"converged_record_copy_dir={folder}/record"]
         subprocess.run([program, *words], cwd=folder, timeout=300, check=True, stdout=subprocess.DEVNULL)
-    places = ["sh", "-c", "ls /usr/sbin/nodeshare /usr/local/sbin/nodeshare 2>/dev/null"]
-    program = bed.exec("n1", places, check=False).out.split()[0]
     for host in HOSTS:
         for way in WAYS:
             for name in SCRIPTS.values():
-                put(bed, host, f"{FOLDER}/{way}/{name}", text(way, name, program))
+                put(bed, host, f"{FOLDER}/{way}/{name}", text(way, name))
         put(bed, host, f"{FOLDER}/hand_over.py", (FILES / "hand_over.py").read_text(encoding="utf-8"))
         bed.exec(host, ["sed", "-i", "-E", r"/^(Pro|Epi)log/d", "/etc/slurm/slurm.conf"])
         lines = [f"{key}={FOLDER}/now/{name}" for key, name in SCRIPTS.items()] + ["PrologFlags=Alloc,DeferBatch"]
@@ -86,12 +84,15 @@ def prepare(bed: RunningBed) -> None:
     bed.exec("ctl", ["scontrol", "reconfigure"])
 
 
-def text(way: str, name: str, program: str) -> str:
+def text(way: str, name: str) -> str:
     """One script as the role would fill it in; the flag is a file that is there, or one that is not."""
     if way == "no-op":
         return "#!/bin/sh\nexit 0\n"
-    script = (FILES / name).read_text(encoding="utf-8").replace("/usr/sbin/nodeshare", program)
-    script = script.replace("/etc/converged/slurm/hand_over.py", f"{FOLDER}/hand_over.py")
+    script = (
+        (FILES / name)
+        .read_text(encoding="utf-8")
+        .replace("/etc/converged/slurm/hand_over.py", f"{FOLDER}/hand_over.py")
+    )
     return script.replace("=/etc/converged/enabled", "=/etc/hostname" if way == "at work" else "=/nonexistent")
 
 

@@ -127,17 +127,17 @@ def _signed_part(der: bytes) -> t.List[bytes]:
 
 def _parts(der: bytes) -> t.List[bytes]:
     """The elements in one element, each with its header."""
-    dummy, at, end = _element(der, 0)
+    _dummy, at, end = _element(der, 0)
     found = []
     while at < end:
-        *dummy, after = _element(der[:end], at)
+        *_dummy, after = _element(der[:end], at)
         found.append(der[at:after])
         at = after
     return found
 
 
 def _content(der: bytes) -> bytes:
-    dummy, start, end = _element(der, 0)
+    _dummy, start, end = _element(der, 0)
     return der[start:end]
 
 

@@ -52,7 +52,7 @@ def _expand_word(word: str, room: int) -> List[str]:
     if not bracket:
         endings = [""]
     else:
-        inside, dummy, tail = rest.partition("]")
+        inside, _dummy, tail = rest.partition("]")
         after = _expand_word(tail, room) if tail else [""]
         numbers = _numbers(inside, room)
         if len(numbers) * len(after) > room:
