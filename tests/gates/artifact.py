@@ -66,6 +66,20 @@ def tree_for_ansible_test(context: Context) -> Path:
     return folder
 
 
+def dependencies(context: Context) -> Path:
+    """A folder with the collection that ours depends on, for the Python path.
+
+    The importer sets the collections path itself, so its ansible-lint finds other collections there only; our own
+    environment has this one from the package index.
+    """
+    folder = context.scratch / "importer-dependencies"
+    link = folder / "ansible_collections" / "kubernetes"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(Path(sysconfig.get_path("purelib")) / "ansible_collections" / "kubernetes")
+    return folder
+
+
 def run_importer(context: Context) -> None:
     """galaxy-importer on the tarball, as Galaxy itself would run it."""
     tarball = build(context.checkout, context.scratch / "importer-build")
@@ -75,11 +89,9 @@ def run_importer(context: Context) -> None:
     env = {
         "PATH": f"{venv}/bin:{context.environ['PATH']}",
         "VIRTUAL_ENV": venv,
-        "PYTHONPATH": "",
+        "PYTHONPATH": str(dependencies(context)),
         "HOME": str(home),
         "ANSIBLE_HOME": str(home / "ansible"),
-        # Where Galaxy would install what we depend on; our own environment has it from the package index.
-        "ANSIBLE_COLLECTIONS_PATH": sysconfig.get_path("purelib"),
     }
     context.run([f"{venv}/bin/python", "-m", "galaxy_importer.main", tarball], cwd=tarball.parent, env=env)
     said = context.log.read_text(encoding="utf-8")
