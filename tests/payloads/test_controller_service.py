@@ -72,7 +72,7 @@ class ServiceCase(unittest.TestCase):
 
     def configure(self, **more):
         values = {name: os.path.join(self.directory, name) for name in ("squeue", "scontrol", "kubeconfig")}
-        values.update(host="ctl", socket=self.socket, deadline=3, period=1, names={"Big-1": "n3"}, **more)
+        values.update(host="ctl", socket=self.socket, deadline=2, period=0.2, names={"Big-1": "n3"}, **more)
         self.write("controller.json", json.dumps(values))
 
     def write(self, name, text, mode=0o600):
@@ -156,7 +156,7 @@ class Jobs(ServiceCase):
         self.api.annotate("n1", ANNOTATION, "slurm/1/0")
         self.ask("epilog")
         until(lambda: self.tainted() == ["n1"], "n2 is given back")
-        time.sleep(1.5)
+        time.sleep(0.8)
         self.assertEqual(self.tainted(), ["n1"])
         self.api.annotate("n1", ANNOTATION, "")
         until(lambda: not self.tainted(), "n1 is given back")
@@ -195,6 +195,7 @@ class Jobs(ServiceCase):
         self.assertEqual(len(self.api.pods), 1)
 
     def test_a_pod_that_takes_its_time_is_waited_for_and_evicted_once(self):
+        self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")
         self.api.put_pod("slow", "n1")
         self.api.lingering.add("slow")
         self.start()
@@ -203,14 +204,17 @@ class Jobs(ServiceCase):
         self.assertEqual(sum("eviction" in path for _method, path in self.api.writes()), 1)
 
     def test_a_job_that_ends_while_it_waits_is_answered_and_its_nodes_are_free(self):
+        self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")
         self.api.put_pod("guarded", "n1")
         self.api.protected.add(("default", "guarded"))
         self.start()
+        threading.Timer(0.6, self.slurm).start()
         threading.Timer(0.7, self.ask, args=("epilog",)).start()
         self.assertEqual(self.ask("prolog")["reason"], "the job has ended")
         until(lambda: not self.tainted(), "the taints are lifted")
 
     def test_writers_in_between_are_looked_at_first(self):
+        self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")
         self.start()
         self.api.conflicts = 4
         self.assertTrue(self.ask("prolog")["ok"])
@@ -222,7 +226,7 @@ class Jobs(ServiceCase):
         self.ask("prolog", job="5", run="0", nodes="n1")
         self.ask("prolog", job="5", run="1", nodes="n1")
         self.ask("epilog", job="5", run="0", nodes="n1")
-        time.sleep(3.5)
+        time.sleep(1.2)
         self.assertEqual(self.tainted(), ["n1"])
         self.assertIn("slurm/5/1", self.annotation("n1", HELD_BY))
 
@@ -245,7 +249,7 @@ class Repairs(ServiceCase):
         with self.assertRaises((ValueError, OSError)):
             self.ask("prolog")
         self.start()
-        time.sleep(3.5)
+        time.sleep(1.2)
         self.assertEqual(self.tainted(), ["n1", "n2"], "a job that runs keeps its nodes")
         self.slurm()
         until(lambda: not self.tainted(), "an epilog that nobody heard is made good")
@@ -257,7 +261,7 @@ class Repairs(ServiceCase):
         self.stop(self.process, signal.SIGKILL)
         self.start()
         self.ask("epilog", job="2")
-        time.sleep(3.5)
+        time.sleep(1.2)
         self.assertEqual(self.tainted(), ["n1", "n2"])
         self.write("squeue", SQUEUE.format(self.directory), mode=0o755)
         until(lambda: not self.tainted(), "the stale hold is cleared")
@@ -272,10 +276,13 @@ class Repairs(ServiceCase):
         until(lambda: self.tainted("n3") == ["n3"], "changes are still seen")
 
     def test_writes_that_failed_are_made_good_without_a_new_event(self):
+        other = "2^0^RUNNING^Big-1^\n"
+        self.slurm(jobs=other)
         self.start()
         self.ask("prolog", job="2", nodes="Big-1")
         self.api.fail = [("PATCH", 500)] * 2
         self.assertFalse(self.ask("prolog")["ok"])
+        self.slurm(jobs=other + "1^0^CONFIGURING^n[1-2]^\n")
         until(lambda: self.tainted("n1", "n2") == ["n1", "n2"], "tainted after all")
 
 
@@ -285,7 +292,7 @@ class Roles(ServiceCase):
         self.slurm(ping=both.format("UP"), states=(("n1", "DOWN"),))
         self.api.annotate("n2", ANNOTATION, "slurm/9/0")
         self.start()
-        time.sleep(2.5)
+        time.sleep(1.0)
         self.assertEqual(self.api.writes(), [])
         self.slurm(ping=both.format("DOWN"), states=(("n1", "DOWN"),))
         until(lambda: self.tainted() == ["n1", "n2"], "it acts")
@@ -317,6 +324,7 @@ class Roles(ServiceCase):
         self.assertEqual(self.api.writes(), [])
 
     def test_sigterm_answers_who_waits_and_leaves_no_socket(self):
+        self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")
         self.api.put_pod("guarded", "n1")
         self.api.protected.add(("default", "guarded"))
         self.start()

@@ -141,7 +141,7 @@ class Controller:
                 with self._lock:
                     learning = self.beliefs.acting and not self.beliefs.of("").may_lift
                 due = time.monotonic() + (min(LEARNING_SECONDS, period) if learning else period)
-            self.stopping.wait(RETRY_SECONDS)
+            self.stopping.wait(min(RETRY_SECONDS, period))
             with self._lock:
                 failed, self._failed = list(self._failed), set()
             self._submit(failed)

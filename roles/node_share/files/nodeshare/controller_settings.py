@@ -48,7 +48,7 @@ _CHECKS = {
     "scontrol": ABSOLUTE,
     "names": _names,
     "deadline": seconds(0, 3600),
-    "period": seconds(1, 600),
+    "period": seconds(0.1, 600),
     "connections": _connections,
     "api_timeout": seconds(0.1, 60),
 }
