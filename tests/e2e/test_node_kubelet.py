@@ -24,7 +24,7 @@ from testbed.inventory import inventory
 from testbed.kube_config import BIN
 from testbed.run import Completed, run
 
-BED = "kubelet"
+BED = f"kubelet-{os.getpid()}"
 PLAY_SECONDS = 300.0
 MODE = "node-restriction.kubernetes.io/converged-share-mode"
 # What nodes that are containers need; everything else are the roles' defaults.

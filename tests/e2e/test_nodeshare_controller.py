@@ -23,7 +23,7 @@ from testbed.controlplane import kubeconfig
 from testbed.inventory import inventory
 from testbed.run import run
 
-BED = "controller"
+BED = f"controller-{os.getpid()}"
 PLAY_SECONDS = 120.0
 TAINT = "converged.hpc/batch"
 SCRIPT = """#!/usr/bin/python3
