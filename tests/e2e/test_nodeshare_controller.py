@@ -92,7 +92,8 @@ class Cluster:
         }
         (self.folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        more = json.dumps({"node_share_controller_period": 2})
+        copies = str(self.folder / "record")  # hosts of all beds have the same names
+        more = json.dumps({"node_share_controller_period": 2, "converged_record_copy_dir": copies})
         argv = [program, "--inventory", str(self.folder / "hosts.yml"), "--extra-vars", more]
         return run([*argv, str(self.folder / "play.yml")], timeout=PLAY_SECONDS).out
 
