@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import sys
@@ -38,6 +39,16 @@ SITE = {"node_kubelet_config": {"failCgroupV1": False}}
 LISTEN = "import socket, time; s = socket.socket(); s.bind(('', 10250)); s.listen(); time.sleep(600)"
 POWER = "SuspendTime=86400\\nSuspendProgram=/bin/true\\nResumeProgram=/bin/true\\nSuspendExcNodes=n1\\n"
 HOSTS = ("ctl", "n1", "n2")
+BED = f"preflight-{os.getpid()}"
+
+
+@pytest.fixture(scope="module")
+def bed(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
+    """A bed that nobody else has: a node that another test has joined to the cluster is no sound site."""
+    name = request.config.getoption("--bed")
+    yield api.find(name) if name else api.bring_up(BED)
+    if not name:
+        api.take_down(BED)
 
 
 class Report:
