@@ -187,7 +187,8 @@ def _edit(path: str, items: t.Sequence[JSON]) -> EditItem:
     for item in items:
         line, regexp, present = item.get("line") or "", item.get("regexp") or "", item.get("state") != "absent"
         if "\n" in line or (not line and (present or not regexp)):
-            raise RecordError(f"{path}: line {line!r}: expected one line of text without its end")
+            shown = "(secret)" if item.get("secret") else repr(line)
+            raise RecordError(f"{path}: line {shown}: expected one line of text without its end")
         try:
             re.compile(regexp)
         except re.error as error:

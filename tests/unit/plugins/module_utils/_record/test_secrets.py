@@ -9,6 +9,7 @@ import os
 import typing as t
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._record.desired import _edit
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from unit.plugins.module_utils._record.fake_node import FakeNode, World
 from unit.plugins.module_utils._record.site_node import call, restore, world_in_a_folder
@@ -69,3 +70,9 @@ def test_a_file_made_for_a_secret_line_is_for_its_owner_alone(world: World) -> N
     asked = {"role": "main", "lines": [{"path": "/etc/fresh", "line": "hush", "secret": True, "create": True}]}
     call(world, FakeNode(world), asked)
     assert os.stat(world.at("/etc/fresh")).st_mode & 0o777 == 0o600
+
+
+def test_a_secret_line_that_is_no_line_is_refused_without_being_shown() -> None:
+    with pytest.raises(RecordError, match=r"line \(secret\): expected one line") as refused:
+        _edit("/etc/site.conf", [{"line": "hush\nhush", "secret": True}])
+    assert "hush" not in str(refused.value)
