@@ -21,9 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bed", metavar="NAME", help="use this bed, which is up, and leave it up")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "no_other_bed: what the first and the last bed of a machine do; runs first")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that make beds of their own come first: what the first and the last bed do shows only without another."""
-    items.sort(key=lambda item: "bed" in getattr(item, "fixturenames", ()))
+    """Tests of the first and the last bed come first: what those do does not show beside another."""
+    items.sort(key=lambda item: item.get_closest_marker("no_other_bed") is None)
 
 
 @pytest.fixture(scope="session")

@@ -105,6 +105,8 @@ def site(plain: api.RunningBed, tmp_path: Path) -> Iterator[Site]:
     found = Site(plain, tmp_path)
     yield found
     found.play(restore=True, check=False)
+    # A pod outlives its Node until the garbage collector comes by, and its name is taken that long.
+    plain.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--ignore-not-found")
 
 
 # A site's own repository on the node: the built programs in packages like those of Kubernetes.

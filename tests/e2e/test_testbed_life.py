@@ -20,6 +20,7 @@ from testbed import api
 # Another run, of this checkout or another, may be at the same tests.
 NAME, OTHER = f"life-{os.getpid()}", f"other-{os.getpid()}"
 PLAIN = ("--no-kube",)
+pytestmark = pytest.mark.no_other_bed
 
 
 @pytest.fixture(autouse=True)

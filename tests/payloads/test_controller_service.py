@@ -139,6 +139,7 @@ class Jobs(ServiceCase):
         self.api.put_pod("agent", "n1", owner="DaemonSet")
         self.api.put_pod("static", "n2", mirror=True)
         self.api.put_pod("elsewhere", "n3")
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")  # a job that Slurm does not know would be given back at once
         self.start()
         answer = self.ask("prolog", nodes="n[1-2],ghost")
         self.assertEqual((answer["ok"], self.tainted()), (True, ["n1", "n2"]))
@@ -151,9 +152,11 @@ class Jobs(ServiceCase):
         self.assertIsNone(self.annotation("n1", HELD_BY))
 
     def test_the_nodes_own_leases_keep_the_taint_until_they_are_empty(self):
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
         self.start()
         self.ask("prolog")
         self.api.annotate("n1", ANNOTATION, "slurm/1/0")
+        self.slurm()
         self.ask("epilog")
         until(lambda: self.tainted() == ["n1"], "n2 is given back")
         time.sleep(0.8)
@@ -255,6 +258,7 @@ class Repairs(ServiceCase):
         until(lambda: not self.tainted(), "an epilog that nobody heard is made good")
 
     def test_cannot_tell_is_not_gone(self):
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
         self.start()
         self.ask("prolog")
         self.write("squeue", "#!/bin/sh\necho 'squeue: error: timed out' >&2\nexit 1\n", mode=0o755)
@@ -263,6 +267,7 @@ class Repairs(ServiceCase):
         self.ask("epilog", job="2")
         time.sleep(1.2)
         self.assertEqual(self.tainted(), ["n1", "n2"])
+        self.slurm()
         self.write("squeue", SQUEUE.format(self.directory), mode=0o755)
         until(lambda: not self.tainted(), "the stale hold is cleared")
 
