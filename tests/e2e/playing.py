@@ -1,0 +1,134 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A bed as an administrator's site: an inventory, playbooks, single modules, and what Ansible says about them.
+
+Every test that calls Ansible does so from here, so that runs keep apart: an inventory, copies of the record and ssh
+connections of their own, although the hosts of all beds have the same names and, one bed after the other, addresses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from testbed import api, keys
+from testbed.controlplane import kubeconfig
+from testbed.inventory import inventory
+from testbed.run import Completed, run
+
+PLAY_SECONDS = 300.0
+MODULE_SECONDS = 120.0
+# What nodes that are containers of a test bed need of node_runtime and node_kubelet; all else are the roles' defaults.
+IN_CONTAINERS: dict[str, Any] = {
+    "node_runtime_cgroup_driver": "cgroupfs",
+    "node_runtime_sandbox_image": "localhost/pause:local",
+    "node_runtime_restrict_oom_score_adj": True,
+    "node_runtime_disable_apparmor": True,
+    "node_runtime_pod_cidr": "10.244.{{ groups.converged_nodes.index(inventory_hostname) + 1 }}.0/24",
+    "node_runtime_images": ["/opt/testbed/images/pause.tar", "/opt/testbed/images/busybox.tar"],
+    "node_runtime_kernel_modules": [],
+    "node_runtime_sysctls": {"net.ipv4.ip_forward": "1"},
+    "node_kubelet_source": "node",
+    "node_kubelet_folder": "/opt/testbed/bin",
+    "node_kubelet_node_ip": "{{ ansible_host }}",
+    "node_kubelet_timeout": 20,
+}
+
+
+def play(hosts: str, *steps: str | Mapping[str, Any], **keywords: Any) -> dict[str, Any]:
+    """A play as root; a step is a task, or a role of the collection: `ROLE` or `ROLE/TASKS_FROM`."""
+    tasks = [_role(step) if isinstance(step, str) else dict(step) for step in steps]
+    return {"hosts": hosts, "become": True, "gather_facts": False, "tasks": tasks, **keywords}
+
+
+def _role(step: str) -> dict[str, Any]:
+    name, _slash, tasks = step.partition("/")
+    return {"import_role": {"name": f"converged.hpc.{name}", "tasks_from": tasks or "main"}}
+
+
+@dataclass(frozen=True, slots=True)
+class Said(Completed):
+    """What a run of Ansible left."""
+
+    def recap(self) -> dict[str, dict[str, int]]:
+        """By host: ok, changed, unreachable, failed, skipped, rescued, ignored."""
+        lines = re.findall(r"^(\S+) +: (ok=\d+ .*)$", self.out, re.MULTILINE)
+        return {host: {name: int(count) for name, count in re.findall(r"(\w+)=(\d+)", row)} for host, row in lines}
+
+    def changed(self) -> dict[str, int]:
+        """How many tasks changed something, by host."""
+        return {host: counts["changed"] for host, counts in self.recap().items()}
+
+
+class Site:
+    """The administrator's folder; `set` adds variables to the inventory."""
+
+    def __init__(self, bed: api.RunningBed, folder: Path) -> None:
+        self.bed, self.folder = bed, folder
+        self.hosts = inventory(bed.bed)
+        self.set("all", converged_record_copy_dir=str(folder / "record"))
+
+    def set(self, where: str, **variables: Any) -> None:
+        """Variables of `all`, of a group or of a host."""
+        everything = self.hosts["all"]
+        groups = everything["children"]
+        if where == "all":
+            everything["vars"].update(variables)
+        elif where in groups:
+            groups[where].setdefault("vars", {}).update(variables)
+        else:
+            next(group["hosts"][where] for group in groups.values() if where in group["hosts"]).update(variables)
+
+    def ask_kubernetes_from_here(self) -> None:
+        """Modules for Kubernetes run where Ansible runs: the bed's control plane has no Python client."""
+        here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        self.hosts["all"]["children"]["converged_kube"] = {"hosts": {"localhost": here}}
+        self.set("all", converged_kubeconfig=str(kubeconfig(self.bed.bed)))
+
+    def run(
+        self,
+        playbook: str | list[dict[str, Any]],
+        *options: str,
+        check: bool = True,
+        timeout: float = PLAY_SECONDS,
+        **variables: Any,
+    ) -> Said:
+        """A playbook of the collection by its name, or plays of the site's own; `variables` as on the command line."""
+        if not isinstance(playbook, str):
+            (self.folder / "play.yml").write_text(yaml.safe_dump(playbook), encoding="utf-8")
+            playbook = str(self.folder / "play.yml")
+        argv = [playbook, "--extra-vars", json.dumps(variables), *options]
+        return self._call("ansible-playbook", argv, timeout=timeout, check=check)
+
+    def module(self, host: str, name: str, options: Mapping[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
+        """What `converged.hpc.NAME` returns on a host, run as root; a failure is one of its answers."""
+        argv = [host, "--become", "--module-name", f"converged.hpc.{name}"]
+        argv += [*(["--args", json.dumps(options)] if options else []), *(["--check"] if check_mode else [])]
+        said = self._call("ansible", argv, timeout=MODULE_SECONDS, check=False)
+        _errors, arrow, body = f"\n{said.out}".rpartition(f"\n{host} | ")
+        assert arrow, said
+        result: dict[str, Any] = json.loads(body.partition(" => ")[2])
+        result["failed"] = body.startswith("FAILED")
+        return result
+
+    def _call(self, program: str, argv: list[str], *, timeout: float, check: bool) -> Said:
+        hosts = self.folder / "hosts.yml"
+        hosts.write_text(json.dumps(self.hosts), encoding="utf-8")
+        # A connection that was kept must not be taken for one to the next bed at the same address: that has other keys.
+        bed = zlib.crc32(keys.known_hosts(self.bed.bed).read_bytes())
+        settings = {
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "1",
+            "ANSIBLE_SSH_CONTROL_PATH": f"%(directory)s/{bed:08x}-%%h",
+        }
+        tool = str(Path(sys.executable).with_name(program))
+        done = run([tool, "--inventory", str(hosts), *argv], timeout=timeout, check=check, env=settings)
+        return Said(done.rc, done.out, done.err)
