@@ -3,13 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the daemon decides to do; `kube` carries it out, and the result comes back as events."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+
+from placement.model.quantity import Amounts
+
+
+class GroupPhase(StrEnum):
+    """Where a group stands, in the words of kube-batch; each dialect translates them."""
+
+    PENDING = "Pending"
+    INQUEUE = "Inqueue"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    FINISHED = "Completed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """Put a pod on a node; the UID goes along, so that a namesake is never bound."""
+    """Put a pod on a node; the UID goes along, so that a namesake is never bound. Ends as `Seen` or `BindFailed`."""
 
     uid: str
     namespace: str
@@ -19,37 +31,77 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
-    """Ask a pod to leave, through the Eviction API."""
+    """Ask a pod to leave, through the Eviction API. Ends as `Seen`, `Gone` or `EvictRefused`."""
 
     uid: str
     namespace: str
     name: str
+    # `Preempted` or `Reclaimed`, and the sentence for the Event.
     reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PatchStatus:
-    """Write part of an object's status."""
+class SelectNode:
+    """Ask the provisioner for a claim's volume on this node; the pod is bound once the claim is."""
 
-    api_version: str
-    kind: str
     uid: str
     namespace: str
     name: str
-    status: Mapping[str, object]
+    node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmitEvent:
-    """Tell the object's owner; one per change of reason."""
+class PodCondition:
+    """Write PodScheduled=False with this reason and message, and one FailedScheduling Event that says the same.
 
-    kind: str
+    Only decided when it differs from the last one for this pod.
+    """
+
     uid: str
     namespace: str
     name: str
     reason: str
     message: str
-    warning: bool = False
+    # The node where victims leave for this pod; empty takes a nomination back.
+    nominated_node: str = ""
 
 
-Action = Bind | Evict | PatchStatus | EmitEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStatus:
+    """What a PodGroup's status should say; its dialect writes as much of it as its API defines."""
+
+    uid: str
+    namespace: str
+    name: str
+    dialect: str
+    phase: GroupPhase
+    # Whether the gang has its nodes. Where it has not, reason and message say why; once true it is not taken back.
+    scheduled: bool
+    reason: str = ""
+    message: str = ""
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueStatus:
+    """What a Queue's status should say: groups by phase, shares, and what is wrong with its spec."""
+
+    uid: str
+    name: str
+    dialect: str
+    pending: int = 0
+    inqueue: int = 0
+    running: int = 0
+    unknown: int = 0
+    allocated: Amounts = ()
+    deserved: Amounts = ()
+    # A reason with a message is a condition and a Warning Event; without one the spec is in order.
+    reason: str = ""
+    message: str = ""
+
+
+Action = Bind | Evict | SelectNode | PodCondition | GroupStatus | QueueStatus

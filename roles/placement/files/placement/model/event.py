@@ -6,13 +6,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from placement.model.disruption import DisruptionBudget
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim
+from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 
-Object = Pod | Node | PodGroup | Queue | PriorityClass | Namespace | PersistentVolume | PersistentVolumeClaim | CSINode
+Object = (
+    Pod
+    | Node
+    | PodGroup
+    | Queue
+    | PriorityClass
+    | Namespace
+    | DisruptionBudget
+    | PersistentVolume
+    | PersistentVolumeClaim
+    | StorageClass
+    | CSINode
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +62,21 @@ class Relisted:
     refused: Sequence[Refusal] = ()
 
 
-Event = Seen | Gone | Unreadable | Relisted
+@dataclass(frozen=True, slots=True)
+class BindFailed:
+    """The pod was to be bound there, and the truth, read afterwards, says that it is nowhere; never sent on a guess."""
+
+    uid: str
+    node: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictRefused:
+    """The API does not let the pod go now, most often for a disruption budget, which the message names."""
+
+    uid: str
+    message: str
+
+
+Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused

@@ -41,3 +41,15 @@ class CSINode:
     name: str
     version: int
     limits: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageClass:
+    """How volumes of a class are made; `waits` is WaitForFirstConsumer, `topology=None` means on every node."""
+
+    uid: str
+    name: str
+    version: int
+    provisioner: str = ""
+    waits: bool = False
+    topology: tuple[NodeSelectorTerm, ...] | None = None

@@ -4,9 +4,19 @@
 """What pods are queued by: groups, queues and priorities, whatever API they came from."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from placement.model.quantity import Amounts
 from placement.model.selector import LabelPairs
+
+# The APIs that groups and queues come in; where one name is found in several, the first of these counts.
+UPSTREAM: Final = "scheduling.k8s.io/v1alpha2"
+CONVERGED: Final = "scheduling.converged.hpc/v1alpha1"
+INCUBATOR: Final = "scheduling.incubator.k8s.io/v1alpha1"
+SIGS: Final = "scheduling.sigs.dev/v1alpha2"
+VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
+COSCHEDULING: Final = "scheduling.x-k8s.io/v1alpha1"
+DIALECTS: Final = (UPSTREAM, CONVERGED, INCUBATOR, SIGS, VOLCANO, COSCHEDULING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +32,12 @@ class PodGroup:
     queue: str = ""
     priority_class: str = ""
     created: str = ""
+    # What must be free before the group is let in (Volcano's `minResources`).
+    min_resources: Amounts = ()
+    # Where this dialect writes the gang's size, for conditions.
+    member_field: str = "spec.minMember"
+    # The phase that the API has: a dialect with an Inqueue phase is not let in twice.
+    phase: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ and a deleted one does not rise again. After any such order the state is that of
 from collections import OrderedDict
 from typing import Final
 
-from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadable
+from placement.model.event import BindFailed, Event, EvictRefused, Gone, Object, Relisted, Seen, Unreadable
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
@@ -42,6 +42,8 @@ class Cluster:
         self._node_uids: dict[str, str] = {}
         # Unreadable objects by kind and UID; for a pod, the node that is closed because of it.
         self.unreadable: dict[type[Object], dict[str, Refusal]] = {}
+        # What has changed since the policy last looked, by kind and UID; the policy takes it away.
+        self.changed: dict[type[Object], dict[str, None]] = {}
         self._graves: OrderedDict[str, int] = OrderedDict()
         # The version of the last list by kind: an unknown object that is older was not in it, so it is gone.
         self._listed: dict[type[Object], int] = {}
@@ -57,6 +59,20 @@ class Cluster:
                 self._note_unreadable(kind, refusal)
             case Relisted():
                 self._relist(event)
+            case BindFailed(uid, node, _unused):
+                entry = self.pods.by_uid.get(uid)
+                if entry is not None and entry.plan[0] == node:
+                    self.pods.forget(uid)
+                    self.pods.settle()
+                    self._note(Pod, uid)
+            case EvictRefused(uid, _unused):
+                if uid in self.pods.by_uid:
+                    self.pods.evict(uid, evicting=False)
+                    self.pods.settle()
+                    self._note(Pod, uid)
+
+    def _note(self, kind: type[Object], uid: str) -> None:
+        self.changed.setdefault(kind, {})[uid] = None
 
     def _known(self, kind: type[Object], uid: str) -> Object | None:
         if kind is Pod:
@@ -74,6 +90,7 @@ class Cluster:
         if self._is_old(kind, item.uid, item.version, known):
             return
         self._drop_unreadable(kind, item.uid, item.version)
+        self._note(kind, item.uid)
         if isinstance(item, Pod):
             if self._outlives_namesake(Pod, self.pods.by_name.get((item.namespace, item.name)), item):
                 self.pods.put(item)
@@ -128,6 +145,7 @@ class Cluster:
             self._remove(kind, uid)
 
     def _remove(self, kind: type[Object], uid: str) -> None:
+        self._note(kind, uid)
         if kind is Pod:
             self.pods.remove(uid)
             return
