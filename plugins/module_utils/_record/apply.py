@@ -11,8 +11,8 @@ import typing as t
 from .errors import RecordError
 from .host import Host, reason
 from .kinds import kernel, package, path, unit
-from .model import FileWrite, Step
-from .paths import parents
+from .model import PATH_STEPS, FileWrite, Step
+from .paths import discard, parents
 
 _RESTORECON_SECONDS = 120
 Chunks = t.Callable[[str], t.Iterable[bytes]]
@@ -22,7 +22,7 @@ def check_space(host: Host, steps: t.Sequence[Step]) -> None:
     """Before anything: is there room, and may it be written at all?"""
     wanted: t.Dict[str, int] = {}
     for step in steps:
-        if step.kind in ("file", "link", "directory", "absent"):
+        if step.kind in PATH_STEPS:
             place = next((above for above in parents(step.name) if host.lstat(above) is not None), "/")
             size = step.data.want.size if isinstance(step.data, FileWrite) else 0
             wanted[place] = wanted.get(place, 0) + size
@@ -45,7 +45,7 @@ def perform_all(host: Host, steps: t.Sequence[Step], chunks: Chunks) -> None:
             perform(host, step)
     except RecordError:
         for name in staged:
-            path.discard(host, name)
+            discard(host, name)
         raise
     _settle(host, [step for step in steps if _is_write(step)])
 

@@ -10,9 +10,9 @@ import stat
 import typing as t
 
 from .errors import RecordError
+from .folders import make_directory
 from .host import Host, reason
-from .paths import parents, staging
-from .store import make_directory
+from .paths import discard, parents, staging
 
 
 def kept_files(host: Host, root: str) -> t.List[str]:
@@ -39,12 +39,10 @@ def keep(host: Host, root: str, path: str, sha256: str) -> None:
     for parent in reversed(parents(kept)):
         if parent.startswith(f"{root}/"):
             make_directory(host, parent, 0o700)
-    temporary = staging(kept)
-    if host.lstat(temporary) is not None:
-        host.remove(temporary)
+    discard(host, kept)
     try:
-        host.make_file(temporary, host.chunks(path))
+        host.make_file(staging(kept), host.chunks(path))
     except OSError as error:
         raise RecordError(f"{path}: cannot put your version of it aside: {reason(error)}") from error
-    host.rename(temporary, kept)
+    host.rename(staging(kept), kept)
     host.sync_directory(folder)

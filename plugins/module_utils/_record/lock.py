@@ -13,6 +13,7 @@ import time
 import typing as t
 
 from .errors import RecordError
+from .folders import make_root, remove_root
 from .host import Host, reason
 from .store import Store
 
@@ -28,7 +29,7 @@ def locked(host: Host, store: Store, *, holder: str, wait: float) -> t.Iterator[
     path = f"{store.root}/lock"
     deadline = time.monotonic() + wait
     while True:
-        store.make_root()
+        make_root(host, store.root)
         try:
             fd = host.open_lock(path)
         except FileNotFoundError:
@@ -52,7 +53,7 @@ def locked(host: Host, store: Store, *, holder: str, wait: float) -> t.Iterator[
 def _tidy(host: Host, store: Store, path: str) -> None:
     if not store.exists():
         host.remove(path)
-        store.remove_root()
+        remove_root(host, store.root)
 
 
 def _take(fd: int, path: str, deadline: float) -> bool:

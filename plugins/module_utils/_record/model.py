@@ -169,6 +169,10 @@ State = t.Union[PathState, UnitState, str, bool, None]
 # Between
 
 
+# Steps of these kinds change what is at a path.
+PATH_STEPS = ("file", "directory", "link", "absent")
+
+
 @dataclass(frozen=True)
 class Step:
     """One change of one thing. `kind` says who performs it, `text` what people read."""

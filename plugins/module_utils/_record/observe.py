@@ -121,7 +121,7 @@ def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") ->
         ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in found.packages]
         going = [name for name in ours if not role or not set(view.claims.get(f"package:{name}", {})) - {role}]
         found.needed = package.needed(packages, going)
-    ours = [name for kind, name in map(split_key, view.wrote) if kind == "package"]
+    ours = view.packages()
     if ours and found.paths:
         of_packages = package.manager(host).own_files(ours)
         found.pristine = {path for path, untouched in of_packages.items() if untouched}

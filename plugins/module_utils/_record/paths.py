@@ -71,6 +71,15 @@ def staging(path: str) -> str:
     return f"{folder}/.{name}.converged-new"
 
 
+def discard(host: Host, path: str) -> None:
+    """Removes what an earlier run may have left staged."""
+    found = host.lstat(staging(path))
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        host.remove_directory(staging(path))
+    elif found is not None:
+        host.remove(staging(path))
+
+
 def parents(path: str) -> t.List[str]:
     """The directories above `path`, nearest first, without the root."""
     found = []

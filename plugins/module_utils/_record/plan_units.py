@@ -12,7 +12,7 @@ import typing as t
 from .draft import Draft
 from .errors import RecordError
 from .kinds import unit as systemd
-from .model import UnitItem, key
+from .model import PATH_STEPS, UnitItem, key
 
 _CANNOT_ENABLE = ("static", "generated", "transient", "indirect")
 
@@ -22,7 +22,7 @@ class UnitsDraft(Draft):
 
     def units(self) -> None:
         """All items of the call."""
-        touched = {step.name for step in self.plan.steps if step.kind in ("file", "directory", "link", "absent")}
+        touched = {step.name for step in self.plan.steps if step.kind in PATH_STEPS}
         stale = any(state.needs_reload for state in self.found.units.values())
         if stale or any(systemd.unit_of(path) for path in touched):
             self.step("unit", "", "reload", "let systemd read its unit files again")

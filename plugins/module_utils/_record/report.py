@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .model import Change
-from .restore import Undo
+from .undo import Undo
 
 
 @dataclass

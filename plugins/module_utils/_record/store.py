@@ -16,22 +16,21 @@ its end is what a crash left of an event whose change never began; anything else
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
 import os
-import re
 import typing as t
 import uuid
 
+from . import encoding
 from .errors import RecordError
+from .folders import make_directory
 from .host import Host, reason
 from .model import JSON
-from .paths import check, staging
+from .paths import check, discard, staging
 from .view import Entry, View
 
-FORMAT = re.compile(rb"converged\.hpc record 1 ([0-9a-f]{32})\n")
-PARENT = "converged"
+_FOLDERS = ("baseline", "blobs")
+_UNREADABLE = (KeyError, TypeError, ValueError)
 
 
 class Store:
@@ -49,33 +48,55 @@ class Store:
 
     # Reading
 
+    def exists(self) -> bool:
+        """A record was begun: its first file is written before anything else."""
+        return self._there("format")
+
     def load(self) -> View:
         """What the record says; an empty view where there is none."""
         view = View()
         if not self.exists():
             return view
-        self._load_format()
-        for name in self._segment_names():
-            self._load_segment(view, name)
+        try:
+            self.id = encoding.record_id(self.part("format"))
+        except _UNREADABLE as error:
+            raise self._damaged("format", error) from error
+        for name in self._names("baseline"):
+            self._load_segment(view, f"baseline/{name}")
         self._load_journal(view)
         for key in view.doubled():
             raise self._damaged("baseline", f"{key} has two baselines")
         return view
 
-    def _load_format(self) -> None:
-        data = self._read(f"{self._live}/format")
-        found = FORMAT.fullmatch(data)
-        if found is None:
-            raise self._damaged("format", f"expected 'converged.hpc record 1' and its id, found {data[:60]!r}")
-        self.id = found.group(1).decode()
+    def _load_segment(self, view: View, name: str) -> None:
+        try:
+            number, entries = encoding.segment(self.part(name))
+        except _UNREADABLE as error:
+            raise self._damaged(name, error) from error
+        for entry in entries:
+            view.add_baseline(entry)
+        self._segments = max(self._segments, number)
 
-    def exists(self) -> bool:
-        """A record was begun: its first file is written before anything else."""
-        return self._host.lstat(f"{self._live}/format") is not None
+    def _load_journal(self, view: View) -> None:
+        data = self.part("journal") if self._there("journal") else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        for at, line in enumerate(whole.splitlines(), 1):
+            try:
+                view.replay(encoding.journal_event(at, line))
+            except _UNREADABLE as error:
+                raise self._damaged("journal", f"line {at}: {error}") from error
+            self._events = at
+        self._journal_end = len(whole)
+
+    def _there(self, name: str) -> bool:
+        return self._host.lstat(f"{self._live}/{name}") is not None
+
+    def _names(self, folder: str) -> t.List[str]:
+        return [name for name in self._host.names(f"{self._live}/{folder}") if not name.startswith(".")]
 
     def blob(self, sha256: str) -> bytes:
         """A content, checked."""
-        data = self._read(f"{self._live}/blobs/{sha256}")
+        data = self.part(f"blobs/{sha256}")
         if hashlib.sha256(data).hexdigest() != sha256:
             raise self._damaged(f"blobs/{sha256}", "its content does not match its name")
         return data
@@ -86,55 +107,17 @@ class Store:
 
     def has_blob(self, sha256: str) -> bool:
         """Whether a content is here."""
-        return self._host.lstat(f"{self._live}/blobs/{sha256}") is not None
+        return self._there(f"blobs/{sha256}")
 
     def parts(self) -> t.Dict[str, int]:
         """Every file of the record and its size, by its name below `live`."""
-        names = ["format"] if self.exists() else []
-        names += [f"baseline/{name}" for name in self._segment_names()]
-        names += [f"blobs/{name}" for name in self._host.names(f"{self._live}/blobs") if not name.startswith(".")]
-        names += ["journal"] if self._host.lstat(self._journal) is not None else []
-        return {name: t.cast(os.stat_result, self._host.lstat(f"{self._live}/{name}")).st_size for name in names}
+        names = [f"{folder}/{name}" for folder in _FOLDERS for name in self._names(folder)]
+        found = {name: self._host.lstat(f"{self._live}/{name}") for name in ("format", *names, "journal")}
+        return {name: state.st_size for name, state in found.items() if state is not None}
 
     def part(self, name: str) -> bytes:
         """One file of the record."""
-        return self._read(f"{self._live}/{name}")
-
-    def _segment_names(self) -> t.List[str]:
-        return [name for name in self._host.names(f"{self._live}/baseline") if not name.startswith(".")]
-
-    def _load_segment(self, view: View, name: str) -> None:
-        where = f"baseline/{name}"
-        payload, checksum = _divide(self._read(f"{self._live}/{where}").rstrip(b"\n").rpartition(b"\n"))
-        if hashlib.sha256(payload).hexdigest().encode() != checksum:
-            raise self._damaged(where, "its checksum does not match")
-        try:
-            data = json.loads(payload)
-            number = int(data["segment"])
-            for item in data["entries"]:
-                view.add_baseline(Entry.from_json(item, number))
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._damaged(where, str(error)) from error
-        self._segments = max(self._segments, number)
-
-    def _load_journal(self, view: View) -> None:
-        data = self._read(self._journal) if self._host.lstat(self._journal) is not None else b""
-        whole = data[: data.rfind(b"\n") + 1]
-        for at, line in enumerate(whole.splitlines(), 1):
-            checksum, payload = _divide(line.partition(b" "))
-            if hashlib.sha256(payload).hexdigest()[:16].encode() != checksum:
-                raise self._damaged("journal", f"line {at} does not match its checksum")
-            try:
-                event = json.loads(payload)
-                if event["n"] != at:
-                    raise ValueError(f"line {at} is event {event['n']}: lines are missing")
-                view.replay(event)
-            except (KeyError, TypeError, ValueError) as error:
-                raise self._damaged("journal", f"line {at}: {error}") from error
-            self._events = at
-        self._journal_end = len(whole)
-
-    def _read(self, path: str) -> bytes:
+        path = f"{self._live}/{name}"
         try:
             return self._host.read(path)
         except FileNotFoundError as error:
@@ -144,7 +127,7 @@ class Store:
         except OSError as error:
             raise RecordError(f"record {self.root}: cannot read {path}: {reason(error)}") from error
 
-    def _damaged(self, name: str, what: str) -> RecordError:
+    def _damaged(self, name: str, what: object) -> RecordError:
         return RecordError(f"record {self._live}/{name} is damaged: {what}; put it back from the controller's copy")
 
     # Writing
@@ -156,7 +139,7 @@ class Store:
             return
         self._make_folders()
         self.id = uuid.uuid4().hex
-        self._write(f"{self._live}/format", [f"converged.hpc record 1 {self.id}\n".encode()])
+        self._write(f"{self._live}/format", [encoding.format_file(self.id)])
         self._host.sync_directory(self.root)
 
     def _make_folders(self) -> None:
@@ -172,7 +155,7 @@ class Store:
     def put_text(self, data: bytes) -> str:
         """Puts a content that we made into the record."""
         sha256 = hashlib.sha256(data).hexdigest()
-        return sha256 if self.has_blob(sha256) else self._put([data], "")
+        return sha256 if self.has_blob(sha256) else self._put([data], "a text")
 
     def _put(self, chunks: t.Iterable[bytes], source: str) -> str:
         blobs = f"{self._live}/blobs"
@@ -182,9 +165,7 @@ class Store:
         try:
             sha256 = self._host.make_file(temporary, chunks)
         except OSError as error:
-            raise RecordError(
-                f"record {self.root}: cannot keep a copy of {source or 'a text'}: {reason(error)}"
-            ) from error
+            raise RecordError(f"record {self.root}: cannot keep a copy of {source}: {reason(error)}") from error
         self._host.rename(temporary, f"{blobs}/{sha256}")
         self._host.sync_directory(blobs)
         return sha256
@@ -197,20 +178,12 @@ class Store:
         items = [
             {"key": key, "at": at, "state": state, "secret": secret} for at, (key, state, secret) in enumerate(entries)
         ]
-        payload = json.dumps({"segment": number, "entries": items}, sort_keys=True).encode()
         path = f"{self._live}/baseline/{number:06d}"
-        temporary = staging(path)
-        if self._host.lstat(temporary) is not None:
-            self._host.remove(temporary)
-        self._effect(
-            "baseline",
-            self._host.make_file,
-            temporary,
-            [payload, b"\n", hashlib.sha256(payload).hexdigest().encode(), b"\n"],
-        )
-        self._effect("baseline", self._host.publish, temporary, path)
+        discard(self._host, path)
+        self._effect("baseline", self._host.make_file, staging(path), [encoding.segment_file(number, items)])
+        self._effect("baseline", self._host.publish, staging(path), path)
         self._host.sync_directory(os.path.dirname(path))
-        self._host.remove(temporary)
+        self._host.remove(staging(path))
         self._segments = number
         for item in items:
             view.add_baseline(Entry.from_json(item, number))
@@ -222,10 +195,9 @@ class Store:
         data = b""
         for event in events:
             self._events += 1
-            payload = json.dumps(dict(event, n=self._events), sort_keys=True).encode()
-            data += hashlib.sha256(payload).hexdigest()[:16].encode() + b" " + payload + b"\n"
+            data += encoding.journal_line(self._events, event)
             view.replay(event)
-        new = self._host.lstat(self._journal) is None
+        new = not self._there("journal")
         self._effect("journal", lambda: self._host.append(self._journal, data, at=self._journal_end))
         if new:
             self._host.sync_directory(self._live)
@@ -238,11 +210,9 @@ class Store:
             self._write(f"{self._live}/{name}", parts[name])
 
     def _write(self, path: str, data: t.Iterable[bytes]) -> None:
-        temporary = staging(path)
-        if self._host.lstat(temporary) is not None:
-            self._host.remove(temporary)
-        self._effect(path, self._host.make_file, temporary, data)
-        self._host.rename(temporary, path)
+        discard(self._host, path)
+        self._effect(path, self._host.make_file, staging(path), data)
+        self._host.rename(staging(path), path)
         self._host.sync_directory(os.path.dirname(path))
 
     def _effect(self, what: str, do: t.Callable[..., t.Any], *args: t.Any) -> None:
@@ -254,15 +224,6 @@ class Store:
             ) from error
 
     # Removing
-
-    def make_root(self) -> None:
-        """The directory itself; above it only our own may be missing."""
-        above = os.path.dirname(self.root)
-        if os.path.basename(above) == PARENT:
-            make_directory(self._host, above, 0o755)
-        elif self._host.lstat(above) is None:
-            raise RecordError(f"record {self.root}: {above} does not exist: make it or choose another record_dir")
-        make_directory(self._host, self.root, 0o700)
 
     def remove(self) -> None:
         """Ends the record in one step; what was kept for the site stays."""
@@ -276,38 +237,10 @@ class Store:
         removed = f"{self.root}/removed"
         if self._host.lstat(removed) is None:
             return
-        for folder in (*(f"{removed}/{name}" for name in _FOLDERS), removed):
+        inner = [f"{removed}/{name}" for name in _FOLDERS]
+        for folder in (*inner, removed):
             for name in self._host.names(folder):
-                if f"{folder}/{name}" not in [f"{removed}/{inner}" for inner in _FOLDERS]:
+                if f"{folder}/{name}" not in inner:
                     self._host.remove(f"{folder}/{name}")
             if self._host.lstat(folder) is not None:
                 self._host.remove_directory(folder)
-
-    def remove_root(self) -> None:
-        """Takes away the directory itself, and the one above it where that is ours, unless something is kept there."""
-        for path in (self.root, os.path.dirname(self.root)):
-            if path != self.root and os.path.basename(path) != PARENT:
-                return
-            if self._host.lstat(path) is None or self._host.names(path):
-                return
-            try:
-                self._host.remove_directory(path)
-            except OSError as error:
-                if error.errno != errno.ENOTEMPTY:  # somebody else has just begun
-                    raise RecordError(f"cannot remove {path}: {reason(error)}") from error
-
-
-def _divide(parts: t.Tuple[bytes, bytes, bytes]) -> t.Tuple[bytes, bytes]:
-    return parts[0], parts[2]
-
-
-_FOLDERS = ("baseline", "blobs")
-
-
-def make_directory(host: Host, path: str, mode: int) -> None:
-    """Unless it is there."""
-    if host.lstat(path) is None:
-        try:
-            host.make_directory(path, mode)
-        except OSError as error:
-            raise RecordError(f"cannot make {path}: {reason(error)}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from .model import JSON, PathState, State, UnitState
+from .model import JSON, PathState, State, UnitState, split_key
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,14 @@ class View:
             later = self._later.get(key)
             if later:
                 self.add_baseline(later.pop(0))
+
+    def held(self, role: str) -> t.List[Entry]:
+        """What `role`, or everyone where it is empty, claims."""
+        return [entry for this, entry in self.entries.items() if not role or role in self.claims.get(this, {})]
+
+    def packages(self) -> t.List[str]:
+        """Those that we installed."""
+        return [name for kind, name in map(split_key, self.wrote) if kind == "package"]
 
     def doubled(self) -> t.List[str]:
         """Things with a second baseline while the first is open: none, unless the record is damaged."""

@@ -12,7 +12,7 @@ import typing as t
 from ..errors import RecordError
 from ..host import Host, permissions, reason
 from ..model import ABSENT, DIRECTORY, FILE, LINK, OTHER, PathState
-from ..paths import staging
+from ..paths import discard, staging
 
 _NAME_FOR_VALIDATE = "%s"
 _VALIDATE_SECONDS = 60
@@ -73,15 +73,6 @@ def validate(host: Host, path: str, argv: t.Sequence[str]) -> None:
 def commit(host: Host, path: str) -> None:
     """What is staged takes its place."""
     host.rename(staging(path), path)
-
-
-def discard(host: Host, path: str) -> None:
-    """Removes what an earlier run may have left staged."""
-    found = host.lstat(staging(path))
-    if found is not None and stat.S_ISDIR(found.st_mode):
-        host.remove_directory(staging(path))
-    elif found is not None:
-        host.remove(staging(path))
 
 
 def set_attributes(host: Host, path: str, want: PathState, now: PathState) -> None:

@@ -65,7 +65,7 @@ def test_a_damaged_part_is_named_and_nothing_is_changed(world: World, name: str,
 
 def test_a_changed_line_of_the_journal_is_named(world: World) -> None:
     flip(part(world, "journal"), 30)
-    with pytest.raises(RecordError, match="live/journal is damaged: line 1 does not match its checksum"):
+    with pytest.raises(RecordError, match="live/journal is damaged: line 1: its checksum does not match"):
         restore(FakeNode(world))
 
 
@@ -74,7 +74,7 @@ def test_a_line_of_the_journal_that_is_missing_is_noticed(world: World) -> None:
         lines = file.readlines()
     with open(part(world, "journal"), "wb") as file:
         file.writelines(lines[1:])
-    with pytest.raises(RecordError, match="live/journal is damaged: line 1: line 1 is event 2: lines are missing"):
+    with pytest.raises(RecordError, match="live/journal is damaged: line 1: is event 2: lines are missing"):
         restore(FakeNode(world))
 
 
