@@ -98,6 +98,13 @@ def audit_policy() -> str:
             "verbs": changes,
             "resources": [{"group": "", "resources": ["pods", "pods/binding", "pods/eviction", "nodes"]}],
         },
+        # What kubelets, and who watches them, say of pods and nodes; not what kwok says of thousands.
+        {
+            "level": "Request",
+            "userGroups": ["system:nodes", "system:serviceaccounts:kube-system"],
+            "verbs": changes,
+            "resources": [{"group": "", "resources": ["pods/status", "nodes/status"]}],
+        },
         {"level": "Metadata"},
     ]
     policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}

@@ -96,8 +96,10 @@ def test_both_the_api_server_and_the_scheduler_know_gangs() -> None:
 def test_the_audit_log_has_contents_for_pods_and_passes_over_leases() -> None:
     rules = json.loads(kube_config.audit_policy())["rules"]
     assert rules[-1] == {"level": "Metadata"}
-    (request,) = [rule for rule in rules if rule["level"] == "Request"]
+    request, of_kubelets = (rule for rule in rules if rule["level"] == "Request")
     assert "pods/binding" in request["resources"][0]["resources"]
+    assert of_kubelets["resources"][0]["resources"] == ["pods/status", "nodes/status"]
+    assert "system:nodes" in of_kubelets["userGroups"]
     assert [rule for rule in rules if rule["level"] == "None" and "leases" in str(rule)]
 
 
