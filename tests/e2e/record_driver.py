@@ -24,11 +24,14 @@ from module_utils._record.host import Host
 from module_utils._record.session import Session
 
 EFFECTS = (
+    "open_lock",
     "make_file",
     "append",
     "set_owner",
+    "set_link_owner",
     "set_mode",
     "set_xattr",
+    "remove_xattr",
     "set_mtime",
     "rename",
     "publish",
