@@ -14,16 +14,17 @@ description:
   - Gives Node objects the labels they shall have, all of them in one call, and waits until they are ready.
   - Labels below C(node-restriction.kubernetes.io/) are set here with the administrator's identity; a kubelet may not
     set them itself. Labels that are not named stay.
-  - With O(state=absent) the Node objects are deleted.
+  - With O(state=absent) the Node objects are deleted. With O(state=cleared) they stay, and lose every label, annotation
+    and taint of this collection.
 author:
   - converged.hpc maintainers (@converged)
 requirements:
   - kubectl
 options:
   state:
-    description: V(present) labels and waits, V(absent) deletes.
+    description: V(present) labels and waits, V(absent) deletes, V(cleared) removes only what is ours.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, cleared]
     default: present
   kubeconfig:
     description: The administrator's kubeconfig.
@@ -33,6 +34,11 @@ options:
     description: Labels by the name of the Node object.
     type: dict
     required: true
+  no_taints:
+    description: Keys of taints that the Node objects shall not have. They are removed once the nodes are ready.
+    type: list
+    elements: str
+    default: []
   wait:
     description: Seconds in which the nodes must become ready. V(0) does not ask.
     type: int
@@ -80,6 +86,16 @@ labelled:
   returned: O(state=present)
   type: dict
   sample: {n1: {node-restriction.kubernetes.io/converged-share-mode: handover}}
+untainted:
+  description: Nodes from which one of O(no_taints) was removed, or would be.
+  returned: O(state=present)
+  type: list
+  elements: str
+cleared:
+  description: Nodes from which something of ours was removed, or would be.
+  returned: O(state=cleared)
+  type: list
+  elements: str
 deleted:
   description: Node objects that were deleted, or would be.
   returned: O(state=absent)
@@ -100,9 +116,10 @@ Result = t.Dict[str, t.Any]
 _PAUSE = 0.5
 _REGISTERING = 10.0  # a kubelet that has just joined makes its Node object a moment later
 _SPEC: t.Dict[str, t.Any] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "absent", "cleared"], "default": "present"},
     "kubeconfig": {"type": "path", "required": True},
     "nodes": {"type": "dict", "required": True},
+    "no_taints": {"type": "list", "elements": "str", "default": []},
     "wait": {"type": "int", "default": 60},
     "kubectl": {"type": "path", "default": "kubectl"},
     "timeout": {"type": "int", "default": 30},
@@ -114,13 +131,17 @@ def keep(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
     wanted: t.Dict[str, t.Dict[str, str]] = {name: labels or {} for name, labels in params["nodes"].items()}
     nodes = kubectl.nodes() if check else _registered(kubectl, wanted)
     changes = cluster.relabelled(nodes, wanted)
+    tainted = cluster.tainted(nodes, wanted, params["no_taints"])
     if not check:
         for labels, names in cluster.groups(changes):
             kubectl.label(names, labels)
         if params["wait"]:
             _await_ready(kubectl, list(wanted), seconds=params["wait"])
+        for key, names in tainted.items():
+            kubectl.untaint(names, key)
     diff = [_shown(name, nodes, labels) for name, labels in changes.items()]
-    return {"changed": bool(changes), "labelled": changes, "diff": diff}
+    untainted = sorted({name for names in tainted.values() for name in names})
+    return {"changed": bool(changes or tainted), "labelled": changes, "untainted": untainted, "diff": diff}
 
 
 def remove(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
@@ -130,6 +151,18 @@ def remove(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
     if names and not check:
         kubectl.delete_nodes(names)
     return {"changed": bool(names), "deleted": names}
+
+
+def clear(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
+    """Nothing of ours on Node objects that stay."""
+    nodes = kubectl.nodes()
+    ours = cluster.ours(nodes, params["nodes"])
+    if not check:
+        for name, found in ours.items():
+            kubectl.clear(name, labels=found.labels, annotations=found.annotations)
+        for key, names in cluster.tainted(nodes, ours, {key for found in ours.values() for key in found.taints}).items():
+            kubectl.untaint(names, key)
+    return {"changed": bool(ours), "cleared": sorted(ours)}
 
 
 def _registered(kubectl: Kubectl, wanted: t.Iterable[str]) -> t.Dict[str, t.Any]:
@@ -170,7 +203,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     params = module.params
     kubectl = Kubectl(kubeconfig=params["kubeconfig"], program=params["kubectl"], timeout=params["timeout"])
-    act = keep if params["state"] == "present" else remove
+    act = {"present": keep, "absent": remove, "cleared": clear}[params["state"]]
     try:
         cluster.check_names(list(params["nodes"]))
         result = act(kubectl, params, check=module.check_mode)

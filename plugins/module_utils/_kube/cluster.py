@@ -109,6 +109,42 @@ def relabelled(nodes: Nodes, wanted: t.Mapping[str, t.Mapping[str, str]]) -> t.D
     return found
 
 
+def tainted(nodes: Nodes, names: t.Iterable[str], keys: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
+    """For each of these keys, the nodes that have such a taint."""
+    has = {
+        name: {taint["key"] for taint in nodes[name].get("spec", {}).get("taints") or []}
+        for name in names
+        if name in nodes
+    }
+    found = {key: [name for name, those in has.items() if key in those] for key in keys}
+    return {key: there for key, there in found.items() if there}
+
+
+class Ours(t.NamedTuple):
+    """Keys of what this collection wrote on a Node object."""
+
+    labels: t.List[str]
+    annotations: t.List[str]
+    taints: t.List[str]
+
+
+def ours(nodes: Nodes, names: t.Iterable[str]) -> t.Dict[str, Ours]:
+    """The nodes on which something of ours is, with its keys."""
+    found = {}
+    for name in names:
+        if name in nodes:
+            meta = nodes[name]["metadata"]
+            taints = [taint["key"] for taint in nodes[name].get("spec", {}).get("taints") or []]
+            keys = Ours(*(_of_us(part) for part in (meta.get("labels"), meta.get("annotations"), taints)))
+            if any(keys):
+                found[name] = keys
+    return found
+
+
+def _of_us(keys: t.Optional[t.Iterable[str]]) -> t.List[str]:
+    return sorted(key for key in keys or () if key.startswith("converged.hpc/") or "/converged-" in key)
+
+
 def groups(changes: t.Mapping[str, t.Mapping[str, str]]) -> t.List[t.Tuple[t.Dict[str, str], t.List[str]]]:
     """Nodes that get the same labels, together."""
     found: t.Dict[t.Tuple[t.Tuple[str, str], ...], t.List[str]] = {}

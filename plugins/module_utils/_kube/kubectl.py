@@ -62,6 +62,16 @@ class Kubectl:
     def label(self, names: t.Sequence[str], labels: t.Mapping[str, str]) -> None:
         self._ask("label", "nodes", *names, *(f"{key}={value}" for key, value in sorted(labels.items())), "--overwrite")
 
+    def clear(self, name: str, *, labels: t.Iterable[str], annotations: t.Iterable[str]) -> None:
+        for kind, keys in (("label", labels), ("annotate", annotations)):
+            gone = [f"{key}-" for key in sorted(keys)]
+            if gone:
+                self._ask(kind, "node", name, *gone)
+
+    def untaint(self, names: t.Sequence[str], key: str) -> None:
+        """Every effect of this key."""
+        self._ask("taint", "nodes", *names, f"{key}-")
+
     def delete_nodes(self, names: t.Sequence[str]) -> None:
         self._ask("delete", "nodes", *names, "--ignore-not-found", "--wait=true")
 

@@ -148,8 +148,8 @@ def state(node: JSON) -> Findings:
         yield Finding(NOTE, "state", f"is drained ({node['reason']}) and gets no pods while it is")
 
 
-def local(found: JSON, *, host: str, digest: str) -> Findings:
-    """slurm.conf and the scripts as the node itself sees them; ``digest`` is that of ``host``."""
+def local(found: JSON, *, host: str, digest: str, is_node: bool = True) -> Findings:
+    """slurm.conf and the scripts as the host itself sees them; ``digest`` is that of ``host``. Only nodes run them."""
     slurm = found["slurm"]
     if slurm["error"]:
         yield Finding(REFUSE, "slurm_conf", slurm["error"], "repair it; it is left as it is")
@@ -164,7 +164,7 @@ def local(found: JSON, *, host: str, digest: str) -> Findings:
             f"{slurm['conf']} says something else than that of {host}",
             "make the copies the same: what is changed in one must mean the same in all",
         )
-    for script in slurm["missing"]:
+    for script in slurm["missing"] if is_node else ():
         yield Finding(
             REFUSE,
             "script_missing",

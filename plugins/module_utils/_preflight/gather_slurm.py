@@ -31,8 +31,8 @@ HEALTH = (
     "/var/spool/torque/mom_priv/config",
 )
 MAX_SCRIPTS = 100
-# Of programs in /bin or /usr/bin there are many, and they are not the site's.
-_PATHS = re.compile(r"(?<![\w.$}*-])/(?!s?bin/|usr/s?bin/|dev/|proc/|sys/)[\w.+@-]+/[\w./+@-]+")
+# Of programs in /bin or /usr/bin there are many, and they are not the site's; as folders they stand in every PATH.
+_PATHS = re.compile(r"(?<![\w.$}*-])/(?!(?:s?bin|usr/s?bin|dev|proc|sys)(?![\w.+@-]))[\w.+@-]+/[\w./+@-]+")
 
 
 def slurm(path: str) -> t.Dict[str, t.Any]:

@@ -119,7 +119,8 @@ def _any_host(one: JSON, reference: Reference, settings: Settings) -> Findings:
     yield from skew(one["offset"], reference, settings.max_skew)
     yield from machine.munge(one["wanted"], one["found"])
     yield from machine.owners(one["wanted"], one["found"])
-    yield from batch.local(one["found"], host=reference.host, digest=reference.digest)
+    is_node = one["wanted"].get("is_node", True)
+    yield from batch.local(one["found"], host=reference.host, digest=reference.digest, is_node=is_node)
 
 
 def _node(one: JSON, cluster: Cluster, settings: Settings) -> Findings:
