@@ -30,6 +30,14 @@ printf 'old\n' > /etc/site/old.conf
 chmod 0604 /etc/site/one.conf
 chown daemon:games /etc/site/one.conf
 ln -s /etc/site/one.conf /etc/site/link.conf
+python3 -c '
+import os, struct
+# user::rw- user:daemon:r-- group::r-- mask::r-- other::r--: what is made in this directory inherits an ACL.
+entries = [(1, 6, -1), (2, 4, 1), (4, 4, -1), (16, 4, -1), (32, 4, -1)]
+acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+os.setxattr("/etc/site", "system.posix_acl_default", acl)
+os.setxattr("/etc/site/one.conf", "user.site", b"kept")
+'
 touch -d '2020-02-02 02:02:02' /etc/site/*.conf
 for unit in runs idle; do
     printf '[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n' \

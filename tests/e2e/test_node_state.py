@@ -7,42 +7,38 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from e2e import playing
 from e2e.record_node import RecordNode
 from testbed import api
 
-PLAY_SECONDS = 180
 SECRETS = ("hush-file", "hush-line", "hush-site")
 
 
-class Site:
+class Site(playing.Site):
     """An administrator's folder with an inventory and plays, and the node they are for."""
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
-        self.bed = bed
-        self.folder = folder
+        super().__init__(bed, folder)
         self.node = RecordNode(bed, "n1")
         self.node.prepare()
-        (folder / "hosts.yml").write_text(api.command_line("inventory", bed.bed.name).out)
         (folder / "files").mkdir()
 
     def play(self, *options: str, name: str = "play.yml") -> tuple[str, int]:
         """What a person sees, and the exit status."""
-        argv = ["ansible-playbook", "-i", "hosts.yml", name, *options]
-        env = dict(os.environ, ANSIBLE_PIPELINING="1", ANSIBLE_NOCOLOR="1")
-        shown = subprocess.run(
-            argv, cwd=self.folder, env=env, timeout=PLAY_SECONDS, capture_output=True, text=True, check=False
-        )
-        return shown.stdout + shown.stderr, shown.returncode
+        own = self.folder / name
+        said = self.run(str(own) if own.exists() else name, *options, check=False)
+        return said.out + said.err, said.rc
 
     def write(self, arguments: dict[str, Any], name: str = "play.yml") -> None:
         """A play with one call, which leaves its answer in a file."""
-        arguments.setdefault("record_copy_dir", str(self.folder / "copies"))
+        arguments.setdefault("record_copy_dir", str(self.folder / "record"))
         task = {"name": "Change", "converged.hpc.node_state": arguments, "register": "answer"}
         tell = {
             "name": "Tell",
@@ -125,7 +121,7 @@ def test_check_run_check_run_and_back(site: Site) -> None:
     assert site.node.sh("cat /etc/site/lines.conf; ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == (
         "# the site\nProlog=/site/prolog\n\ncolour 1\n"
     )
-    assert [path.name.split("-")[0] for path in (site.folder / "copies").iterdir()] == ["n1.ended"]
+    assert [path.name.split("-")[0] for path in (site.folder / "record").iterdir()] == ["n1.ended"]
 
 
 def test_no_secret_is_shown_however_much_one_asks(site: Site) -> None:
@@ -171,6 +167,21 @@ def test_what_a_failed_run_changed_is_in_the_controllers_copy(site: Site) -> Non
     assert site.node.sh("cat /etc/site/old.conf; ls /etc/systemd/system/ours.service || true") == "old\n"
 
 
+def test_two_at_once_on_one_node_are_told_of_each_other(site: Site) -> None:
+    unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 12\n"
+    files = [{"path": "/etc/systemd/system/ours.service", "content": unit}]
+    site.write({"role": "e2e", "files": files, "units": [{"name": "ours", "state": "started"}]})
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        first = pool.submit(site.answer)
+        wait = "for _ in $(seq 600); do systemctl is-active ours | grep -q activating && exit; sleep 0.1; done; exit 1"
+        site.node.sh(wait)
+        second = site.node.history([{"restore": ""}])["answers"][0]
+        answer = first.result()[1]
+    assert re.search(r"record/lock is held by \S+@\S+ \(role e2e\), process \d+ since 20", second["error"]), second
+    assert answer["restarted"] == ["ours.service"]
+    assert site.node.history([{"restore": ""}])["answers"][0]["left"] == []
+
+
 def test_an_error_is_one_line_that_names_the_thing(site: Site) -> None:
     site.write({"role": "e2e", "files": [{"path": "/etc/no/such", "content": "x"}]})
     shown, status = site.play()
@@ -183,22 +194,21 @@ def test_the_playbook_restores_and_prints_the_proof(site: Site) -> None:
     (site.folder / "files/tree").mkdir()
     site.write(wanted())
     site.answer()
-    copies = ("-e", f"converged_record_copy_dir={site.folder}/copies")
-    shown, status = site.play(*copies, "-e", "converged_restore_role=typo", name="converged.hpc.restore")
+    shown, status = site.play("-e", "converged_restore_role=typo", name="converged.hpc.restore")
     assert status != 0
     assert "role typo: no record knows it, and nothing was put back; known are e2e" in shown
-    shown, status = site.play(*copies, name="converged.hpc.restore")
+    shown, status = site.play(name="converged.hpc.restore")
     assert status == 0, shown
     assert "things are as they were" in shown
     assert site.node.sh("ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == ""
-    shown, status = site.play(*copies, name="converged.hpc.restore")
+    shown, status = site.play(name="converged.hpc.restore")
     assert status == 0, shown
     assert "no record in /var/lib/converged/record" in shown
 
 
 @pytest.mark.parametrize("playbook", ["restore", "status"])
 def test_a_playbook_that_is_about_no_host_fails(site: Site, playbook: str) -> None:
-    (site.folder / "hosts.yml").write_text("others: {hosts: {somewhere: }}\n")
+    site.hosts = {"others": {"hosts": {"somewhere": {}}}}
     shown, status = site.play(name=f"converged.hpc.{playbook}")
     assert status != 0
     assert "no host of the inventory is in converged_nodes:converged_controllers" in shown

@@ -19,19 +19,29 @@ Chunks = t.Callable[[str], t.Iterable[bytes]]
 
 
 def check_space(host: Host, steps: t.Sequence[Step]) -> None:
-    """Before anything: is there room, and may it be written at all?"""
-    wanted: t.Dict[str, int] = {}
+    """Before anything: is there room on every file system, and may it be written at all?"""
+    wanted: t.Dict[int, t.Tuple[str, t.List[int]]] = {}
     for step in steps:
         if step.kind in PATH_STEPS:
-            place = next((above for above in parents(step.name) if host.lstat(above) is not None), "/")
+            found = [(above, host.lstat(above)) for above in (*parents(step.name), "/")]
+            place, device = next((above, state.st_dev) for above, state in found if state is not None)
             size = step.data.want.size if isinstance(step.data, FileWrite) else 0
-            wanted[place] = wanted.get(place, 0) + size
-    for place, size in wanted.items():
-        free, read_only = host.space(place)
-        if read_only:
-            raise RecordError(f"{place}: the file system is mounted read-only: nothing was changed")
-        if size > free:
-            raise RecordError(f"{place}: {size} bytes are needed, {free} are free: make room; nothing was changed")
+            wanted.setdefault(device, (place, []))[1].append(size)
+    for place, sizes in wanted.values():
+        _check_file_system(place, host.space(place), sizes)
+
+
+def _check_file_system(place: str, found: os.statvfs_result, sizes: t.Sequence[int]) -> None:
+    if found.f_flag & os.ST_RDONLY:
+        raise RecordError(f"{place}: the file system is mounted read-only: nothing was changed")
+    needed = sum(-(-size // found.f_frsize) * found.f_frsize for size in sizes)
+    free = found.f_bavail * found.f_frsize
+    if needed > free:
+        raise RecordError(f"{place}: {needed} bytes are needed, {free} are free: make room; nothing was changed")
+    if found.f_files and len(sizes) > found.f_favail:  # file systems that need no inodes tell of none
+        raise RecordError(
+            f"{place}: {len(sizes)} inodes are needed, {found.f_favail} are free: make room; nothing was changed"
+        )
 
 
 def perform_all(host: Host, steps: t.Sequence[Step], chunks: Chunks) -> None:

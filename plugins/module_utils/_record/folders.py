@@ -33,7 +33,7 @@ def remove_root(host: Host, root: str) -> None:
         try:
             host.remove_directory(path)
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY:  # somebody else has just begun
+            if error.errno not in (errno.ENOTEMPTY, errno.EBUSY):  # somebody else has just begun; a mount of the site
                 raise RecordError(f"cannot remove {path}: {reason(error)}") from error
 
 

@@ -115,10 +115,9 @@ class Host:
         finally:
             os.close(fd)
 
-    def space(self, path: str) -> t.Tuple[int, bool]:
-        """Free bytes, and whether the file system is mounted read-only."""
-        found = os.statvfs(self.at(path))
-        return found.f_bavail * found.f_frsize, bool(found.f_flag & os.ST_RDONLY)
+    def space(self, path: str) -> os.statvfs_result:
+        """The file system that holds a path."""
+        return os.statvfs(self.at(path))
 
     def owner_id(self, name: str) -> t.Optional[int]:
         """A user's number; None where the node does not know the name."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import time
 import typing as t
@@ -40,8 +39,8 @@ def locked(host: Host, store: Store, *, holder: str, wait: float) -> t.Iterator[
             raise RecordError(f"cannot open {path}: {reason(error)}") from error
         try:
             if _take(fd, path, deadline) and _is_current(host, fd, path):
-                _write_holder(host, fd, holder)
                 try:
+                    _write_holder(host, fd, path, holder)
                     yield
                 finally:
                     _tidy(host, store, path)
@@ -74,7 +73,10 @@ def _is_current(host: Host, fd: int, path: str) -> bool:
     return found is not None and found.st_ino == os.fstat(fd).st_ino
 
 
-def _write_holder(host: Host, fd: int, holder: str) -> None:
+def _write_holder(host: Host, fd: int, path: str, holder: str) -> None:
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(host.now()))
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{holder}, process {os.getpid()} since {json.dumps(since)[1:-1]}\n".encode(), 0)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{holder}, process {os.getpid()} since {since}\n".encode(), 0)
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {reason(error)}; nothing was changed") from error

@@ -21,12 +21,18 @@ def write_ahead(store: Store, view: View, role: str, found: Found, plan: Plan) -
     events = _events(view, role, plan)
     if not (new or events):
         return
-    store.begin()
-    for _this, pair in plan.edits:
-        for sha256 in (pair.before, pair.ours, pair.without):
-            store.put_text(plan.contents[sha256])
-    store.add_baselines(view, [(this, _baseline(store, found, this), this in plan.secrets) for this in new])
-    store.append(view, events)
+    existed = store.exists()
+    try:
+        store.begin()
+        for _this, pair in plan.edits:
+            for sha256 in (pair.before, pair.ours, pair.without):
+                store.put_text(plan.contents[sha256])
+        store.add_baselines(view, [(this, _baseline(store, found, this), this in plan.secrets) for this in new])
+        store.append(view, events)
+    except RecordError:
+        if not existed:  # nothing was changed: half a record is of no use
+            store.remove()
+        raise
 
 
 def expect_packages(store: Store, view: View, role: str, coming: t.Sequence[str]) -> None:

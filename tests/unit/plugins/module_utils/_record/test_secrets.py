@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._record.desired import _edit
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from unit.plugins.module_utils._record.fake_node import FakeNode, World
-from unit.plugins.module_utils._record.site_node import call, restore, world_in_a_folder
+from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
 
 PATH = "/etc/site.conf"
 SECRET = {"role": "first", "lines": [{"path": PATH, "line": "hush 1", "secret": True}]}
@@ -35,6 +35,25 @@ def test_a_file_that_is_no_secret_any_more_does_not_show_what_it_held(world: Wor
     for text, secret in (("hush\n", True), ("plain\n", False)):
         asked = {"role": "main", "files": [{"path": "/etc/key", "text": text, "secret": secret}]}
         assert "hush" not in str(call(world, FakeNode(world), asked))
+
+
+def test_what_the_site_made_of_a_secret_is_kept_for_root_alone_and_named(world: World) -> None:
+    asked = {"role": "main", "files": [{"path": "/etc/key", "text": "hush\n", "secret": True, "mode": "0644"}]}
+    call(world, FakeNode(world), asked)
+    world.write("/etc/key", "hush of the site\n", mode=0o644)
+    foretold = call(world, FakeNode(world), asked, check=True)
+    outcome = call(world, FakeNode(world), asked)
+    world.write("/etc/key", "other hush of the site\n", mode=0o644)
+    report = restore(FakeNode(world))
+    assert "keep your version of /etc/key aside" in foretold.steps
+    assert len(outcome.kept) == 1
+    assert len(report.kept) == 2
+    assert outcome.kept[0] in report.kept
+    assert "hush" not in f"{foretold} {outcome} {report}"
+    assert [os.stat(world.at(path)).st_mode & 0o7777 for path in report.kept] == [0o600, 0o600]
+    folders = {os.path.dirname(path) for path in report.kept} | {f"{RECORD}/kept", RECORD}
+    assert {os.stat(world.at(path)).st_mode & 0o7777 for path in folders} == {0o700}
+    assert sorted(world.text(path) for path in report.kept) == ["hush of the site\n", "other hush of the site\n"]
 
 
 @pytest.mark.parametrize("check", [False, True])
