@@ -9,17 +9,28 @@
     scheduler.explain("team", "pod")
     scheduler.queues()
 
-It reads no clock: `now` is monotonic seconds, and `expired` says when the slice has lasted long enough.
+It reads no clock: `now` is monotonic seconds, and `expired` says when the slice has lasted long enough. Without events
+it wants to be called once a second, for what is written no more often than that.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from placement.model.action import Action
 from placement.model.event import Event
 from placement.model.report import Explanation, QueueReport
+from placement.policy.actions.allocate import allocate
+from placement.policy.actions.backfill import backfill
+from placement.policy.announce import Announcer
+from placement.policy.book import Book
+from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
+from placement.policy.rules import Rules
+from placement.policy.session import ActionRun, Session
 from placement.state.cluster import Cluster
+
+ACTIONS: Final[dict[str, ActionRun]] = {"allocate": allocate, "backfill": backfill}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +47,55 @@ class Scheduler:
     def __init__(self, configuration: Configuration, *, scheduler_name: str, default_queue: str = "default") -> None:
         self.cluster = Cluster()
         self.configuration = configuration
-        self.scheduler_name = scheduler_name
-        self.default_queue = default_queue
+        rules = Rules(configuration)
+        self.book = Book(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
+        self.session = Session(self.book, Chooser(self.cluster, rules), rules)
+        self._announcer = Announcer(self.session)
+        self._cycle: Iterator[None] | None = None
+        self._news = True
 
     def configure(self, configuration: Configuration) -> None:
         """From the next slice on, schedule by this configuration."""
         self.configuration = configuration
+        rules = Rules(configuration)
+        self.session.rules = rules
+        self.session.chooser = Chooser(self.cluster, rules)
+        self.book.reconfigure(rules)
+        self._cycle = None
+        self._news = True
 
     def apply(self, event: Event) -> None:
         """Takes in what is true now."""
         self.cluster.apply(event)
+        self._news = True
 
     def decide(self, now: float, expired: Callable[[], bool]) -> Decision:
         """One slice of work."""
-        return Decision((), False)
+        session = self.session
+        session.now = now
+        session.slice += 1
+        self.book.catch_up()
+        if self._cycle is None:
+            if not self._news and not self.book.stirred:
+                return Decision((), False)
+            self._news = False
+            self._cycle = self._run()
+        for _unused in self._cycle:
+            if expired():
+                break
+        else:
+            self._cycle = None
+        actions, session.actions = tuple(session.actions), []
+        return Decision(actions, self._cycle is not None or self._news)
+
+    def _run(self) -> Iterator[None]:
+        """One cycle: the configured actions in their order, then what is to be told."""
+        for name in self.session.rules.actions:
+            if name in ACTIONS:
+                yield from ACTIONS[name](self.session)
+        for action in self._announcer.run():
+            self.session.actions.append(action)
+            yield
 
     def explain(self, namespace: str, name: str) -> Explanation | None:
         """Why the pod is where it is; None where it is not known."""

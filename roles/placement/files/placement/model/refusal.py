@@ -22,6 +22,8 @@ class Refusal:
     version: int = 0
     # Of a pod that could not be read but is on a node: what else it holds there is unknown.
     node: str = ""
+    # Whose pod it is: only its own scheduler answers it.
+    scheduler_name: str = ""
 
     def __str__(self) -> str:
         who = "/".join(filter(None, (self.namespace, self.name))) or "(no name)"

@@ -90,8 +90,8 @@ class Cluster:
         if self._is_old(kind, item.uid, item.version, known):
             return
         self._drop_unreadable(kind, item.uid, item.version)
-        self._note(kind, item.uid)
         if isinstance(item, Pod):
+            self._note(Pod, item.uid)
             if self._outlives_namesake(Pod, self.pods.by_name.get((item.namespace, item.name)), item):
                 self.pods.put(item)
             return
@@ -99,6 +99,7 @@ class Cluster:
             if self._outlives_namesake(Node, self._node_uids.get(item.name), item):
                 self._see_node(item, known if isinstance(known, Node) else None)
             return
+        self._note(kind, item.uid)
         self.objects.setdefault(kind, {})[item.uid] = item
         if isinstance(item, Namespace):
             self._namespaces[item.name] = item
@@ -120,6 +121,7 @@ class Cluster:
         if known is not None and _same_for_scheduling(known, node):
             self.columns.nodes[self.columns.rows[node.name]] = node
             return
+        self._note(Node, node.uid)
         for name in self.columns.axis.unknown_names(node.allocatable):
             users = self.pods.uncharge_users(name)
             self.columns.add_resource(name)

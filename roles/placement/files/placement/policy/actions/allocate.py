@@ -1,0 +1,84 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""allocate: jobs get nodes, queue by queue and job by job in the plugins' order; a job's minimum in one statement."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from placement.policy.amounts import Totals, add
+from placement.policy.jobs import Job, Task
+from placement.policy.queues import Place, QueueNode
+from placement.policy.session import Refused, Session
+from placement.policy.turns import take_turns
+
+# So many tasks of one job are placed in one go where no other job waits.
+_RUN: Final = 64
+
+
+def allocate(session: Session) -> Iterator[None]:
+    """The action."""
+    yield from take_turns(session, _visit)
+
+
+def _visit(session: Session, queue: QueueNode, alone: bool) -> bool:
+    """Places the queue's first job, or what of it must start together."""
+    if session.rules.overused(queue):
+        return False
+    return place_first(session, queue, queue.order, alone)
+
+
+def place_first(session: Session, queue: QueueNode, places: list[Place], alone: bool) -> bool:
+    """Places the first job of a list, and says whether there was one."""
+    job = session.book.pop(places)
+    if job is None:
+        return False
+    needed = session.rules.needed(job)
+    if needed == 1 and alone and not places:
+        needed = _RUN
+    tasks = job.next_tasks(needed)
+    if tasks:
+        _place(session, queue, job, tasks)
+    return True
+
+
+def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) -> None:
+    together = session.rules.needed(job)
+    wanted: Totals = {}
+    for task in tasks:
+        add(wanted, task.amounts)
+    limit = session.book.tree.limit(queue, wanted, session.book.total, promise=False)
+    if limit and len(tasks) > together:
+        # The run was a guess: only what must start together is asked for.
+        _put_back(job, tasks[together:])
+        _place(session, queue, job, tasks[:together])
+        return
+    if limit:
+        _put_back(job, tasks)
+        session.refuse(job, tasks[0], Refused("QueueLimit", limit))
+        return
+    statement = session.statement()
+    failed = session.chooser.place(tasks, statement)
+    placed = len(tasks) if failed is None else tasks.index(failed)
+    if failed is not None and placed < together:
+        refused = Refused("NotEnoughResources", _short(job, together, placed), session.chooser.reasons(failed))
+        statement.discard()
+        session.refuse(job, failed, refused)
+        return
+    statement.commit()
+    for task in tasks[:placed]:
+        session.bind(task)
+    if failed is not None:
+        _put_back(job, tasks[placed:])
+        session.refuse(job, failed, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))
+
+
+def _put_back(job: Job, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        job.wait(task)
+
+
+def _short(job: Job, together: int, placed: int) -> str:
+    if together == 1:
+        return ""
+    return f"{job} needs {together} pods placed together, {placed} fit"

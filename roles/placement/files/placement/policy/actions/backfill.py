@@ -1,0 +1,21 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""backfill: pods that request nothing go wherever they may, after those that do; no reservations are made for it."""
+
+from collections.abc import Iterator
+
+from placement.policy.actions.allocate import place_first
+from placement.policy.queues import QueueNode
+from placement.policy.session import Session
+from placement.policy.turns import take_turns
+
+
+def backfill(session: Session) -> Iterator[None]:
+    """The action."""
+    yield from take_turns(session, _visit)
+
+
+def _visit(session: Session, queue: QueueNode, alone: bool) -> bool:
+    # Shares do not concern those that take none.
+    return place_first(session, queue, queue.idle, alone)

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is told to people: conditions of pods, groups and queues, each when it says something new."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.workload import PodGroup
+from placement.policy.amounts import frozen
+from placement.policy.jobs import Job, Status, Task
+from placement.policy.queues import QueueNode
+from placement.policy.session import Refused, Session
+
+UNSCHEDULABLE: Final = "Unschedulable"
+# Seconds between two writes of one object's counts.
+_PAUSE: Final = 1.0
+# The API's own limit for messages is 32 KiB; what does not fit into a screen is not read.
+_LONGEST: Final = 1024
+
+# What was said of a pod: the reasons, without numbers.
+_Said = tuple[str, frozenset[str], str]
+
+
+class Announcer:
+    """Remembers what was said, as long as it matters."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._pods: dict[str, _Said] = {}
+        self._groups: dict[str, tuple[GroupStatus, float]] = {}
+        self._queues: dict[str, tuple[QueueStatus, float]] = {}
+
+    def run(self) -> Iterator[Action]:
+        """What is new about the jobs that something happened to, and about queues."""
+        book = self._session.book
+        for uid in book.settled:
+            self._pods.pop(uid, None)
+        book.settled.clear()
+        stirred, book.stirred = list(book.stirred.values()), {}
+        for job in stirred:
+            # Between two of these events may come, and with them jobs may go.
+            if book.jobs.get(job.key) is job:
+                yield from self._job(job)
+        for queue in list(book.tree.by_name.values()):
+            if queue.record.uid:
+                yield from self._queue(queue)
+
+    def why(self, job: Job) -> Refused | None:
+        """Why the job's pending tasks wait, as far as the last cycle tells."""
+        session = self._session
+        if job.problem is not None:
+            return Refused(job.problem.reason, job.problem.message)
+        if not session.book.enough(job):
+            return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
+        refused = session.refusals.get(job.key)
+        queue = session.book.tree.by_name.get(job.queue)
+        if refused is None and queue is not None and session.rules.overused(queue):
+            share = ", ".join(f"{name} {queue.allocated.get(name, 0)}/{part}" for name, part in queue.deserved.items())
+            return Refused("QueueOverused", f"queue {queue.name} has what it deserves ({share})")
+        return refused
+
+    def _job(self, job: Job) -> Iterator[Action]:
+        refused = self.why(job)
+        if job.pending or job.problem is not None:
+            for task in list(job.tasks.values()):
+                if task.status is Status.PENDING and refused is not None:
+                    yield from self._pod(task, refused)
+        if job.counts[Status.REFUSED]:
+            for task in list(job.tasks.values()):
+                if task.status is Status.REFUSED:
+                    yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
+        if job.group is not None:
+            yield from self._group(job, job.group, refused)
+
+    def _pod(self, task: Task, refused: Refused) -> Iterator[Action]:
+        nodes = refused.nodes
+        said = (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if nodes else refused.message)
+        if self._pods.get(task.uid) == said:
+            return
+        self._pods[task.uid] = said
+        pod = task.pod
+        yield PodCondition(
+            uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=UNSCHEDULABLE, message=_message(refused)
+        )
+
+    def _group(self, job: Job, group: PodGroup, refused: Refused | None) -> Iterator[Action]:
+        counts = job.counts
+        before, when = self._groups.get(group.uid, (None, 0.0))
+        enough = job.ready >= job.min_member and job.problem is None
+        status = GroupStatus(
+            uid=group.uid,
+            namespace=group.namespace,
+            name=group.name,
+            dialect=group.dialect,
+            phase=_phase(job, enough=enough),
+            scheduled=enough or (before is not None and before.scheduled),
+            reason="" if enough or refused is None else refused.reason,
+            message="" if enough or refused is None else _message(refused),
+            pending=counts[Status.PENDING] + counts[Status.PROMISED] + counts[Status.GATED] + counts[Status.REFUSED],
+            running=counts[Status.RUNNING],
+            succeeded=counts[Status.SUCCEEDED],
+            failed=counts[Status.FAILED],
+        )
+        if before == status:
+            return
+        if before is not None and _same_but_numbers(before, status) and self._session.now - when < _PAUSE:
+            self._session.book.stirred[job.key] = job
+            return
+        self._groups[group.uid] = (status, self._session.now)
+        yield status
+
+    def _queue(self, queue: QueueNode) -> Iterator[Action]:
+        phases = dict.fromkeys(GroupPhase, 0)
+        for job in queue.jobs.values():
+            if job.group is not None:
+                phases[_phase(job, enough=job.ready >= job.min_member)] += 1
+        status = QueueStatus(
+            uid=queue.record.uid,
+            name=queue.name,
+            dialect=queue.record.dialect,
+            pending=phases[GroupPhase.PENDING],
+            inqueue=phases[GroupPhase.INQUEUE],
+            running=phases[GroupPhase.RUNNING],
+            unknown=phases[GroupPhase.UNKNOWN],
+            allocated=frozen(queue.allocated),
+            deserved=frozen(queue.deserved),
+            reason="InvalidQueue" if queue.problem else "",
+            message=queue.problem,
+        )
+        before, when = self._queues.get(queue.record.uid, (None, 0.0))
+        if before == status:
+            return
+        if before is not None and before.message == status.message and self._session.now - when < _PAUSE:
+            return
+        self._queues[queue.record.uid] = (status, self._session.now)
+        yield status
+
+
+def _phase(job: Job, *, enough: bool) -> GroupPhase:
+    """kube-batch's rule: running when the minimum is there, unknown when some run without it."""
+    if enough:
+        return GroupPhase.RUNNING
+    if job.counts[Status.RUNNING]:
+        return GroupPhase.UNKNOWN
+    return GroupPhase.INQUEUE if job.inqueue else GroupPhase.PENDING
+
+
+def _same_but_numbers(before: GroupStatus, after: GroupStatus) -> bool:
+    """Whether only counts and the wording differ."""
+    return before == replace(
+        after,
+        message=before.message,
+        pending=before.pending,
+        running=before.running,
+        succeeded=before.succeeded,
+        failed=before.failed,
+    )
+
+
+def _message(refused: Refused) -> str:
+    text = ": ".join(filter(None, (refused.message, str(refused.nodes) if refused.nodes else "")))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which node a task goes to: the best of those that may have it, by the state's columns."""
+
+from collections.abc import Sequence
+
+from placement.model.pod import Pod
+from placement.policy.jobs import Task
+from placement.policy.rules import Rules
+from placement.policy.statement import Statement
+from placement.state.cluster import Cluster
+from placement.state.domains import DomainRules
+from placement.state.reasons import Reasons, Refusals
+from placement.state.shapes import ShapeTable
+
+
+class Chooser:
+    """Answers over one cluster by the scores of one configuration."""
+
+    def __init__(self, cluster: Cluster, rules: Rules) -> None:
+        self._cluster = cluster
+        self.shapes = ShapeTable(cluster.columns, cluster.masks, cluster.ports, rules.scorer())
+        self.domains = DomainRules(cluster.columns, cluster.masks, cluster.labelsets)
+        self._refusals = Refusals(cluster, self.domains)
+
+    def best(self, task: Task) -> str:
+        """The best node for the task, or nothing."""
+        pod = task.pod
+        shape = self.shapes.row(pod.spec, pod.request)
+        row = self.shapes.best(shape, self.domains.allowed(pod.spec, task.entry.labelset))
+        return self._name(row) if row >= 0 else ""
+
+    def place(self, tasks: Sequence[Task], statement: Statement) -> Task | None:
+        """Places all tasks, equal ones that follow each other in one go; the answer is the first that does not fit."""
+        start = 0
+        while start < len(tasks):
+            first, end = tasks[start], start + 1
+            while end < len(tasks) and _alike(tasks[end].pod, first.pod):
+                end += 1
+            if end - start == 1 or self.domains.apply_to(first.pod.spec, first.entry.labelset):
+                for task in tasks[start:end]:
+                    node = self.best(task)
+                    if not node:
+                        return task
+                    statement.place(task, node)
+            else:
+                run = tasks[start:end]
+                rows = self.shapes.targets(self.shapes.row(first.pod.spec, first.pod.request), len(run))
+                for task, row in zip(run, rows, strict=False):
+                    statement.place(task, self._name(row))
+                if len(rows) < len(run):
+                    return run[len(rows)]
+            start = end
+        return None
+
+    def reasons(self, task: Task) -> Reasons:
+        """Why no node can have the task as things stand."""
+        return self._refusals.of(task.pod, task.entry.labelset)
+
+    def _name(self, row: int) -> str:
+        node = self._cluster.columns.nodes[row]
+        return node.name if node is not None else ""
+
+
+def _alike(pod: Pod, other: Pod) -> bool:
+    """Whether two pods can be placed in one run; equal specs and requests are mostly one object."""
+    return (
+        (pod.spec is other.spec or pod.spec == other.spec)
+        and (pod.request is other.request or pod.request == other.request)
+        and pod.labels == other.labels
+    )

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Weighted fair division of one resource, exactly: water-filling in whole units.
+
+Everybody gets at least a floor and at most a ceiling, and between those as much per weight as everybody else. What
+is left over by rounding down goes, one unit each, to the first that may still take one, so nothing is lost.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claimant: its weight, what it gets in any case, and what it can use at most."""
+
+    weight: int
+    floor: int
+    ceiling: int
+
+
+def divide(total: int, claims: Sequence[Claim]) -> list[int]:
+    """The part of each claimant, in order; floors are given even where they exceed the total."""
+    floors = [min(claim.floor, claim.ceiling) for claim in claims]
+    level = _level(total, claims, floors)
+    parts = [
+        max(floor, min(claim.ceiling, claim.weight * level.numerator // level.denominator))
+        for claim, floor in zip(claims, floors, strict=True)
+    ]
+    left = total - sum(parts)
+    for index, claim in enumerate(claims):
+        if left <= 0:
+            break
+        # Only who was rounded down is owed a unit.
+        if parts[index] < claim.ceiling and parts[index] <= claim.weight * level < parts[index] + 1:
+            parts[index] += 1
+            left -= 1
+    return parts
+
+
+def _level(total: int, claims: Sequence[Claim], floors: Sequence[int]) -> Fraction:
+    """The amount per weight up to which everybody is filled: the greatest whose parts fit into the total."""
+    # Where the level passes floor/weight a claimant begins to rise, and at ceiling/weight it stops.
+    steps: list[tuple[Fraction, int]] = []
+    for claim, floor in zip(claims, floors, strict=True):
+        steps.append((Fraction(floor, claim.weight), claim.weight))
+        steps.append((Fraction(claim.ceiling, claim.weight), -claim.weight))
+    level, rising, left = Fraction(0), 0, Fraction(total - sum(floors))
+    if left <= 0:
+        return level
+    for at, change in sorted(steps):
+        if rising and (at - level) * rising > left:
+            return level + Fraction(left, rising)
+        left_after = left - (at - level) * rising
+        left, level, rising = left_after, at, rising + change
+    return level

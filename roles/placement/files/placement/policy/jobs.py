@@ -1,0 +1,200 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs and their tasks: what kube-batch calls a PodGroup and its pods, whatever made them a group."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import Final
+
+from placement.model.pod import Phase, Pod
+from placement.model.quantity import PODS, Amounts
+from placement.model.workload import PodGroup
+from placement.policy.amounts import Totals
+from placement.policy.membership import GroupKey
+from placement.state.pods import PodEntry
+
+
+class Status(IntEnum):
+    """What a task is doing, in kube-batch's sense."""
+
+    # Not to be placed yet, or not at all by us.
+    GATED = 0
+    REFUSED = 1
+    PENDING = 2
+    # Room is kept for it on a node that others are leaving; kube-batch says pipelined.
+    PROMISED = 3
+    # Decided, and not yet confirmed by the API.
+    ASSUMED = 4
+    BOUND = 5
+    RUNNING = 6
+    RELEASING = 7
+    SUCCEEDED = 8
+    FAILED = 9
+
+
+# On a node or on the way to it, and to stay there.
+PLACED: Final = frozenset({Status.ASSUMED, Status.BOUND, Status.RUNNING})
+# What counts as a queue's or job's share: promised room is spoken for.
+SHARING: Final = PLACED | {Status.PROMISED}
+# What is in use, to the last second.
+HOLDING: Final = PLACED | {Status.RELEASING}
+
+# Priority first, then age.
+TaskKey = tuple[int, str, str]
+
+
+def status_of(entry: PodEntry) -> Status:
+    """The status that the state gives."""
+    pod = entry.pod
+    if pod.phase is Phase.SUCCEEDED:
+        return Status.SUCCEEDED
+    if pod.phase is Phase.FAILED:
+        return Status.FAILED
+    if entry.charged:
+        if entry.leaving:
+            return Status.RELEASING
+        if not pod.node:
+            return Status.ASSUMED
+        return Status.RUNNING if pod.phase is Phase.RUNNING else Status.BOUND
+    if pod.terminating:
+        return Status.FAILED
+    if pod.spec.unsupported:
+        return Status.REFUSED
+    if pod.gated:
+        return Status.GATED
+    return Status.PROMISED if entry.at else Status.PENDING
+
+
+class Task:
+    """One pod of ours."""
+
+    __slots__ = ("amounts", "entry", "job", "key", "pod", "status", "uid")
+
+    def __init__(self, entry: PodEntry, job: "Job", key: TaskKey) -> None:
+        self.uid = entry.pod.uid
+        self.entry = entry
+        self.pod: Pod = entry.pod
+        # What it counts for in its queue: its request, and one pod.
+        self.amounts: Amounts = (*entry.pod.request, (PODS, 1))
+        self.job = job
+        self.key = key
+        self.status = Status.FAILED
+
+    @property
+    def node(self) -> str:
+        """Where it is, or where room is kept for it."""
+        return self.entry.at
+
+    def __str__(self) -> str:
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a job is not scheduled at all, as a condition says it."""
+
+    reason: str
+    message: str
+
+
+class Job:
+    """Pods that belong together, and how many of them must run at once."""
+
+    __slots__ = (
+        "allocated",
+        "asking",
+        "counts",
+        "created",
+        "foreign",
+        "group",
+        "inqueue",
+        "key",
+        "min_member",
+        "order",
+        "parked",
+        "priority",
+        "problem",
+        "queue",
+        "tasks",
+        "ticket",
+        "waiting",
+    )
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        self.group: PodGroup | None = None
+        self.queue = ""
+        self.min_member = 1
+        self.priority = 0
+        self.created = ""
+        self.problem: Problem | None = None
+        # Members that name another scheduler; one is enough to leave the whole group alone.
+        self.foreign: set[str] = set()
+        self.tasks: dict[str, Task] = {}
+        self.counts = [0] * len(Status)
+        # Pending tasks that request something; where none does, the job is left to backfill.
+        self.asking = 0
+        self.allocated: Totals = {}
+        self.waiting: list[TaskKey] = []
+        self.inqueue = False
+        # Its place in the queue's order, and the generation of the state it was last tried against in vain.
+        self.order: tuple[object, ...] = ()
+        self.ticket = 0
+        self.parked = -1
+
+    @property
+    def ready(self) -> int:
+        """Members that run, are about to, or are done."""
+        counts = self.counts
+        return counts[Status.ASSUMED] + counts[Status.BOUND] + counts[Status.RUNNING] + counts[Status.SUCCEEDED]
+
+    @property
+    def occupied(self) -> int:
+        """Members that will be ready once room that is kept for them is free."""
+        return self.ready + self.counts[Status.PROMISED]
+
+    @property
+    def valid(self) -> int:
+        """Members that can count towards the minimum."""
+        return self.occupied + self.counts[Status.PENDING]
+
+    @property
+    def missing(self) -> int:
+        """Members that must be placed together before any is."""
+        return max(0, self.min_member - self.occupied)
+
+    @property
+    def pending(self) -> int:
+        """Members that wait for a node."""
+        return self.counts[Status.PENDING]
+
+    def wait(self, task: Task) -> None:
+        """Puts a task into the job's own order."""
+        heappush(self.waiting, task.key)
+
+    def next_tasks(self, number: int) -> list[Task]:
+        """Takes so many tasks out of the job's order; whoever does not place them puts them back."""
+        found: list[Task] = []
+        while self.waiting and len(found) < number:
+            key = heappop(self.waiting)
+            task = self.tasks.get(key[2])
+            # Entries of tasks that were placed, changed or went away stay in the heap until they come up; equal ones
+            # come up one after the other.
+            fresh = task is not None and task.status is Status.PENDING and task.key == key
+            if task is not None and fresh and not (found and found[-1] is task):
+                found.append(task)
+        return found
+
+    def peek(self) -> Task | None:
+        """The first task of the job's order."""
+        found = self.next_tasks(1)
+        if not found:
+            return None
+        self.wait(found[0])
+        return found[0]
+
+    def __str__(self) -> str:
+        first = next(iter(self.tasks.values()), None)
+        return str(self.key) if self.key.named or first is None else str(first)

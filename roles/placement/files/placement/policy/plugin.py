@@ -1,0 +1,62 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a plugin can decide. Each has one file in `plugins/` and overrides only what it is about.
+
+Orders are integers, smallest first: the key of a job or queue is made of those of all plugins in the configuration's
+order, which compares like kube-batch's chain of functions and is made only when something has changed.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from placement.model.pod import Pod
+from placement.policy.configuration import PluginChoice
+from placement.policy.jobs import Job, Task
+from placement.policy.queues import QueueNode
+from placement.state.shapes import Scorer
+
+
+class Plugin:
+    """Decides nothing."""
+
+    name: ClassVar[str]
+
+    def __init__(self, choice: PluginChoice) -> None:
+        self.choice = choice
+
+    def job_key(self, job: Job, total: Mapping[str, int]) -> int:
+        """Which of a queue's jobs comes first."""
+        return 0
+
+    def task_key(self, pod: Pod) -> int:
+        """Which of a job's tasks comes first."""
+        return 0
+
+    def queue_key(self, queue: QueueNode) -> int:
+        """Which of several sibling queues comes first."""
+        return 0
+
+    def overused(self, queue: QueueNode) -> bool:
+        """Whether the queue gets nothing more for now."""
+        return False
+
+    def gangs(self) -> bool:
+        """Whether a job starts with all of its minimum or not at all."""
+        return False
+
+    def spares(self, victim: Task) -> bool:
+        """Whether the task must not be evicted, whoever needs its room."""
+        return False
+
+    def may_preempt(self, claimant: Task, victim: Task, total: Mapping[str, int]) -> bool:
+        """Whether this plugin gives the victim's room to the claimant; both are in one queue."""
+        return False
+
+    def may_reclaim(self, victim: Task, queue: QueueNode) -> bool:
+        """Whether the victim's queue can be made to give its room back."""
+        return False
+
+    def scorer(self) -> Scorer | None:
+        """How good a node is."""
+        return None

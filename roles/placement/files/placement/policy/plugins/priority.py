@@ -1,0 +1,30 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Higher priority first, between jobs and within one; and room is taken from lower priority only."""
+
+from collections.abc import Mapping
+
+from placement.model.pod import Pod
+from placement.policy.jobs import Job, Task
+from placement.policy.plugin import Plugin
+
+
+class Priority(Plugin):
+    """kube-batch's plugin of this name."""
+
+    name = "priority"
+
+    def job_key(self, job: Job, total: Mapping[str, int]) -> int:
+        """By the priority of the job."""
+        return -job.priority
+
+    def task_key(self, pod: Pod) -> int:
+        """By the priority of the pod."""
+        return -pod.spec.priority
+
+    def may_preempt(self, claimant: Task, victim: Task, total: Mapping[str, int]) -> bool:
+        """A job of lower priority; within a job, a pod of lower priority."""
+        if claimant.job is victim.job:
+            return victim.pod.spec.priority < claimant.pod.spec.priority
+        return victim.job.priority < claimant.job.priority

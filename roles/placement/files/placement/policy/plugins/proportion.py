@@ -1,0 +1,28 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Queues share the cluster by weight: what one does not ask for goes to those that do."""
+
+from placement.policy.amounts import covers
+from placement.policy.jobs import Task
+from placement.policy.plugin import Plugin
+from placement.policy.queues import QueueNode
+
+
+class Proportion(Plugin):
+    """kube-batch's plugin of this name; the division itself is the queue tree's."""
+
+    name = "proportion"
+
+    def queue_key(self, queue: QueueNode) -> int:
+        """The queue with the least of what it deserves first."""
+        return queue.share
+
+    def overused(self, queue: QueueNode) -> bool:
+        """A queue that has all it deserves."""
+        return queue.overused
+
+    def may_reclaim(self, victim: Task, queue: QueueNode) -> bool:
+        """As long as the queue keeps what it deserves of all that the victim has."""
+        left = {name: queue.allocated.get(name, 0) - amount for name, amount in victim.pod.request}
+        return covers(left, {name: queue.deserved.get(name, 0) for name in left})

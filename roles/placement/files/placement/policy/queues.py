@@ -1,0 +1,232 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tree of queues: who may use what, how much each holds, and what each deserves.
+
+Groups are in leaves. A queue's amounts are those of everything below it; capabilities bind at every level, and a
+guarantee is room that the rest of the cluster leaves free until the queue uses it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from placement.model.quantity import Amounts
+from placement.model.workload import DIALECTS, Queue
+from placement.policy.amounts import Totals, add, covers, dominant_share, format_shortage
+from placement.policy.division import Claim, divide
+from placement.policy.jobs import Job
+
+ROOT_NAMES = ("", "root")
+
+Place = tuple[tuple[object, ...], int, Job]
+
+
+class QueueNode:
+    """One queue, its place in the tree and its totals."""
+
+    __slots__ = (
+        "allocated",
+        "capability",
+        "children",
+        "claimed",
+        "claimed_below",
+        "deserved",
+        "guarantee",
+        "held",
+        "idle",
+        "jobs",
+        "name",
+        "order",
+        "parent",
+        "path",
+        "problem",
+        "record",
+        "requests",
+    )
+
+    def __init__(self, record: Queue) -> None:
+        self.record = record
+        self.name = record.name
+        self.parent: QueueNode | None = None
+        self.children: list[QueueNode] = []
+        # From the queue itself up to below the root.
+        self.path: tuple[QueueNode, ...] = (self,)
+        self.problem = ""
+        self.capability = dict(record.capability)
+        self.guarantee = dict(record.guarantee)
+        self.jobs: dict[object, Job] = {}
+        # Spoken for (promises too), in use to the last second, and wanted in all.
+        self.allocated: Totals = {}
+        self.held: Totals = {}
+        self.requests: Totals = {}
+        self.deserved: Totals = {}
+        # What is kept out of the others' reach: the greater of what is held and what is guaranteed.
+        self.claimed: Totals = {}
+        self.claimed_below: Totals = {}
+        # Jobs with pending tasks in order: (order, ticket, job); an entry with an old ticket is void.
+        self.order: list[Place] = []
+        # Those whose pending tasks request nothing.
+        self.idle: list[Place] = []
+
+    @property
+    def share(self) -> int:
+        """How much of what it deserves is allocated."""
+        return dominant_share(self.allocated, self.deserved)
+
+    @property
+    def overused(self) -> bool:
+        """Whether it has all that it deserves, of every resource."""
+        return covers(self.allocated, self.deserved)
+
+    def book(self, allocated: int, held: int, requests: int, amounts: Amounts) -> None:
+        """Counts amounts into the totals of the queue and all above it."""
+        for queue in self.path:
+            if allocated:
+                add(queue.allocated, amounts, allocated)
+            if requests:
+                add(queue.requests, amounts, requests)
+            if held:
+                add(queue.held, amounts, held)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class QueueTree:
+    """All queues by name."""
+
+    def __init__(self, records: Iterable[Queue], default: str) -> None:
+        self.by_name: dict[str, QueueNode] = {}
+        for record in sorted(records, key=_precedence):
+            self.by_name.setdefault(record.name, QueueNode(record))
+        if default not in self.by_name:
+            self.by_name[default] = QueueNode(Queue(uid="", name=default, version=0, dialect=""))
+        self.top: list[QueueNode] = []
+        self._link()
+        self.guarantees = any(node.guarantee for node in self.by_name.values())
+
+    def _link(self) -> None:
+        for node in self.by_name.values():
+            parent = node.record.parent
+            if parent not in ROOT_NAMES and parent not in self.by_name:
+                node.problem = f"spec.parent: there is no queue {parent!r}"
+            node.problem = node.problem or _own_problem(node.record)
+        for node in self.by_name.values():
+            chain, at = [node.name], node.record.parent
+            while at not in ROOT_NAMES and at in self.by_name and at not in chain:
+                chain.append(at)
+                at = self.by_name[at].record.parent
+            if at in chain:
+                node.problem = f"spec.parent: the queues form a circle ({' < '.join([*chain, at])})"
+        for _unused, node in sorted(self.by_name.items()):
+            above = self._ancestors(node)
+            broken = next((queue for queue in above if queue.problem), None)
+            if node.problem:
+                continue
+            if broken is not None:
+                node.problem = f"spec.parent: queue {broken.name!r} above it cannot be used ({broken.problem})"
+            elif not above:
+                self.top.append(node)
+            else:
+                node.parent = above[0]
+                above[0].children.append(node)
+            node.path = (node, *above)
+
+    def _ancestors(self, node: QueueNode) -> list[QueueNode]:
+        found: list[QueueNode] = []
+        at = node.record.parent
+        while at not in ROOT_NAMES and at in self.by_name and len(found) < len(self.by_name):
+            found.append(self.by_name[at])
+            at = self.by_name[at].record.parent
+        return found
+
+    def in_order(self) -> Iterator[QueueNode]:
+        """Parents before children, siblings by name; at last those that cannot be used."""
+        stack = self.top[::-1]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += node.children[::-1]
+        yield from (node for _unused, node in sorted(self.by_name.items()) if node.problem)
+
+    def divide(self, total: Mapping[str, int]) -> None:
+        """What every queue deserves of the total."""
+        self._divide(total, self.top)
+        for node in self.in_order():
+            if node.children:
+                self._divide(node.deserved, node.children)
+
+    def _divide(self, total: Mapping[str, int], siblings: list[QueueNode]) -> None:
+        for node in siblings:
+            node.deserved = {}
+        for name, amount in total.items():
+            claims = [_claim(node, name) for node in siblings]
+            for node, part in zip(siblings, divide(amount, claims), strict=True):
+                node.deserved[name] = part
+
+    def claim(self) -> None:
+        """Adds up what is kept out of the others' reach, from the leaves up."""
+        for node in [*self.in_order()][::-1]:
+            node.claimed_below = {}
+            for child in node.children:
+                add(node.claimed_below, child.claimed.items())
+            names = node.guarantee.keys() | node.held.keys() | node.claimed_below.keys()
+            base = node.claimed_below if node.children else node.held
+            node.claimed = {name: max(node.guarantee.get(name, 0), base.get(name, 0)) for name in names}
+
+    def limit(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int], *, promise: bool) -> str:
+        """Which rule keeps the queue from taking so much more, in words; empty where none does.
+
+        A promise is made on room that others are still leaving, so it counts what will be left, not what is held.
+        """
+        for queue in node.path:
+            base = queue.allocated if promise else queue.held
+            for name, limit in queue.capability.items():
+                if wanted.get(name, 0) and base.get(name, 0) + wanted[name] > limit:
+                    return f"capability of queue {queue.name}: {format_shortage(name, wanted, base, limit)}"
+        return self._guaranteed_to_others(node, wanted, total) if self.guarantees and not promise else ""
+
+    def _guaranteed_to_others(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int]) -> str:
+        self.claim()
+        for name, amount in wanted.items():
+            more = _growth(node.guarantee.get(name, 0), node.held.get(name, 0), amount)
+            for queue in node.path[1:]:
+                below, limit = queue.claimed_below, queue.capability.get(name)
+                if more and limit is not None and below.get(name, 0) + more > limit:
+                    return f"guarantees inside queue {queue.name}: {format_shortage(name, {name: more}, below, limit)}"
+                more = _growth(queue.guarantee.get(name, 0), below.get(name, 0), more)
+            claimed = {name: sum(queue.claimed.get(name, 0) for queue in self.top)}
+            if more and claimed[name] + more > total.get(name, 0):
+                return f"guarantees of other queues: {format_shortage(name, {name: more}, claimed, total.get(name, 0))}"
+        return ""
+
+
+def _growth(guaranteed: int, used: int, more: int) -> int:
+    """By how much the greater of guarantee and use grows."""
+    return max(guaranteed, used + more) - max(guaranteed, used)
+
+
+def _claim(node: QueueNode, name: str) -> Claim:
+    limit = node.capability.get(name)
+    wanted = node.requests.get(name, 0)
+    ceiling = wanted if limit is None else min(wanted, limit)
+    return Claim(node.record.weight, min(node.guarantee.get(name, 0), ceiling), ceiling)
+
+
+def _precedence(record: Queue) -> tuple[str, int, str]:
+    known = DIALECTS.index(record.dialect) if record.dialect in DIALECTS else len(DIALECTS)
+    return (record.name, known, record.uid)
+
+
+def _own_problem(record: Queue) -> str:
+    """What is wrong with the queue's own fields."""
+    if record.weight < 1:
+        return f"spec.weight: {record.weight} is not a positive integer"
+    capability = dict(record.capability)
+    for field, amounts in (("capability", record.capability), ("guarantee", record.guarantee)):
+        negative = next((name for name, amount in amounts if amount < 0), None)
+        if negative is not None:
+            return f"spec.{field}: {negative} is negative"
+    for name, amount in record.guarantee:
+        if name in capability and amount > capability[name]:
+            return f"spec.guarantee: {name} is more than the capability"
+    return ""

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plugins of one configuration, put together: the orders, the vetoes and the scores."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model.pod import Pod
+from placement.policy.configuration import Configuration
+from placement.policy.jobs import Job, Task, TaskKey
+from placement.policy.plugin import Plugin
+from placement.policy.plugins.conformance import Conformance
+from placement.policy.plugins.drf import Drf
+from placement.policy.plugins.gang import Gang
+from placement.policy.plugins.nodeorder import NodeOrder
+from placement.policy.plugins.predicates import Predicates
+from placement.policy.plugins.priority import Priority
+from placement.policy.plugins.proportion import Proportion
+from placement.policy.queues import QueueNode
+from placement.state.shapes import Scorer
+
+PLUGINS: Final[dict[str, type[Plugin]]] = {
+    plugin.name: plugin for plugin in (Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion)
+}
+
+
+class Rules:
+    """What the configuration's plugins say together."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.actions = configuration.actions
+        tiers = [[PLUGINS[choice.name](choice) for choice in tier] for tier in configuration.tiers]
+        plugins = [plugin for tier in tiers for plugin in tier]
+
+        def with_option(option: str) -> list[Plugin]:
+            return [plugin for plugin in plugins if plugin.choice.on(option)]
+
+        self._job_order = with_option("job_order")
+        self._task_order = with_option("task_order")
+        self._queue_order = with_option("queue_order")
+        self._all = plugins
+        self.gangs = any(plugin.gangs() for plugin in with_option("job_ready"))
+        # Whoever evicts must not leave a gang without its minimum, even where gangs may start one by one.
+        self._preempting = [[plugin for plugin in tier if plugin.choice.on("preemptable")] for tier in tiers]
+        self._reclaiming = with_option("reclaimable")
+        orders = [plugin for plugin in with_option("node_order") if isinstance(plugin, NodeOrder)]
+        self._node_order = orders[0] if orders else None
+
+    def job_order(self, job: Job, total: Mapping[str, int]) -> tuple[object, ...]:
+        """The job's key among those of its queue."""
+        return (*(plugin.job_key(job, total) for plugin in self._job_order), job.created, job.key)
+
+    def task_order(self, pod: Pod) -> TaskKey:
+        """The task's key among those of its job."""
+        first = next((key for plugin in self._task_order if (key := plugin.task_key(pod))), 0)
+        return (first, pod.created, pod.uid)
+
+    def queue_order(self, queue: QueueNode) -> tuple[object, ...]:
+        """The queue's key among all leaves: that of its topmost ancestor first."""
+        return tuple(
+            (-node.record.priority, *(plugin.queue_key(node) for plugin in self._queue_order), node.name)
+            for node in reversed(queue.path)
+        )
+
+    def overused(self, queue: QueueNode) -> bool:
+        """Whether some plugin says that the queue has enough."""
+        return any(plugin.overused(queue) for plugin in self._all)
+
+    def needed(self, job: Job) -> int:
+        """How many pending tasks must be placed together."""
+        return max(1, job.missing) if self.gangs else 1
+
+    def spares(self, victim: Task) -> bool:
+        """Whether some plugin protects the task from eviction."""
+        return any(plugin.spares(victim) for plugin in self._all)
+
+    def may_preempt(self, claimant: Task, victim: Task, total: Mapping[str, int]) -> bool:
+        """Whether some plugin gives the victim's room to a claimant of the same queue."""
+        return any(plugin.may_preempt(claimant, victim, total) for tier in self._preempting for plugin in tier)
+
+    def may_reclaim(self, victim: Task, queue: QueueNode) -> bool:
+        """Whether some plugin lets another queue have the victim's room."""
+        return any(plugin.may_reclaim(victim, queue) for plugin in self._reclaiming)
+
+    def scorer(self) -> Scorer:
+        """How good nodes are by what is free on them."""
+        return (self._node_order.scorer() if self._node_order else None) or _all_alike
+
+    @property
+    def node_preference(self) -> int:
+        """The weight of a pod's preferences among nodes."""
+        return self._node_order.node_preference if self._node_order else 0
+
+    @property
+    def pod_preference(self) -> int:
+        """The weight of a pod's preferences about other pods."""
+        return self._node_order.pod_preference if self._node_order else 0
+
+
+def _all_alike(
+    _alloc: NDArray[np.int64], opened: NDArray[np.int64], _request: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    return np.zeros(opened.shape[1], np.float32)

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A session: the book, the chooser and the plugins, and what the actions have decided so far."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from placement.model.action import Action, Bind
+from placement.policy.book import Book
+from placement.policy.chooser import Chooser
+from placement.policy.jobs import Job, Task
+from placement.policy.membership import GroupKey
+from placement.policy.queues import QueueNode
+from placement.policy.rules import Rules
+from placement.policy.statement import Statement
+from placement.state.reasons import Reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a job, or the rest of one, was not placed; with the reasons of the nodes where it came to that."""
+
+    reason: str
+    message: str
+    nodes: Reasons | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """What the actions of a cycle share; a cycle can last several slices, and events come in between."""
+
+    book: Book
+    chooser: Chooser
+    rules: Rules
+    now: float = 0.0
+    # Moves with every slice: queues and jobs that an action holds may be gone then.
+    slice: int = 0
+    actions: list[Action] = field(default_factory=list)
+    refusals: dict[GroupKey, Refused] = field(default_factory=dict)
+
+    def statement(self) -> Statement:
+        """Begins tentative moves."""
+        return Statement(self.book)
+
+    def refuse(self, job: Job, task: Task, refused: Refused) -> None:
+        """The job waits, and this is what is said of it."""
+        self.refusals[job.key] = refused
+        self.book.park(job, task)
+
+    def bind(self, task: Task) -> None:
+        """The task's place is final."""
+        pod = task.pod
+        self.refusals.pop(task.job.key, None)
+        self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
+
+
+# One action of a cycle; it yields between statements, where the slice may end.
+ActionRun = Callable[[Session], Iterator[None]]
+QueueVisit = Callable[[Session, QueueNode, bool], bool]

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A statement: tentative moves of tasks that become true together or not at all."""
+
+from placement.policy.book import Book
+from placement.policy.jobs import Status, Task
+
+
+class Statement:
+    """Moves since it was begun. Between its begin and its end no event may be applied, and there is one at a time."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._pods = book.cluster.pods
+        self._mark = self._pods.mark()
+        self._moves: list[tuple[Task, Status]] = []
+
+    def place(self, task: Task, node: str) -> None:
+        """The task goes to this node."""
+        self._pods.assume(task.uid, node)
+        self._shift(task, Status.ASSUMED)
+
+    def promise(self, task: Task, node: str) -> None:
+        """Room that others leave on this node is kept for the task."""
+        self._pods.promise(task.uid, node)
+        self._shift(task, Status.PROMISED)
+
+    def release(self, task: Task) -> None:
+        """The task waits for a node again."""
+        self._pods.forget(task.uid)
+        self._shift(task, Status.PENDING)
+
+    def evict(self, task: Task) -> None:
+        """The task is to leave."""
+        self._pods.evict(task.uid)
+        self._shift(task, Status.RELEASING)
+
+    def spare(self, task: Task, status: Status) -> None:
+        """The task, evicted in this statement, stays after all, with the status it had."""
+        self._pods.evict(task.uid, evicting=False)
+        self._shift(task, status)
+
+    def _shift(self, task: Task, status: Status) -> None:
+        self._moves.append((task, task.status))
+        self._book.shift(task, status)
+
+    def mark(self) -> tuple[int, int]:
+        """A point within the statement to come back to."""
+        return self._pods.mark(), len(self._moves)
+
+    def back_to(self, mark: tuple[int, int]) -> None:
+        """Takes back the moves since the mark, last first."""
+        self._pods.rollback(mark[0])
+        while len(self._moves) > mark[1]:
+            task, status = self._moves.pop()
+            self._book.shift(task, status)
+
+    def discard(self) -> None:
+        """Takes back everything."""
+        self.back_to((self._mark, 0))
+
+    def commit(self) -> None:
+        """Makes everything final."""
+        self._pods.settle()
+        first: dict[str, tuple[Task, Status]] = {}
+        for task, status in self._moves:
+            first.setdefault(task.uid, (task, status))
+        self._moves.clear()
+        for task, status in first.values():
+            if task.status is not status:
+                self._book.moved(task, status)

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scheduler with an API that does at once what it decides, without faults and without time."""
+
+from dataclasses import replace
+
+from placement.core.scheduler import Scheduler
+from placement.model.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus
+from placement.model.event import Event, Gone, Object, Seen
+from placement.model.node import Node
+from placement.model.pod import Phase, Pod
+from placement.policy.configuration import DEFAULT, Configuration
+
+OURS = "placement"
+
+
+class Simulated:
+    """What the API server and the kubelets would make of the decisions."""
+
+    def __init__(self, configuration: Configuration = DEFAULT) -> None:
+        self.scheduler = Scheduler(configuration, scheduler_name=OURS)
+        self.pods: dict[str, Pod] = {}
+        self.actions: list[Action] = []
+        self.version = 1000
+        self.now = 0.0
+
+    def see(self, *items: Object) -> None:
+        """Objects appear or change, at a new version."""
+        for item in items:
+            self.version += 1
+            item = replace(item, version=self.version)
+            if isinstance(item, Pod):
+                self.pods[item.uid] = item
+            self._apply(Seen(item))
+
+    def gone(self, *items: Object) -> None:
+        """Objects are deleted."""
+        for item in items:
+            self.version += 1
+            self.pods.pop(item.uid, None)
+            self._apply(Gone(type(item), item.uid, self.version))
+
+    def finish(self, *names: str, phase: Phase = Phase.SUCCEEDED) -> None:
+        """Pods end by themselves."""
+        for name in names:
+            self.see(replace(self.named(name), phase=phase))
+
+    def named(self, name: str) -> Pod:
+        """The pod of this name."""
+        return next(pod for pod in self.pods.values() if pod.name == name)
+
+    def _apply(self, event: Event) -> None:
+        self.scheduler.apply(event)
+
+    def run(self, *, carry_out: bool = True) -> list[Action]:
+        """Decides and carries out until there is nothing more to do; the answer is all that was decided."""
+        decided: list[Action] = []
+        for _unused in range(10_000):
+            decision = self.scheduler.decide(self.now, lambda: False)
+            decided += decision.actions
+            if carry_out:
+                for action in decision.actions:
+                    self.carry_out(action)
+            if not decision.more and not any(isinstance(action, Bind | Evict) for action in decision.actions):
+                self.actions += decided
+                return decided
+        raise AssertionError("the scheduler does not come to rest")
+
+    def carry_out(self, action: Action) -> None:
+        """Binds and starts, evicts and ends; statuses are only noted."""
+        if isinstance(action, Bind):
+            pod = self.pods[action.uid]
+            assert not pod.node, f"{pod.name} is bound twice"
+            self.see(replace(pod, node=action.node, phase=Phase.RUNNING))
+        elif isinstance(action, Evict):
+            self.gone(self.pods[action.uid])
+
+    def placements(self) -> dict[str, str]:
+        """Nodes by the names of the pods that are on one."""
+        return {pod.name: pod.node for pod in self.pods.values() if pod.node and pod.charged}
+
+    def conditions(self) -> dict[str, str]:
+        """The last message of each pod that was told anything."""
+        return {action.name: action.message for action in self.actions if isinstance(action, PodCondition)}
+
+    def groups(self) -> dict[str, GroupStatus]:
+        """The last status of each group."""
+        return {action.name: action for action in self.actions if isinstance(action, GroupStatus)}
+
+    def queues(self) -> dict[str, QueueStatus]:
+        """The last status of each queue."""
+        return {action.name: action for action in self.actions if isinstance(action, QueueStatus)}
+
+    def check(self) -> None:
+        """No node is given more than it has, and none of its gangs runs without its minimum."""
+        columns = self.scheduler.cluster.columns
+        for name, row in columns.rows.items():
+            node = columns.nodes[row]
+            assert isinstance(node, Node)
+            used: dict[str, int] = {"pods": 0}
+            for pod in self.pods.values():
+                if pod.node == name and pod.charged:
+                    used["pods"] += 1
+                    for resource, amount in pod.request:
+                        used[resource] = used.get(resource, 0) + amount
+            offered = dict(node.allocatable)
+            assert all(amount <= offered.get(resource, 0) for resource, amount in used.items()), (name, used, offered)
