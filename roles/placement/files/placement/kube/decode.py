@@ -7,7 +7,7 @@ One bad object must not stop the loop, and what is known of a refused one (its i
 kept, so that it can be answered and so that nothing is placed on top of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,20 +23,25 @@ from placement.kube.decode_cluster import (
     decode_volume,
 )
 from placement.kube.decode_pod import decode_pod
+from placement.kube.decode_policy import decode_budget, decode_storage_class
 from placement.kube.field_error import FieldError, shown
 from placement.kube.metadata import Sharing, read_version
+from placement.model.disruption import DisruptionBudget
 from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadable
 from placement.model.node import Node
 from placement.model.pod import TERMINAL, Pod
 from placement.model.refusal import Refusal
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim
+from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.model.workload import Namespace, PriorityClass
 
 # What msgspec raises on text that is not the JSON it should be: malformed, of wrong types, not UTF-8, nested too deep.
 _BAD_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _MAX_REASON: Final = 300
 
-_DECODERS: Final[dict[type[Object], Callable[[bytes | msgspec.Raw, Sharing], Object]]] = {
+# Reads one object, or raises FieldError or a msgspec error.
+Reader = Callable[[bytes | msgspec.Raw, Sharing], Object]
+
+_DECODERS: Final[Mapping[type[Object], Reader]] = {
     Pod: decode_pod,
     Node: decode_node,
     Namespace: decode_namespace,
@@ -44,6 +49,8 @@ _DECODERS: Final[dict[type[Object], Callable[[bytes | msgspec.Raw, Sharing], Obj
     PersistentVolume: decode_volume,
     PersistentVolumeClaim: decode_claim,
     CSINode: decode_csi_node,
+    DisruptionBudget: decode_budget,
+    StorageClass: decode_storage_class,
 }
 
 
@@ -105,6 +112,7 @@ class _Identified(wire.Wire):
 
 class _OnNode(wire.Wire):
     node_name: str | None = None
+    scheduler_name: str | None = None
 
 
 class _Phase(wire.Wire):
@@ -124,15 +132,19 @@ _placed_pod = msgspec.json.Decoder(_PlacedPod)
 
 
 class Decoder:
-    """Decodes for one daemon; what objects share is stored once."""
+    """Decodes for one daemon; what objects share is stored once.
 
-    def __init__(self) -> None:
+    `readers` add kinds that several APIs define, each in its own way.
+    """
+
+    def __init__(self, readers: Mapping[type[Object], Reader] | None = None) -> None:
         self._sharing = Sharing()
+        self._readers = {**_DECODERS, **(readers or {})}
 
     def decode_object(self, kind: type[Object], raw: bytes | msgspec.Raw) -> Object | Refusal:
         """One object of this kind."""
         try:
-            return _DECODERS[kind](raw, self._sharing)
+            return self._readers[kind](raw, self._sharing)
         except FieldError as error:
             return _refusal(kind, raw, error.field, error.reason)
         except _BAD_JSON as error:
@@ -203,7 +215,7 @@ def _explained(error: Exception) -> tuple[str, str]:
 
 
 def _refusal(kind: type[Object], raw: bytes | msgspec.Raw, field: str, reason: str) -> Refusal:
-    meta, version, node = _Identity(), 0, ""
+    meta, version, node, scheduler = _Identity(), 0, "", ""
     try:
         meta = _identified.decode(raw).metadata
         version = read_version(meta.resource_version, "metadata.resourceVersion")
@@ -211,7 +223,7 @@ def _refusal(kind: type[Object], raw: bytes | msgspec.Raw, field: str, reason: s
         # Unreadable to the bone: the answer goes to the log only.
         pass
     if kind is Pod:
-        node = _node_of(raw)
+        node, scheduler = _placed(raw)
     return Refusal(
         kind=kind.__name__,
         field=field,
@@ -221,13 +233,15 @@ def _refusal(kind: type[Object], raw: bytes | msgspec.Raw, field: str, reason: s
         uid=meta.uid,
         version=version,
         node=node,
+        scheduler_name=scheduler,
     )
 
 
-def _node_of(raw: bytes | msgspec.Raw) -> str:
+def _placed(raw: bytes | msgspec.Raw) -> tuple[str, str]:
+    """The node that the pod is on, and its scheduler's name."""
     try:
         pod = _placed_pod.decode(raw)
     except _BAD_JSON:
-        return ""
+        return "", ""
     ended = pod.status is not None and pod.status.phase in TERMINAL
-    return "" if ended else pod.spec.node_name or ""
+    return "" if ended else pod.spec.node_name or "", pod.spec.scheduler_name or ""

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The parts of the daemon, put together: threads, connections and who talks to whom."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from placement.app.logs import Log
+from placement.app.loop import Loop
+from placement.app.metrics import Metrics
+from placement.app.settings import Settings, identity
+from placement.core.scheduler import Scheduler
+from placement.kube.announcer import Announcer, Limiter
+from placement.kube.carrier import Carrier
+from placement.kube.credentials import Credentials
+from placement.kube.http1 import Connection
+from placement.kube.lease import Alone, Leadership
+from placement.kube.performer import Performer, Telling, told
+from placement.kube.reflector import IDLE_SECONDS, Reflector
+from placement.kube.refusals import Refusals
+from placement.kube.sender import Sender
+from placement.kube.sources import sources
+from placement.model.action import Action
+from placement.model.event import Event
+
+ANNOUNCERS: Final = 4
+# A list of 500 large objects may take its time; a binding that takes longer than this is asked for again.
+_LIST_SECONDS: Final = 60.0
+_WRITE_SECONDS: Final = 30.0
+_LEASE_SECONDS: Final = 4.0
+
+
+@dataclass(slots=True)
+class Switches:
+    """How things come to an end: `closing` stops writing, `stop` stops everything."""
+
+    closing: threading.Event = field(default_factory=threading.Event)
+    stop: threading.Event = field(default_factory=threading.Event)
+    # The error that ended it, if one did.
+    crash: BaseException | None = None
+
+
+class Assembly:
+    """Everything that runs; `start` starts it, `finish` ends it in the right order."""
+
+    def __init__(self, settings: Settings, credentials: Credentials, *, unique: str, log: Log) -> None:
+        self.settings = settings
+        self.log = log
+        self.metrics = Metrics()
+        self.switches = Switches()
+        self.identity = identity(unique)
+        self._credentials = credentials
+        self.leadership: Leadership | Alone = Alone()
+        if settings.leader_election:
+            self.leadership = Leadership(
+                settings.terms(self.identity),
+                self._connect(_LEASE_SECONDS),
+                stop=self.switches.closing,
+                log=self._said,
+            )
+        self.announcer = Announcer(
+            Limiter(self._event_rate),
+            stop=self.switches.stop,
+            controller=settings.scheduler_name,
+            instance=self.identity,
+            lost=self._event_lost,
+            most=settings.events_waiting,
+        )
+        self.carrier = Carrier(self._performer, self._put, binders=settings.binders, crashed=self.crashed)
+        scheduler = Scheduler(
+            settings.configuration, scheduler_name=settings.scheduler_name, default_queue=settings.default_queue
+        )
+        self.loop = Loop(
+            scheduler,
+            carrier=self.carrier,
+            metrics=self.metrics,
+            may_decide=self.may_decide,
+            decided=self._tell,
+            binders=settings.binders,
+            slice_seconds=settings.slice_milliseconds / 1000,
+        )
+        refusals = Refusals(settings.scheduler_name, tell=self.announcer.tell, carry=self.carrier.carry)
+        self.reflectors = [
+            Reflector(
+                source,
+                self._connect(_LIST_SECONDS),
+                self.loop.put,
+                stop=self.switches.stop,
+                log=self._said,
+                refused=refusals.note,
+            )
+            for source in sources()
+        ]
+        self.journal: Callable[[tuple[Action, ...]], None] | None = None
+        self._synced = False
+
+    def start(self) -> None:
+        """Starts all threads; the loop itself is for the caller's thread."""
+        for reflector in self.reflectors:
+            self._thread(f"watch-{reflector.source.name}", reflector.run)
+        self.carrier.start()
+        self._announcers = [
+            self._thread(f"events-{index}", lambda: self.announcer.run(self._sender(lambda: True)))
+            for index in range(ANNOUNCERS)
+        ]
+        if isinstance(self.leadership, Leadership):
+            self._thread("lease", self.leadership.run)
+
+    def finish(self, *, seconds: float) -> None:
+        """Stops writing, tells what is left to tell, gives the lease back, and stops everything."""
+        until = time.monotonic() + seconds
+        self.switches.closing.set()
+        self.carrier.finish(1.0)
+        for _unused in self._announcers:
+            self.announcer.finish()
+        for thread in self._announcers:
+            thread.join(max(0.0, until - time.monotonic()))
+        if isinstance(self.leadership, Leadership):
+            self.leadership.release()
+        self.switches.stop.set()
+
+    def synced(self) -> bool:
+        """Whether every source has been listed once."""
+        self._synced = self._synced or all(reflector.health.synced for reflector in self.reflectors)
+        return self._synced
+
+    def silent(self) -> list[str]:
+        """Sources that have said nothing for longer than the server lets them: what they told may be old."""
+        limit = time.monotonic() - 1.5 * IDLE_SECONDS
+        return [
+            reflector.source.name
+            for reflector in self.reflectors
+            if not reflector.health.absent and reflector.health.heard < limit
+        ]
+
+    def may_write(self) -> bool:
+        """Whether anything may be written now."""
+        return not self.switches.closing.is_set() and self.leadership.may_write()
+
+    def may_decide(self) -> bool:
+        """Whether to decide: with the right to write, and on a view that is not too old."""
+        return self.may_write() and self.synced() and not self.silent()
+
+    def crashed(self, error: BaseException) -> None:
+        """An error that nobody expected: better to start afresh than to go on in part."""
+        if self.switches.crash is None:
+            self.switches.crash = error
+        self.switches.closing.set()
+
+    def _connect(self, seconds: float) -> Connection:
+        return Connection(self._credentials, timeout=seconds)
+
+    def _sender(self, may_write: Callable[[], bool]) -> Sender:
+        return Sender(
+            self._connect(_WRITE_SECONDS), stop=self.switches.stop, may_write=may_write, observe=self._observe
+        )
+
+    def _performer(self) -> Performer:
+        return Performer(self._sender(self.may_write), tell=self.announcer.tell, refused=self._refused)
+
+    def _thread(self, name: str, body: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                body()
+            except Exception as error:  # noqa: BLE001 -- passed on whole
+                self.crashed(error)
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _put(self, events: list[Event]) -> None:
+        self.loop.put(events)
+
+    def _event_rate(self) -> float:
+        busy = self.carrier.binding > 0
+        return self.settings.events_per_second_busy if busy else self.settings.events_per_second
+
+    def _tell(self, actions: tuple[Action, ...]) -> None:
+        for action in actions:
+            telling = told(action)
+            if telling is not None:
+                self.announcer.tell(telling)
+        if self.journal is not None:
+            self.journal(actions)
+
+    def _observe(self, what: str, status: int, seconds: float) -> None:
+        self.metrics.api.observe(seconds, request=what, status=str(status))
+        if what == "bind":
+            self.metrics.e2e.observe(seconds * 1000)
+
+    def _refused(self, action: Action, status: int, message: str) -> None:
+        kind = type(action).__name__
+        self.metrics.refused.add(action=kind, status=str(status))
+        self.log.warning(message, action=kind, status=status, uid=action.uid, name=action.name)
+
+    def _event_lost(self, telling: Telling, status: int) -> None:
+        self.metrics.refused.add(action="Event", status=str(status))
+        self.log.warning("Event not accepted", reason=telling.reason, name=telling.subject.name, status=status)
+
+    def _said(self, who: str, text: str) -> None:
+        self.log.info(text, source=who)

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command line: `placement run | check | why | queues | status`."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from placement.app import local_socket, render
+from placement.app.daemon import Daemon
+from placement.app.local_socket import AskError
+from placement.app.logs import Log
+from placement.app.settings import Settings, SettingsError, is_policy, read_policy, read_settings
+from placement.kube.credentials import Credentials, CredentialsError
+from placement.policy.configuration import Configuration
+
+SETTINGS: Final = Path("/etc/placement/settings.yml")
+FAILED: Final = 1
+MISUSED: Final = 2
+
+_EXAMPLES: Final = """\
+examples:
+  placement check /etc/placement/settings.yml
+  placement check kube-batch-conf.yaml        a policy by itself: what it means here
+  placement run --settings /etc/placement/settings.yml
+  placement why team-a/trainer-0              what the pod waits for
+  placement queues                            shares and what waits
+  placement status --json
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """One command; errors are one line."""
+    options = _parser().parse_args(argv)
+    try:
+        return int(options.run(options))
+    except (SettingsError, CredentialsError, AskError) as error:
+        print(f"placement: {error}", file=sys.stderr)
+        return FAILED
+    except OSError as error:
+        print(f"placement: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
+        return FAILED
+    except BrokenPipeError:
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="placement",
+        description="Places pods in gangs, by queues and shares.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="run the daemon in the foreground")
+    run.add_argument("--settings", type=Path, metavar="FILE", help=f"settings (default: {SETTINGS}, where it exists)")
+    run.set_defaults(run=_run)
+
+    check = commands.add_parser("check", help="check settings or a policy, and say what they mean")
+    check.add_argument("file", type=Path, nargs="?", default=SETTINGS, metavar="FILE")
+    check.add_argument("--cluster", action="store_true", help="also load the kubeconfig that the settings name")
+    check.set_defaults(run=_check)
+
+    why = commands.add_parser("why", help="say what a pod waits for")
+    why.add_argument("pod", type=_pod, metavar="NAMESPACE/POD")
+    why.set_defaults(run=_why)
+    commands.add_parser("queues", help="show shares, use and what waits").set_defaults(run=_queues)
+    commands.add_parser("status", help="show how the daemon is doing").set_defaults(run=_status)
+    for name in ("why", "queues", "status"):
+        command = commands.choices[name]
+        command.add_argument("--socket", type=Path, default=Path(Settings().socket), metavar="PATH")
+        command.add_argument("--json", action="store_true", help="print the answer as it came")
+    return parser
+
+
+def _pod(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAMESPACE/POD")
+    return namespace, name
+
+
+def _run(options: argparse.Namespace) -> int:
+    path = options.settings or (SETTINGS if SETTINGS.exists() else None)
+    settings = read_settings(path) if path else Settings()
+    log = Log(settings.log_level)
+    for sentence in settings.configuration.report:
+        log.info(sentence, source="policy")
+    return Daemon(settings, path, log).run()
+
+
+def _check(options: argparse.Namespace) -> int:
+    if is_policy(options.file):
+        _show(read_policy(options.file))
+        return 0
+    settings = read_settings(options.file)
+    _show(settings.configuration)
+    if options.cluster:
+        Credentials(Path(settings.kubeconfig) if settings.kubeconfig else None)
+    print(f"{options.file}: good")
+    return 0
+
+
+def _show(configuration: Configuration) -> None:
+    print(f"actions: {', '.join(configuration.actions)}")
+    for number, tier in enumerate(configuration.tiers, 1):
+        print(f"tier {number}: {', '.join(choice.name for choice in tier)}")
+    for sentence in configuration.report:
+        print(f"note: {sentence}")
+
+
+def _why(options: argparse.Namespace) -> int:
+    namespace, name = options.pod
+    reply = local_socket.ask(options.socket, {"ask": "why", "namespace": namespace, "name": name})
+    return _print(options, reply["explanation"], render.explanation)
+
+
+def _queues(options: argparse.Namespace) -> int:
+    reply = local_socket.ask(options.socket, {"ask": "queues"})
+    return _print(options, reply["queues"], render.queues)
+
+
+def _status(options: argparse.Namespace) -> int:
+    return _print(options, local_socket.ask(options.socket, {"ask": "status"}), render.status)
+
+
+def _print(options: argparse.Namespace, found: Any, words: Any) -> int:
+    print(json.dumps(found, indent=1) if options.json else words(found))
+    return 0

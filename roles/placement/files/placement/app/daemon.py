@@ -1,0 +1,276 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The daemon as a process: signals, reloading, answering questions, and the order of beginning and end."""
+
+import dataclasses
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from placement.app.assembly import Assembly
+from placement.app.journal import Journal
+from placement.app.local_socket import LocalSocket
+from placement.app.logs import Log
+from placement.app.loop import Unanswered
+from placement.app.metrics import Labels
+from placement.app.settings import Settings, SettingsError, changed_fixed, read_settings
+from placement.app.web import Web
+from placement.kube.credentials import Credentials
+
+STOPPED: Final = 0
+CRASHED: Final = 1
+# The lease was lost: start afresh, as one of those who wait for it.
+DEPOSED: Final = 3
+
+_RELOAD_SECONDS: Final = 2.0
+_FINISH_SECONDS: Final = 12.0
+_DEAD_SECONDS: Final = 30.0
+# Threads give way to each other after this; with Python's 5 ms a binding would wait for a slice to end.
+_SWITCH_SECONDS: Final = 0.001
+Json = dict[str, Any]
+
+
+class Daemon:
+    """One process."""
+
+    def __init__(self, settings: Settings, path: Path | None, log: Log) -> None:
+        self._path = path
+        self._log = log
+        self._stamps = self._look(settings)
+        kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
+        self._parts = Assembly(settings, Credentials(kubeconfig), unique=uuid.uuid4().hex[:12], log=log)
+        self._terminated = False
+        self._frozen = False
+        self._journal = _journal(settings)
+        if self._journal is not None:
+            self._parts.journal = self._journal.note
+        self._gauges()
+
+    def run(self) -> int:
+        """Until a signal, the loss of the lease or an error."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        gc.callbacks.append(self._collected)
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self._terminate)
+        parts = self._parts
+        servers = self._serve()
+        parts.start()
+        self._watcher = threading.Thread(target=self._watch_over, name="watchdog", daemon=True)
+        self._watcher.start()
+        self._log.info("started", identity=parts.identity, scheduler_name=parts.settings.scheduler_name)
+        try:
+            parts.loop.run(parts.switches.closing)
+        except Exception as error:  # noqa: BLE001 -- logged whole, and the end of the process
+            parts.crashed(error)
+        parts.finish(seconds=_FINISH_SECONDS)
+        for server in servers:
+            server.close()
+        if self._journal is not None:
+            self._journal.close()
+        return self._verdict()
+
+    def _verdict(self) -> int:
+        crash = self._parts.switches.crash
+        if crash is not None:
+            self._log.error("ended by an error", error=f"{type(crash).__name__}: {crash}", trace=_trace(crash))
+            return CRASHED
+        if not self._terminated and self._parts.leadership.lost:
+            self._log.warning("ended: another has the lease")
+            return DEPOSED
+        self._log.info("stopped")
+        return STOPPED
+
+    def _terminate(self, _number: int, _frame: object) -> None:
+        self._terminated = True
+        self._parts.switches.closing.set()
+
+    def _serve(self) -> list[Web | LocalSocket]:
+        settings = self._parts.settings
+        servers: list[Web | LocalSocket] = []
+        address = settings.address()
+        if address is not None:
+            pages = {"/metrics": lambda: (True, self._parts.metrics.text()), "/healthz": self._healthy}
+            servers.append(Web(address, {**pages, "/livez": self._healthy, "/readyz": self._ready}))
+        if settings.socket:
+            servers.append(LocalSocket(Path(settings.socket), self._answer))
+        for server in servers:
+            server.start()
+        return servers
+
+    def _watch_over(self) -> None:
+        """What has to be looked at now and then: the lease, the settings, and the first moment of rest."""
+        looked = time.monotonic()
+        closing = self._parts.switches.closing
+        while not closing.wait(0.1):
+            if self._parts.leadership.lost:
+                closing.set()
+            if not self._frozen and self._parts.synced() and not self._parts.loop.waiting():
+                self._frozen = True
+                self._parts.loop.put_call(_freeze)
+            if time.monotonic() - looked >= _RELOAD_SECONDS:
+                looked = time.monotonic()
+                self._reload()
+
+    def _look(self, settings: Settings) -> tuple[int, ...]:
+        if self._path is None:
+            return ()
+        files = [self._path, *([self._path.parent / settings.policy] if settings.policy else [])]
+        found = []
+        for file in files:
+            try:
+                found.append(file.stat().st_mtime_ns)
+            except OSError:
+                found.append(-1)
+        return tuple(found)
+
+    def _reload(self) -> None:
+        """Takes changed settings, if they are good; the old ones stay in force otherwise."""
+        parts = self._parts
+        stamps = self._look(parts.settings)
+        if self._path is None or stamps == self._stamps:
+            return
+        self._stamps = stamps
+        try:
+            new = read_settings(self._path)
+        except SettingsError as error:
+            parts.metrics.reloads.add(result="refused")
+            self._log.error("settings not reloaded, the old ones stay in force", error=str(error))
+            return
+        fixed = changed_fixed(parts.settings, new)
+        if fixed:
+            parts.metrics.reloads.add(result="refused")
+            self._log.error("settings not reloaded: restart to change them", keys=fixed)
+            return
+        parts.settings = new
+        parts.loop.slice_seconds = new.slice_milliseconds / 1000
+        parts.loop.put_call(lambda: parts.loop.scheduler.configure(new.configuration))
+        self._stamps = self._look(new)
+        parts.metrics.reloads.add(result="taken")
+        self._log.info("settings reloaded", report=list(new.configuration.report))
+
+    def _healthy(self) -> tuple[bool, str]:
+        silent = time.monotonic() - self._parts.loop.beat
+        good = silent < _DEAD_SECONDS and self._parts.switches.crash is None
+        return good, "ok\n" if good else f"the loop has not turned for {silent:.0f} s\n"
+
+    def _ready(self) -> tuple[bool, str]:
+        """Ready is who has seen everything and keeps up, leader or not."""
+        missing = [f"{item.source.name}: {item.health.error or 'listing'}" for item in self._unsynced()]
+        missing += [f"{name}: silent" for name in self._parts.silent()] if not missing else []
+        return not missing, "ok\n" if not missing else "\n".join(missing) + "\n"
+
+    def _unsynced(self) -> list[Any]:
+        return [item for item in self._parts.reflectors if not item.health.synced]
+
+    def _answer(self, question: Json) -> Json:
+        loop = self._parts.loop
+        try:
+            match question:
+                case {"ask": "why", "namespace": str(namespace), "name": str(name)}:
+                    found = loop.ask(lambda: loop.scheduler.explain(namespace, name))
+                    if found is None:
+                        return {"error": f"pod {namespace}/{name} is not known; is the name right?"}
+                    return {"explanation": dataclasses.asdict(found)}
+                case {"ask": "queues"}:
+                    return {"queues": [dataclasses.asdict(report) for report in loop.ask(loop.scheduler.queues)]}
+                case {"ask": "status"}:
+                    return self._status()
+        except Unanswered as error:
+            return {"error": str(error)}
+        return {"error": "unknown question; ask for why, queues or status"}
+
+    def _status(self) -> Json:
+        parts = self._parts
+        now = time.monotonic()
+        return {
+            "identity": parts.identity,
+            "leader": parts.leadership.may_write(),
+            "lease_holder": parts.leadership.holder,
+            "deciding": parts.may_decide(),
+            "bindings_under_way": parts.carrier.binding,
+            "writes_under_way": parts.carrier.writing,
+            "events_to_tell": len(parts.announcer),
+            "sources": {
+                item.source.name: {
+                    "synced": item.health.synced,
+                    "absent": item.health.absent,
+                    "events": item.health.events,
+                    "relists": item.health.relists,
+                    "silent": now - item.health.heard,
+                    "error": item.health.error,
+                }
+                for item in parts.reflectors
+            },
+        }
+
+    def _collected(self, phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.perf_counter()
+        else:
+            self._parts.metrics.collections.observe(time.perf_counter() - self._collecting)
+
+    def _gauges(self) -> None:
+        parts = self._parts
+        simple: dict[str, tuple[str, Callable[[], float]]] = {
+            "leader": ("Whether we may write", parts.leadership.may_write),
+            "inbox_batches": ("Batches of events not taken in", parts.loop.waiting),
+            "bindings_under_way": ("Bindings not answered", lambda: parts.carrier.binding),
+            "writes_under_way": ("Other writes not answered", lambda: parts.carrier.writing),
+            "events_to_tell": ("Events not told yet", lambda: len(parts.announcer)),
+            "resident_bytes": ("Memory", _resident),
+        }
+        for name, (text, read) in simple.items():
+            parts.metrics.gauge(name, text, partial(_single, read))
+        parts.metrics.gauge(
+            "watch_silence_seconds",
+            "How long ago each source was last heard of",
+            lambda: {
+                (("source", item.source.name),): time.monotonic() - item.health.heard
+                for item in parts.reflectors
+                if not item.health.absent
+            },
+        )
+        parts.metrics.gauge(
+            "watch_relists",
+            "Whole lists since the start",
+            lambda: {(("source", item.source.name),): float(item.health.relists) for item in parts.reflectors},
+        )
+
+
+def _journal(settings: Settings) -> Journal | None:
+    if not settings.journal:
+        return None
+    return Journal(Path(settings.journal), most_bytes=settings.journal_megabytes << 20, files=settings.journal_files)
+
+
+def _single(read: Callable[[], float]) -> dict[Labels, float]:
+    return {(): float(read())}
+
+
+def _freeze() -> None:
+    """What was listed at the start stays: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def _resident() -> float:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _trace(error: BaseException) -> list[str]:
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(f"{trace.tb_frame.f_code.co_qualname}:{trace.tb_lineno}")
+        trace = trace.tb_next
+    return frames

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loop: events in, decisions out, a few milliseconds at a time, all in one thread.
+
+Only this thread touches the scheduler, so there are no locks around it; whoever wants to know something puts a question
+between the events. The inbox is bounded: who brings events faster than they are taken in has to wait.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from placement.app.metrics import Metrics
+from placement.core.scheduler import Scheduler
+from placement.model.action import Action, Bind, Evict, PodCondition
+from placement.model.event import Event
+
+Answer = TypeVar("Answer")
+
+_BATCHES: Final = 256
+_IDLE_SECONDS: Final = 0.5
+# With many bindings under way there is no hurry to decide more, and what is decided late is decided better.
+_CROWDED_SECONDS: Final = 0.002
+_PER_BINDER: Final = 8
+_ASK_SECONDS: Final = 10.0
+
+
+class Carrying(Protocol):
+    """What the loop needs of the carrier."""
+
+    @property
+    def binding(self) -> int:
+        """Bindings that have not been answered."""
+
+    def carry(self, actions: tuple[Action, ...]) -> None:
+        """Begins to carry them out."""
+
+
+class Unanswered(Exception):
+    """The loop did not answer in time."""
+
+
+class Loop:
+    """The inbox and the thread that empties it."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        *,
+        carrier: Carrying,
+        metrics: Metrics,
+        may_decide: Callable[[], bool],
+        decided: Callable[[tuple[Action, ...]], None],
+        binders: int,
+        slice_seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scheduler = scheduler
+        self.slice_seconds = slice_seconds
+        self._carrier = carrier
+        self._metrics = metrics
+        self._may_decide = may_decide
+        self._decided = decided
+        self._crowd = binders * _PER_BINDER
+        self._clock = clock
+        self._inbox: queue.Queue[list[Event] | Callable[[], None]] = queue.Queue(_BATCHES)
+        self._more = False
+        self._decided_at = float("-inf")
+        self.beat = clock()
+
+    def put(self, events: list[Event]) -> None:
+        """Brings events, in their order; waits while the inbox is full."""
+        self._inbox.put(events)
+
+    def put_call(self, call: Callable[[], None]) -> None:
+        """Has something done between two events."""
+        self._inbox.put(call)
+
+    def waiting(self) -> int:
+        """Batches that have not been taken in."""
+        return self._inbox.qsize()
+
+    def ask(self, question: Callable[[], Answer], timeout: float = _ASK_SECONDS) -> Answer:
+        """Asks between two events, from another thread; what the question raises is raised here."""
+        done = threading.Event()
+        answers: list[Answer] = []
+        errors: list[Exception] = []
+
+        def put_question() -> None:
+            try:
+                answers.append(question())
+            except Exception as error:  # noqa: BLE001 -- whoever asked gets it
+                errors.append(error)
+            done.set()
+
+        try:
+            self._inbox.put(put_question, timeout=timeout)
+        except queue.Full:
+            raise Unanswered("the daemon is too busy to answer; try again") from None
+        if not done.wait(timeout):
+            raise Unanswered("the daemon did not answer in time; try again")
+        if errors:
+            raise errors[0]
+        return answers[0]
+
+    def run(self, stop: threading.Event) -> None:
+        """Until everything is to stop."""
+        while not stop.is_set():
+            self.beat = self._clock()
+            crowded = self._carrier.binding > self._crowd
+            took = self._take_in(self._pause(crowded))
+            if crowded or not self._may_decide():
+                continue
+            # Policies look at the clock too, so they are asked now and then without any event.
+            if took or self._more or self._clock() - self._decided_at >= _IDLE_SECONDS:
+                self._decide()
+
+    def _pause(self, crowded: bool) -> float:
+        if self._more:
+            return _CROWDED_SECONDS if crowded else 0.0
+        return _IDLE_SECONDS
+
+    def _take_in(self, pause: float) -> bool:
+        """Applies what has come, for one slice at most; waits for it if nothing has."""
+        try:
+            batch = self._inbox.get(timeout=pause) if pause else self._inbox.get_nowait()
+        except queue.Empty:
+            return False
+        until = self._clock() + self.slice_seconds
+        number = 0
+        while True:
+            if callable(batch):
+                batch()
+            else:
+                for event in batch:
+                    self.scheduler.apply(event)
+                number += len(batch)
+            if self._clock() >= until:
+                break
+            try:
+                batch = self._inbox.get_nowait()
+            except queue.Empty:
+                break
+        self._metrics.applied.add(number)
+        return True
+
+    def _decide(self) -> None:
+        begun = self._clock()
+        until = begun + self.slice_seconds
+        decision = self.scheduler.decide(begun, lambda: self._clock() >= until)
+        spent = self._clock() - begun
+        self._decided_at = begun
+        self._more = decision.more
+        self._metrics.cycle.observe(spent)
+        if not decision.actions:
+            return
+        self._count(decision.actions, spent)
+        self._decided(decision.actions)
+        self._carrier.carry(decision.actions)
+
+    def _count(self, actions: tuple[Action, ...], spent: float) -> None:
+        binds = sum(isinstance(action, Bind) for action in actions)
+        victims = sum(isinstance(action, Evict) for action in actions)
+        refused = sum(isinstance(action, PodCondition) for action in actions)
+        if binds:
+            self._metrics.attempts.add(binds, result="scheduled")
+            self._metrics.task.observe(spent / binds * 1e6)
+        if refused:
+            self._metrics.attempts.add(refused, result="unschedulable")
+        if victims:
+            self._metrics.victims.add(victims)
+            self._metrics.preemptions.add()

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Numbers for Prometheus, in its text format: kube-batch's meanings under our prefix, and what our own parts need.
+
+Histograms and counters are written by many threads, so each has its lock; reading takes a copy.
+"""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+PREFIX: Final = "placement_"
+Labels = tuple[tuple[str, str], ...]
+SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+MILLISECONDS: Final = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
+MICROSECONDS: Final = (5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0, 50000.0)
+
+
+class Counter:
+    """Counts, by labels."""
+
+    kind: Final = "counter"
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = PREFIX + name, text
+        self._lock = threading.Lock()
+        self._values: dict[Labels, float] = {}
+
+    def add(self, number: float = 1, **labels: str) -> None:
+        """Counts up."""
+        key = tuple(labels.items())
+        with self._lock:
+            self._values[key] = self._values.get(key, 0) + number
+
+    def lines(self) -> Iterator[str]:
+        """In Prometheus' words."""
+        with self._lock:
+            values = dict(self._values)
+        for labels, value in values.items():
+            yield f"{self.name}{_labels(labels)} {value:g}"
+
+
+class Histogram:
+    """How often something took how long, by labels."""
+
+    kind: Final = "histogram"
+
+    def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
+        self.name, self.text = PREFIX + name, text
+        self._bounds = tuple(bounds)
+        self._lock = threading.Lock()
+        self._values: dict[Labels, tuple[list[int], list[float]]] = {}
+
+    def observe(self, value: float, **labels: str) -> None:
+        """Notes one."""
+        key = tuple(labels.items())
+        place = bisect_left(self._bounds, value)
+        with self._lock:
+            entry = self._values.get(key)
+            if entry is None:
+                entry = self._values[key] = ([0] * (len(self._bounds) + 1), [0.0])
+            entry[0][place] += 1
+            entry[1][0] += value
+
+    def lines(self) -> Iterator[str]:
+        """In Prometheus' words: buckets add up."""
+        with self._lock:
+            values = {labels: (list(counts), sums[0]) for labels, (counts, sums) in self._values.items()}
+        for labels, (counts, total) in values.items():
+            so_far = 0
+            for bound, count in zip((*(f"{bound:g}" for bound in self._bounds), "+Inf"), counts, strict=True):
+                so_far += count
+                yield f"{self.name}_bucket{_labels((*labels, ('le', bound)))} {so_far}"
+            yield f"{self.name}_sum{_labels(labels)} {total:g}"
+            yield f"{self.name}_count{_labels(labels)} {so_far}"
+
+
+class Gauge:
+    """What is so now; asked for when it is read."""
+
+    kind: Final = "gauge"
+
+    def __init__(self, name: str, text: str, read: Callable[[], dict[Labels, float]]) -> None:
+        self.name, self.text = PREFIX + name, text
+        self._read = read
+
+    def lines(self) -> Iterator[str]:
+        """In Prometheus' words."""
+        for labels, value in self._read().items():
+            yield f"{self.name}{_labels(labels)} {value:g}"
+
+
+class Metrics:
+    """All of the daemon's numbers."""
+
+    def __init__(self) -> None:
+        # kube-batch's.
+        self.e2e = Histogram(
+            "e2e_scheduling_latency_milliseconds", "From a decision to the API's answer to it", MILLISECONDS
+        )
+        self.task = Histogram(
+            "task_scheduling_latency_microseconds", "Time of a slice that decides, for each pod it binds", MICROSECONDS
+        )
+        self.attempts = Counter("schedule_attempts_total", "Decisions about pods by result")
+        self.victims = Counter("pod_preemption_victims", "Pods asked to leave")
+        self.preemptions = Counter("total_preemption_attempts", "Slices that asked pods to leave")
+        # Ours.
+        self.cycle = Histogram("cycle_seconds", "How long a slice took", SECONDS)
+        self.applied = Counter("events_total", "Events taken in")
+        self.api = Histogram("api_latency_seconds", "Answers of the API by kind of request and status", SECONDS)
+        self.refused = Counter("api_refusals_total", "Writes that the API refused, by kind and status")
+        self.collections = Histogram("gc_pause_seconds", "Pauses of Python's garbage collection", SECONDS)
+        self.reloads = Counter("settings_reloads_total", "Reloads of the settings by result")
+        self._all: list[Counter | Histogram | Gauge] = [
+            *(self.e2e, self.task, self.attempts, self.victims, self.preemptions, self.cycle),
+            *(self.applied, self.api, self.refused, self.collections, self.reloads),
+        ]
+
+    def gauge(self, name: str, text: str, read: Callable[[], dict[Labels, float]]) -> None:
+        """Adds one that is asked for."""
+        self._all.append(Gauge(name, text, read))
+
+    def text(self) -> str:
+        """Everything, for Prometheus."""
+        lines: list[str] = []
+        for metric in self._all:
+            lines += (f"# HELP {metric.name} {metric.text}", f"# TYPE {metric.name} {metric.kind}", *metric.lines())
+        return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

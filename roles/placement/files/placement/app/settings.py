@@ -1,0 +1,231 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The settings file: YAML, checked whole before anything starts.
+
+What is not known, or has a value it cannot have, is refused with file and line. The policy (`actions` and `tiers`) is
+a file of its own in kube-batch's format, named by `policy`.
+"""
+
+import dataclasses
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from placement.kube.announcer import MOST_WAITING
+from placement.kube.carrier import BINDERS
+from placement.kube.lease import Terms
+from placement.policy import configuration
+from placement.policy.configuration import Configuration, ConfigurationError
+
+MOST_BINDERS: Final = 512
+
+
+class SettingsError(Exception):
+    """The file cannot be used; the message names file, line and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings; the names are those in the file."""
+
+    scheduler_name: str = "placement"
+    # Empty in a pod: the service account's.
+    kubeconfig: str = ""
+    default_queue: str = "default"
+    # kube-batch's configuration; empty is kube-batch's default.
+    policy: str = ""
+    leader_election: bool = True
+    lease_namespace: str = "kube-system"
+    lease_name: str = "converged-placement"
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    # Metrics and health; empty serves none.
+    listen: str = "127.0.0.1:10290"
+    socket: str = "/run/placement/placement.sock"
+    journal: str = ""
+    journal_megabytes: int = 64
+    journal_files: int = 4
+    binders: int = BINDERS
+    events_per_second: float = 400.0
+    # While bindings are waiting.
+    events_per_second_busy: float = 50.0
+    events_waiting: int = MOST_WAITING
+    slice_milliseconds: float = 8.0
+    log_level: str = "info"
+    configuration: Configuration = field(default=configuration.DEFAULT)
+
+    def terms(self, identity: str) -> Terms:
+        """The Lease."""
+        return Terms(
+            namespace=self.lease_namespace,
+            name=self.lease_name,
+            identity=identity,
+            duration=self.lease_duration,
+            deadline=self.renew_deadline,
+            retry=self.retry_period,
+        )
+
+    def address(self) -> tuple[str, int] | None:
+        """Where metrics are served."""
+        if not self.listen:
+            return None
+        host, _unused, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+# Changes of these need a restart; a reload with another value for them is refused.
+FIXED: Final = frozenset(
+    {
+        *("scheduler_name", "kubeconfig", "leader_election", "lease_namespace", "lease_name", "lease_duration"),
+        *("renew_deadline", "retry_period", "listen", "socket", "journal", "journal_megabytes", "journal_files"),
+        *("binders", "events_waiting", "default_queue", "log_level"),
+    }
+)
+
+
+def _between(least: float, most: float) -> Callable[[object], str]:
+    return lambda value: "" if isinstance(value, int | float) and least <= value <= most else f"{least:g} to {most:g}"
+
+
+def _listen(value: object) -> str:
+    host, colon, port = str(value).rpartition(":")
+    good = not value or (host and colon and port.isascii() and port.isdigit() and 0 <= int(port) < 65536)
+    return "" if good else "HOST:PORT"
+
+
+def _named(value: object) -> str:
+    text = str(value)
+    good = 0 < len(text) <= 253 and all(c.isascii() and (c.isalnum() or c in "-.") for c in text)
+    return "" if good else "a name of letters, digits, '-' and '.'"
+
+
+def _level(value: object) -> str:
+    return "" if value in ("debug", "info", "warning", "error") else "debug, info, warning or error"
+
+
+_CHECKS: Final[dict[str, Callable[[object], str]]] = {
+    "scheduler_name": _named,
+    "default_queue": _named,
+    "lease_namespace": _named,
+    "lease_name": _named,
+    "lease_duration": _between(2, 3600),
+    "renew_deadline": _between(1, 3600),
+    "retry_period": _between(0.1, 600),
+    "listen": _listen,
+    "journal_megabytes": _between(1, 1 << 20),
+    "journal_files": _between(1, 1000),
+    "binders": _between(1, MOST_BINDERS),
+    "events_per_second": _between(1, 100_000),
+    "events_per_second_busy": _between(1, 100_000),
+    "events_waiting": _between(100, 10_000_000),
+    "slice_milliseconds": _between(0.5, 100),
+    "log_level": _level,
+}
+_TYPES: Final = {item.name: item.type for item in dataclasses.fields(Settings) if item.name != "configuration"}
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings in a file, with the policy it names; SettingsError says what is wrong."""
+    try:
+        root = yaml.compose(_text(path), Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise SettingsError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', 'not YAML')}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}:1: nested too deep") from None
+    if root is None:
+        return Settings()
+    if not isinstance(root, yaml.MappingNode):
+        raise SettingsError(f"{path}:1: expected keys and values")
+    values: dict[str, object] = {}
+    lines: dict[str, int] = {}
+    for key_node, node in root.value:
+        key, line = str(key_node.value), key_node.start_mark.line + 1
+        if key in ("actions", "tiers"):
+            raise SettingsError(f"{path}:{line}: a policy of kube-batch; name its file by `policy: FILE`")
+        if key not in _TYPES:
+            raise SettingsError(f"{path}:{line}: unknown key {key!r}; known are {', '.join(_TYPES)}")
+        if key in values:
+            raise SettingsError(f"{path}:{line}: key {key!r} stands twice")
+        lines[key] = line
+        values[key] = _value(path, key, node)
+    _check_times(path, values, lines)
+    policy = str(values.get("policy", ""))
+    chosen = read_policy(path.parent / policy) if policy else configuration.DEFAULT
+    return Settings(**values, configuration=chosen)  # type: ignore[arg-type] # checked by _value
+
+
+def read_policy(path: Path) -> Configuration:
+    """A configuration of kube-batch."""
+    try:
+        return configuration.load(_text(path), str(path))
+    except ConfigurationError as error:
+        raise SettingsError(str(error)) from None
+
+
+def is_policy(path: Path) -> bool:
+    """Whether the file is a policy rather than settings."""
+    try:
+        root = yaml.safe_load(_text(path))
+    except (yaml.YAMLError, RecursionError):
+        return False
+    return isinstance(root, dict) and bool({"actions", "tiers"} & set(root))
+
+
+def changed_fixed(old: Settings, new: Settings) -> list[str]:
+    """Keys that differ and cannot be changed while the daemon runs."""
+    return sorted(name for name in FIXED if getattr(old, name) != getattr(new, name))
+
+
+def identity(unique: str) -> str:
+    """Who we are among the replicas: the host, and this very process."""
+    return f"{socket.gethostname()}_{unique}"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _value(path: Path, key: str, node: yaml.Node) -> object:
+    where = f"{path}:{node.start_mark.line + 1}: {key}"
+    if not isinstance(node, yaml.ScalarNode):
+        raise SettingsError(f"{where}: expected a single value")
+    kind = _TYPES[key]
+    value = yaml.SafeLoader("").construct_object(node) if node.tag != "tag:yaml.org,2002:str" else node.value
+    if kind is str:
+        value = "" if value is None else str(node.value)
+    elif kind is bool:
+        if not isinstance(value, bool):
+            raise SettingsError(f"{where}: {node.value!r} is neither true nor false")
+    elif isinstance(value, bool) or not isinstance(value, int | float) or (kind is int and not isinstance(value, int)):
+        raise SettingsError(f"{where}: {node.value!r} is not {'an integer' if kind is int else 'a number'}")
+    wanted = _CHECKS[key](value) if key in _CHECKS else ""
+    if wanted:
+        raise SettingsError(f"{where}: {node.value!r} is not {wanted}")
+    return float(value) if kind is float and isinstance(value, int) else value
+
+
+_TIMES: Final = ("lease_duration", "renew_deadline", "retry_period")
+
+
+def _check_times(path: Path, values: dict[str, object], lines: dict[str, int]) -> None:
+    """As client-go: a leader must notice that it has lost before another takes over, and try several times."""
+    defaults = Settings()
+    duration, deadline, retry = (float(str(values.get(key, getattr(defaults, key)))) for key in _TIMES)
+    line = next((lines[key] for key in ("renew_deadline", "lease_duration", "retry_period") if key in lines), 1)
+    if not duration > deadline > 1.2 * retry:
+        raise SettingsError(
+            f"{path}:{line}: lease_duration {duration:g} must be more than renew_deadline {deadline:g},"
+            f" and that more than 1.2 times retry_period {retry:g}"
+        )

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the API server is and who we are to it, from a kubeconfig or a pod's service account.
+
+Credentials are replaced while the daemon runs (certificates expire, tokens rotate), so the files are looked at again
+before every new connection; a file that has become unreadable leaves the credentials as they are.
+"""
+
+import base64
+import binascii
+import os
+import ssl
+import tempfile
+import threading
+import urllib.parse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class CredentialsError(Exception):
+    """The kubeconfig cannot be used; the message names the file and what is wrong in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One API server as it is reached: host, port, TLS and the header that says who we are."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext
+    authorization: str = ""
+
+
+class Credentials:
+    """The current endpoint; thread-safe."""
+
+    def __init__(self, kubeconfig: Path | None = None, *, context: str = "") -> None:
+        self._path = kubeconfig
+        self._context = context
+        self._lock = threading.Lock()
+        self._watched: tuple[Path, ...] = ()
+        self._seen: tuple[int, ...] = ()
+        self._endpoint = self._load()
+
+    def endpoint(self) -> Endpoint:
+        """What to connect to now."""
+        with self._lock:
+            if _stamps(self._watched) != self._seen:
+                try:
+                    self._endpoint = self._load()
+                except CredentialsError:
+                    # In the middle of being replaced: the old ones still serve.
+                    self._seen = ()
+            return self._endpoint
+
+    def _load(self) -> Endpoint:
+        if self._path is None:
+            files, endpoint = _service_account()
+        else:
+            files, endpoint = _kubeconfig(self._path, self._context)
+        self._watched, self._seen = files, _stamps(files)
+        return endpoint
+
+
+def _stamps(files: tuple[Path, ...]) -> tuple[int, ...]:
+    found = []
+    for path in files:
+        try:
+            found.append(path.stat().st_mtime_ns)
+        except OSError:
+            found.append(-1)
+    return tuple(found)
+
+
+def _service_account() -> tuple[tuple[Path, ...], Endpoint]:
+    token, authority = SERVICE_ACCOUNT / "token", SERVICE_ACCOUNT / "ca.crt"
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST", ""), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        raise CredentialsError("no kubeconfig given, and this is no pod: give --kubeconfig FILE")
+    tls = ssl.create_default_context(cadata=_read(authority).decode())
+    return (token, authority), Endpoint(host, int(port), tls, f"Bearer {_read(token).decode().strip()}")
+
+
+def _kubeconfig(path: Path, wanted: str) -> tuple[tuple[Path, ...], Endpoint]:
+    try:
+        config = yaml.safe_load(_read(path))
+        name = wanted or config["current-context"]
+        context = {entry["name"]: entry["context"] for entry in config["contexts"]}[name]
+        cluster = {entry["name"]: entry["cluster"] for entry in config["clusters"]}[context["cluster"]]
+        user = {entry["name"]: entry["user"] for entry in config["users"]}[context["user"]]
+        address = urllib.parse.urlsplit(cluster["server"])
+        port = address.port or 443
+    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise CredentialsError(f"{path}: not a usable kubeconfig: {type(error).__name__}: {error}") from None
+    if address.scheme != "https" or not address.hostname:
+        raise CredentialsError(f"{path}: server {cluster['server']!r}: only https is spoken")
+    files = [path]
+
+    def material(holder: dict[str, str], key: str) -> bytes:
+        if f"{key}-data" in holder:
+            try:
+                return base64.b64decode(holder[f"{key}-data"], validate=False)
+            except (binascii.Error, TypeError) as error:
+                raise CredentialsError(f"{path}: {key}-data: {error}") from None
+        if key in holder:
+            file = path.parent / holder[key]
+            files.append(file)
+            return _read(file)
+        return b""
+
+    tls = _tls(path, material(cluster, "certificate-authority"))
+    certificate, key = material(user, "client-certificate"), material(user, "client-key")
+    if certificate and key:
+        _load_pair(path, tls, certificate, key)
+    token = user.get("token") or ""
+    if not token and user.get("tokenFile"):
+        token = material(user, "tokenFile").decode().strip()
+    if not token and not certificate:
+        raise CredentialsError(f"{path}: user {context['user']!r} has neither a client certificate nor a token")
+    return tuple(files), Endpoint(address.hostname, port, tls, f"Bearer {token}" if token else "")
+
+
+def _tls(path: Path, authority: bytes) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cadata=authority.decode() if authority else None)
+    except (ssl.SSLError, UnicodeDecodeError) as error:
+        raise CredentialsError(f"{path}: certificate-authority: {error}") from None
+
+
+def _load_pair(path: Path, tls: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # ssl takes a client certificate from files only; this one is 0600 and gone at once.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        try:
+            tls.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            raise CredentialsError(f"{path}: client certificate and key: {error}") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CredentialsError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Our own Queue, with everything that queues can say here; groups come in the other dialects."""
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from placement.kube.dialects import reading, wire_group
+from placement.kube.dialects.dialect import Dialect, Json, Raw
+from placement.kube.dialects.volcano import written
+from placement.kube.metadata import Sharing, require_identity
+from placement.model.action import QueueStatus
+from placement.model.workload import CONVERGED, Queue
+
+_queue = msgspec.json.Decoder(wire_group.OwnQueue)
+_NO_QUEUE: Final = wire_group.OwnQueueSpec()
+
+
+def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
+    """The queue."""
+    found = _queue.decode(raw)
+    spec = found.spec or _NO_QUEUE
+    return Queue(
+        uid=found.metadata.uid,
+        name=found.metadata.name,
+        version=require_identity(found.metadata, namespaced=False),
+        dialect=dialect,
+        weight=reading.weight(spec.weight),
+        capability=reading.bounds(spec.capability, "spec.capability", sharing),
+        guarantee=reading.amounts(spec.guarantee, "spec.guarantee", sharing),
+        reclaimable=spec.reclaimable is not False,
+        parent=spec.parent or "",
+        is_open=spec.is_open is not False,
+        priority=reading.priority(spec.priority),
+        namespaces=None if spec.namespaces is None else frozenset(spec.namespaces),
+    )
+
+
+def queue_status(status: QueueStatus, now: str) -> Json:
+    """Numbers of groups, shares, and whether the spec is in order."""
+    problem = bool(status.reason)
+    return {
+        "pending": status.pending,
+        "inqueue": status.inqueue,
+        "running": status.running,
+        "unknown": status.unknown,
+        "allocated": written(status.allocated),
+        "deserved": written(status.deserved),
+        "conditions": [
+            {
+                "type": "Accepted",
+                "status": "False" if problem else "True",
+                "reason": status.reason or "Accepted",
+                "message": status.message,
+                "lastTransitionTime": now,
+            }
+        ],
+    }
+
+
+DIALECT: Final = Dialect(name=CONVERGED, read_queue=partial(read_queue, CONVERGED), queue_status=queue_status)

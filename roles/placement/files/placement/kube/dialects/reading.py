@@ -1,0 +1,78 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the dialects' readers have in common: identity, sizes and amounts, each refused with the name of its field."""
+
+from placement.kube import wire
+from placement.kube.field_error import FieldError
+from placement.kube.metadata import Sharing, require_identity
+from placement.kube.resources import read_resources
+from placement.model.quantity import MAX_AMOUNT, Amounts, round_amounts
+from placement.model.workload import PodGroup
+
+MAX_MEMBERS = 2**31 - 1
+# Of queues; Volcano's and ours are in this range too.
+MAX_WEIGHT = 2**20
+MAX_PRIORITY = 2**31 - 1
+
+
+def member_count(value: int | None) -> int:
+    """A gang's size as it was written, so that a senseless one is answered by name; nothing said is one."""
+    return 1 if value is None else max(-MAX_MEMBERS, min(value, MAX_MEMBERS))
+
+
+def weight(value: int | None) -> int:
+    """A queue's weight."""
+    if value is None:
+        return 1
+    if not 1 <= value <= MAX_WEIGHT:
+        raise FieldError("spec.weight", f"{value} is not from 1 to {MAX_WEIGHT}")
+    return value
+
+
+def priority(value: int | None) -> int:
+    """A queue's priority."""
+    if value is not None and abs(value) > MAX_PRIORITY:
+        raise FieldError("spec.priority", f"{value} is not of 32 bits")
+    return value or 0
+
+
+def amounts(resources: wire.Resources, field: str, sharing: Sharing) -> Amounts:
+    """Amounts of a queue or group; what is more than anything is as much as anything."""
+    rounded = round_amounts(read_resources(resources, field))
+    return sharing.amounts(tuple((name, min(amount, MAX_AMOUNT)) for name, amount in rounded))
+
+
+def bounds(resources: wire.Resources, field: str, sharing: Sharing) -> Amounts:
+    """A capability: unlike elsewhere a zero means something, namely nothing of this."""
+    nano = read_resources(resources, field)
+    zeros = tuple((name, 0) for name, amount in nano.items() if not amount)
+    return sharing.amounts(tuple(sorted((*amounts(resources, field, sharing), *zeros))))
+
+
+def group(
+    meta: wire.Metadata,
+    dialect: str,
+    *,
+    min_member: int,
+    queue: str = "",
+    priority_class: str = "",
+    min_resources: Amounts = (),
+    member_field: str = "spec.minMember",
+    phase: str = "",
+) -> PodGroup:
+    """The group with its identity."""
+    return PodGroup(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        version=require_identity(meta, namespaced=True),
+        dialect=dialect,
+        min_member=min_member,
+        queue=queue,
+        priority_class=priority_class,
+        created=meta.creation_timestamp or "",
+        min_resources=min_resources,
+        member_field=member_field,
+        phase=phase,
+    )

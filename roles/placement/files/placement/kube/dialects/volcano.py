@@ -1,0 +1,108 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Volcano: kube-batch's shapes, with `Inqueue` and `Completed`, least resources, and queues that can be closed."""
+
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from placement.kube.dialects import reading, wire_group
+from placement.kube.dialects.dialect import Dialect, Json, Raw
+from placement.kube.dialects.kube_batch import unschedulable
+from placement.kube.metadata import Sharing, require_identity
+from placement.model.action import GroupStatus, QueueStatus
+from placement.model.quantity import Amounts, format_amount
+from placement.model.workload import VOLCANO, PodGroup, Queue
+
+_group = msgspec.json.Decoder(wire_group.Group)
+_queue = msgspec.json.Decoder(wire_group.Queue)
+_NO_GROUP: Final = wire_group.GroupSpec()
+_NO_QUEUE: Final = wire_group.QueueSpec()
+_CLOSED: Final = frozenset({"Closed", "Closing"})
+
+
+def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
+    """The group."""
+    found = _group.decode(raw)
+    spec = found.spec or _NO_GROUP
+    return reading.group(
+        found.metadata,
+        dialect,
+        min_member=reading.member_count(spec.min_member),
+        queue=spec.queue or "",
+        priority_class=spec.priority_class_name or "",
+        min_resources=reading.amounts(spec.min_resources, "spec.minResources", sharing),
+        phase=(found.status.phase if found.status else None) or "",
+    )
+
+
+def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
+    """The queue."""
+    found = _queue.decode(raw)
+    spec = found.spec or _NO_QUEUE
+    guarantee = spec.guarantee.resource if spec.guarantee else None
+    return Queue(
+        uid=found.metadata.uid,
+        name=found.metadata.name,
+        version=require_identity(found.metadata, namespaced=False),
+        dialect=dialect,
+        weight=reading.weight(spec.weight),
+        capability=reading.bounds(spec.capability, "spec.capability", sharing),
+        guarantee=reading.amounts(guarantee, "spec.guarantee.resource", sharing),
+        reclaimable=spec.reclaimable is not False,
+        # Volcano's webhook makes every queue without a parent a child of `root`, which need not exist here.
+        parent="" if spec.parent == "root" else spec.parent or "",
+        is_open=(found.status.state if found.status else None) not in _CLOSED,
+        priority=reading.priority(spec.priority),
+    )
+
+
+def group_status(status: GroupStatus, now: str) -> Json:
+    """What Volcano's API has; conditions are its own and are replaced."""
+    conditions = unschedulable(status, now)
+    if status.scheduled:
+        conditions = [
+            {
+                "type": "Scheduled",
+                "status": "True",
+                "transitionID": f"{status.uid}-{now}",
+                "lastTransitionTime": now,
+                "reason": "tasks in the gang are ready to be scheduled",
+                "message": status.message,
+            }
+        ]
+    return {
+        "phase": str(status.phase),
+        "running": status.running,
+        "succeeded": status.succeeded,
+        "failed": status.failed,
+        "conditions": conditions,
+    }
+
+
+def queue_status(status: QueueStatus, _now: str) -> Json:
+    """Numbers of groups and what they have; the state is for whoever opens and closes the queue to write."""
+    return {
+        "pending": status.pending,
+        "inqueue": status.inqueue,
+        "running": status.running,
+        "unknown": status.unknown,
+        "allocated": written(status.allocated),
+        "deserved": written(status.deserved),
+    }
+
+
+def written(amounts: Amounts) -> dict[str, str]:
+    """Amounts as the API writes them."""
+    return {name: format_amount(name, amount) for name, amount in amounts}
+
+
+DIALECT: Final = Dialect(
+    name=VOLCANO,
+    read_group=partial(read_group, VOLCANO),
+    read_queue=partial(read_queue, VOLCANO),
+    group_status=group_status,
+    queue_status=queue_status,
+)

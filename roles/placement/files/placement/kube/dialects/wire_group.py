@@ -1,0 +1,104 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PodGroups and Queues of all dialects as msgspec structs; each dialect reads the fields that its API has."""
+
+from msgspec import field
+
+from placement.kube.wire import Named, Resources, Wire
+
+
+class GroupSpec(Wire):
+    """The spec of a group, in the field names of kube-batch, Volcano and the coscheduling plugin."""
+
+    min_member: int | None = None
+    queue: str | None = None
+    priority_class_name: str | None = None
+    min_resources: Resources = None
+
+
+class Phase(Wire):
+    """The phase in a status."""
+
+    phase: str | None = None
+
+
+class Group(Named):
+    """A group."""
+
+    spec: GroupSpec | None = None
+    status: Phase | None = None
+
+
+class Gang(Wire):
+    """Upstream's gang."""
+
+    min_count: int | None = None
+
+
+class Policy(Wire):
+    """Upstream's choice between pods by themselves and a gang."""
+
+    gang: Gang | None = None
+
+
+class UpstreamSpec(Wire):
+    """The spec of an upstream group."""
+
+    scheduling_policy: Policy | None = None
+    priority_class_name: str | None = None
+
+
+class UpstreamGroup(Named):
+    """An upstream group."""
+
+    spec: UpstreamSpec | None = None
+
+
+class QueueStatus(Wire):
+    """Volcano keeps a queue's state in its status."""
+
+    state: str | None = None
+
+
+class Guarantee(Wire):
+    """Volcano's guarantee has a level more."""
+
+    resource: Resources = None
+
+
+class QueueSpec(Wire):
+    """The spec of a queue of kube-batch and Volcano."""
+
+    weight: int | None = None
+    capability: Resources = None
+    reclaimable: bool | None = None
+    parent: str | None = None
+    priority: int | None = None
+    guarantee: Guarantee | None = None
+
+
+class Queue(Named):
+    """A queue."""
+
+    spec: QueueSpec | None = None
+    status: QueueStatus | None = None
+
+
+class OwnQueueSpec(Wire):
+    """The spec of our own queue."""
+
+    weight: int | None = None
+    capability: Resources = None
+    guarantee: Resources = None
+    reclaimable: bool | None = None
+    parent: str | None = None
+    is_open: bool | None = field(default=None, name="open")
+    priority: int | None = None
+    namespaces: list[str] | None = None
+
+
+class OwnQueue(Named):
+    """Our own queue."""
+
+    spec: OwnQueueSpec | None = None

@@ -1,0 +1,246 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""HTTP/1.1 to one API server: one connection, kept open, of one thread.
+
+Written by hand because the client's own processor time is what bounds the rate of bindings on a machine that is shared
+with the API server: `http.client` spends most of a small request in parsing headers as if they were mail. What is
+spoken is only what an API server speaks: a status line, a length or chunks, TLS.
+"""
+
+import socket
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from placement.kube.credentials import Credentials, Endpoint
+
+# One object is at most 1.5 MB in etcd; what is longer than this is no answer of an API server.
+MAX_LINE: Final = 32 << 20
+_MAX_HEAD: Final = 64 << 10
+_RECEIVE: Final = 256 << 10
+_CONNECT_SECONDS: Final = 5.0
+
+
+class NoAnswer(Exception):
+    """No whole answer came. After `sent` the request may have been carried out."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status and body; `retry_after` in seconds where the server asked for it."""
+
+    status: int
+    body: bytes
+    retry_after: float = 0.0
+
+
+class Connection:
+    """One connection to the API server; it is opened when it is needed and again after every failure."""
+
+    def __init__(self, credentials: Credentials, *, timeout: float, agent: str = "placement") -> None:
+        self._credentials = credentials
+        self._timeout = timeout
+        self._agent = agent
+        self._socket: ssl.SSLSocket | None = None
+        self._endpoint: Endpoint | None = None
+        self._head = b""
+        self._rest = b""
+
+    def close(self) -> None:
+        """Ends the connection; the next request opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._rest = b""
+
+    def request(self, method: str, path: str, body: bytes = b"", *, content_type: str = "application/json") -> Answer:
+        """One request and its whole answer."""
+        try:
+            status, headers = self._exchange(method, path, body, content_type)
+            return Answer(status, self._body(headers), _retry_after(headers))
+        except (OSError, EOFError, ValueError) as error:
+            self.close()
+            raise NoAnswer(_said(error), sent=not isinstance(error, _NotSent)) from None
+        except BaseException:
+            # Interrupted in the middle of an answer: what is left of it must not answer the next request.
+            self.close()
+            raise
+
+    def lines(self, path: str, *, idle: float) -> Iterator[list[bytes]]:
+        """The lines of an endless answer as they come, several at a time; silence for `idle` seconds ends it.
+
+        Yields nothing for an answer other than 200 but raises `Refused` with it.
+        """
+        try:
+            status, headers = self._exchange("GET", path, b"", "")
+            if status != 200:
+                raise Refused(Answer(status, self._body(headers), _retry_after(headers)))
+            if self._socket is not None:
+                self._socket.settimeout(idle)
+            pending: list[bytes] = []
+            size = 0
+            for piece in self._pieces(headers):
+                first, newline, others = piece.partition(b"\n")
+                pending.append(first)
+                size += len(first)
+                if size > MAX_LINE:
+                    raise ValueError(f"a line of more than {MAX_LINE} bytes")
+                if newline:
+                    lines = others.split(b"\n")
+                    last = lines.pop()
+                    yield [b"".join(pending), *lines]
+                    pending, size = [last], len(last)
+        except (OSError, EOFError, ValueError) as error:
+            raise NoAnswer(_said(error), sent=True) from None
+        finally:
+            self.close()
+
+    def _exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, dict[bytes, bytes]]:
+        """Sends, and reads up to the end of the headers."""
+        fresh = self._socket is None
+        try:
+            self._send(method, path, body, content_type)
+            head = self._receive_head()
+        except (OSError, EOFError):
+            # A kept connection that the server has closed meanwhile: a request it did not begin to answer may have
+            # been carried out all the same, so only reading is repeated here.
+            self.close()
+            if fresh or method != "GET":
+                raise
+            self._send(method, path, body, content_type)
+            head = self._receive_head()
+        lines = head.split(b"\r\n")
+        if not lines[0].startswith(b"HTTP/1.") or len(lines[0]) < 12:
+            raise ValueError("the answer is not HTTP")
+        status = int(lines[0][9:12])
+        headers = {}
+        for line in lines[1:]:
+            name, _unused, value = line.partition(b":")
+            headers[name.lower()] = value.strip()
+        return status, headers
+
+    def _send(self, method: str, path: str, body: bytes, content_type: str) -> None:
+        if self._socket is None:
+            self._open()
+        assert self._socket is not None
+        head = f"{method} {path} HTTP/1.1\r\n{self._head_text}"
+        if body or method != "GET":
+            head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+        self._socket.sendall(head.encode() + b"\r\n" + body)
+
+    def _open(self) -> None:
+        endpoint = self._credentials.endpoint()
+        try:
+            plain = socket.create_connection((endpoint.host, endpoint.port), timeout=_CONNECT_SECONDS)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _notice_silence(plain)
+            self._socket = endpoint.tls.wrap_socket(plain, server_hostname=endpoint.host)
+            self._socket.settimeout(self._timeout)
+        except OSError as error:
+            raise _NotSent(_said(error)) from None
+        head = f"Host: {endpoint.host}:{endpoint.port}\r\nUser-Agent: {self._agent}\r\nAccept: application/json\r\n"
+        if endpoint.authorization:
+            head += f"Authorization: {endpoint.authorization}\r\n"
+        self._head_text = head
+        self._rest = b""
+
+    def _receive(self) -> bytes:
+        if self._rest:
+            piece, self._rest = self._rest, b""
+            return piece
+        if self._socket is None:
+            raise EOFError("closed")
+        piece = self._socket.recv(_RECEIVE)
+        if not piece:
+            raise EOFError("the server closed the connection")
+        return piece
+
+    def _receive_head(self) -> bytes:
+        head = self._receive()
+        while True:
+            end = head.find(b"\r\n\r\n")
+            if end >= 0:
+                self._rest = head[end + 4 :]
+                return head[:end]
+            if len(head) > _MAX_HEAD:
+                raise ValueError("headers of more than 64 KiB")
+            head += self._receive()
+
+    def _body(self, headers: dict[bytes, bytes]) -> bytes:
+        body = b"".join(self._pieces(headers))
+        if headers.get(b"connection", b"").lower() == b"close":
+            self.close()
+        return body
+
+    def _pieces(self, headers: dict[bytes, bytes]) -> Iterator[bytes]:
+        """The body as it comes."""
+        if headers.get(b"transfer-encoding", b"").lower() == b"chunked":
+            yield from self._chunks()
+            return
+        left = int(headers.get(b"content-length", b"0"))
+        while left > 0:
+            piece = self._receive()
+            if len(piece) > left:
+                piece, self._rest = piece[:left], piece[left:]
+            left -= len(piece)
+            yield piece
+
+    def _chunks(self) -> Iterator[bytes]:
+        buffer = b""
+        while True:
+            while (end := buffer.find(b"\r\n")) < 0:
+                buffer += self._receive()
+            left = int(buffer[:end].partition(b";")[0], 16)
+            buffer = buffer[end + 2 :]
+            if left == 0:
+                # The trailing empty line; API servers send no trailers.
+                while len(buffer) < 2:
+                    buffer += self._receive()
+                self._rest = buffer[2:]
+                return
+            left += 2
+            while left > len(buffer):
+                # Whole pieces go on at once: an event may be in several chunks, and a chunk in several pieces.
+                if buffer:
+                    yield buffer[: max(0, min(len(buffer), left - 2))]
+                    left -= len(buffer)
+                buffer = self._receive()
+            if left > 2:
+                yield buffer[: left - 2]
+            buffer = buffer[left:]
+
+
+class Refused(Exception):
+    """The server answered a watch with something else than 200."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(f"{answer.status}: {answer.body[:200].decode(errors='replace').strip()}")
+        self.answer = answer
+
+
+class _NotSent(OSError):
+    """Nothing of the request has left."""
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if not isinstance(error, _NotSent) else str(error)
+
+
+def _retry_after(headers: dict[bytes, bytes]) -> float:
+    text = headers.get(b"retry-after", b"")
+    return float(text) if text.isdigit() else 0.0
+
+
+def _notice_silence(plain: socket.socket) -> None:
+    """Half-open connections are noticed by the kernel: after 15 s of silence it asks, after three questions it ends."""
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)

@@ -1,0 +1,201 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Leader election by a Lease, so that of several daemons one writes.
+
+Two rules make it safe without trust in anybody's clock: another's lease is taken only after we have watched it
+unchanged for as long as it lasts, by our own monotonic clock; and we stop writing `renew_deadline` after the last
+renewal was *sent*, which is sooner than anybody else may take it. A process that was stopped in between finds its
+right expired when it goes on. The clock counts while the machine sleeps.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from placement.kube.http1 import Connection, NoAnswer
+
+_OK: Final = frozenset({200, 201})
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+
+
+def steady() -> float:
+    """Seconds that no clock setting changes and that a sleeping machine counts."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The Lease and its times in seconds; `deadline` must be shorter than `duration`, as in client-go."""
+
+    namespace: str = "kube-system"
+    name: str = "converged-placement"
+    identity: str = ""
+    duration: float = 15.0
+    deadline: float = 10.0
+    retry: float = 2.0
+
+    @property
+    def path(self) -> str:
+        """Where Leases of the namespace are."""
+        return f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases"
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: str | None = None
+    acquire_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Meta
+    spec: _Spec
+
+
+_lease = msgspec.json.Decoder(_Lease)
+_encode = msgspec.json.Encoder().encode
+
+
+class Leadership:
+    """Whether we lead. `run` is the body of a thread of its own; `may_write` is asked by all others."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        connection: Connection,
+        *,
+        stop: threading.Event,
+        clock: Callable[[], float] = steady,
+        log: Callable[[str, str], None],
+    ) -> None:
+        self._terms = terms
+        self._connection = connection
+        self._stop = stop
+        self._clock = clock
+        self._log = log
+        self._until = float("-inf")
+        self._observed = ("", "")
+        self._observed_at = 0.0
+        self._held = False
+        self._transitions = 0
+        self._acquired = ""
+        self.lost = False
+        self.holder = ""
+
+    def may_write(self) -> bool:
+        """Whether the lease is ours, with time left before anybody else may think otherwise."""
+        return self._clock() < self._until and not self.lost
+
+    def run(self) -> None:
+        """Takes the lease when it is free, renews it, and returns once it is lost or everything is to stop."""
+        while not self._stop.is_set() and not self.lost:
+            self._once()
+            if self._held and not self.may_write():
+                self.lost = True
+                self._log("lease", "not renewed in time; stop writing")
+                return
+            if self._stop.wait(self._terms.retry):
+                return
+
+    def release(self) -> None:
+        """Lets another take it at once; after the last write."""
+        if not self._held or self.lost:
+            return
+        self._until = float("-inf")
+        try:
+            found = self._read()
+            if found is not None and found.spec.holder_identity == self._terms.identity:
+                self._write(found, holder="", duration=1)
+        except NoAnswer as error:
+            self._log("lease", f"not released: {error}")
+        self._held = False
+
+    def _once(self) -> None:
+        """One look at the lease, and one write where it is ours to take."""
+        try:
+            found = self._read()
+            if found is None:
+                self._take(None)
+                return
+            self.holder = found.spec.holder_identity or ""
+            seen = (found.metadata.resource_version, self.holder)
+            if seen != self._observed:
+                self._observed, self._observed_at = seen, self._clock()
+            if self.holder == self._terms.identity or not self.holder:
+                self._take(found)
+            elif self._held:
+                self._log("lease", f"{self.holder} has it")
+                self.lost = True
+            elif self._clock() - self._observed_at > (found.spec.lease_duration_seconds or self._terms.duration):
+                self._take(found)
+        except NoAnswer as error:
+            self._log("lease", str(error))
+
+    def _read(self) -> _Lease | None:
+        answer = self._connection.request("GET", f"{self._terms.path}/{self._terms.name}")
+        if answer.status == _NOT_FOUND:
+            return None
+        if answer.status not in _OK:
+            raise NoAnswer(f"reading the lease: HTTP status {answer.status}", sent=True)
+        try:
+            return _lease.decode(answer.body)
+        except msgspec.DecodeError as error:
+            raise NoAnswer(f"reading the lease: {error}", sent=True) from None
+
+    def _take(self, found: _Lease | None) -> None:
+        begun = self._clock()
+        if self._write(found, holder=self._terms.identity, duration=int(self._terms.duration)):
+            if not self._held:
+                self._log("lease", "ours")
+            self._held = True
+            self.holder = self._terms.identity
+            self._until = begun + self._terms.deadline
+
+    def _write(self, found: _Lease | None, *, holder: str, duration: int) -> bool:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if not self._held:
+            before = (found.spec.lease_transitions or 0) if found else -1
+            self._transitions, self._acquired = before + 1, now
+        body: dict[str, Any] = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._terms.name, "namespace": self._terms.namespace},
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": duration,
+                "acquireTime": self._acquired,
+                "renewTime": now,
+                "leaseTransitions": self._transitions,
+            },
+        }
+        if found is None:
+            answer = self._connection.request("POST", self._terms.path, _encode(body))
+        else:
+            body["metadata"]["resourceVersion"] = found.metadata.resource_version
+            answer = self._connection.request("PUT", f"{self._terms.path}/{self._terms.name}", _encode(body))
+        if answer.status not in _OK and answer.status != _CONFLICT:
+            raise NoAnswer(f"writing the lease: HTTP status {answer.status}", sent=True)
+        return answer.status in _OK
+
+
+class Alone:
+    """Where there is one daemon only and nobody asks for an election."""
+
+    lost = False
+    holder = ""
+
+    def may_write(self) -> bool:
+        """Always."""
+        return True

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries out one action: the request, and what its answer means, as events.
+
+A binding that was accepted says nothing here: the watch brings the pod. After any other answer the pod is read, and
+what it says is the event; nothing is concluded from an answer alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from placement.kube import requests
+from placement.kube.decode import Decoder
+from placement.kube.dialects import BY_NAME
+from placement.kube.requests import Request, Subject
+from placement.kube.sender import Sender, blocked_by_budget, message
+from placement.model.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
+from placement.model.event import BindFailed, Event, EvictRefused, Gone, Seen, Unreadable
+from placement.model.pod import Pod
+from placement.model.refusal import Refusal
+
+_CREATED: Final = frozenset({200, 201, 202})
+_NOT_FOUND: Final = 404
+# A CRD without a status subresource takes the status with the object.
+_SUBRESOURCE: Final = "/status"
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What people are told about an action: subject, reason, sentence, verb and whether it is a warning."""
+
+    subject: Subject
+    reason: str
+    text: str
+    action: str
+    warning: bool = True
+
+
+class Performer:
+    """Carries out actions for one thread."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        tell: Callable[[Telling], None],
+        refused: Callable[[Action, int, str], None],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._sender = sender
+        self._tell = tell
+        self._refused = refused
+        self._clock = clock
+        self._decoder = Decoder()
+
+    def perform(self, action: Action) -> list[Event]:
+        """Does it, and says what is true now as far as that has been read."""
+        match action:
+            case Bind():
+                return self._bind(action)
+            case Evict():
+                return self._evict(action)
+            case PodCondition():
+                self._write("condition", action, requests.pod_condition(action, self._now()))
+            case SelectNode():
+                self._write("select node", action, requests.select_node(action))
+            case GroupStatus():
+                dialect = BY_NAME[action.dialect]
+                self._write("group status", action, requests.group_status(action, dialect, self._now()))
+            case QueueStatus():
+                dialect = BY_NAME[action.dialect]
+                self._write("queue status", action, requests.queue_status(action, dialect, self._now()))
+        return []
+
+    def _now(self) -> str:
+        return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _bind(self, action: Bind) -> list[Event]:
+        answer = self._sender.send("bind", requests.bind(action))
+        if answer is None:
+            return []
+        if answer.status in _CREATED:
+            self._tell(scheduled(action))
+            return []
+        said = message(answer)
+        found = self._read_pod(action.namespace, action.name, action.uid)
+        for event in found:
+            if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.uid == action.uid:
+                if event.item.node == action.node:
+                    # An earlier try had landed after all.
+                    self._tell(scheduled(action))
+                elif not event.item.node:
+                    self._refused(action, answer.status, said)
+                    found.append(BindFailed(action.uid, action.node, said))
+                break
+        return found
+
+    def _evict(self, action: Evict) -> list[Event]:
+        subject = Subject(api_version="v1", kind="Pod", namespace=action.namespace, name=action.name, uid=action.uid)
+        answer = self._sender.send("evict", requests.evict(action))
+        if answer is None:
+            return []
+        if answer.status in _CREATED:
+            self._tell(Telling(subject, action.reason, action.message, "Preempting", warning=False))
+            return []
+        said = message(answer)
+        if blocked_by_budget(answer) or answer.status != _NOT_FOUND:
+            self._refused(action, answer.status, said)
+            return [*self._read_pod(action.namespace, action.name, action.uid), EvictRefused(action.uid, said)]
+        return self._read_pod(action.namespace, action.name, action.uid)
+
+    def _read_pod(self, namespace: str, name: str, uid: str) -> list[Event]:
+        answer = self._sender.send("read", Request("GET", requests.pod_path(namespace, name), b""))
+        if answer is None:
+            return []
+        if answer.status == _NOT_FOUND:
+            return [Gone(Pod, uid, 0)]
+        if answer.status not in _CREATED:
+            return []
+        pod = self._decoder.decode_object(Pod, answer.body)
+        if isinstance(pod, Refusal):
+            return [Unreadable(Pod, pod)]
+        return [Seen(pod)] if pod.uid == uid else [Gone(Pod, uid, 0), Seen(pod)]
+
+    def _write(self, what: str, action: Action, request: Request | None) -> None:
+        """A write whose result the watch brings; one that is refused is told and not tried again."""
+        if request is None:
+            return
+        answer = self._sender.send(what, request)
+        if answer is not None and answer.status == _NOT_FOUND and not isinstance(action, PodCondition):
+            whole = request.path.removesuffix(_SUBRESOURCE)
+            answer = self._sender.send(what, Request(request.method, whole, request.body, request.content_type))
+        if answer is not None and answer.status not in _CREATED and answer.status != _NOT_FOUND:
+            self._refused(action, answer.status, message(answer))
+
+
+def scheduled(action: Bind) -> Telling:
+    """The Event of a binding, in kube-scheduler's words."""
+    subject = Subject(api_version="v1", kind="Pod", namespace=action.namespace, name=action.name, uid=action.uid)
+    text = f"Successfully assigned {action.namespace}/{action.name} to {action.node}"
+    return Telling(subject, "Scheduled", text, "Binding", warning=False)
+
+
+def told(action: Action) -> Telling | None:
+    """The Event that goes with an action when it is decided, if any does."""
+    match action:
+        case PodCondition():
+            subject = Subject(
+                api_version="v1", kind="Pod", namespace=action.namespace, name=action.name, uid=action.uid
+            )
+            return Telling(subject, "FailedScheduling", action.message, "Scheduling")
+        case GroupStatus() if action.reason and not action.scheduled:
+            subject = Subject(
+                api_version=action.dialect,
+                kind="PodGroup",
+                namespace=action.namespace,
+                name=action.name,
+                uid=action.uid,
+            )
+            return Telling(subject, "Unschedulable", f"{action.reason}: {action.message}", "Scheduling")
+        case QueueStatus() if action.reason:
+            subject = Subject(api_version=action.dialect, kind="Queue", namespace="", name=action.name, uid=action.uid)
+            return Telling(subject, action.reason, action.message, "Accepting")
+    return None

@@ -1,0 +1,250 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""List and watch of one resource: what the API server knows of it, as events, for ever.
+
+A watch goes on from the last version, whatever ended it. Only when the server no longer has that version (410 as the
+answer, 410 as an event, or watches that end at once without a word) everything is listed again, and what is missing
+in the list is gone. Pages and lines are handed on as they come, and a full inbox holds the reading back, so neither a
+long list nor a flood of events fills the memory.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from placement.kube.backoff import Backoff
+from placement.kube.decode import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
+from placement.kube.http1 import Connection, NoAnswer, Refused
+from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadable
+from placement.model.refusal import Refusal
+
+PAGE: Final = 500
+# The server ends a watch after this; it sends a bookmark about once a minute.
+WATCH_SECONDS: Final = 280
+IDLE_SECONDS: Final = 100.0
+# So many watches in a row that end at once and say nothing mean that the version is too old.
+_MUTE_WATCHES: Final = 3
+_AT_ONCE: Final = 1.0
+_GONE: Final = 410
+_TOO_MANY: Final = 429
+_OK: Final = 200
+_NOT_FOUND: Final = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One resource of the API: `path` lists it, over all namespaces.
+
+    Several sources may bring objects of one kind (every dialect its PodGroups): these are `shared`, and what is gone
+    from one of them is told object by object.
+    """
+
+    name: str
+    kind: type[Object]
+    path: str
+    reader: Reader | None = None
+    shared: bool = False
+
+
+@dataclass(slots=True)
+class Health:
+    """How one source is doing; written by its thread only."""
+
+    synced: bool = False
+    # The API does not serve it (yet).
+    absent: bool = False
+    heard: float = 0.0
+    relists: int = 0
+    events: int = 0
+    failures: int = 0
+    error: str = ""
+
+
+class Relist(Exception):
+    """The version we have is of no use any more."""
+
+
+class Reflector:
+    """Keeps one source in step. `run` is the body of a thread."""
+
+    def __init__(
+        self,
+        source: Source,
+        connection: Connection,
+        put: Callable[[list[Event]], None],
+        *,
+        stop: threading.Event,
+        log: Callable[[str, str], None],
+        refused: Callable[[Source, Refusal], None],
+    ) -> None:
+        self.source = source
+        self.health = Health()
+        self._connection = connection
+        self._decoder = Decoder({source.kind: source.reader} if source.reader else None)
+        self._put = put
+        self._stop = stop
+        self._log = log
+        self._refused = refused
+        self._version = 0
+        self._mute = 0
+        # Whether the current watch has brought anything.
+        self._alive = False
+        self._known: dict[str, int] = {}
+
+    def run(self) -> None:
+        """Lists, then watches, until everything is to stop."""
+        backoff = Backoff(self._stop)
+        while not self._stop.is_set():
+            asked, self._alive = 0.0, False
+            try:
+                if not self._version:
+                    self._list()
+                self._watch()
+                self._alive = True
+                asked = -1.0
+            except Relist as error:
+                self._note(f"list again: {error}")
+                self._version = 0
+            except Refused as error:
+                asked = error.answer.retry_after
+                if error.answer.status == _NOT_FOUND:
+                    self._not_served()
+                else:
+                    self._note(str(error))
+            except NoAnswer as error:
+                self._note(str(error))
+            if self._alive:
+                backoff.reset()
+            if asked >= 0 and not backoff.wait(asked):
+                return
+
+    def _list(self) -> None:
+        """All pages of one list, as one event."""
+        pages: list[Page] = []
+        token = ""
+        while True:
+            query = {"limit": str(PAGE)} | ({"continue": token} if token else {})
+            answer = self._connection.request("GET", f"{self.source.path}?{urlencode(query)}")
+            if answer.status == _GONE:
+                raise Relist("the list took longer than the server remembers")
+            if answer.status != _OK:
+                raise Refused(answer)
+            page = self._decoder.decode_page(self.source.kind, answer.body)
+            if isinstance(page, WatchFailed):
+                raise NoAnswer(f"unreadable list: {page.reason}", sent=True)
+            pages.append(page)
+            token = page.next_page
+            if not token:
+                break
+        whole = relisted(self.source.kind, pages)
+        for refusal in whole.refused:
+            self._refused(self.source, refusal)
+        self._put(self._replaced(whole) if self.source.shared else [whole])
+        self._version = whole.version
+        self.health.relists += 1
+        self.health.absent = False
+        self._hear(len(whole.items))
+        self.health.synced = True
+
+    def _replaced(self, whole: Relisted) -> list[Event]:
+        """The same for a shared kind: news object by object."""
+        listed = {item.uid: item.version for item in whole.items}
+        gone = [uid for uid in self._known if uid not in listed]
+        self._known = listed
+        return [*(Gone(self.source.kind, uid, whole.version) for uid in gone), *(Seen(item) for item in whole.items)]
+
+    def _not_served(self) -> None:
+        """The API has no such resource: whatever it had before is gone with it."""
+        if self._known:
+            self._put([Gone(self.source.kind, uid, self._version) for uid in self._known])
+            self._known = {}
+        self._version = 0
+        if not self.health.absent:
+            self._log(self.source.name, "not served by this API server")
+        self.health.absent = True
+        self.health.synced = True
+
+    def _watch(self) -> None:
+        begun, before = time.monotonic(), self.health.events
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": str(self._version),
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        try:
+            for lines in self._connection.lines(f"{self.source.path}?{urlencode(query)}", idle=IDLE_SECONDS):
+                self._take(lines)
+        except Refused as error:
+            if error.answer.status == _GONE:
+                raise Relist("the version is too old") from None
+            raise
+        mute = self.health.events == before and time.monotonic() - begun < _AT_ONCE
+        self._mute = self._mute + 1 if mute else 0
+        if self._mute >= _MUTE_WATCHES:
+            self._mute = 0
+            raise Relist("watches end without a word")
+        if mute and self._stop.wait(_AT_ONCE):
+            return
+
+    def _take(self, lines: list[bytes]) -> None:
+        """Decodes lines that came together and hands them on together."""
+        events: list[Event] = []
+        failed: WatchFailed | None = None
+        version = self._version
+        for line in lines:
+            if not line:
+                continue
+            found = self._decoder.decode_watch_event(self.source.kind, line)
+            if isinstance(found, WatchFailed):
+                failed = found
+                break
+            if isinstance(found, Bookmark):
+                version = max(version, found.version)
+                self.health.events += 1
+                continue
+            if isinstance(found, Unreadable):
+                self._refused(self.source, found.refusal)
+            events.append(found)
+            version = max(version, _version_of(found))
+        if events:
+            if self.source.shared:
+                self._remember(events)
+            self._put(events)
+        self._alive = self._alive or version > self._version
+        self._version = version
+        self._hear(len(events))
+        if failed is not None:
+            if failed.code == _TOO_MANY:
+                raise NoAnswer(f"watch: {failed.reason}", sent=True)
+            raise Relist(f"{failed.code}: {failed.reason}")
+
+    def _remember(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Seen):
+                self._known[event.item.uid] = event.item.version
+            elif isinstance(event, Gone):
+                self._known.pop(event.uid, None)
+
+    def _hear(self, events: int) -> None:
+        self.health.events += events
+        self.health.heard = time.monotonic()
+        self.health.error = ""
+
+    def _note(self, text: str) -> None:
+        self.health.failures += 1
+        if text != self.health.error:
+            self._log(self.source.name, text)
+        self.health.error = text
+
+
+def _version_of(event: Event) -> int:
+    if isinstance(event, Seen):
+        return event.item.version
+    if isinstance(event, Gone):
+        return event.version
+    return event.refusal.version if isinstance(event, Unreadable) else 0
