@@ -101,8 +101,10 @@ class ApiServer:
         self.protected = set()
         self.calls = []
         self.fail = []  # (method, status) for one request each
-        self.delay = 0.0
+        self.delay = 0.0  # bounds of tests lie far below those of their servers: a loaded machine proves the same
+        self.meet = None  # a threading.Barrier: requests are answered when so many are there at once
         self.drip = False
+        self.hang_up = False  # after every answer, without a word
         self.raw = None
         self.conflicts = 0
         self.lock = threading.Lock()
@@ -161,6 +163,8 @@ class ApiServer:
             forced = next((entry for entry in self.fail if entry[0] == handler.command), None)
             if forced:
                 self.fail.remove(forced)
+        if self.meet is not None:
+            self.meet.wait(60)
         time.sleep(self.delay)
         with self.lock:
             status, answer = (forced[1], {"message": "forced"}) if forced else self.route(handler, body)
@@ -172,7 +176,8 @@ class ApiServer:
         for start in range(0, len(content), 1 if self.drip else len(content) or 1):
             handler.wfile.write(content[start : start + (1 if self.drip else len(content))])
             handler.wfile.flush()
-            time.sleep(0.1 if self.drip else 0)
+            time.sleep(0.4 if self.drip else 0)
+        handler.close_connection = handler.close_connection or self.hang_up
 
     def route(self, handler, body):
         url = urllib.parse.urlsplit(handler.path)

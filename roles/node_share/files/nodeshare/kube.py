@@ -55,7 +55,11 @@ class Client:
     def request(
         self, method: str, path: str, body: Optional[Dict[str, Any]] = None, *, kind: str = "application/json"
     ) -> Any:
-        """The answer's object. A kept connection that the server has closed meanwhile is opened once more."""
+        """The answer's object. A kept connection that the server has closed meanwhile is opened once more.
+
+        How its end shows is up to the TLS library, and whether the request was carried out cannot be told: none of ours
+        does harm when it comes twice.
+        """
         content = None if body is None else json.dumps(body).encode("utf-8")
         headers = {"Accept": "application/json", "User-Agent": "nodeshare"}
         if content is not None:
@@ -63,13 +67,10 @@ class Client:
         kept = self.connection is not None
         try:
             return self._exchange(method, path, content, headers)
-        except (ConnectionError, http.client.BadStatusLine, http.client.CannotSendRequest) as error:
-            self.close()
-            if not kept or method not in ("GET", "PATCH"):
-                raise ApiError(0, _told(method, path, error)) from error
         except (OSError, ssl.CertificateError, http.client.HTTPException) as error:
             self.close()
-            raise ApiError(0, _told(method, path, error)) from error
+            if not kept or isinstance(error, socket.timeout):
+                raise ApiError(0, _told(method, path, error)) from error
         try:
             return self._exchange(method, path, content, headers)
         except (OSError, ssl.CertificateError, http.client.HTTPException) as error:
