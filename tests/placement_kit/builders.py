@@ -10,6 +10,7 @@ from placement.model.node import Node
 from placement.model.pod import Pod, PodSpec
 from placement.model.quantity import parse_quantity, round_amounts
 from placement.model.selector import LabelPairs, LabelSelector, Operator, Requirement
+from placement.model.workload import INCUBATOR, PodGroup, PriorityClass, Queue
 
 
 def amounts(**quantities: str) -> tuple[tuple[str, int], ...]:
@@ -52,3 +53,34 @@ def spread(topology_key: str, *, labels: dict[str, str], **more: Any) -> Topolog
     """A spread constraint over pods of these labels in the namespace `team`."""
     matcher = PodMatcher(frozenset({"team"}), labelled(**labels))
     return TopologySpread(topology_key=topology_key, matcher=matcher, **more)
+
+
+def mine(name: str = "p1", *, group: str = "", **more: Any) -> Pod:
+    """A pod for our scheduler, in a group of kube-batch's API where one is named."""
+    if group:
+        more["annotations"] = (("scheduling.k8s.io/group-name", group),)
+    return pod(name, scheduler_name="placement", **more)
+
+
+def gang(name: str, min_member: int, *, namespace: str = "team", dialect: str = INCUBATOR, **more: Any) -> PodGroup:
+    """A PodGroup."""
+    return PodGroup(
+        uid=f"group-{name}",
+        namespace=namespace,
+        name=name,
+        version=1,
+        dialect=dialect,
+        min_member=min_member,
+        **more,
+    )
+
+
+def queue(name: str, **more: Any) -> Queue:
+    """A queue of our own API."""
+    more.setdefault("dialect", "scheduling.converged.hpc/v1alpha1")
+    return Queue(uid=f"queue-{name}", name=name, version=1, **more)
+
+
+def priority_class(name: str, value: int) -> PriorityClass:
+    """A PriorityClass."""
+    return PriorityClass(uid=f"class-{name}", name=name, version=1, value=value)

@@ -53,19 +53,22 @@ class Simulated:
     def _apply(self, event: Event) -> None:
         self.scheduler.apply(event)
 
-    def run(self, *, carry_out: bool = True) -> list[Action]:
+    def run(self) -> list[Action]:
         """Decides and carries out until there is nothing more to do; the answer is all that was decided."""
         decided: list[Action] = []
         for _unused in range(10_000):
             decision = self.scheduler.decide(self.now, lambda: False)
             decided += decision.actions
-            if carry_out:
-                for action in decision.actions:
-                    self.carry_out(action)
+            for action in decision.actions:
+                self.carry_out(action)
             if not decision.more and not any(isinstance(action, Bind | Evict) for action in decision.actions):
                 self.actions += decided
                 return decided
         raise AssertionError("the scheduler does not come to rest")
+
+    def run_once(self) -> list[Action]:
+        """What one slice decides; nothing of it is carried out."""
+        return list(self.scheduler.decide(self.now, lambda: False).actions)
 
     def carry_out(self, action: Action) -> None:
         """Binds and starts, evicts and ends; statuses are only noted."""

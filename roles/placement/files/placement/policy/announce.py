@@ -9,7 +9,7 @@ from typing import Final
 
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
 from placement.model.workload import PodGroup
-from placement.policy.amounts import frozen
+from placement.policy.amounts import frozen, shown
 from placement.policy.jobs import Job, Status, Task
 from placement.policy.queues import QueueNode
 from placement.policy.session import Refused, Session
@@ -58,8 +58,10 @@ class Announcer:
         refused = session.refusals.get(job.key)
         queue = session.book.tree.by_name.get(job.queue)
         if refused is None and queue is not None and session.rules.overused(queue):
-            share = ", ".join(f"{name} {queue.allocated.get(name, 0)}/{part}" for name, part in queue.deserved.items())
-            return Refused("QueueOverused", f"queue {queue.name} has what it deserves ({share})")
+            deserved = shown((name, part) for name, part in queue.deserved.items() if part)
+            task = job.peek()
+            nodes = self._session.chooser.reasons(task) if task is not None else None
+            return Refused("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
         return refused
 
     def _job(self, job: Job) -> Iterator[Action]:

@@ -187,7 +187,8 @@ class QueueTree:
 
     def _guaranteed_to_others(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int]) -> str:
         self.claim()
-        for name, amount in wanted.items():
+        for name, whole in total.items():
+            amount = wanted.get(name, 0)
             more = _growth(node.guarantee.get(name, 0), node.held.get(name, 0), amount)
             for queue in node.path[1:]:
                 below, limit = queue.claimed_below, queue.capability.get(name)
@@ -195,8 +196,8 @@ class QueueTree:
                     return f"guarantees inside queue {queue.name}: {format_shortage(name, {name: more}, below, limit)}"
                 more = _growth(queue.guarantee.get(name, 0), below.get(name, 0), more)
             claimed = {name: sum(queue.claimed.get(name, 0) for queue in self.top)}
-            if more and claimed[name] + more > total.get(name, 0):
-                return f"guarantees of other queues: {format_shortage(name, {name: more}, claimed, total.get(name, 0))}"
+            if more and claimed[name] + more > whole:
+                return f"guarantees of other queues: {format_shortage(name, {name: more}, claimed, whole)}"
         return ""
 
 

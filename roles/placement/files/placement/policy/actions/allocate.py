@@ -37,8 +37,10 @@ def place_first(session: Session, queue: QueueNode, places: list[Place], alone: 
     if needed == 1 and alone and not places:
         needed = _RUN
     tasks = job.next_tasks(needed)
-    if tasks:
+    if len(tasks) >= session.rules.needed(job):
         _place(session, queue, job, tasks)
+    else:
+        _put_back(job, tasks)
     return True
 
 
@@ -63,6 +65,7 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) 
     if failed is not None and placed < together:
         refused = Refused("NotEnoughResources", _short(job, together, placed), session.chooser.reasons(failed))
         statement.discard()
+        _put_back(job, tasks[placed:])
         session.refuse(job, failed, refused)
         return
     statement.commit()

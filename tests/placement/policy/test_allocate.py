@@ -1,0 +1,265 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""allocate and backfill: who starts where, and what those are told who do not."""
+
+from dataclasses import replace
+
+import pytest
+from placement.model.action import Bind
+from placement.model.selector import Effect, NodeSelector, Taint
+from placement.model.workload import COSCHEDULING, UPSTREAM, VOLCANO
+from placement_kit.builders import amounts, gang, mine, node, pairs, pod, priority_class, queue
+from placement_kit.simulated import Simulated
+
+
+def cluster(nodes: int, **more: object) -> Simulated:
+    simulated = Simulated()
+    simulated.see(*(node(f"n{index}", **more) for index in range(1, nodes + 1)))
+    return simulated
+
+
+def test_a_pod_of_ours_is_bound_and_one_of_another_scheduler_is_not() -> None:
+    simulated = cluster(1)
+    simulated.see(mine("ours"), pod("theirs"))
+    simulated.run()
+    assert simulated.placements() == {"ours": "n1"}
+
+
+def test_pods_of_other_schedulers_count_as_usage() -> None:
+    simulated = cluster(1)
+    simulated.see(pod("theirs", node="n1", request=amounts(cpu="3500m")), mine("ours"))
+    simulated.run()
+    assert simulated.placements() == {"theirs": "n1"}
+    assert simulated.conditions()["ours"].endswith("0/1 nodes are available: 1 Insufficient cpu")
+
+
+def test_a_gang_that_does_not_fit_whole_holds_nothing() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 5), *(mine(f"g{index}", group="g") for index in range(5)))
+    simulated.run()
+    assert simulated.placements() == {}
+    assert simulated.scheduler.cluster.columns.free[0, 0] == 4000
+    assert "team/g needs 5 pods placed together, 4 fit" in simulated.conditions()["g0"]
+    assert simulated.groups()["g"].reason == "NotEnoughResources"
+    simulated.see(mine("small"))
+    simulated.run()
+    assert simulated.placements() == {"small": "n1"}
+
+
+def test_a_gang_starts_when_room_for_all_of_it_appears() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 5), *(mine(f"g{index}", group="g") for index in range(5)))
+    simulated.run()
+    simulated.see(node("n2"))
+    simulated.run()
+    assert len(simulated.placements()) == 5
+    simulated.now += 2
+    simulated.run()
+    assert simulated.groups()["g"].scheduled
+
+
+def test_members_beyond_the_minimum_start_as_far_as_they_fit() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 2), *(mine(f"g{index}", group="g") for index in range(6)))
+    simulated.run()
+    assert len(simulated.placements()) == 4
+
+
+def test_a_gang_waits_until_it_has_enough_members() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 3), mine("g0", group="g"), mine("g1", group="g"))
+    simulated.run()
+    assert simulated.placements() == {}
+    assert simulated.conditions()["g0"] == "team/g needs 3 pods, 2 can be scheduled"
+    simulated.see(mine("g2", group="g"))
+    simulated.run()
+    assert len(simulated.placements()) == 3
+
+
+def test_gated_members_do_not_count() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 2), mine("g0", group="g"), mine("g1", group="g", gated=True))
+    simulated.run()
+    assert simulated.placements() == {}
+
+
+def test_pods_of_one_controller_start_one_by_one() -> None:
+    simulated = cluster(1)
+    simulated.see(*(mine(f"r{index}", owner="replicaset") for index in range(6)))
+    simulated.run()
+    assert len(simulated.placements()) == 4
+
+
+@pytest.mark.parametrize(
+    ("dialect", "member"),
+    [
+        (UPSTREAM, {"scheduling_group": "g"}),
+        (VOLCANO, {"annotations": (("scheduling.volcano.sh/group-name", "g"),)}),
+        (VOLCANO, {"annotations": (("scheduling.k8s.io/group-name", "g"),)}),
+        (COSCHEDULING, {"labels": pairs(**{"scheduling.x-k8s.io/pod-group": "g"})}),
+    ],
+)
+def test_groups_of_every_dialect_are_gangs(dialect: str, member: dict[str, object]) -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 5, dialect=dialect), *(mine(f"g{index}", **member) for index in range(5)))
+    simulated.run()
+    assert simulated.placements() == {}
+    simulated.see(node("n2"))
+    simulated.run()
+    assert len(simulated.placements()) == 5
+
+
+def test_the_first_dialect_in_the_stated_order_counts() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 5, dialect=VOLCANO))
+    simulated.see(replace(gang("g", 1), uid="other"))
+    simulated.see(mine("g0", group="g"))
+    simulated.run()
+    assert simulated.placements() == {"g0": "n1"}
+
+
+def test_a_group_can_be_written_in_annotations_alone() -> None:
+    simulated = cluster(1)
+    marks = (("scheduling.k8s.io/group-min-member", "2"), ("scheduling.k8s.io/group-name", "g"))
+    simulated.see(mine("g0", annotations=marks))
+    simulated.run()
+    assert simulated.placements() == {}
+    simulated.see(mine("g1", annotations=marks))
+    simulated.run()
+    assert len(simulated.placements()) == 2
+
+
+def test_higher_priority_goes_first() -> None:
+    simulated = cluster(1)
+    simulated.see(priority_class("high", 100), gang("low", 1), gang("high", 1, priority_class="high"))
+    simulated.see(*(mine(f"low{index}", group="low") for index in range(4)))
+    simulated.see(*(mine(f"high{index}", group="high") for index in range(4)))
+    simulated.run()
+    assert sorted(simulated.placements()) == ["high0", "high1", "high2", "high3"]
+
+
+def test_within_a_job_higher_priority_goes_first() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 1))
+    simulated.see(*(mine(f"worker{index}", group="g") for index in range(4)))
+    simulated.see(mine("master", group="g", priority=10, request=amounts(cpu="2")))
+    simulated.run()
+    assert "master" in simulated.placements()
+
+
+def test_jobs_of_one_queue_share_by_dominant_resource() -> None:
+    simulated = cluster(2)
+    for name in ("a", "b"):
+        simulated.see(gang(name, 1), *(mine(f"{name}{index}", group=name) for index in range(8)))
+    simulated.run()
+    placed = list(simulated.placements())
+    assert (len([p for p in placed if p[0] == "a"]), len([p for p in placed if p[0] == "b"])) == (4, 4)
+
+
+def test_queues_share_by_weight() -> None:
+    simulated = cluster(2)
+    simulated.see(queue("q1", weight=1), queue("q3", weight=3))
+    for name in ("q1", "q3"):
+        simulated.see(gang(name, 1, queue=name), *(mine(f"{name}-{index}", group=name) for index in range(8)))
+    simulated.run()
+    placed = list(simulated.placements())
+    assert (len([p for p in placed if p[:2] == "q1"]), len([p for p in placed if p[:2] == "q3"])) == (2, 6)
+
+
+def test_what_one_queue_does_not_ask_for_goes_to_the_other() -> None:
+    simulated = cluster(2)
+    simulated.see(queue("q1", weight=1), queue("q3", weight=3), gang("g", 1, queue="q1"))
+    simulated.see(*(mine(f"g{index}", group="g") for index in range(8)))
+    simulated.run()
+    assert len(simulated.placements()) == 8
+
+
+def test_capability_binds_at_every_level() -> None:
+    simulated = cluster(2)
+    simulated.see(queue("top", capability=amounts(cpu="3")), queue("leaf", parent="top"), gang("g", 1, queue="leaf"))
+    simulated.see(*(mine(f"g{index}", group="g") for index in range(8)))
+    simulated.run()
+    assert len(simulated.placements()) == 3
+
+
+def test_a_gang_beyond_the_capability_is_told_the_rule() -> None:
+    simulated = cluster(2)
+    simulated.see(queue("q", capability=amounts(pods="2")), gang("g", 3, queue="q"))
+    simulated.see(*(mine(f"g{index}", group="g") for index in range(3)))
+    simulated.run()
+    assert simulated.placements() == {}
+    assert "capability of queue q: pods 3 wanted, 0 of 2 in use" in simulated.conditions()["g0"]
+
+
+def test_a_guarantee_is_kept_free_for_its_queue() -> None:
+    simulated = cluster(1)
+    simulated.see(queue("owner", guarantee=amounts(cpu="2")), queue("other"))
+    simulated.see(gang("a", 1, queue="other"), *(mine(f"a{index}", group="a") for index in range(4)))
+    simulated.run()
+    assert len(simulated.placements()) == 2
+    simulated.see(gang("b", 1, queue="owner"), *(mine(f"b{index}", group="b") for index in range(2)))
+    simulated.run()
+    assert len(simulated.placements()) == 4
+
+
+def test_siblings_divide_what_their_parent_deserves() -> None:
+    simulated = cluster(2)
+    simulated.see(queue("dept1"), queue("dept2"), queue("a", parent="dept1"), queue("b", parent="dept1"))
+    for name, where in (("a", "a"), ("b", "b"), ("c", "dept2")):
+        simulated.see(gang(name, 1, queue=where), *(mine(f"{name}{index}", group=name) for index in range(8)))
+    simulated.run()
+    placed = [name[0] for name in simulated.placements()]
+    assert {name: placed.count(name) for name in "abc"} == {"a": 2, "b": 2, "c": 4}
+
+
+def test_pods_without_requests_are_backfilled_onto_full_nodes() -> None:
+    simulated = cluster(1)
+    simulated.see(*(mine(f"p{index}") for index in range(4)), mine("idle", request=()))
+    simulated.run()
+    assert "idle" in simulated.placements()
+
+
+def test_predicates_of_the_node_are_told_apart() -> None:
+    simulated = Simulated()
+    simulated.see(
+        node("held", held_by="slurm/7"),
+        node("tainted", taints=(Taint("gpu", "", Effect.NO_SCHEDULE),)),
+        node("cordoned", unschedulable=True),
+        node("elsewhere", labels=pairs(zone="b")),
+        node("small", labels=pairs(zone="a"), allocatable=amounts(cpu="1", pods="10")),
+        node("full", labels=pairs(zone="a")),
+        pod("other", node="full", request=amounts(cpu="4")),
+    )
+    simulated.see(mine("p", request=amounts(cpu="2"), selector=NodeSelector(pairs(zone="a"))))
+    simulated.run()
+    message = simulated.conditions()["p"]
+    assert "0/6 nodes are available" in message
+    for reason in (
+        "1 held by batch jobs",
+        "1 with untolerated taint {gpu:NoSchedule}",
+        "1 unschedulable",
+        "1 not matched by node selector or node affinity",
+        "1 too small: cpu",
+        "1 Insufficient cpu",
+    ):
+        assert reason in message
+
+
+def test_the_same_reason_is_told_once() -> None:
+    simulated = cluster(1)
+    simulated.see(mine("big", request=amounts(cpu="8")))
+    simulated.run()
+    said = len([action for action in simulated.actions if getattr(action, "name", "") == "big"])
+    simulated.see(node("n2"), pod("other", node="n1"))
+    simulated.run()
+    assert said == len([action for action in simulated.actions if getattr(action, "name", "") == "big"]) == 1
+
+
+def test_nothing_is_decided_twice_while_the_answer_is_out() -> None:
+    simulated = cluster(1)
+    simulated.see(mine("p"))
+    first = simulated.run_once()
+    assert [type(action) for action in first] == [Bind]
+    simulated.see(node("n2"))
+    assert simulated.run_once() == []
