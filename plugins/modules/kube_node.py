@@ -160,7 +160,8 @@ def clear(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
     if not check:
         for name, found in ours.items():
             kubectl.clear(name, labels=found.labels, annotations=found.annotations)
-        for key, names in cluster.tainted(nodes, ours, {key for found in ours.values() for key in found.taints}).items():
+        keys = sorted({key for found in ours.values() for key in found.taints})
+        for key, names in cluster.tainted(nodes, ours, keys).items():
             kubectl.untaint(names, key)
     return {"changed": bool(ours), "cleared": sorted(ours)}
 
