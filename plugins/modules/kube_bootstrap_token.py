@@ -18,18 +18,15 @@ description:
   - Runs where C(kubectl) reaches the API as administrator.
 author:
   - converged.hpc maintainers (@converged)
-requirements:
-  - kubectl
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._kube
 options:
   state:
     description: V(present) makes a token where one is needed, V(absent) deletes that of O(token_id).
     type: str
     choices: [present, absent]
     default: present
-  kubeconfig:
-    description: The administrator's kubeconfig.
-    type: path
-    required: true
   nodes:
     description: Names of the Node objects that there shall be.
     type: list
@@ -50,14 +47,6 @@ options:
     description: Seconds for which the token is worth something.
     type: int
     default: 900
-  kubectl:
-    description: The program.
-    type: path
-    default: kubectl
-  timeout:
-    description: Seconds after which an answer of the API is no longer waited for.
-    type: int
-    default: 30
 attributes:
   check_mode:
     description: Asks, and makes no token.
@@ -68,10 +57,6 @@ attributes:
   idempotent:
     description: Where every node has its Node object, a call changes nothing. Otherwise each call makes a token.
     support: partial
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.kube_join
 """

@@ -19,8 +19,10 @@ description:
   - With O(state=absent) it deletes requests that carry the collection's label, as a run that was killed leaves them.
 author:
   - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._kube
 requirements:
-  - kubectl
   - a cluster of Kubernetes 1.22 or newer
 options:
   state:
@@ -28,10 +30,6 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  kubeconfig:
-    description: The administrator's kubeconfig.
-    type: path
-    required: true
   api_server:
     description: The API as clients reach it. The default is the kubeconfig's.
     type: str
@@ -62,14 +60,6 @@ options:
     description: Seconds in which the certificates must come.
     type: int
     default: 60
-  kubectl:
-    description: The program.
-    type: path
-    default: kubectl
-  timeout:
-    description: Seconds after which an answer of the API is no longer waited for.
-    type: int
-    default: 30
 attributes:
   check_mode:
     description: Checks the requests, and creates nothing.
@@ -80,10 +70,6 @@ attributes:
   idempotent:
     description: Without requests a call changes nothing. Each request is signed anew.
     support: partial
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.kube_client_config
 """

@@ -19,6 +19,9 @@ description:
   - Enters the record of the host first, so that C(converged.hpc.node_state) with C(state=restored) takes it back.
 author:
   - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._record
 requirements:
   - openssl 1.1.1 or newer on the host
 options:
@@ -68,10 +71,6 @@ options:
     description: The program.
     type: path
     default: openssl
-  record_dir:
-    description: The directory of the record.
-    type: path
-    default: /var/lib/converged/record
 attributes:
   check_mode:
     description: Says what it would do, and makes no key. Whether the cluster signs, only doing tells.
@@ -82,10 +81,6 @@ attributes:
   idempotent:
     description: A call changes nothing while the certificate is in order.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.kube_certificate
 """

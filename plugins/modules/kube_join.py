@@ -22,6 +22,9 @@ description:
     (shims, mounts, network links, chains of iptables) is removed by name. A node that we did not join stays as it is.
 author:
   - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._record
 requirements:
   - kubeadm 1.22 or newer on the node
 options:
@@ -87,10 +90,6 @@ options:
       it; the state of a site's own runtime is never touched.
     type: str
     default: containerd
-  record_dir:
-    description: The directory of the record.
-    type: path
-    default: /var/lib/converged/record
 attributes:
   check_mode:
     description: Says whether it would join. Whether the token, the network and the certificate request are accepted,
@@ -102,10 +101,6 @@ attributes:
   idempotent:
     description: A second call changes nothing.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.kube_bootstrap_token
   - module: converged.hpc.kubelet_config

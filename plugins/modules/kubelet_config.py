@@ -19,6 +19,9 @@ description:
   - One call names all fields that this node shall have.
 author:
   - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._record
 options:
   config:
     description:
@@ -49,10 +52,6 @@ options:
     description: Seconds in which the kubelet must say that it is healthy.
     type: int
     default: 30
-  record_dir:
-    description: The directory of the record.
-    type: path
-    default: /var/lib/converged/record
 attributes:
   check_mode:
     description: Says all that it would do. Where there is no file yet, it takes for granted that joining makes it.
@@ -63,10 +62,6 @@ attributes:
   idempotent:
     description: A second call changes nothing.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.kube_join
 """

@@ -19,7 +19,9 @@ description:
     A restore goes the other way.
   - Every error that can be found by looking is found before anything is changed.
 author:
-  - converged.hpc maintainers (@converged-hpc)
+  - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
 attributes:
   check_mode:
     description: Says all that it would do and changes nothing. What only doing can tell is not foretold, namely

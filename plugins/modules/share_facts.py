@@ -13,32 +13,18 @@ short_description: Tell what this collection has changed on a node
 version_added: 0.1.0
 description:
   - Reads the record that C(node_state) keeps on a node and returns what it holds, thing by thing, as a fact.
+  - Says besides whether batch scripts act there, who holds the node, and which services run.
   - Changes nothing and needs no record to be there.
 author:
-  - converged.hpc maintainers (@converged-hpc)
-options:
-  record_dir:
-    description:
-      - The directory of the record.
-    type: path
-    default: /var/lib/converged/record
+  - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._attributes.reads
+  - converged.hpc._record
 attributes:
-  check_mode:
-    description: The module runs the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
-  idempotent:
-    description: Two runs return the same while nothing changes on the node.
-    support: full
   facts:
     description: The result is a fact of the host.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 """
 
 EXAMPLES = r"""
@@ -79,15 +65,41 @@ ansible_facts:
           description: The same in one line.
           type: str
           sample: "held by node_share: 1 path"
+        sharing:
+          description: How the node is shared right now.
+          type: dict
+          contains:
+            enabled:
+              description: Whether batch scripts act there.
+              type: bool
+            services:
+              description: What systemd says of the services of sharing, by name.
+              type: dict
+              sample: {kubelet: active, containerd: active, converged-controller: inactive}
+            node:
+              description: What C(nodeshare show --json) says, empty where it is not installed.
+              type: dict
+            error:
+              description: Why nodeshare could not be asked.
+              type: str
 """
 
+import json
+import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _cmd
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
 from ansible_collections.converged.hpc.plugins.module_utils._record.view import View
+
+
+FLAG = "/etc/converged/enabled"
+NODESHARE = "/usr/local/sbin/nodeshare"
+SERVICES = ("kubelet", "containerd", "converged-controller")
+SECONDS = 30.0
 
 
 def describe(view: View) -> t.Dict[str, t.Any]:
@@ -113,6 +125,20 @@ def summary(roles: t.Sequence[str], counts: t.Mapping[str, int]) -> str:
     return f"held by {', '.join(roles)}: {', '.join(parts)}"
 
 
+def sharing() -> t.Dict[str, t.Any]:
+    """How the node is shared right now, from what lies and runs on it."""
+    found: t.Dict[str, t.Any] = {"enabled": os.path.exists(FLAG), "services": {}, "node": {}, "error": ""}
+    try:
+        # `is-active` of services that do not run exits with a status of its own.
+        said = _cmd.run(["systemctl", "is-active", *SERVICES], timeout=SECONDS, ok=range(256)).out.split()
+        found["services"] = dict(zip(SERVICES, said))
+        if os.path.exists(NODESHARE):
+            found["node"] = json.loads(_cmd.run([NODESHARE, "show", "--json"], timeout=SECONDS).out)
+    except (_cmd.CommandError, ValueError) as error:
+        found["error"] = str(error)
+    return found
+
+
 def main() -> None:
     """Reads the record and returns it."""
     module = AnsibleModule(
@@ -120,7 +146,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        fact = describe(Store(Host(), module.params["record_dir"]).load())
+        fact = dict(describe(Store(Host(), module.params["record_dir"]).load()), sharing=sharing())
     except RecordError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, ansible_facts={"converged_share": fact})

@@ -17,7 +17,11 @@ description:
   - Changes nothing. Asks neither the batch system's controller nor the Kubernetes API.
   - M(converged.hpc.share_verdict) judges the results of all hosts together.
 author:
-  - converged.hpc maintainers (@converged-hpc)
+  - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._attributes.reads
+  - converged.hpc._record
 options:
   wanted:
     description:
@@ -45,28 +49,10 @@ options:
     description:
       - The C(slurm.conf) of this host, where it is not in one of the usual places.
     type: path
-  record_dir:
-    description:
-      - The directory of the record.
-    type: path
-    default: /var/lib/converged/record
 attributes:
-  check_mode:
-    description: The module runs the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
-  idempotent:
-    description: It changes nothing.
-    support: full
   action:
     description: The clock of the host is compared with that of the machine on which Ansible runs.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 """
 
 EXAMPLES = r"""

@@ -16,7 +16,10 @@ description:
     M(converged.hpc.kube_info) say, and prints one verdict for each node in plain words.
   - Fails with every refusal named. Runs on the controller of Ansible only, once for all hosts (C(run_once)).
 author:
-  - converged.hpc maintainers (@converged-hpc)
+  - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._attributes.reads
 options:
   registered:
     description:
@@ -83,22 +86,9 @@ options:
     type: str
     default: ""
 attributes:
-  check_mode:
-    description: The action runs the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
-  idempotent:
-    description: It changes nothing.
-    support: full
   action:
     description: Everything is done on the controller.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 """
 
 EXAMPLES = r"""

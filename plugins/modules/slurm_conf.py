@@ -23,8 +23,10 @@ description:
   - One call names all settings that this host shall have.
 author:
   - converged.hpc maintainers (@converged)
-requirements:
-  - Slurm 22.05 or newer
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._slurm
+  - converged.hpc._record
 options:
   settings:
     description:
@@ -77,20 +79,6 @@ options:
         it to V(false) there, where the same text was accepted on the controller.
     type: bool
     default: true
-  record_dir:
-    description:
-      - The directory of the record.
-    type: path
-    default: /var/lib/converged/record
-  bin_dir:
-    description:
-      - The directory of Slurm's programs, where they are not on the search path.
-    type: path
-  timeout:
-    description:
-      - Seconds after which an answer of Slurm is no longer waited for.
-    type: int
-    default: 60
 attributes:
   check_mode:
     description: Reads, plans and validates, and writes nothing.
@@ -101,10 +89,6 @@ attributes:
   idempotent:
     description: A second run changes nothing, unless a key needs a restart of Slurm that was not given.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.slurm_info
 """

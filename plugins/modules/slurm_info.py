@@ -17,8 +17,11 @@ description:
   - An error, a timeout or an answer that is not whole fails the module. An empty list always means that there is none.
 author:
   - converged.hpc maintainers (@converged)
-requirements:
-  - Slurm 22.05 or newer
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._attributes.reads
+  - converged.hpc._slurm
+  - converged.hpc._slurm.conf_path
 options:
   gather:
     description:
@@ -27,33 +30,6 @@ options:
     elements: str
     choices: [config, jobs, nodes, partitions]
     default: [config, jobs, nodes, partitions]
-  bin_dir:
-    description:
-      - The directory of Slurm's programs, where they are not on the search path.
-    type: path
-  conf_path:
-    description:
-      - The C(slurm.conf) by which the programs find the cluster, where it is not in its usual place.
-    type: path
-  timeout:
-    description:
-      - Seconds after which an answer is no longer waited for.
-    type: int
-    default: 60
-attributes:
-  check_mode:
-    description: The module runs the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
-  idempotent:
-    description: Two runs return the same while nothing changes in the cluster.
-    support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 """
 
 EXAMPLES = r"""
@@ -114,6 +90,7 @@ partitions:
       max_time: UNLIMITED
       oversubscribe: "NO"
       preempt_mode: "OFF"
+      suspend_time: GLOBAL
 jobs:
   description:
     - All jobs that the controller still knows, array tasks one by one, finished ones too.

@@ -18,8 +18,10 @@ description:
   - All nodes are handled in one call. A name that Slurm does not know stops it before anything is done.
 author:
   - converged.hpc maintainers (@converged)
-requirements:
-  - Slurm 22.05 or newer
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._slurm
+  - converged.hpc._slurm.conf_path
 options:
   names:
     description:
@@ -37,19 +39,6 @@ options:
     description:
       - Why, in one line; needed with O(state=drained).
     type: str
-  bin_dir:
-    description:
-      - The directory of Slurm's programs, where they are not on the search path.
-    type: path
-  conf_path:
-    description:
-      - The C(slurm.conf) by which the programs find the cluster, where it is not in its usual place.
-    type: path
-  timeout:
-    description:
-      - Seconds after which an answer is no longer waited for.
-    type: int
-    default: 60
 attributes:
   check_mode:
     description: Reads the nodes and says what it would do.
@@ -60,10 +49,6 @@ attributes:
   idempotent:
     description: A second run changes nothing.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.slurm_info
 """
