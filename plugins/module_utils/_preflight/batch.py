@@ -15,16 +15,14 @@ from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
     CORE_MODES,
     JSON,
-    NOTE,
-    REFUSE,
-    WARN,
-    Finding,
+    Findings,
+    note,
+    refuse,
     shown,
+    warn,
 )
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import prologflags
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
-
-Findings = t.Iterator[Finding]
 
 WANTED_FLAGS = "Alloc,DeferBatch"
 # Slurm's own numbers for "not set" and "no limit", in 16 and in 32 bits.
@@ -33,32 +31,28 @@ _SPARE = 10
 
 
 def seconds(value: object) -> t.Optional[int]:
-    """A time as `scontrol show config` prints it; None where there is none or no limit."""
+    """A time as `scontrol` prints it; None where there is none or no limit."""
     match = re.match(r"(\d+)(?: sec)?$", str(value or ""))
     number = int(match.group(1)) if match else 0
     return number if number and number not in _UNLIMITED else None
 
 
 def prolog_flags(config: JSON) -> Findings:
+    """Ours are added to the site's, unless those forbid it."""
     present = str(config.get("PrologFlags") or "")
     flags = {word.lower() for word in prologflags.words(present)}
     try:
         merged = prologflags.merge(present, WANTED_FLAGS)
     except SlurmError as error:
-        yield Finding(REFUSE, "prolog_flags", str(error), "take one of them out of slurm.conf")
+        yield refuse("prolog_flags", str(error), "take one of them out of slurm.conf")
         return
     if merged != present:
-        yield Finding(NOTE, "prolog_flags", f"PrologFlags={present or '(none)'} will be {merged}")
+        yield note("prolog_flags", f"PrologFlags={present or '(none)'} will be {merged}")
     if "nohold" in flags:
-        yield Finding(
-            REFUSE,
-            "prolog_flags",
-            "PrologFlags has NoHold, so that tasks start before Prolog has freed the node",
-            "take it out of slurm.conf",
-        )
+        text = "PrologFlags has NoHold, so that tasks start before Prolog has freed the node"
+        yield refuse("prolog_flags", text, "take it out of slurm.conf")
     if "serial" in flags:
-        yield Finding(
-            WARN,
+        yield warn(
             "prolog_flags",
             "PrologFlags has Serial: the Prologs of jobs on one node wait for each other, and for each other's pods",
             "take it out where the site's scripts allow it",
@@ -69,8 +63,7 @@ def timeouts(config: JSON, limit: int) -> Findings:
     """A Prolog may take as long as pods take to leave, where the controller has not sent them away before."""
     whole = seconds(config.get("PrologEpilogTimeout")) or seconds(config.get("PrologTimeout"))
     if whole is not None and whole < limit + _SPARE:
-        yield Finding(
-            REFUSE,
+        yield refuse(
             "timeouts",
             f"PrologEpilogTimeout is {whole} s, for the site's scripts and ours together, and ours may take {limit} s:"
             " the node would be drained",
@@ -79,36 +72,41 @@ def timeouts(config: JSON, limit: int) -> Findings:
     for key in ("MessageTimeout", "BatchStartTimeout"):
         found = seconds(config.get(key))
         if found is not None and found < limit:
-            yield Finding(
-                WARN,
-                "timeouts",
-                f"{key} is {found} s, and a Prolog that has to wait for pods by itself may take {limit} s",
-                f"raise {key}, or lower node_share_limit",
-            )
+            text = f"{key} is {found} s, and a Prolog that has to wait for pods by itself may take {limit} s"
+            yield warn("timeouts", text, f"raise {key}, or lower node_share_limit")
 
 
-def suspend_switched_on(config: JSON) -> bool:
-    return seconds(config.get("SuspendTime")) is not None and bool(config.get("SuspendProgram"))
+def suspend_time(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> t.Optional[int]:
+    """Seconds of idleness after which Slurm switches a node off: its partitions' highest, else the cluster's."""
+    of_partitions = [
+        str(one["suspend_time"])
+        for one in partitions
+        if node["name"] in one["nodes"] and one.get("suspend_time") not in (None, "", "GLOBAL")
+    ]
+    if not config.get("SuspendProgram") or any(seconds(time) is None for time in of_partitions):
+        return None
+    return max((seconds(time) or 0 for time in of_partitions), default=seconds(config.get("SuspendTime")))
 
 
-def power_saving(config: JSON, node: JSON) -> Findings:
+def power_saving(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> Findings:
     """An idle node is one that pods use: power saving would switch it off under them."""
-    if not suspend_switched_on(config) or set(node["partitions"]) & set(_words(config.get("SuspendExcParts"))):
+    after = suspend_time(config, node, partitions)
+    excepted = prologflags.words(str(config.get("SuspendExcParts") or ""))
+    if after is None or set(node["partitions"]) & set(excepted):
         return
-    written = re.sub(r":\d+(?=,|$)", "", str(config.get("SuspendExcNodes") or ""))
+    listed = str(config.get("SuspendExcNodes") or "")
+    written = re.sub(r":\d+(?=,|$)", "", listed)
     try:
         excluded = set(_hostlist.expand(written))
     except _hostlist.HostlistError as error:
-        yield Finding(REFUSE, "power_saving", f"SuspendExcNodes: {error}", "correct it")
+        yield refuse("power_saving", f"SuspendExcNodes: {error}", "correct it")
         return
     # With ":N" only so many of the listed nodes stay on, and nobody knows which.
-    counted = written != str(config.get("SuspendExcNodes") or "")
-    if node["name"] not in excluded or counted:
-        yield Finding(
-            REFUSE,
+    if node["name"] not in excluded or written != listed:
+        yield refuse(
             "power_saving",
-            f"SuspendTime is {config.get('SuspendTime')} and SuspendExcNodes does not keep {node['name']} on: it would"
-            " be switched off while pods run",
+            f"SuspendTime is {after} s and SuspendExcNodes does not keep {node['name']} on: it would be switched off"
+            " while pods run",
             f"add {node['name']} to SuspendExcNodes",
         )
 
@@ -117,60 +115,45 @@ def oversubscription(config: JSON, node: JSON, partitions: t.Sequence[JSON], sha
     """Where one core may have two jobs, no core can be said to be free of jobs."""
     if share_mode not in CORE_MODES:
         return
-    forced = [
-        one["name"]
-        for one in partitions
-        if node["name"] in one["nodes"] and str(one["oversubscribe"]).upper().startswith("FORCE")
-    ]
-    gang = "GANG" in str(config.get("PreemptMode")).upper() or any(
-        "GANG" in str(one["preempt_mode"]).upper() for one in partitions if node["name"] in one["nodes"]
+    mine = [one for one in partitions if node["name"] in one["nodes"]]
+    forced = [one["name"] for one in mine if str(one["oversubscribe"]).upper().startswith("FORCE")]
+    gang = any(
+        "GANG" in str(mode).upper() for mode in (config.get("PreemptMode"), *(one["preempt_mode"] for one in mine))
     )
-    for so, what in ((forced, f"OverSubscribe=FORCE in partition {shown(forced)}"), (gang, "PreemptMode=GANG")):
-        if so:
-            yield Finding(
-                REFUSE,
-                "oversubscribe",
-                f"{what} gives one core to several jobs, and share mode {share_mode} counts cores",
-                "use share mode handover there, or change the partition",
-            )
+    causes = [f"OverSubscribe=FORCE in partition {shown(forced)}"] if forced else []
+    causes += ["PreemptMode=GANG"] if gang else []
+    for cause in causes:
+        text = f"{cause} gives one core to several jobs, and share mode {share_mode} counts cores"
+        yield refuse("oversubscribe", text, "use share mode handover there, or change the partition")
 
 
 def state(node: JSON) -> Findings:
+    """What Slurm thinks of the node just now."""
     flags = set(node["flags"])
     if node["state"] in ("DOWN", "UNKNOWN") or "NOT_RESPONDING" in flags:
-        yield Finding(
-            WARN,
-            "state",
-            f"Slurm says {', '.join([node['state'], *sorted(flags)])}: {node['reason'] or 'without a reason'}",
-            "see to slurmd first; the node gets no pods while Slurm says so",
-        )
+        words = ", ".join([node["state"], *sorted(flags)])
+        advice = "see to slurmd first; the node gets no pods while Slurm says so"
+        yield warn("state", f"Slurm says {words}: {node['reason'] or 'without a reason'}", advice)
     elif "DRAIN" in flags:
-        yield Finding(NOTE, "state", f"is drained ({node['reason']}) and gets no pods while it is")
+        yield note("state", f"is drained ({node['reason']}) and gets no pods while it is")
 
 
 def local(found: JSON, *, host: str, digest: str, is_node: bool = True) -> Findings:
     """slurm.conf and the scripts as the host itself sees them; ``digest`` is that of ``host``. Only nodes run them."""
     slurm = found["slurm"]
     if slurm["error"]:
-        yield Finding(REFUSE, "slurm_conf", slurm["error"], "repair it; it is left as it is")
+        yield refuse("slurm_conf", slurm["error"], "repair it; it is left as it is")
     elif not slurm["conf"]:
-        yield Finding(
-            REFUSE, "slurm_conf", "no slurm.conf in any usual place", "say where it is in share_preflight_slurm_conf"
-        )
+        yield refuse("slurm_conf", "no slurm.conf in any usual place", "say where it is in share_preflight_slurm_conf")
     elif digest and slurm["digest"] != digest:
-        yield Finding(
-            REFUSE,
+        yield refuse(
             "slurm_conf",
             f"{slurm['conf']} says something else than that of {host}",
             "make the copies the same: what is changed in one must mean the same in all",
         )
     for script in slurm["missing"] if is_node else ():
-        yield Finding(
-            REFUSE,
-            "script_missing",
-            f"slurm.conf names {script}, which is not on this node: it would be drained at the next job",
-            "put it there, or take it out of slurm.conf",
-        )
+        text = f"slurm.conf names {script}, which is not on this node: it would be drained at the next job"
+        yield refuse("script_missing", text, "put it there, or take it out of slurm.conf")
 
 
 def controllers(config: JSON, hosts: t.Sequence[str]) -> Findings:
@@ -179,13 +162,7 @@ def controllers(config: JSON, hosts: t.Sequence[str]) -> Findings:
     known = {name.partition(".")[0].lower() for name in hosts}
     missing = [name for name in named if name.partition(".")[0].lower() not in known]
     if missing:
-        yield Finding(
-            REFUSE,
-            "controllers",
-            f"SlurmctldHost names {shown(missing)}, which is not in converged_controllers: after a failover pods stay",
-            "add it to the group",
+        text = (
+            f"SlurmctldHost names {shown(missing)}, which is not in converged_controllers: after a failover pods stay"
         )
-
-
-def _words(value: object) -> t.List[str]:
-    return prologflags.words(str(value or ""))
+        yield refuse("controllers", text, "add it to the group")

@@ -15,7 +15,8 @@ JSON = t.Mapping[str, t.Any]
 REFUSE, WARN, NOTE = "refuse", "warn", "note"
 LEVELS = (REFUSE, WARN, NOTE)
 CLUSTER = "(cluster)"
-SHARE_MODES = ("handover", "placeholder", "backed")
+SHARE_MODES = ("handover",)
+# In these pods run beside jobs; nothing serves them yet.
 CORE_MODES = ("placeholder", "backed")
 
 
@@ -29,6 +30,50 @@ class Finding(t.NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.level} [{self.code}] {self.text}" + (f": {self.advice}" if self.advice else "")
+
+
+Findings = t.Iterator[Finding]
+
+
+def refuse(code: str, text: str, advice: str) -> Finding:
+    """With this the node cannot be shared."""
+    return Finding(REFUSE, code, text, advice)
+
+
+def warn(code: str, text: str, advice: str = "") -> Finding:
+    """With this it can, and somebody should know."""
+    return Finding(WARN, code, text, advice)
+
+
+def note(code: str, text: str, advice: str = "") -> Finding:
+    """This is so, and nothing has to be done."""
+    return Finding(NOTE, code, text, advice)
+
+
+class Machine(t.NamedTuple):
+    """One node: what the inventory wants of it, what was found on it, and which release of the kubelet it will run."""
+
+    wanted: JSON
+    found: JSON
+    kubelet: str = ""
+    server: str = ""
+    min_free: float = 0.0
+
+    @property
+    def kubelet_config(self) -> JSON:
+        """What the site wants in its KubeletConfiguration."""
+        config: t.Optional[JSON] = self.wanted.get("kubelet_config")
+        return config or {}
+
+    @property
+    def joined_by_us(self) -> bool:
+        """It is a node of ours already."""
+        return "node_kubelet" in self.found["record"]
+
+    def active(self, *units: str) -> t.List[str]:
+        """Those of the units that run."""
+        states = self.found["units"]
+        return [unit for unit in units if states.get(unit) in ("active", "activating", "reloading")]
 
 
 class Verdict(t.NamedTuple):

@@ -14,20 +14,25 @@ from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
+    CORE_MODES,
     JSON,
-    REFUSE,
     SHARE_MODES,
     Finding,
+    Findings,
+    refuse,
     shown,
+    warn,
 )
-
-Findings = t.Iterator[Finding]
 
 
 def share_mode(wanted: JSON) -> Findings:
+    """One that there is, and that is served."""
     mode = wanted.get("share_mode")
-    if mode not in SHARE_MODES:
-        yield Finding(REFUSE, "share_mode", f"share mode {mode!r} is none of {', '.join(SHARE_MODES)}", "correct it")
+    if mode in CORE_MODES:
+        yield refuse("share_mode", f"share mode {mode!r} is not served yet", "set converged_share_mode: handover")
+    elif mode not in SHARE_MODES:
+        known = ", ".join((*SHARE_MODES, *CORE_MODES))
+        yield refuse("share_mode", f"share mode {mode!r} is none of {known}", "set converged_share_mode: handover")
 
 
 def in_slurm(name: str, known: t.Iterable[str]) -> Findings:
@@ -37,47 +42,40 @@ def in_slurm(name: str, known: t.Iterable[str]) -> Findings:
         return
     alike = [one for one in names if one.lower() == name.lower()]
     if alike:
-        yield Finding(
-            REFUSE,
-            "name_case",
-            f"the inventory says {name}, and Slurm {alike[0]}",
-            f"set converged_wlm_node: {alike[0]}",
-        )
+        text = f"the inventory says {name}, and Slurm {alike[0]}"
+        yield refuse("name_case", text, f"set converged_wlm_node: {alike[0]}")
     else:
-        yield Finding(
-            REFUSE,
-            "unknown_to_slurm",
-            f"Slurm has no node {name!a}",
-            "correct converged_wlm_node, or take the host out of converged_nodes",
-        )
+        advice = "correct converged_wlm_node, or take the host out of converged_nodes"
+        yield refuse("unknown_to_slurm", f"Slurm has no node {name!a}", advice)
 
 
 def same_machine(name: str, slurm_hostname: str, hostname: str) -> Findings:
     """Slurm's NodeHostname and the machine that the inventory reaches."""
     if slurm_hostname.partition(".")[0].lower() != hostname.partition(".")[0].lower():
-        yield Finding(
-            REFUSE,
-            "other_machine",
-            f"Slurm's {name} is the machine {slurm_hostname}, and the inventory reaches {hostname}",
-            "correct ansible_host or converged_wlm_node",
-        )
+        text = f"Slurm's {name} is the machine {slurm_hostname}, and the inventory reaches {hostname}"
+        yield refuse("other_machine", text, "correct ansible_host or converged_wlm_node")
 
 
 def in_kubernetes(name: str, nodes: JSON, found: JSON) -> Findings:
-    """A name that Kubernetes takes, and that is not another machine's."""
+    """A name that Kubernetes takes, that is not another machine's, and is this machine's only one."""
     try:
         cluster.check_names([name])
     except KubeError as error:
-        yield Finding(REFUSE, "kube_name", str(error), f"set converged_kube_node: {name.lower()}")
+        yield refuse("kube_name", str(error), f"set converged_kube_node: {name.lower()}")
         return
-    taken = nodes.get(name)
     mine = {address for one in found["addresses"].values() for address in one}
+    taken = nodes.get(name)
     if taken and mine and taken["addresses"] and not mine & set(taken["addresses"]):
-        yield Finding(
-            REFUSE,
+        yield refuse(
             "kube_name",
             f"Kubernetes has a node {name} at {shown(taken['addresses'])}, which is another machine",
             "set converged_kube_node to a name of its own, or delete the stale Node object",
+        )
+    for other in sorted(other for other, node in nodes.items() if other != name and mine & set(node["addresses"])):
+        yield warn(
+            "kube_name",
+            f"Kubernetes knows this machine's address as node {other} already, and the inventory says {name}",
+            f"set converged_kube_node: {other}, or delete that Node object",
         )
 
 
@@ -87,9 +85,7 @@ def twice(names: t.Mapping[str, str], what: str) -> t.Dict[str, Finding]:
     for host, name in names.items():
         others = [other for other, one in names.items() if one == name and other != host]
         if others:
-            found[host] = Finding(
-                REFUSE, "name_twice", f"{what} is {name}, as of {shown(others)}", "correct one of them"
-            )
+            found[host] = refuse("name_twice", f"{what} is {name}, as of {shown(others)}", "correct one of them")
     return found
 
 
@@ -101,5 +97,5 @@ def excepted(written: t.Sequence[str]) -> t.Tuple[t.Set[str], t.List[Finding]]:
         try:
             names |= set(_hostlist.expand(text))
         except _hostlist.HostlistError as error:
-            wrong.append(Finding(REFUSE, "hostlist", f"share_preflight_excepted: {error}", "correct it"))
+            wrong.append(refuse("hostlist", f"share_preflight_excepted: {error}", "correct it"))
     return names, wrong

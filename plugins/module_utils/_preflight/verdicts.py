@@ -10,23 +10,39 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
-import itertools
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import batch, machine, names
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import batch, machine, names, releases, storage
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
     CLUSTER,
     JSON,
-    NOTE,
-    REFUSE,
-    WARN,
     Finding,
+    Findings,
+    Machine,
     Verdict,
-    release,
+    note,
+    refuse,
     verdict,
+    warn,
 )
 
-Findings = t.Iterator[Finding]
+# Of any host, and of those that are to be shared.
+_ANYWHERE = (machine.munge, machine.owners)
+_ON_NODES = (
+    machine.swap,
+    machine.ports,
+    machine.addresses,
+    machine.services,
+    machine.kubernetes,
+    machine.killing,
+    machine.kernel,
+    machine.cgroup_mode,
+    storage.room,
+    storage.stateless,
+    releases.site_runtime,
+    releases.cri_version,
+    releases.kubelet_version,
+)
 
 
 class Settings(t.NamedTuple):
@@ -79,14 +95,13 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
     found: t.Dict[str, t.List[Finding]] = {CLUSTER: [*wrong, *_cluster(cluster, settings)]}
     for host, one in nodes.items():
         if host in shared and wlm_names[host] in excepted:
-            found[host] = [Finding(NOTE, "excepted", "is excepted: it will be drained in Slurm and not converted")]
+            found[host] = [note("excepted", "is excepted: it will be drained in Slurm and not converted")]
             continue
         found[host] = [of[host] for of in twice.values() if host in of]
         if one.get("found") is None:
             found[host].append(_unreachable(one))
         else:
-            found[host] += _any_host(one, reference, settings)
-            found[host] += _node(one, cluster, settings) if host in shared else ()
+            found[host] += _host(one, cluster, settings, reference)
     for name in sorted(set(cluster.slurm_nodes()) - set(wlm_names.values()) - excepted):
         if not {name.lower()} & {one.lower() for one in wlm_names.values()}:
             found.setdefault(name, []).append(_not_in_inventory())
@@ -95,54 +110,33 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
 
 def _cluster(cluster: Cluster, settings: Settings) -> Findings:
     if settings.wlm != "slurm":
-        yield Finding(REFUSE, "wlm", f"converged_wlm is {settings.wlm!r}, and only slurm is served", "correct it")
+        yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, and only slurm is served", "set converged_wlm: slurm")
     elif "config" not in cluster.slurm:
-        yield Finding(
-            REFUSE, "slurm", f"Slurm does not answer: {cluster.slurm.get('error', '')}", "start slurmctld first"
-        )
+        yield refuse("slurm", f"Slurm does not answer: {cluster.slurm.get('error', '')}", "start slurmctld first")
     else:
         config = cluster.slurm["config"]
         yield from batch.prolog_flags(config)
         yield from batch.timeouts(config, settings.limit)
         yield from batch.controllers(config, settings.controllers)
     if "version" not in cluster.kube:
-        yield Finding(
-            REFUSE,
-            "kube_api",
-            f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}",
-            "correct converged_kubeconfig, or see to the API",
-        )
+        text = f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}"
+        yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")
 
 
-def _any_host(one: JSON, reference: Reference, settings: Settings) -> Findings:
-    """Of nodes and batch controllers alike."""
+def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
+    """Of a host that answered; most of it only where it is a node."""
+    wanted, found = one["wanted"], one["found"]
+    is_node = wanted.get("is_node", True)
+    server = str(cluster.kube.get("version", ""))
+    node = Machine(wanted, found, cluster.kubelet(settings), server, settings.min_free)
     yield from skew(one["offset"], reference, settings.max_skew)
-    yield from machine.munge(one["wanted"], one["found"])
-    yield from machine.owners(one["wanted"], one["found"])
-    is_node = one["wanted"].get("is_node", True)
-    yield from batch.local(one["found"], host=reference.host, digest=reference.digest, is_node=is_node)
-
-
-def _node(one: JSON, cluster: Cluster, settings: Settings) -> Findings:
-    wanted, found, kubelet = one["wanted"], one["found"], cluster.kubelet(settings)
-    checks = (
-        machine.swap,
-        machine.ports,
-        machine.stateless,
-        machine.addresses,
-        machine.services,
-        machine.kubernetes,
-        machine.killing,
-        machine.kernel,
-    )
-    yield from names.share_mode(wanted)
-    yield from itertools.chain.from_iterable(check(wanted, found) for check in checks)
-    yield from machine.cgroup_mode(wanted, found, kubelet)
-    yield from machine.runtime(wanted, found, kubelet)
-    yield from machine.disks(wanted, found, settings.min_free)
-    yield from _kubelet_release(found, str(cluster.kube.get("version", "")), kubelet)
-    yield from names.in_kubernetes(str(wanted["kube_node"]), cluster.kube.get("nodes", {}), found)
-    if "config" in cluster.slurm:
+    yield from batch.local(found, host=reference.host, digest=reference.digest, is_node=is_node)
+    for check in (*_ANYWHERE, *(_ON_NODES if is_node else ())):
+        yield from check(node)
+    if is_node:
+        yield from names.share_mode(wanted)
+        yield from names.in_kubernetes(str(wanted["kube_node"]), cluster.kube.get("nodes", {}), found)
+    if is_node and "config" in cluster.slurm:
         yield from _in_slurm(wanted, found, cluster)
 
 
@@ -154,29 +148,15 @@ def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
         config, partitions = cluster.slurm["config"], cluster.slurm.get("partitions", ())
         yield from names.same_machine(name, node["hostname"], found["hostname"])
         yield from batch.state(node)
-        yield from batch.power_saving(config, node)
+        yield from batch.power_saving(config, node, partitions)
         yield from batch.oversubscription(config, node, partitions, wanted.get("share_mode"))
-
-
-def _kubelet_release(found: JSON, server: str, planned: str) -> Findings:
-    """A kubelet is never newer than the API server, and at most three minor releases older."""
-    for text, where in ((planned, "the kubelet that is wanted"), (found["kubelet"], "the kubelet that is installed")):
-        behind = release(server)[1] - release(text)[1]
-        if server and text and (release(text)[0] != release(server)[0] or not 0 <= behind <= 3):
-            yield Finding(
-                REFUSE,
-                "kubelet_version",
-                f"{where} is {text}, and the API server {server}",
-                "a kubelet may be as old as three minor releases before the API server, and never newer",
-            )
 
 
 def skew(offset: t.Sequence[float], reference: Reference, most: float) -> Findings:
     """Both clocks are known between two bounds; only what is certain counts."""
     certain = max(offset[0] - reference.offset[1], reference.offset[0] - offset[1], 0.0)
     if certain > most / 10:
-        yield Finding(
-            REFUSE if certain > most else WARN,
+        yield (refuse if certain > most else warn)(
             "time",
             f"its clock is at least {certain:.0f} s off that of {reference.host}",
             "set the time (chrony): munge, certificates and job records depend on it",
@@ -193,17 +173,12 @@ def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
 
 
 def _unreachable(one: JSON) -> Finding:
-    return Finding(
-        REFUSE,
-        "unreachable",
-        f"could not be read: {one.get('error') or 'no answer'}",
-        "mend it, or list it in share_preflight_excepted",
-    )
+    text = f"could not be read: {one.get('error') or 'no answer'}"
+    return refuse("unreachable", text, "mend it, or list it in share_preflight_excepted")
 
 
 def _not_in_inventory() -> Finding:
-    return Finding(
-        REFUSE,
+    return refuse(
         "not_in_inventory",
         "Slurm has this node, and converged_nodes does not: a Prolog that it lacks would drain it",
         "add it to converged_nodes, or list it in share_preflight_excepted",

@@ -100,6 +100,7 @@ class Partition(t.NamedTuple):
     max_time: str
     oversubscribe: str
     preempt_mode: str
+    suspend_time: str
 
 
 Setting = t.Union[str, None, t.List[str]]
@@ -144,6 +145,7 @@ def partitions(text: str) -> list[Partition]:
                 max_time=fields.get("MaxTime", ""),
                 oversubscribe=fields.get("OverSubscribe", ""),
                 preempt_mode=fields.get("PreemptMode", ""),
+                suspend_time=fields.get("SuspendTime", ""),
             )
         )
     return found

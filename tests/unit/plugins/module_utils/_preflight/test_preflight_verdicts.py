@@ -76,7 +76,15 @@ class Site:
             "PreemptMode": "OFF",
             "SlurmctldHost": ["ctl(10.0.0.9)"],
         }
-        self.partitions = [{"name": "batch", "nodes": ["n1", "n2"], "oversubscribe": "NO", "preempt_mode": "OFF"}]
+        self.partitions = [
+            {
+                "name": "batch",
+                "nodes": ["n1", "n2"],
+                "oversubscribe": "NO",
+                "preempt_mode": "OFF",
+                "suspend_time": "GLOBAL",
+            }
+        ]
         self.slurm_nodes = [slurm_node("n1"), slurm_node("n2")]
         self.kube: dict[str, t.Any] = {"version": "v1.36.3", "nodes": {}}
         self.slurm_error = ""
@@ -178,6 +186,15 @@ CASES = [
     ("an excepted node", several(unread, settled(excepted=("n[1,9]",))), "n1", "note", "excepted", "will be drained"),
     ("a list that is a bomb", settled(excepted=("n[1-9999999]",)), CLUSTER, "refuse", "hostlist", "longer than 65536"),
     ("an unknown share mode", setting("wanted", "share_mode", "all"), "n1", "refuse", "share_mode", "'all' is none of"),
+    ("a share mode to come", setting("wanted", "share_mode", "backed"), "n1", "refuse", "share_mode", "not served yet"),
+    (
+        "another name of this machine",
+        setting("kube", "nodes", {"n1.site.org": {"addresses": ["10.0.0.1"]}}),
+        "n1",
+        "warn",
+        "kube_name",
+        "this machine's address as node n1.site.org",
+    ),
     # the machine
     (
         "a clock far off",
@@ -215,6 +232,30 @@ CASES = [
         "no longer improves",
     ),
     ("Singularity-CRI", SYCRI, "n1", "refuse", "cri", "only CRI v1alpha2"),
+    (
+        "Singularity-CRI by another name",
+        several(
+            OWN,
+            setting("wanted", "socket", "unix:///run/cri.sock"),
+            setting("found", "units", {"sycri.service": "active"}),
+        ),
+        "n1",
+        "refuse",
+        "cri",
+        "Singularity-CRI speaks only CRI v1alpha2, and kubelet 1.36.3 only v1",
+    ),
+    (
+        "an old CRI-O",
+        several(
+            OWN,
+            setting("wanted", "socket", "unix:///run/crio/crio.sock"),
+            setting("found", "runtimes", {"crio": "1.19.7"}),
+        ),
+        "n1",
+        "refuse",
+        "cri",
+        "crio 1.19.7 does not speak CRI v1",
+    ),
     (
         "no runtime",
         setting("wanted", "runtime_manage", False),
@@ -294,7 +335,9 @@ CASES = [
         "eth0 10.0.0.1, ib0 10.1.0.1",
     ),
     ("an address it lacks", setting("wanted", "node_ip", "10.9.9.9"), "n1", "refuse", "node_ip", "10.9.9.9"),
+    ("no address", setting("wanted", "node_ip", "eth0"), "n1", "refuse", "node_ip", "eth0, which is no address"),
     ("docker", setting("found", "units", {"docker.service": "active"}), "n1", "warn", "service", "docker runs"),
+    ("Puppet", setting("found", "units", {"puppet.service": "active"}), "n1", "note", "owner", "puppet.service runs"),
     ("firewalld", setting("found", "units", {"firewalld.service": "active"}), "n1", "warn", "service", "firewalld"),
     ("k3s", setting("found", "units", {"k3s-agent.service": "active"}), "n1", "refuse", "kubernetes", "k3s runs here"),
     (
@@ -396,7 +439,23 @@ CASES = [
         "n1",
         "refuse",
         "power_saving",
-        "is 86400 sec",
+        "is 86400 s",
+    ),
+    (
+        "power saving in one partition",
+        several(POWER, setting("config", "SuspendTime", "INFINITE"), setting("partition", "suspend_time", "600")),
+        "n1",
+        "refuse",
+        "power_saving",
+        "SuspendTime is 600 s",
+    ),
+    (
+        "power saving with an odd list",
+        several(POWER, setting("config", "SuspendExcNodes", "n[1-9999999]")),
+        "n1",
+        "refuse",
+        "power_saving",
+        "SuspendExcNodes: ",
     ),
     (
         "power saving elsewhere",
@@ -480,6 +539,7 @@ def test_a_silent_api_is_named_and_hides_no_other_finding() -> None:
         several(POWER, setting("config", "SuspendExcNodes", "n[1-2]")),
         several(POWER, setting("config", "SuspendExcParts", "batch")),
         setting("config", "SuspendTime", "300 sec"),
+        several(POWER, setting("partition", "suspend_time", "INFINITE")),
         setting("partition", "oversubscribe", "FORCE:4"),
         setting("config", "PreemptMode", "GANG"),
         several(

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of releases: whether kubelet, container runtime and API server speak with each other. Pure.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
+    Findings,
+    Machine,
+    refuse,
+    release,
+)
+
+_CRI_V1_FROM = {"containerd": (1, 6), "crio": (1, 20), "cri-dockerd": (0, 3)}
+_ONLY_CRI_V1_FROM = (1, 26)
+_RUNTIME_CONFIG_FROM = (1, 37)
+_CONTAINERD_WITH_RUNTIME_CONFIG = (2, 0)
+_MOST_BEHIND = 3
+_BY_SOCKET = (
+    ("sycri", "sycri"),
+    ("singularity", "sycri"),
+    ("cri-dockerd", "cri-dockerd"),
+    ("crio", "crio"),
+    ("containerd", "containerd"),
+)
+_BY_UNIT = {"containerd.service": "containerd", "crio.service": "crio", "sycri.service": "sycri"}
+
+
+def runtime_name(node: Machine) -> str:
+    """The program behind the socket that the kubelet is to use, by its name, or else by what alone runs there."""
+    if node.wanted.get("runtime_manage", True):
+        return "containerd"
+    path = str(node.wanted.get("socket") or "").lower()
+    named = next((name for mark, name in _BY_SOCKET if mark in path), "")
+    running = [_BY_UNIT[unit] for unit in node.active(*_BY_UNIT)]
+    return named or (running[0] if len(running) == 1 else "")
+
+
+def site_runtime(node: Machine) -> Findings:
+    """A runtime of the site's own has to be there."""
+    if node.wanted.get("runtime_manage", True):
+        return
+    if not node.found["socket"]:
+        yield refuse(
+            "runtime",
+            f"no container runtime listens on {node.wanted.get('socket')}",
+            "start the site's runtime, correct node_kubelet_socket, or leave node_runtime_manage at true",
+        )
+    if runtime_name(node) == "containerd" and node.found["cri_disabled"]:
+        yield refuse(
+            "cri",
+            "containerd's CRI is in disabled_plugins of /etc/containerd/config.toml, as Docker's packages write it",
+            "take it out of the list and restart containerd",
+        )
+
+
+def cri_version(node: Machine) -> Findings:
+    """A kubelet from 1.26 on speaks CRI v1 only, and Singularity-CRI has never learned it."""
+    name = runtime_name(node)
+    installed, floor = node.found["runtimes"].get(name, ""), _CRI_V1_FROM.get(name)
+    if release(node.kubelet) < _ONLY_CRI_V1_FROM:
+        return
+    if name == "sycri":
+        yield refuse(
+            "cri",
+            f"Singularity-CRI speaks only CRI v1alpha2, and kubelet {node.kubelet} only v1 (up to 1.25 it speaks both)",
+            "use containerd or CRI-O for pods (Apptainer or SingularityCE keeps running SIF images in batch jobs), or a"
+            " kubelet and a cluster of 1.25 or older",
+        )
+    elif installed and floor and release(installed) < floor:
+        text = f"{name} {installed} does not speak CRI v1, and kubelet {node.kubelet} nothing else"
+        yield refuse("cri", text, f"install {name} {floor[0]}.{floor[1]} or newer")
+    elif name == "containerd" and installed and _lacks_runtime_config(node.kubelet, installed):
+        text = f"containerd {installed} cannot tell kubelet {node.kubelet} its cgroup driver (RuntimeConfig)"
+        yield refuse("cri", text, "install containerd 2.0 or newer")
+
+
+def _lacks_runtime_config(kubelet: str, containerd: str) -> bool:
+    return release(kubelet) >= _RUNTIME_CONFIG_FROM and release(containerd) < _CONTAINERD_WITH_RUNTIME_CONFIG
+
+
+def kubelet_version(node: Machine) -> Findings:
+    """A kubelet is never newer than the API server, and at most three minor releases older."""
+    kubelets = ((node.kubelet, "the kubelet that is wanted"), (node.found["kubelet"], "the kubelet that is installed"))
+    for text, which in kubelets:
+        (major, minor), (server_major, server_minor) = release(text), release(node.server)
+        fits = major == server_major and 0 <= server_minor - minor <= _MOST_BEHIND
+        if node.server and text and not fits:
+            yield refuse(
+                "kubelet_version",
+                f"{which} is {text}, and the API server {node.server}",
+                "a kubelet may be as old as three minor releases before the API server, and never newer",
+            )
