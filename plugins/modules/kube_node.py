@@ -18,18 +18,15 @@ description:
     and taint of this collection.
 author:
   - converged.hpc maintainers (@converged)
-requirements:
-  - kubectl
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._kube
 options:
   state:
     description: V(present) labels and waits, V(absent) deletes, V(cleared) removes only what is ours.
     type: str
     choices: [present, absent, cleared]
     default: present
-  kubeconfig:
-    description: The administrator's kubeconfig.
-    type: path
-    required: true
   nodes:
     description: Labels by the name of the Node object.
     type: dict
@@ -43,14 +40,6 @@ options:
     description: Seconds in which the nodes must become ready. V(0) does not ask.
     type: int
     default: 60
-  kubectl:
-    description: The program.
-    type: path
-    default: kubectl
-  timeout:
-    description: Seconds after which an answer of the API is no longer waited for.
-    type: int
-    default: 30
 attributes:
   check_mode:
     description: Says which labels it would set. A Node object that is missing is taken for one that joining makes.
@@ -61,10 +50,6 @@ attributes:
   idempotent:
     description: A second call changes nothing.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.kube_join
 """
