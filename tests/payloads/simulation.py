@@ -286,7 +286,7 @@ class Site:
             if self.store.begin(lease, mark_life=self.settings.mark_life) == "ended":
                 return None
         self.node.alive.setdefault(lease.key, True)
-        return self.act(view.BEGIN, lease)
+        return self.act(view.BEGIN)
 
     def end(self, job="1", run=0, start=None):
         with self.store.locked():

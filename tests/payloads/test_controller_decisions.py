@@ -132,6 +132,21 @@ class BeliefTable(unittest.TestCase):
         self.beliefs.end("slurm/7/0")
         self.assertEqual(self.beliefs.of("n1").holders, ("slurm/7/1",))
 
+    def test_the_next_run_of_a_job_ends_the_one_before_it_and_no_other_job(self):
+        for event in (self.beliefs.begin, lambda key, nodes: self.beliefs.end(key)):
+            self.beliefs.begin("slurm/7/9", ["n1", "n2"])
+            self.beliefs.begin("slurm/71/9", ["n2"])
+            event("slurm/7/10", ["n1"])
+            self.beliefs.end("slurm/7/10")
+            self.assertEqual((self.beliefs.of("n1").holders, self.beliefs.of("n2").holders), ((), ("slurm/71/9",)))
+
+    def test_the_end_of_an_earlier_run_is_not_taken_back_by_a_list_that_was_being_made(self):
+        self.beliefs.begin("slurm/7/0", ["n1"])
+        self.beliefs.ask()
+        self.assertEqual(self.beliefs.end("slurm/7/1"), {"n1"})
+        self.beliefs.take_jobs(Jobs({"slurm/7/0": frozenset(["n1"])}))
+        self.assertEqual(self.beliefs.of("n1").holders, ())
+
     def test_a_job_is_gone_when_two_whole_lists_in_a_row_do_not_have_it(self):
         self.beliefs.begin(A, ["n1"])
         self.listed()

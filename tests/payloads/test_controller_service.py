@@ -22,11 +22,13 @@ from nodeshare.cluster import HELD_BY, STATE
 from nodeshare.kube import ANNOTATION, TAINT
 
 UP = "Slurmctld(primary) at ctl is UP"
-SCONTROL = '#!/bin/sh\n[ "$1" = ping ] && exec cat {0}/ping\nexec cat {0}/nodes\n'
-SQUEUE = "#!/bin/sh\nexec cat {0}/jobs\n"
+SCONTROL = '#!/bin/sh\n[ "$1" = ping ] && echo >> {0}/pinged && exec cat {0}/ping\nexec cat {0}/nodes\n'
+SQUEUE = "#!/bin/sh\necho >> {0}/asked\nexec cat {0}/jobs\n"
+PERIOD = 0.2  # between two looks at the batch system
 
 
-def until(condition, what, seconds=40.0):
+def until(condition, what, seconds=120.0):
+    """The time is for machines that do much else: what holds is waited for and no longer."""
     give_up = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > give_up:
@@ -72,7 +74,9 @@ class ServiceCase(unittest.TestCase):
 
     def configure(self, **more):
         values = {name: os.path.join(self.directory, name) for name in ("squeue", "scontrol", "kubeconfig")}
-        values.update(host="ctl", socket=self.socket, deadline=2, period=0.2, names={"Big-1": "n3"}, **more)
+        values.update(host="ctl", socket=self.socket, deadline=100, period=PERIOD, api_timeout=30)
+        values.update(names={"Big-1": "n3"})
+        values.update(more)
         self.write("controller.json", json.dumps(values))
 
     def write(self, name, text, mode=0o600):
@@ -88,7 +92,9 @@ class ServiceCase(unittest.TestCase):
         self.write("jobs", jobs)
         self.write("nodes", "".join("NodeName={} Arch=x State={} ThreadsPerCore=1\n".format(*pair) for pair in states))
 
-    def start(self):
+    def start(self, *, lists=True):
+        """Until it listens and, unless there is nobody to ask, has listed the nodes."""
+        before = self.watches()
         self.log = os.path.join(self.directory, "log")
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
@@ -99,6 +105,11 @@ class ServiceCase(unittest.TestCase):
             )
         self.addCleanup(self.stop, self.process)
         until(lambda: os.path.exists(self.socket) and self.listens(), "the service listens")
+        until(lambda: not lists or self.watches() > before, "it has listed the nodes")
+
+    def watches(self):
+        with self.api.lock:
+            return sum("watch=" in path for _method, path, _body in self.api.calls)
 
     def listens(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -109,12 +120,41 @@ class ServiceCase(unittest.TestCase):
             process.send_signal(number)
         return process.wait(timeout=60)
 
+    def polls(self, name="asked"):
+        """How often the batch system has been asked: `asked` for jobs, `pinged` for who is in control."""
+        path = os.path.join(self.directory, name)
+        return os.path.getsize(path) if os.path.exists(path) else 0
+
+    def after_polls(self, name="asked"):
+        """When the service has asked from now on, and acted on it: it is then at least at the poll after that."""
+        before = self.polls(name)
+        until(lambda: self.polls(name) >= before + 3, "the service asks again and again")
+
+    def when(self, condition, act, *arguments):
+        """Does something beside the test as soon as a condition holds."""
+
+        def wait():
+            until(condition, "what was waited for beside the test")
+            act(*arguments)
+
+        beside = threading.Thread(target=wait)
+        beside.start()
+        self.addCleanup(beside.join)
+
+    def looks(self):
+        """How often the pods of a node were listed."""
+        with self.api.lock:
+            return sum("/pods?" in path for _method, path, _body in self.api.calls)
+
+    def evictions(self):
+        return sum("eviction" in path for _method, path in self.api.writes())
+
     def ask(self, event, job="1", run="0", nodes="n[1-2]"):
         return self.send(json.dumps({"event": event, "wlm": "slurm", "job": job, "run": run, "nodes": nodes}))
 
     def send(self, text):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(60)
+            connection.settimeout(120)
             connection.connect(self.socket)
             connection.sendall(text.encode("utf-8") + b"\n")
             with connection.makefile() as stream:
@@ -159,7 +199,7 @@ class Jobs(ServiceCase):
         self.slurm()
         self.ask("epilog")
         until(lambda: self.tainted() == ["n1"], "n2 is given back")
-        time.sleep(0.8)
+        self.after_polls()
         self.assertEqual(self.tainted(), ["n1"])
         self.api.annotate("n1", ANNOTATION, "")
         until(lambda: not self.tainted(), "n1 is given back")
@@ -189,30 +229,45 @@ class Jobs(ServiceCase):
         self.slurm(jobs="1^0^CONFIGURING^n1^\n")
         self.api.put_pod("guarded", "n1")
         self.api.protected.add(("default", "guarded"))
+        self.configure(deadline=2)
         self.start()
         answer = self.ask("prolog", nodes="n1")
         self.assertEqual((answer["ok"], answer["reason"]), (False, "pods have not left in time"))
-        self.assertLess(answer["seconds"], 10.0)
         self.assertEqual([path for _method, path in self.api.writes()][-1], "/api/v1/namespaces/default/events")
-        self.assertGreater(sum("eviction" in path for _method, path in self.api.writes()), 2)
+        self.assertGreater(self.evictions(), 1)
         self.assertEqual(len(self.api.pods), 1)
+
+    def test_the_next_job_on_a_node_does_not_wait_for_pods_that_the_first_could_not_send_away(self):
+        self.slurm(jobs="1^0^RUNNING^n1^\n2^0^CONFIGURING^n1^\n")
+        self.api.put_pod("phantom", "n1")  # its kubelet is stopped: it is on its way out for ever
+        self.api.lingering.add("phantom")
+        self.configure(deadline=2)
+        self.start()
+        self.assertFalse(self.ask("prolog", nodes="n1")["ok"])
+        before = self.looks()
+        self.assertTrue(self.ask("prolog", job="2", nodes="n1")["ok"])
+        self.assertEqual(self.looks(), before)
 
     def test_a_pod_that_takes_its_time_is_waited_for_and_evicted_once(self):
         self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")
         self.api.put_pod("slow", "n1")
         self.api.lingering.add("slow")
         self.start()
-        threading.Timer(1.0, self.api.pods.clear).start()
+        self.when(lambda: self.evictions() and self.looks() > 2, self.api.pods.clear)
         self.assertTrue(self.ask("prolog", nodes="n1")["ok"])
-        self.assertEqual(sum("eviction" in path for _method, path in self.api.writes()), 1)
+        self.assertEqual(self.evictions(), 1)
 
     def test_a_job_that_ends_while_it_waits_is_answered_and_its_nodes_are_free(self):
         self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")
         self.api.put_pod("guarded", "n1")
         self.api.protected.add(("default", "guarded"))
         self.start()
-        threading.Timer(0.6, self.slurm).start()
-        threading.Timer(0.7, self.ask, args=("epilog",)).start()
+
+        def end():
+            self.slurm()
+            self.ask("epilog")
+
+        self.when(self.evictions, end)
         self.assertEqual(self.ask("prolog")["reason"], "the job has ended")
         until(lambda: not self.tainted(), "the taints are lifted")
 
@@ -229,7 +284,7 @@ class Jobs(ServiceCase):
         self.ask("prolog", job="5", run="0", nodes="n1")
         self.ask("prolog", job="5", run="1", nodes="n1")
         self.ask("epilog", job="5", run="0", nodes="n1")
-        time.sleep(1.2)
+        self.after_polls()
         self.assertEqual(self.tainted(), ["n1"])
         self.assertIn("slurm/5/1", self.annotation("n1", HELD_BY))
 
@@ -248,11 +303,11 @@ class Repairs(ServiceCase):
         self.api.put_pod("guarded", "n1")
         self.api.protected.add(("default", "guarded"))
         self.start()
-        threading.Timer(0.8, self.stop, args=(self.process, signal.SIGKILL)).start()
+        self.when(self.evictions, self.stop, self.process, signal.SIGKILL)
         with self.assertRaises((ValueError, OSError)):
             self.ask("prolog")
         self.start()
-        time.sleep(1.2)
+        self.after_polls()
         self.assertEqual(self.tainted(), ["n1", "n2"], "a job that runs keeps its nodes")
         self.slurm()
         until(lambda: not self.tainted(), "an epilog that nobody heard is made good")
@@ -265,7 +320,7 @@ class Repairs(ServiceCase):
         self.stop(self.process, signal.SIGKILL)
         self.start()
         self.ask("epilog", job="2")
-        time.sleep(1.2)
+        self.after_polls("pinged")
         self.assertEqual(self.tainted(), ["n1", "n2"])
         self.slurm()
         self.write("squeue", SQUEUE.format(self.directory), mode=0o755)
@@ -281,14 +336,13 @@ class Repairs(ServiceCase):
         until(lambda: self.tainted("n3") == ["n3"], "changes are still seen")
 
     def test_writes_that_failed_are_made_good_without_a_new_event(self):
-        other = "2^0^RUNNING^Big-1^\n"
-        self.slurm(jobs=other)
+        self.slurm(jobs="2^0^RUNNING^Big-1^\n1^0^CONFIGURING^n[1-2]^\n")
+        self.api.fail = [("PATCH", 500)] * 10000
         self.start()
-        self.ask("prolog", job="2", nodes="Big-1")
-        self.api.fail = [("PATCH", 500)] * 2
         self.assertFalse(self.ask("prolog")["ok"])
-        self.slurm(jobs=other + "1^0^CONFIGURING^n[1-2]^\n")
-        until(lambda: self.tainted("n1", "n2") == ["n1", "n2"], "tainted after all")
+        self.assertEqual(self.tainted(), [])
+        self.api.fail = []
+        until(lambda: self.tainted() == ["n1", "n2", "n3"], "tainted after all")
 
 
 class Roles(ServiceCase):
@@ -297,7 +351,7 @@ class Roles(ServiceCase):
         self.slurm(ping=both.format("UP"), states=(("n1", "DOWN"),))
         self.api.annotate("n2", ANNOTATION, "slurm/9/0")
         self.start()
-        time.sleep(1.0)
+        self.after_polls("pinged")
         self.assertEqual(self.api.writes(), [])
         self.slurm(ping=both.format("DOWN"), states=(("n1", "DOWN"),))
         until(lambda: self.tainted() == ["n1", "n2"], "it acts")
@@ -305,10 +359,10 @@ class Roles(ServiceCase):
     def test_without_an_api_jobs_are_answered_soon(self):
         self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
         self.api.close()
-        self.start()
+        self.start(lists=False)
         answer = self.ask("prolog")
         self.assertEqual(answer["ok"], False)
-        self.assertLess(answer["seconds"], 10.0)
+        self.assertLess(answer["seconds"], 50.0, "it waited until the job's deadline")
         ClusterServer.__init__(self.api, self.certificates, names=self.names)
         self.write("kubeconfig", json.dumps(self.kubeconfig()))
         until(lambda: self.tainted() == ["n1", "n2"], "the job is not forgotten")
@@ -333,7 +387,7 @@ class Roles(ServiceCase):
         self.api.put_pod("guarded", "n1")
         self.api.protected.add(("default", "guarded"))
         self.start()
-        threading.Timer(0.7, self.process.send_signal, args=(signal.SIGTERM,)).start()
+        self.when(self.evictions, self.process.send_signal, signal.SIGTERM)
         self.assertEqual(self.ask("prolog")["reason"], "stopping")
         self.assertEqual(self.process.wait(timeout=60), 0)
         self.assertFalse(os.path.exists(self.socket))

@@ -84,6 +84,27 @@ class Returning(HandoverCase):
         self.assertEqual(site.node.announced, "")
 
 
+    def test_a_job_that_ends_while_pods_leave_takes_nothing_more_and_the_node_comes_back(self):
+        site = self.site()
+        site.node.add("slow", grace=20.0)
+        site.node.on_sleep = lambda: site.store.leases() and site.end()
+        done = site.begin().done
+        self.assertEqual((done.outcome, site.node.ordinary_running()), (view.ACCEPT, ["slow"]))
+        site.node.on_sleep = lambda: None
+        site.later(31.0)
+        self.assert_back(site)
+
+    def test_a_repair_that_meets_an_idle_node_sees_to_its_return_after_the_linger(self):
+        site = self.site(linger=30.0)
+        site.begin()
+        site.node.log.clear()
+        site.store.drop(site.store.leases()[0])  # an end that was killed before it could note the time
+        site.later(1.0)
+        self.assertEqual(site.did("wake"), [("wake",)])
+        site.later(30.0)
+        self.assert_back(site)
+
+
 class Repair(HandoverCase):
     KEY = JobKey("slurm", "1", 0)
 

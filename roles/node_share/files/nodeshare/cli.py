@@ -146,7 +146,7 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     if answer == "ended":
         return 0, [*facts, ("outcome", view.ACCEPT), ("reason", "this run has ended already; nothing is held for it")]
     try:
-        told = call.act(view.BEGIN, lease)
+        told = call.act(view.BEGIN, lease if unrecorded else None)  # what is on record may end while pods leave
     except EXPECTED as error:
         code, more = _failure("begin", call.settings, unrecorded or str(error))
         return code, [*facts, *more]

@@ -91,12 +91,13 @@ class Beliefs:
     def begin(self, key: str, nodes: Iterable[str]) -> None:
         """A job handed over. Its script runs beside the batch controller that acts, so we are beside it too."""
         self.acting = True
+        self._end_earlier(key)
         self._take(key, frozenset(nodes) | self.nodes_of.get(key, frozenset()))
 
     def end(self, key: str) -> FrozenSet[str]:
-        """This run only: another run of the same job is another key."""
+        """This run and those before it; never a later one."""
         self._ended_since.add(key)
-        return self._drop(key)
+        return self._drop(key) | self._end_earlier(key)
 
     def ask(self) -> None:
         """A list of all jobs is being made from now on."""
@@ -137,6 +138,16 @@ class Beliefs:
         self.nodes_of[key] = nodes
         for node in nodes:
             self._holders.setdefault(node, {})[key] = None
+
+    def _end_earlier(self, key: str) -> FrozenSet[str]:
+        """A job runs once at a time; and Slurm counts the restart before it tells of the end of the run before it."""
+        job, _slash, run = key.rpartition("/")
+        if run == "0":
+            return frozenset()
+        others = [other.rpartition("/") for other in self.nodes_of]
+        earlier = [job + "/" + other[2] for other in others if other[0] == job and int(other[2]) < int(run)]
+        self._ended_since.update(earlier)
+        return frozenset(node for other in earlier for node in self._drop(other))
 
     def _drop(self, key: str) -> FrozenSet[str]:
         nodes = self.nodes_of.pop(key, frozenset())

@@ -51,6 +51,7 @@ class Controller:
         self.nodes: Dict[str, NodeSeen] = {}
         self._empty: Set[str] = set()  # tainted, and seen without pods since
         self._failed: Set[str] = set()
+        self._starting: Set[str] = set()  # jobs that wait for their nodes
         self._lock = threading.RLock()
         self._writing: Dict[str, threading.Lock] = {}
         self._pool = ThreadPoolExecutor(connections)
@@ -89,7 +90,20 @@ class Controller:
     def begin(self, key: str, wlm_names: Iterable[str], *, give_up: float) -> Outcome:
         names = self.batch.kube_names(wlm_names)
         with self._lock:
+            taken = frozenset(name for name in names if self._is_taken(name, key))
+            self._starting.add(key)
             self.beliefs.begin(key, names)
+        try:
+            return self._begin(key, names, taken, give_up)
+        finally:
+            with self._lock:
+                self._starting.discard(key)
+
+    def _is_taken(self, name: str, key: str) -> bool:
+        """Whether another job has this node: it is the node's own work to be free, and what is left cannot leave."""
+        return any(other != key and other not in self._starting for other in self.beliefs.of(name).holders)
+
+    def _begin(self, key: str, names: FrozenSet[str], taken: FrozenSet[str], give_up: float) -> Outcome:
         if not self.synced.wait(START_SECONDS):
             return Outcome(False, "the API has not answered yet", len(names))
         with self._lock:
@@ -99,7 +113,7 @@ class Controller:
         if reason:
             return outcome._replace(ok=False, reason=reason)
         with self._lock:
-            full = [name for name in names.difference(decision.unknown) if name not in self._empty]
+            full = [name for name in names.difference(decision.unknown, taken) if name not in self._empty]
         try:
             return self._drain(key, full, give_up, outcome) if full else outcome
         except ApiError as error:

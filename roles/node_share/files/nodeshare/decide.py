@@ -118,6 +118,8 @@ def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
         return Remember(memory._replace(idle_since=seen.now))
     left = memory.idle_since + settings.linger - seen.now
     if left > 0 and event != ON:
+        if event == TICK and not seen.tried.get("wake"):
+            return WakeReturner()  # nobody may be waiting for the end of the linger; one who is goes on
         return Done(ACCEPT, "lingers", again_in=left)
     if seen.api is None:
         return Look(API)
