@@ -6,6 +6,7 @@
 from typing import Any
 
 from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.disruption import DisruptionBudget
 from placement.model.node import Node
 from placement.model.pod import Pod, PodSpec
 from placement.model.quantity import parse_quantity, round_amounts
@@ -84,3 +85,10 @@ def queue(name: str, **more: Any) -> Queue:
 def priority_class(name: str, value: int) -> PriorityClass:
     """A PriorityClass."""
     return PriorityClass(uid=f"class-{name}", name=name, version=1, value=value)
+
+
+def budget(name: str, *, allowed: int, namespace: str = "team", **labels: str) -> DisruptionBudget:
+    """A disruption budget over pods of these labels."""
+    return DisruptionBudget(
+        uid=f"budget-{name}", namespace=namespace, name=name, version=1, selector=labelled(**labels), allowed=allowed
+    )

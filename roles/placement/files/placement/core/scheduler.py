@@ -18,19 +18,29 @@ from dataclasses import dataclass
 from typing import Final
 
 from placement.model.action import Action
-from placement.model.event import Event
+from placement.model.event import Event, EvictRefused
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
 from placement.policy.actions.backfill import backfill
+from placement.policy.actions.preempt import preempt
+from placement.policy.actions.reclaim import reclaim
+from placement.policy.actions.redeem import redeem
 from placement.policy.announce import Announcer
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
 from placement.policy.rules import Rules
-from placement.policy.session import ActionRun, Session
+from placement.policy.session import ActionRun, Session, Spared
 from placement.state.cluster import Cluster
 
-ACTIONS: Final[dict[str, ActionRun]] = {"allocate": allocate, "backfill": backfill}
+ACTIONS: Final[dict[str, ActionRun]] = {
+    "allocate": allocate,
+    "backfill": backfill,
+    "preempt": preempt,
+    "reclaim": reclaim,
+}
+# Seconds until a pod that could not be evicted is asked again.
+_SPARED: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,8 @@ class Scheduler:
     def apply(self, event: Event) -> None:
         """Takes in what is true now."""
         self.cluster.apply(event)
+        if isinstance(event, EvictRefused):
+            self.session.spared[event.uid] = Spared(event.message, self.session.now + _SPARED)
         self._news = True
 
     def decide(self, now: float, expired: Callable[[], bool]) -> Decision:
@@ -75,6 +87,7 @@ class Scheduler:
         session.now = now
         session.slice += 1
         self.book.catch_up()
+        self._forgive(now)
         if self._cycle is None:
             if not self._news and not self.book.stirred:
                 return Decision((), False)
@@ -88,8 +101,20 @@ class Scheduler:
         actions, session.actions = tuple(session.actions), []
         return Decision(actions, self._cycle is not None or self._news)
 
+    def _forgive(self, now: float) -> None:
+        """Pods that could not be evicted may be asked again after a while."""
+        spared = self.session.spared
+        late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]
+        for uid in late:
+            del spared[uid]
+        if late:
+            self.session.blocked.clear()
+            self.book.generation += 1
+            self._news = True
+
     def _run(self) -> Iterator[None]:
         """One cycle: the configured actions in their order, then what is to be told."""
+        yield from redeem(self.session)
         for name in self.session.rules.actions:
             if name in ACTIONS:
                 yield from ACTIONS[name](self.session)

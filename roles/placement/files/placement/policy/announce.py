@@ -55,6 +55,9 @@ class Announcer:
             return Refused(job.problem.reason, job.problem.message)
         if not session.book.enough(job):
             return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
+        blocked = session.blocked.get(job.key)
+        if blocked is not None:
+            return blocked
         refused = session.refusals.get(job.key)
         queue = session.book.tree.by_name.get(job.queue)
         if refused is None and queue is not None and session.rules.overused(queue):

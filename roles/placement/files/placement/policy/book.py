@@ -47,6 +47,8 @@ class Book:
         self.stirred: dict[GroupKey, Job] = {}
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
         self.settled: dict[str, None] = {}
+        # Jobs that room is kept for.
+        self.promised: dict[GroupKey, Job] = {}
         self._foreigners: dict[str, Job] = {}
         # Parked jobs that need other pods somewhere: placing a pod may help them, too.
         self._near_others: dict[GroupKey, Job] = {}
@@ -155,6 +157,7 @@ class Book:
             self.parked.pop(key, None)
             self._near_others.pop(key, None)
             self.stirred.pop(key, None)
+            self.promised.pop(key, None)
 
     def _join(self, job: Job, task: Task) -> None:
         """A task has come to the job; the others are in its figures already."""
@@ -250,10 +253,13 @@ class Book:
     def moved(self, task: Task, old: Status) -> None:
         """What follows from a move that is final."""
         status = task.status
-        if status is Status.RELEASING or (old in HOLDING and status not in HOLDING):
+        # Room that is being left is nobody's yet.
+        if old in HOLDING and status not in HOLDING:
             self.generation += 1
         if status not in (Status.PENDING, Status.PROMISED):
             self.settled[task.uid] = None
+        if status is Status.PROMISED:
+            self.promised[task.job.key] = task.job
         if status is Status.ASSUMED and self._near_others:
             # Whoever waits for company may have it now.
             for job in list(self._near_others.values()):

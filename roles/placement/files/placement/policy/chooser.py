@@ -11,6 +11,7 @@ from placement.policy.rules import Rules
 from placement.policy.statement import Statement
 from placement.state.cluster import Cluster
 from placement.state.domains import DomainRules
+from placement.state.masks import Bools
 from placement.state.reasons import Reasons, Refusals
 from placement.state.shapes import ShapeTable
 
@@ -53,6 +54,14 @@ class Chooser:
                     return run[len(rows)]
             start = end
         return None
+
+    def usable(self, task: Task) -> Bools:
+        """Rows that the Node objects alone allow, whatever is on them."""
+        return self._cluster.masks.usable(task.pod.spec.selector, task.pod.spec.tolerations).allows
+
+    def allowed(self, task: Task) -> Bools | None:
+        """Rows that the rules about other pods allow; None means all."""
+        return self.domains.allowed(task.pod.spec, task.entry.labelset)
 
     def reasons(self, task: Task) -> Reasons:
         """Why no node can have the task as things stand."""

@@ -117,6 +117,8 @@ class Job:
         "priority",
         "problem",
         "queue",
+        "reclaimed",
+        "sought",
         "tasks",
         "ticket",
         "waiting",
@@ -143,6 +145,9 @@ class Job:
         self.order: tuple[object, ...] = ()
         self.ticket = 0
         self.parked = -1
+        # The same for victims, in the own queue and in others.
+        self.sought = -1
+        self.reclaimed = -1
 
     @property
     def ready(self) -> int:

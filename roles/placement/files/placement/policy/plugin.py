@@ -7,7 +7,7 @@ Orders are integers, smallest first: the key of a job or queue is made of those 
 order, which compares like kube-batch's chain of functions and is made only when something has changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from placement.model.pod import Pod
@@ -21,6 +21,9 @@ class Plugin:
     """Decides nothing."""
 
     name: ClassVar[str]
+    # Whether it says more about preemption than `Plugin` does, and whether it looks at the claimant's job to do so.
+    preempts: ClassVar[bool] = False
+    looks_at_job: ClassVar[bool] = False
 
     def __init__(self, choice: PluginChoice) -> None:
         self.choice = choice
@@ -49,12 +52,12 @@ class Plugin:
         """Whether the task must not be evicted, whoever needs its room."""
         return False
 
-    def may_preempt(self, claimant: Task, victim: Task, total: Mapping[str, int]) -> bool:
-        """Whether this plugin gives the victim's room to the claimant; both are in one queue."""
+    def may_preempt(self, claimant: Task, victims: Sequence[Task], total: Mapping[str, int]) -> bool:
+        """Whether the claimant may have the room of these victims, which are of one job and of its own queue."""
         return False
 
-    def may_reclaim(self, victim: Task, queue: QueueNode) -> bool:
-        """Whether the victim's queue can be made to give its room back."""
+    def may_reclaim(self, victims: Sequence[Task], queue: QueueNode) -> bool:
+        """Whether this queue, which is above the victims, can be made to give their room to another."""
         return False
 
     def scorer(self) -> Scorer | None:

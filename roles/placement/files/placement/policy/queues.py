@@ -185,6 +185,12 @@ class QueueTree:
                     return f"capability of queue {queue.name}: {format_shortage(name, wanted, base, limit)}"
         return self._guaranteed_to_others(node, wanted, total) if self.guarantees and not promise else ""
 
+    def beyond(self, node: QueueNode) -> bool:
+        """Whether a capability is exceeded by what is allocated and promised."""
+        return any(
+            queue.allocated.get(name, 0) > limit for queue in node.path for name, limit in queue.capability.items()
+        )
+
     def _guaranteed_to_others(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int]) -> str:
         self.claim()
         for name, whole in total.items():

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plugins of one configuration, put together: the orders, the vetoes and the scores."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -44,8 +44,8 @@ class Rules:
         self._queue_order = with_option("queue_order")
         self._all = plugins
         self.gangs = any(plugin.gangs() for plugin in with_option("job_ready"))
-        # Whoever evicts must not leave a gang without its minimum, even where gangs may start one by one.
-        self._preempting = [[plugin for plugin in tier if plugin.choice.on("preemptable")] for tier in tiers]
+        # The first of these that finds victims decides, as with kube-batch's tiers.
+        self.preempting = [plugin for plugin in with_option("preemptable") if plugin.preempts]
         self._reclaiming = with_option("reclaimable")
         orders = [plugin for plugin in with_option("node_order") if isinstance(plugin, NodeOrder)]
         self._node_order = orders[0] if orders else None
@@ -78,13 +78,9 @@ class Rules:
         """Whether some plugin protects the task from eviction."""
         return any(plugin.spares(victim) for plugin in self._all)
 
-    def may_preempt(self, claimant: Task, victim: Task, total: Mapping[str, int]) -> bool:
-        """Whether some plugin gives the victim's room to a claimant of the same queue."""
-        return any(plugin.may_preempt(claimant, victim, total) for tier in self._preempting for plugin in tier)
-
-    def may_reclaim(self, victim: Task, queue: QueueNode) -> bool:
-        """Whether some plugin lets another queue have the victim's room."""
-        return any(plugin.may_reclaim(victim, queue) for plugin in self._reclaiming)
+    def may_reclaim(self, victims: Sequence[Task], queue: QueueNode) -> bool:
+        """Whether some plugin lets another queue have the victims' room."""
+        return any(plugin.may_reclaim(victims, queue) for plugin in self._reclaiming)
 
     def scorer(self) -> Scorer:
         """How good nodes are by what is free on them."""

@@ -26,6 +26,14 @@ class Refused:
     nodes: Reasons | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """A pod that could not be evicted, why, and until when nobody asks again."""
+
+    message: str
+    until: float
+
+
 @dataclass(slots=True)
 class Session:
     """What the actions of a cycle share; a cycle can last several slices, and events come in between."""
@@ -38,6 +46,9 @@ class Session:
     slice: int = 0
     actions: list[Action] = field(default_factory=list)
     refusals: dict[GroupKey, Refused] = field(default_factory=dict)
+    # Pods that the API did not let go, by UID, and jobs that had counted on it.
+    spared: dict[str, Spared] = field(default_factory=dict)
+    blocked: dict[GroupKey, Refused] = field(default_factory=dict)
 
     def statement(self) -> Statement:
         """Begins tentative moves."""
@@ -52,6 +63,7 @@ class Session:
         """The task's place is final."""
         pod = task.pod
         self.refusals.pop(task.job.key, None)
+        self.blocked.pop(task.job.key, None)
         self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
 
 

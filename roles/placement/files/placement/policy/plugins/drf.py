@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Dominant resource fairness: the job whose greatest share of any resource is the smallest comes first."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from placement.policy.amounts import add, dominant_share
 from placement.policy.jobs import Job, Task
@@ -14,16 +14,20 @@ class Drf(Plugin):
     """kube-batch's plugin of this name."""
 
     name = "drf"
+    preempts = True
+    looks_at_job = True
 
     def job_key(self, job: Job, total: Mapping[str, int]) -> int:
         """By the dominant share."""
         return dominant_share(job.allocated, total)
 
-    def may_preempt(self, claimant: Task, victim: Task, total: Mapping[str, int]) -> bool:
+    def may_preempt(self, claimant: Task, victims: Sequence[Task], total: Mapping[str, int]) -> bool:
         """From a job of equal priority, as long as it is left with no less than the claimant's job then has."""
-        if claimant.job is victim.job or victim.job.priority != claimant.job.priority:
+        job = victims[0].job
+        if claimant.job is job or job.priority != claimant.job.priority:
             return False
-        gaining, losing = dict(claimant.job.allocated), dict(victim.job.allocated)
+        gaining, losing = dict(claimant.job.allocated), dict(job.allocated)
         add(gaining, claimant.amounts)
-        add(losing, victim.amounts, -1)
+        for victim in victims:
+            add(losing, victim.amounts, -1)
         return dominant_share(gaining, total) <= dominant_share(losing, total)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Higher priority first, between jobs and within one; and room is taken from lower priority only."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from placement.model.pod import Pod
 from placement.policy.jobs import Job, Task
@@ -14,6 +14,7 @@ class Priority(Plugin):
     """kube-batch's plugin of this name."""
 
     name = "priority"
+    preempts = True
 
     def job_key(self, job: Job, total: Mapping[str, int]) -> int:
         """By the priority of the job."""
@@ -23,8 +24,8 @@ class Priority(Plugin):
         """By the priority of the pod."""
         return -pod.spec.priority
 
-    def may_preempt(self, claimant: Task, victim: Task, total: Mapping[str, int]) -> bool:
-        """A job of lower priority; within a job, a pod of lower priority."""
-        if claimant.job is victim.job:
-            return victim.pod.spec.priority < claimant.pod.spec.priority
-        return victim.job.priority < claimant.job.priority
+    def may_preempt(self, claimant: Task, victims: Sequence[Task], total: Mapping[str, int]) -> bool:
+        """From a job of lower priority; within a job, from pods of lower priority."""
+        if claimant.job is victims[0].job:
+            return all(victim.pod.spec.priority < claimant.pod.spec.priority for victim in victims)
+        return victims[0].job.priority < claimant.job.priority

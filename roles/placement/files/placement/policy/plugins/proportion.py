@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Queues share the cluster by weight: what one does not ask for goes to those that do."""
 
-from placement.policy.amounts import covers
+from collections.abc import Sequence
+
+from placement.policy.amounts import Totals, add
 from placement.policy.jobs import Task
 from placement.policy.plugin import Plugin
 from placement.policy.queues import QueueNode
@@ -22,7 +24,9 @@ class Proportion(Plugin):
         """A queue that has all it deserves."""
         return queue.overused
 
-    def may_reclaim(self, victim: Task, queue: QueueNode) -> bool:
-        """As long as the queue keeps what it deserves of all that the victim has."""
-        left = {name: queue.allocated.get(name, 0) - amount for name, amount in victim.pod.request}
-        return covers(left, {name: queue.deserved.get(name, 0) for name in left})
+    def may_reclaim(self, victims: Sequence[Task], queue: QueueNode) -> bool:
+        """As long as the queue keeps what it deserves of all that it would lose."""
+        lost: Totals = {}
+        for victim in victims:
+            add(lost, victim.pod.request)
+        return all(queue.allocated.get(name, 0) - part >= queue.deserved.get(name, 0) for name, part in lost.items())

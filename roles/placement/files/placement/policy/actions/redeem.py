@@ -1,0 +1,72 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keeping promises: members that wait for victims are bound when there is room, before anybody else is served.
+
+Any node will do by then, not only the promised one. A promise that cannot be kept any more, because an eviction was
+refused or a node went away, is given up, and the members wait like all others.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from placement.policy.jobs import Job, Status, Task
+from placement.policy.session import Refused, Session
+
+
+def redeem(session: Session) -> Iterator[None]:
+    """The first step of every cycle."""
+    for job in list(session.book.promised.values()):
+        if session.book.jobs.get(job.key) is job:
+            _redeem(session, job)
+            yield
+
+
+def _redeem(session: Session, job: Job) -> None:
+    tasks = [task for task in job.tasks.values() if task.status is Status.PROMISED]
+    if not tasks:
+        session.book.promised.pop(job.key, None)
+        return
+    tasks.sort(key=lambda task: task.key)
+    together = job.ready < job.min_member and session.rules.gangs
+    for group in [tasks] if together else [[task] for task in tasks]:
+        statement = session.statement()
+        for task in group:
+            statement.release(task)
+        if session.chooser.place(group, statement) is None:
+            statement.commit()
+            for task in group:
+                session.bind(task)
+            continue
+        statement.discard()
+        broken = next((task for task in group if not _covered(session, task)), None)
+        if broken is not None:
+            _give_up(session, job, group, broken)
+
+
+def _give_up(session: Session, job: Job, tasks: list[Task], broken: Task) -> None:
+    blockers = [
+        f"{entry.pod.namespace}/{entry.pod.name} stays: {session.spared[entry.pod.uid].message}"
+        for entry in session.book.cluster.pods.at_node(broken.node)
+        if entry.pod.uid in session.spared
+    ]
+    node = broken.node
+    statement = session.statement()
+    for task in tasks:
+        statement.release(task)
+    statement.commit()
+    # Others may be asked instead.
+    job.sought = job.reclaimed = -1
+    why = "; ".join(blockers) or "its room went otherwise"
+    session.blocked[job.key] = Refused("EvictionBlocked", f"node {node} was to be made free, but {why}")
+
+
+def _covered(session: Session, task: Task) -> bool:
+    columns = session.book.cluster.columns
+    row = columns.rows.get(task.node)
+    if row is None or not session.chooser.usable(task)[row]:
+        return False
+    wanted = columns.axis.request(task.pod.request).dense > 0
+    left = columns.free[:, row] + columns.releasing[:, row] - columns.nominated[:, row]
+    return not np.any(left[wanted] < 0)

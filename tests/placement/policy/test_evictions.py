@@ -1,0 +1,283 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""preempt and reclaim: who has to leave, for whom, and what happens to the room."""
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from placement.model.action import Bind, Evict, PodCondition
+from placement.model.event import EvictRefused
+from placement.model.pod import Phase, Pod
+from placement.model.workload import PodGroup
+from placement.policy.configuration import Configuration, load
+from placement_kit.builders import amounts, budget, gang, mine, node, pairs, pod, priority_class, queue
+from placement_kit.simulated import Simulated
+
+TIERS = """
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+
+
+def acting(actions: str) -> Configuration:
+    return load(f'actions: "{actions}"{TIERS}', "test")
+
+
+def full(nodes: int = 1, *, actions: str = "allocate, backfill, preempt") -> Simulated:
+    """Nodes of four cores, each full with pods of low priority that have no group."""
+    simulated = Simulated(acting(actions))
+    for index in range(1, nodes + 1):
+        simulated.see(node(f"n{index}"))
+        simulated.see(
+            *(
+                mine(f"low{index}{letter}", node=f"n{index}", phase=Phase.RUNNING, labels=pairs(app="low"))
+                for letter in "abcd"
+            )
+        )
+    return simulated
+
+
+def evicted(actions: list[object]) -> list[str]:
+    return [action.name for action in actions if isinstance(action, Evict)]
+
+
+def test_a_pod_of_higher_priority_takes_the_place_of_a_lower_one() -> None:
+    simulated = full()
+    simulated.see(mine("high", priority=10))
+    decided = simulated.run()
+    assert len(evicted(decided)) == 1
+    assert simulated.placements()["high"] == "n1"
+    simulated.check()
+
+
+def test_room_is_kept_for_whom_it_was_made() -> None:
+    simulated = full()
+    simulated.see(mine("high", priority=10))
+    first = simulated.run_once()
+    (victim,) = evicted(first)
+    told = [action for action in first if isinstance(action, PodCondition)]
+    assert [(action.name, action.nominated_node) for action in told] == [("high", "n1")]
+    simulated.see(mine("late"))
+    simulated.gone(simulated.named(victim))
+    decided = simulated.run()
+    assert [action.name for action in decided if isinstance(action, Bind)] == ["high"]
+
+
+def test_nobody_is_evicted_while_another_node_has_room() -> None:
+    simulated = full()
+    simulated.see(node("n2"), mine("high", priority=10))
+    decided = simulated.run()
+    assert evicted(decided) == []
+    assert simulated.placements()["high"] == "n2"
+
+
+def test_equal_priority_and_a_pod_that_never_preempts_wait() -> None:
+    simulated = full()
+    simulated.see(mine("same"), mine("polite", priority=10, preempts=False))
+    assert evicted(simulated.run()) == []
+
+
+def test_what_others_and_the_cluster_run_is_left_alone() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(node("n1"))
+    simulated.see(
+        pod("foreign", node="n1", phase=Phase.RUNNING),
+        mine("daemon", node="n1", phase=Phase.RUNNING, daemon=True),
+        mine("mirror", node="n1", phase=Phase.RUNNING, mirror=True),
+        mine("system", node="n1", phase=Phase.RUNNING, namespace="kube-system"),
+        mine("high", priority=10),
+    )
+    assert evicted(simulated.run()) == []
+
+
+def test_a_gang_is_not_halved_when_another_victim_will_do() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(node("n1"), gang("g", 3))
+    simulated.see(*(mine(f"g{index}", group="g", node="n1", phase=Phase.RUNNING) for index in range(3)))
+    simulated.see(mine("single", node="n1", phase=Phase.RUNNING), mine("high", priority=10))
+    assert evicted(simulated.run()) == ["single"]
+
+
+def test_a_gang_that_loses_its_minimum_leaves_as_a_whole() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(node("n1", allocatable=amounts(cpu="2", pods="10")), node("n2"), gang("g", 3))
+    for name, where in (("g0", "n1"), ("g1", "n2"), ("g2", "n2")):
+        simulated.see(mine(name, group="g", node=where, phase=Phase.RUNNING))
+    simulated.see(*(pod(f"f{index}", node="n2", phase=Phase.RUNNING) for index in range(2)))
+    simulated.see(mine("high", priority=10, request=amounts(cpu="2")))
+    assert sorted(evicted(simulated.run())) == ["g0", "g1", "g2"]
+    simulated.check()
+
+
+def test_a_gang_preempts_for_all_of_its_minimum_or_for_none() -> None:
+    simulated = full()
+    simulated.see(priority_class("high", 10), gang("fits", 3, priority_class="high"))
+    simulated.see(gang("large", 5, priority_class="high"))
+    simulated.see(*(mine(f"large{index}", group="large", priority=10) for index in range(5)))
+    assert evicted(simulated.run()) == []
+    simulated.see(*(mine(f"fits{index}", group="fits", priority=10) for index in range(3)))
+    assert len(evicted(simulated.run())) == 3
+    assert len([name for name in simulated.placements() if name.startswith("fits")]) == 3
+
+
+def test_within_a_job_a_pod_of_higher_priority_takes_the_place_of_a_lower_one() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(node("n1"), gang("g", 1))
+    simulated.see(*(mine(f"worker{index}", group="g", node="n1", phase=Phase.RUNNING) for index in range(4)))
+    simulated.see(mine("master", group="g", priority=10))
+    assert len(evicted(simulated.run())) == 1
+    assert "master" in simulated.placements()
+
+
+def test_a_budget_that_blocks_is_named_and_the_room_is_given_up() -> None:
+    simulated = full()
+    simulated.see(mine("high", priority=10))
+    asked = set[str]()
+    for _unused in range(6):
+        decided = simulated.run_once()
+        simulated.actions += decided
+        for action in decided:
+            if isinstance(action, Evict):
+                asked.add(action.name)
+                simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/keep allows no eviction"))
+    assert len(asked) == 4
+    assert "disruption budget team/keep allows no eviction" in simulated.conditions()["high"]
+    assert not simulated.scheduler.cluster.columns.nominated.any()
+
+
+def test_pods_outside_a_spent_budget_go_first() -> None:
+    simulated = full()
+    simulated.see(budget("keep", allowed=0, app="low"))
+    simulated.see(node("n2"), mine("other", node="n2", phase=Phase.RUNNING, request=amounts(cpu="4"), priority=5))
+    simulated.see(mine("high", priority=10))
+    assert evicted(simulated.run()) == ["other"]
+
+
+def test_jobs_of_equal_priority_come_to_equal_shares() -> None:
+    simulated = Simulated(acting("allocate, backfill, preempt"))
+    simulated.see(node("n1"), gang("old", 1), gang("new", 1))
+    simulated.see(*(mine(f"old{index}", group="old") for index in range(4)))
+    simulated.run()
+    simulated.see(*(mine(f"new{index}", group="new") for index in range(4)))
+    simulated.run()
+    names = [name[:3] for name in simulated.placements()]
+    assert (names.count("old"), names.count("new")) == (2, 2)
+
+
+def test_a_queue_takes_back_what_it_deserves_and_no_more() -> None:
+    simulated = Simulated(acting("reclaim, allocate, backfill"))
+    simulated.see(node("n1"), node("n2"), queue("q1"), queue("q2"), gang("a", 1, queue="q1"), gang("b", 1, queue="q2"))
+    simulated.see(*(mine(f"a{index}", group="a") for index in range(8)))
+    simulated.run()
+    simulated.see(*(mine(f"b{index}", group="b") for index in range(8)))
+    simulated.run()
+    names = [name[0] for name in simulated.placements()]
+    assert (names.count("a"), names.count("b")) == (4, 4)
+
+
+def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
+    simulated = Simulated(acting("reclaim, allocate"))
+    simulated.see(node("n1"), queue("q1", reclaimable=False), queue("q2"))
+    simulated.see(gang("a", 1, queue="q1"), gang("b", 1, queue="q2"))
+    simulated.see(*(mine(f"a{index}", group="a") for index in range(4)))
+    simulated.run()
+    simulated.see(*(mine(f"b{index}", group="b") for index in range(4)))
+    assert evicted(simulated.run()) == []
+
+
+def _brute(simulated: Simulated, claimant: Pod, groups: dict[str, PodGroup], allowed: int) -> tuple[int, ...] | None:
+    """The least cost over all nodes and all sets of pods, tried one by one."""
+    best: tuple[int, ...] | None = None
+    running = [item for item in simulated.pods.values() if item.node]
+    members: dict[str, list[Pod]] = {}
+    for item in running:
+        members.setdefault(dict(item.annotations).get("scheduling.k8s.io/group-name", item.uid), []).append(item)
+    cores = dict(claimant.request)["cpu"]
+    for name in simulated.scheduler.cluster.columns.rows:
+        there = [item for item in running if item.node == name]
+        for number in range(len(there) + 1):
+            for chosen in combinations(there, number):
+                left = 4000 - sum(dict(item.request)["cpu"] for item in there if item not in chosen)
+                if left < cores:
+                    continue
+                victims, broken = set[str](), 0
+                for group, pods in members.items():
+                    hit = [item for item in chosen if item in pods]
+                    least = groups[group].min_member if group in groups else 1
+                    if hit and least > 1 and len(pods) >= least > len(pods) - len(hit):
+                        broken += 1
+                        hit = pods
+                    victims |= {item.uid for item in hit}
+                gone = [item for item in running if item.uid in victims]
+                if any(item.spec.priority >= claimant.spec.priority for item in gone):
+                    continue
+                violations = max(0, sum(dict(item.labels).get("app") == "kept" for item in gone) - allowed)
+                highest = max((item.spec.priority for item in gone), default=-(2**31))
+                cost = (violations, highest, broken, len(gone))
+                best = cost if best is None or cost < best else best
+    return best
+
+
+@st.composite
+def _packed(draw: st.DrawFn) -> tuple[list[Pod], dict[str, PodGroup], int, int]:
+    groups = {f"g{index}": gang(f"g{index}", draw(st.integers(1, 3))) for index in range(2)}
+    priorities = {name: draw(st.sampled_from([0, 1])) for name in groups}
+    pods: list[Pod] = []
+    for where in ("n1", "n2")[: draw(st.integers(1, 2))]:
+        room = 4000
+        while room > 0 and len(pods) < 8:
+            cores = min(room, draw(st.sampled_from([500, 1000, 2000])))
+            room -= cores
+            group = draw(st.sampled_from(["", "", *groups]))
+            labels = pairs(app=draw(st.sampled_from(["free", "kept"])))
+            priority = priorities[group] if group else draw(st.sampled_from([0, 1, 2, 9]))
+            pods.append(
+                mine(
+                    f"p{len(pods)}",
+                    group=group,
+                    node=where,
+                    phase=Phase.RUNNING,
+                    request=(("cpu", cores),),
+                    labels=labels,
+                    priority=priority,
+                )
+            )
+    return pods, groups, draw(st.integers(0, 2)), draw(st.sampled_from([500, 1500, 3000]))
+
+
+@given(_packed())
+def test_the_victims_of_one_pod_are_the_cheapest_there_are(
+    packed: tuple[list[Pod], dict[str, PodGroup], int, int],
+) -> None:
+    pods, groups, allowed, cores = packed
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(*(node(name) for name in sorted({item.node for item in pods})))
+    simulated.see(budget("kept", allowed=allowed, app="kept"), *groups.values(), *pods)
+    simulated.run()
+    claimant = mine("claimant", priority=5, request=(("cpu", cores),))
+    expected = _brute(simulated, claimant, groups, allowed)
+    simulated.see(claimant)
+    victims = {action.uid for action in simulated.run_once() if isinstance(action, Evict)}
+    gone = [item for item in simulated.pods.values() if item.uid in victims]
+    if not gone:
+        assert expected is None or expected[3] == 0
+        return
+    broken = 0
+    for name, group in groups.items():
+        mates = [item for item in pods if dict(item.annotations).get("scheduling.k8s.io/group-name") == name]
+        left = len(mates) - len([item for item in gone if item.uid in {mate.uid for mate in mates}])
+        if len(mates) >= group.min_member > 1 and left < group.min_member:
+            assert left == 0, f"gang {name} is halved"
+            broken += 1
+    violations = max(0, sum(dict(item.labels)["app"] == "kept" for item in gone) - allowed)
+    assert expected == (violations, max(item.spec.priority for item in gone), broken, len(gone))
