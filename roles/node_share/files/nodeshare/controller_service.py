@@ -37,7 +37,7 @@ class RequestError(ValueError):
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
+    daemon_threads = False  # the process ends when everybody who waits has been answered
     block_on_close = False
     request_queue_size = 1024
 
