@@ -9,7 +9,6 @@ import base64
 import datetime
 import json
 import re
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,18 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from e2e import playing
 from testbed import api, binaries
-from testbed.controlplane import admin, audit_log, kubeconfig
-from testbed.inventory import inventory
+from testbed.controlplane import admin, audit_log
 from testbed.kube_api import JSON_PATCH, MERGE_PATCH, Api, ApiError, Json
 from testbed.kube_audit import read_audit
-from testbed.run import Completed, run
 
-PLAY_SECONDS = 180.0
 CONF = "/etc/converged/controller.kubeconfig"
 USER, GROUP = "converged:controller:ctl", "converged:controllers"
 TAINT = {"key": "converged.hpc/batch", "effect": "NoSchedule"}
@@ -58,36 +54,22 @@ MAY = {
 }
 
 
-class Site:
+class Site(playing.Site):
     """An administrator's folder: the controllers of the bed, and the API reached from where Ansible runs."""
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
-        self.bed, self.folder = bed, folder
+        super().__init__(bed, folder)
         self.open: list[Api] = []
-        hosts = inventory(bed.bed)
-        here = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
-        hosts["all"]["children"]["converged_kube"] = {"hosts": {"localhost": here}}
-        hosts["all"]["vars"].update(
-            converged_kubeconfig=str(kubeconfig(bed.bed)), converged_record_copy_dir=str(folder / "record")
-        )
-        (folder / "hosts.yml").write_text(json.dumps(hosts), encoding="utf-8")
+        self.ask_kubernetes_from_here()
 
-    def play(self, *words: str, tasks: str = "main", check: bool = True, **variables: Any) -> Completed:
+    def play(self, *options: str, tasks: str = "main", check: bool = True, **variables: Any) -> playing.Said:
         """The role, or its way back."""
         kubectl = {"kubectl": str(binaries.build_binaries() / "kubectl")}
-        play = {
-            "hosts": "converged_controllers",
-            "become": True,
-            "gather_facts": False,
-            "module_defaults": {"converged.hpc.kube_certificate": kubectl},
-            "tasks": [{"import_role": {"name": "converged.hpc.drain_access", "tasks_from": tasks}}],
-        }
-        (self.folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", str(self.folder / "hosts.yml")]
-        argv += [str(self.folder / "play.yml"), "--extra-vars", json.dumps(variables), *words]
-        return run(argv, timeout=PLAY_SECONDS, check=check, env={"ANSIBLE_NOCOLOR": "1"})
+        defaults = {"converged.hpc.kube_certificate": kubectl}
+        plays = [playing.play("converged_controllers", f"drain_access/{tasks}", module_defaults=defaults)]
+        return self.run(plays, *options, check=check, **variables)
 
-    def restore(self) -> Completed:
+    def restore(self) -> playing.Said:
         return self.play(tasks="restore")
 
     def conf(self) -> str:
@@ -136,10 +118,9 @@ def held(cluster: Api) -> Iterator[Json]:
     cluster.delete(NODE, missing_ok=True)
 
 
-def recap(said: Completed) -> dict[str, int]:
+def recap(said: playing.Said) -> dict[str, int]:
     """What the play did on the controller."""
-    line = next(line for line in said.out.splitlines() if re.match(r"ctl\s+:", line))
-    return {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", line)}
+    return said.recap()["ctl"]
 
 
 def status(connection: Api, method: str, path: str, body: Json | list[Json] | None = None, kind: str = "") -> int:

@@ -11,40 +11,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from e2e import listing
+from e2e import listing, playing
 from testbed import api, binaries, kube_node
-from testbed.inventory import inventory
 from testbed.kube_config import BIN
-from testbed.run import Completed, run
 
 BED = f"kubelet-{os.getpid()}"
-PLAY_SECONDS = 300.0
+NODE_SECONDS = 300.0
 MODE = "node-restriction.kubernetes.io/converged-share-mode"
-# What nodes that are containers need; everything else are the roles' defaults.
-VARIABLES: dict[str, Any] = {
-    "node_runtime_cgroup_driver": "cgroupfs",
-    "node_runtime_sandbox_image": "localhost/pause:local",
-    "node_runtime_restrict_oom_score_adj": True,
-    "node_runtime_disable_apparmor": True,
-    "node_runtime_pod_cidr": "10.244.{{ groups.converged_nodes.index(inventory_hostname) + 1 }}.0/24",
-    "node_runtime_images": ["/opt/testbed/images/pause.tar", "/opt/testbed/images/busybox.tar"],
-    "node_runtime_kernel_modules": [],
-    "node_runtime_sysctls": {"net.ipv4.ip_forward": "1"},
-    "node_kubelet_source": "node",
-    "node_kubelet_folder": "/opt/testbed/bin",
+VARIABLES = {
     "node_kubelet_config": {"maxPods": 50, "authentication": {"webhook": {"cacheTTL": "10s"}}},
     "node_kubelet_labels": {"example.org/rack": "7"},
-    "node_kubelet_node_ip": "{{ ansible_host }}",
-    "node_kubelet_timeout": 20,
 }
-CONVERT = ["converged.hpc.node_runtime", "converged.hpc.node_kubelet"]
+CONVERT = ("node_runtime", "node_kubelet")
+RESTORE = ("node_kubelet/restore", "node_runtime/restore")
 # systemd keeps a target that was reached; the kubelet's unit wants it.
 NOT_RESTORED = {"unit network-online.target"}
 
@@ -61,31 +45,22 @@ def plain(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
         api.take_down(BED)
 
 
-class Site:
+class Site(playing.Site):
     """The bed as an administrator's site: an inventory, and playbooks that call the roles."""
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
-        self.bed, self.folder = bed, folder
-        hosts = inventory(bed.bed)
-        hosts["all"]["children"]["converged_nodes"]["vars"] = dict(VARIABLES)
-        hosts["all"]["vars"]["converged_record_copy_dir"] = str(folder / "record")
-        (folder / "hosts.yml").write_text(json.dumps(hosts), encoding="utf-8")
+        super().__init__(bed, folder)
+        self.set("converged_nodes", **playing.IN_CONTAINERS, **VARIABLES)
 
-    def play(self, *words: str, check: bool = True, restore: bool = False, **variables: Any) -> Completed:
+    def play(self, *options: str, check: bool = True, restore: bool = False, **variables: Any) -> playing.Said:
         """The conversion, or the way back, with variables as on the command line."""
-        steps: list[dict[str, Any]] = [{"import_role": {"name": role}} for role in CONVERT]
-        if restore:
-            steps = [{"import_role": {"name": role, "tasks_from": "restore"}} for role in reversed(CONVERT)]
-        plays = [{"hosts": "converged_nodes", "become": True, "gather_facts": False, "tasks": steps}]
-        (self.folder / "play.yml").write_text(yaml.safe_dump(plays), encoding="utf-8")
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", str(self.folder / "hosts.yml")]
-        argv += [str(self.folder / "play.yml"), "--extra-vars", json.dumps(variables), *words]
-        return run(argv, timeout=PLAY_SECONDS, check=check)
+        steps = RESTORE if restore else CONVERT
+        return self.run([playing.play("converged_nodes", *steps)], *options, check=check, **variables)
 
     def listing(self, node: str) -> dict[str, object]:
         source = Path(listing.__file__).read_text(encoding="utf-8")
         found: dict[str, object] = json.loads(
-            self.bed.exec(node, ["python3", "-"], input=source, timeout=PLAY_SECONDS).out
+            self.bed.exec(node, ["python3", "-"], input=source, timeout=NODE_SECONDS).out
         )
         return found
 
@@ -142,12 +117,6 @@ apt-get -qq update
 """.format(unit=kube_node.KUBELET_UNIT.replace(BIN, "/usr/bin"), drop_in=kube_node.KUBELET_DROP_IN)
 
 
-def changed(said: Completed) -> dict[str, int]:
-    """Changes by host, as the recap counts them."""
-    found = re.findall(r"^(\S+) +: ok=\d+ +changed=(\d+) ", said.out, re.MULTILINE)
-    return {host: int(count) for host, count in found}
-
-
 def run_pod(bed: api.RunningBed, node: str) -> None:
     """A pod with a port of the host on one node, which is what leaves most behind."""
     container = {
@@ -188,7 +157,7 @@ def test_a_plain_node_is_planned_converted_left_alone_and_plain_again(site: Site
         run_pod(site.bed, name)
 
     again = site.play()
-    assert changed(again) == {"n1": 0, "n2": 0}, again.out
+    assert again.changed() == {"n1": 0, "n2": 0}, again.out
 
     site.play(restore=True)
     for name in before:
@@ -217,19 +186,19 @@ def test_a_site_keeps_its_fields_and_a_changed_one_restarts_the_kubelet(site: Si
 
     site.bed.exec("n1", ["systemctl", "stop", "kubelet"])
     stopped = site.play("--limit", "n1", node_kubelet_config={"maxPods": 60})
-    assert changed(stopped) == {"n1": 0}
+    assert stopped.changed() == {"n1": 0}
     assert site.bed.exec("n1", ["systemctl", "is-active", "kubelet"], check=False).out == "inactive\n"
 
 
 @pytest.mark.parametrize("source", ["controller", "packages"])
 def test_programs_come_from_the_controller_or_from_packages_and_go_again(site: Site, source: str) -> None:
-    site.bed.exec("n1", ["sh", "-c", REPOSITORY], timeout=PLAY_SECONDS)
+    site.bed.exec("n1", ["sh", "-c", REPOSITORY], timeout=NODE_SECONDS)
     before = site.listing("n1")
     variables: dict[str, Any] = {"node_kubelet_source": source, "node_kubelet_folder": str(binaries.build_binaries())}
 
     site.play("--limit", "n1", **variables)
     run_pod(site.bed, "n1")
-    assert changed(site.play("--limit", "n1", **variables)) == {"n1": 0}
+    assert site.play("--limit", "n1", **variables).changed() == {"n1": 0}
 
     site.play("--limit", "n1", restore=True, **variables)
     found = listing.difference(before, site.listing("n1"))
@@ -281,9 +250,5 @@ def test_a_node_of_another_cluster_and_a_leftover_node_object_are_refused(site: 
     site.bed.kubectl("delete", "node", "n1")
 
     site.play("--limit", "n1")
-    ansible = str(Path(sys.executable).with_name("ansible"))
-    options = f"node=n1 api_server=https://kube:6443 ca_hashes=sha256:{'0' * 64}"
-    argv = [ansible, "n1", "--inventory", str(site.folder / "hosts.yml"), "--become"]
-    argv += ["--module-name", "converged.hpc.kube_join", "--args", options]
-    said = run(argv, timeout=PLAY_SECONDS, check=False)
-    assert "joined to another cluster" in said.out
+    options = {"node": "n1", "api_server": "https://kube:6443", "ca_hashes": [f"sha256:{'0' * 64}"]}
+    assert "joined to another cluster" in site.module("n1", "kube_join", options)["msg"]

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from e2e import playing
 from testbed import api
 from testbed.controlplane import kubeconfig
-from testbed.inventory import inventory
-from testbed.run import run
 
 BED = f"controller-{os.getpid()}"
-PLAY_SECONDS = 120.0
 TAINT = "converged.hpc/batch"
 SCRIPT = """#!/usr/bin/python3
 import json, os, socket, sys
@@ -74,28 +70,16 @@ DEPLOYMENT = {
 }
 
 
-class Cluster:
+class Cluster(playing.Site):
     """The bed, with the controller installed by its role."""
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
-        self.bed, self.folder = bed, folder
+        super().__init__(bed, folder)
+        self.set("all", node_share_controller_period=2)
 
-    def play(self, tasks_from: str) -> str:
-        hosts = inventory(self.bed.bed)
-        (self.folder / "hosts.yml").write_text(json.dumps(hosts), encoding="utf-8")
-        role = {"name": "converged.hpc.node_share", "tasks_from": tasks_from}
-        play = {
-            "hosts": "converged_controllers",
-            "become": True,
-            "gather_facts": False,
-            "tasks": [{"import_role": role}],
-        }
-        (self.folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-        program = str(Path(sys.executable).with_name("ansible-playbook"))
-        copies = str(self.folder / "record")  # hosts of all beds have the same names
-        more = json.dumps({"node_share_controller_period": 2, "converged_record_copy_dir": copies})
-        argv = [program, "--inventory", str(self.folder / "hosts.yml"), "--extra-vars", more]
-        return run([*argv, str(self.folder / "play.yml")], timeout=PLAY_SECONDS).out
+    def play(self, tasks_from: str) -> dict[str, int]:
+        """Changes by host."""
+        return self.run([playing.play("converged_controllers", f"node_share/{tasks_from}")]).changed()
 
     def ctl(self, script: str, *, input: str | None = None, check: bool = True) -> str:
         return self.bed.exec("ctl", ["sh", "-c", script], input=input, check=check, timeout=90).out
@@ -149,7 +133,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_installing_it_again_changes_nothing(cluster: Cluster) -> None:
-    assert "changed=0" in cluster.play("controller")
+    assert cluster.play("controller") == {"ctl": 0}
     assert cluster.ctl("systemctl is-active converged-controller").strip() == "active"
 
 

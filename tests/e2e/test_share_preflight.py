@@ -10,29 +10,19 @@ import json
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e import playing
 from testbed import api
-from testbed.inventory import inventory
-from testbed.run import run
 
 LISTING = (Path(__file__).parent / "listing.py").read_text(encoding="utf-8")
-PLAYBOOK = """
-- hosts: converged_nodes:converged_controllers
-  become: true
-  gather_facts: false
-  roles:
-    - role: converged.hpc.share_preflight
-- hosts: converged_nodes
-  gather_facts: false
-  tasks:
-    - ansible.builtin.debug:
-        msg: the conversion begins
-"""
+PLAYS = [
+    playing.play("converged_nodes:converged_controllers", "share_preflight"),
+    playing.play("converged_nodes", {"ansible.builtin.debug": {"msg": "the conversion begins"}}, become=False),
+]
 CONF = "/etc/slurm/slurm.conf"
 # The bed's machine has cgroup v1, which a site has to allow.
 SITE = {"node_kubelet_config": {"failCgroupV1": False}}
@@ -79,16 +69,11 @@ class Report:
 
 def preflight(bed: api.RunningBed, folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Report:
     """The role as a site's playbook calls it; ``hosts`` are variables by host, or of ``all``."""
-    data = inventory(bed.bed)
-    data["all"]["vars"].update(SITE, **hosts.get("all", {}))
-    for group in data["all"]["children"].values():
-        for host, variables in group["hosts"].items():
-            variables.update(hosts.get(host, {}))
-    (folder / "hosts.yml").write_text(json.dumps(data), encoding="utf-8")
-    (folder / "play.yml").write_text(PLAYBOOK, encoding="utf-8")
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    argv = [program, "--inventory", str(folder / "hosts.yml"), str(folder / "play.yml"), *options]
-    said = run(argv, timeout=240, check=False)
+    site = playing.Site(bed, folder)
+    site.set("all", **SITE)
+    for where, variables in hosts.items():
+        site.set(where, **variables)
+    said = site.run(PLAYS, *options, check=False)
     return Report(said.rc, said.out)
 
 
@@ -141,9 +126,13 @@ def test_a_sound_site_passes_in_two_results_a_node_and_nothing_is_touched(bed: a
     assert report.of("(cluster)", "note [prolog_flags] PrologFlags=Alloc will be Alloc,DeferBatch")
     assert report.of("(cluster)", "warn [timeouts] BatchStartTimeout is 10 s")
     assert report.of("n1", "note [stateless] this node is a container")
-    assert report.of("n2", "warn [cgroup] cgroup v1")
+    assert bool(report.of("n2", "warn [cgroup] cgroup v1")) == has_cgroup_v1(bed)
     # Of n2 nothing but the role and the task of the second play.
     assert re.search(r"^n2 +: ok=3 +changed=0 ", report.out, re.MULTILINE), report.out
+
+
+def has_cgroup_v1(bed: api.RunningBed) -> bool:
+    return bed.exec("n2", ["stat", "-fc", "%T", "/sys/fs/cgroup"], timeout=60).out.strip() != "cgroup2fs"
 
 
 def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed, tmp_path: Path) -> None:
@@ -161,6 +150,38 @@ def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed
     assert report.words["ctl"] == "fit to be shared"
 
 
+def test_what_is_wanted_of_a_node_and_cannot_be_is_named(bed: api.RunningBed, tmp_path: Path) -> None:
+    wrong = {
+        "all": {"share_preflight_min_free": 10**6, "node_kubelet_config": {}},
+        "n1": {"converged_share_mode": "all", "node_kubelet_node_ip": "192.0.2.1", "converged_kube_node": "N_1"},
+        "n2": {"node_runtime_manage": False, "node_kubelet_socket": "unix:///run/singularity.sock"},
+    }
+    before = listings(bed)
+    report = preflight(bed, tmp_path, wrong)
+    assert listings(bed) == before
+    assert (report.rc != 0, report.begun()) == (True, False), report.out
+    assert report.of("n1", "refuse [share_mode] share mode 'all' is none of handover")
+    assert report.of("n1", "refuse [node_ip] node_kubelet_node_ip is 192.0.2.1, and this node has")
+    assert report.of("n1", "refuse [kube_name] ")
+    assert report.of("n1", "refuse [disk] ")
+    assert report.of("n2", "refuse [runtime] no container runtime listens on unix:///run/singularity.sock")
+    (sycri,) = report.of("n2", "refuse [cri] Singularity-CRI speaks only CRI v1alpha2")
+    assert "use containerd or CRI-O for pods (Apptainer or SingularityCE keeps running SIF images" in sycri
+    assert bool(report.of("n2", "refuse [cgroup] cgroup v1")) == has_cgroup_v1(bed)
+
+
+def test_a_node_that_slurm_knows_and_nobody_reaches_has_to_be_excepted(bed: api.RunningBed, tmp_path: Path) -> None:
+    line = "NodeName=n3 NodeAddr=192.0.2.3 CPUs=1 State=UNKNOWN\\n"
+    then = "systemctl restart slurmctld; for _ in $(seq 50); do scontrol ping | grep -q UP && exit; sleep 0.2; done"
+    with appended(bed, HOSTS, "/etc/slurm/nodes.conf", line, then):
+        forgotten = preflight(bed, tmp_path, {})
+        excepted = preflight(bed, tmp_path, {"all": {"share_preflight_excepted": ["n[3,7]"]}})
+    assert (forgotten.rc != 0, forgotten.begun()) == (True, False), forgotten.out
+    assert [host for host, word in forgotten.words.items() if word == "refused"] == ["n3"]
+    assert forgotten.of("n3", "refuse [not_in_inventory] Slurm has this node, and converged_nodes does not")
+    assert (excepted.rc, excepted.begun()) == (0, True), excepted.out
+
+
 FAULTS = [
     (
         "an epilog that kills",
@@ -169,10 +190,66 @@ FAULTS = [
         ["refuse [kills] /etc/slurm/epilog.sh line 5 kills processes of anybody"],
     ),
     (
+        "a health check that kills",
+        lambda bed: done(
+            bed,
+            "n2",
+            "mkdir /etc/nhc; echo ' * || check_ps_unauth_users log syslog kill' > /etc/nhc/nhc.conf",
+            "rm -r /etc/nhc",
+        ),
+        "n2",
+        ["refuse [kills] /etc/nhc/nhc.conf line 1 acts on processes of users without a job"],
+    ),
+    (
+        "flags that forbid a hand-over",
+        lambda bed: appended(bed, HOSTS, CONF, "PrologFlags=NoHold\\n", "scontrol reconfigure"),
+        "(cluster)",
+        ["refuse [prolog_flags] PrologFlags has NoHold"],
+    ),
+    (
+        "a time that is too short",
+        lambda bed: appended(bed, HOSTS, CONF, "PrologEpilogTimeout=30\\n", "scontrol reconfigure"),
+        "(cluster)",
+        ["refuse [timeouts] PrologEpilogTimeout is 30 s"],
+    ),
+    (
+        "a second network",
+        lambda bed: done(
+            bed,
+            "n1",
+            "ip link add ib0 type veth peer name ib0-far; ip address add 10.77.0.1/24 dev ib0",
+            "ip link delete ib0",
+        ),
+        "n1",
+        ["refuse [node_ip] several networks (eth0 "],
+    ),
+    (
+        "a kubelet's folder in memory",
+        lambda bed: done(
+            bed,
+            "n2",
+            "mkdir /var/lib/kubelet; mount -t tmpfs tmpfs /var/lib/kubelet",
+            "umount /var/lib/kubelet; rmdir /var/lib/kubelet",
+        ),
+        "n2",
+        ["refuse [stateless] / (overlay), /var/lib/kubelet (tmpfs) does not outlive a reboot"],
+    ),
+    (
+        "a kubelet of another hand",
+        lambda bed: done(
+            bed,
+            "n1",
+            "mkdir /etc/kubernetes; echo other > /etc/kubernetes/kubelet.conf",
+            "rm -r /etc/kubernetes",
+        ),
+        "n1",
+        ["refuse [kubernetes] is in a Kubernetes cluster already, not by this collection"],
+    ),
+    (
         "power saving",
         lambda bed: appended(bed, HOSTS, CONF, POWER, "scontrol reconfigure"),
         "n2",
-        ["refuse [power_saving] SuspendTime is 86400 sec and SuspendExcNodes does not keep n2 on"],
+        ["refuse [power_saving] SuspendTime is 86400 s and SuspendExcNodes does not keep n2 on"],
     ),
     (
         "a slurm.conf of its own, of another owner",

@@ -17,7 +17,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._hostlist import exp
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import load
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
-from e2e import adhoc
+from e2e import playing
 from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
 
@@ -132,14 +132,23 @@ def test_a_configuration_is_read_exactly_when_slurms_own_parser_takes_it(
     assert not wrong
 
 
-def test_slurm_info_tells_what_runs_whatever_a_job_is_called(bed: api.RunningBed) -> None:
+@pytest.fixture
+def site(bed: api.RunningBed, tmp_path: Path) -> playing.Site:
+    return playing.Site(bed, tmp_path)
+
+
+def test_slurm_info_tells_what_runs_whatever_a_job_is_called(site: playing.Site) -> None:
     name = "x\n   JobState=COMPLETED NodeList=n9 $(reboot) 'q' \"r\""
-    job = bed.ssh("ctl", ["sbatch", "--parsable", "--nodes=2", "--job-name", name, "--wrap", "sleep 300"]).out.strip()
+    job = site.bed.ssh(
+        "ctl", ["sbatch", "--parsable", "--nodes=2", "--job-name", name, "--wrap", "sleep 300"]
+    ).out.strip()
     try:
-        bed.exec("ctl", ["timeout", "30", "sh", "-c", f"until squeue -h -j {job} -t R | grep -q .; do sleep 0.2; done"])
-        found = adhoc.module(bed, "ctl", "slurm_info", {})
+        site.bed.exec(
+            "ctl", ["timeout", "30", "sh", "-c", f"until squeue -h -j {job} -t R | grep -q .; do sleep 0.2; done"]
+        )
+        found = site.module("ctl", "slurm_info", {})
     finally:
-        bed.ssh("ctl", ["scancel", job])
+        site.bed.ssh("ctl", ["scancel", job])
     assert not found["failed"], found
     mine = next(seen for seen in found["jobs"] if seen["id"] == int(job))
     assert (mine["state"], mine["nodes"], mine["run"], mine["user"]) == ("RUNNING", ["n1", "n2"], 0, ADMINISTRATOR)
@@ -149,45 +158,45 @@ def test_slurm_info_tells_what_runs_whatever_a_job_is_called(bed: api.RunningBed
     assert all(partition["nodes"] for partition in found["partitions"])
 
 
-def test_slurm_conf_is_changed_followed_and_put_back_byte_for_byte(bed: api.RunningBed) -> None:
-    before = bed.exec("ctl", ["cat", CONF]).out
+def test_slurm_conf_is_changed_followed_and_put_back_byte_for_byte(site: playing.Site) -> None:
+    before = site.bed.exec("ctl", ["cat", CONF]).out
     options = {"settings": SETTINGS, "reconfigure": True}
-    assert adhoc.module(bed, "ctl", "slurm_conf", options, check=True)["changed"]
-    assert bed.exec("ctl", ["cat", CONF]).out == before
-    made = adhoc.module(bed, "ctl", "slurm_conf", options)
+    assert site.module("ctl", "slurm_conf", options, check_mode=True)["changed"]
+    assert site.bed.exec("ctl", ["cat", CONF]).out == before
+    made = site.module("ctl", "slurm_conf", options)
     assert (made["changed"], made["restart_needed"]) == (True, [])
-    assert not adhoc.module(bed, "ctl", "slurm_conf", options, check=True)["changed"]
-    assert not adhoc.module(bed, "ctl", "slurm_conf", options)["changed"]
-    assert "DeferBatch" in bed.exec("ctl", ["scontrol", "show", "config"]).out
+    assert not site.module("ctl", "slurm_conf", options, check_mode=True)["changed"]
+    assert not site.module("ctl", "slurm_conf", options)["changed"]
+    assert "DeferBatch" in site.bed.exec("ctl", ["scontrol", "show", "config"]).out
 
-    back = adhoc.module(bed, "ctl", "slurm_conf", {"state": "absent", "reconfigure": True})
+    back = site.module("ctl", "slurm_conf", {"state": "absent", "reconfigure": True})
     assert (back["changed"], back["left"], back["restart_needed"]) == (True, [], [])
-    assert bed.exec("ctl", ["cat", CONF]).out == before
-    assert "DeferBatch" not in bed.exec("ctl", ["scontrol", "show", "config"]).out
+    assert site.bed.exec("ctl", ["cat", CONF]).out == before
+    assert "DeferBatch" not in site.bed.exec("ctl", ["scontrol", "show", "config"]).out
 
 
-def test_what_slurm_refuses_is_not_written(bed: api.RunningBed) -> None:
-    before = bed.exec("ctl", ["cat", CONF]).out
-    failed = adhoc.module(bed, "ctl", "slurm_conf", {"settings": [{"key": "MessageTimeout", "value": "soon"}]})
+def test_what_slurm_refuses_is_not_written(site: playing.Site) -> None:
+    before = site.bed.exec("ctl", ["cat", CONF]).out
+    failed = site.module("ctl", "slurm_conf", {"settings": [{"key": "MessageTimeout", "value": "soon"}]})
     assert failed["failed"]
     assert 'MessageTimeout value "soon" is not a valid number' in failed["msg"]
-    assert bed.exec("ctl", ["cat", CONF]).out == before
+    assert site.bed.exec("ctl", ["cat", CONF]).out == before
 
 
-def test_only_our_drain_is_given_back(bed: api.RunningBed) -> None:
+def test_only_our_drain_is_given_back(site: playing.Site) -> None:
     nodes = {"names": ["n[1-2]"]}
-    bed.exec("ctl", ["scontrol", "update", "nodename=n2", "state=drain", "reason=disk is full"])
+    site.bed.exec("ctl", ["scontrol", "update", "nodename=n2", "state=drain", "reason=disk is full"])
     try:
-        drained = adhoc.module(bed, "ctl", "slurm_node", {**nodes, "state": "drained", "reason": "conversion"})
+        drained = site.module("ctl", "slurm_node", {**nodes, "state": "drained", "reason": "conversion"})
         assert (drained["drained"], drained["others"]) == (["n1"], {"n2": "disk is full"})
-        assert not adhoc.module(bed, "ctl", "slurm_node", {**nodes, "state": "drained", "reason": "again"})["changed"]
-        back = adhoc.module(bed, "ctl", "slurm_node", {**nodes, "state": "given_back"})
+        assert not site.module("ctl", "slurm_node", {**nodes, "state": "drained", "reason": "again"})["changed"]
+        back = site.module("ctl", "slurm_node", {**nodes, "state": "given_back"})
         assert (back["given_back"], back["others"]) == (["n1"], {"n2": "disk is full"})
-        shown = adhoc.module(bed, "ctl", "slurm_info", {"gather": ["nodes"]})["nodes"]
+        shown = site.module("ctl", "slurm_info", {"gather": ["nodes"]})["nodes"]
         assert [node["name"] for node in shown if "DRAIN" in node["flags"]] == ["n2"]
         assert shown[1]["reason"] == "disk is full"
     finally:
-        bed.exec("ctl", ["scontrol", "update", "nodename=n[1-2]", "state=undrain"], check=False)
+        site.bed.exec("ctl", ["scontrol", "update", "nodename=n[1-2]", "state=undrain"], check=False)
 
 
 def test_the_inventory_is_read_through_ssh(bed: api.RunningBed, tmp_path: Path) -> None:

@@ -5,28 +5,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from e2e import playing
 from testbed import api, keys
-from testbed.inventory import inventory
 from testbed.recipe import ADMINISTRATOR
-from testbed.run import Completed, run
+from testbed.run import Completed
 
 CONF = "/etc/slurm/slurm.conf"
 PROGRAM = "/opt/told"
 HOSTS = ("ctl", "n1", "n2")
 NODES = ("n1", "n2")
 LOGS = "/var/log/slurm"
-PLAY_SECONDS = 240.0
 # In place of nodeshare: writes behind the line of the site's own script, and keeps a lease as nodeshare does.
 TOLD = r"""#!/usr/bin/python3 -IS
 import os, sys
@@ -39,27 +35,18 @@ with open({"begin": "/var/log/slurm/prolog.log", "end": "/var/log/slurm/epilog.l
 """
 
 
-class Site:
+class Site(playing.Site):
     """A cluster whose administrator calls the role's steps from playbooks of his own."""
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
-        self.bed, self.folder = bed, folder
+        super().__init__(bed, folder)
         self.repeats = bed.exec("ctl", ["scontrol", "--version"]).out.split()[1] >= "24.05"
-        self.hosts = inventory(bed.bed)
-        self.hosts["all"]["vars"].update(
-            converged_record_copy_dir=str(folder / "record"), slurm_share_program=PROGRAM, slurm_share_wait=5
-        )
+        self.set("all", slurm_share_program=PROGRAM, slurm_share_wait=5)
 
-    def play(self, *steps: str, options: tuple[str, ...] = (), check: bool = True, **variables: Any) -> Completed:
-        roles = [{"import_role": {"name": "converged.hpc.slurm_share", "tasks_from": step}} for step in steps]
-        plays = [
-            {"hosts": "converged_controllers:converged_nodes", "become": True, "gather_facts": False, "tasks": roles}
-        ]
-        (self.folder / "hosts.yml").write_text(json.dumps(self.hosts), encoding="utf-8")
-        (self.folder / "play.yml").write_text(yaml.safe_dump(plays), encoding="utf-8")
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", str(self.folder / "hosts.yml")]
-        argv += [str(self.folder / "play.yml"), "--extra-vars", json.dumps(variables), *options]
-        return run(argv, timeout=PLAY_SECONDS, check=check)
+    def play(self, *steps: str, options: tuple[str, ...] = (), check: bool = True, **variables: Any) -> playing.Said:
+        roles = [f"slurm_share/{step}" for step in steps]
+        plays = [playing.play("converged_controllers:converged_nodes", *roles)]
+        return self.run(plays, *options, check=check, **variables)
 
     def files(self) -> dict[str, str]:
         words = (
@@ -83,8 +70,8 @@ class Site:
         self.bed.exec("ctl", ["timeout", "30", "sh", "-c", done])
 
 
-def changes(said: Completed) -> int:
-    return sum(int(part.partition("=")[2]) for part in said.out.split() if part.startswith("changed="))
+def changes(said: playing.Said) -> int:
+    return sum(said.changed().values())
 
 
 @pytest.fixture(scope="module")

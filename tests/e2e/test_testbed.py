@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
 import pytest
+import yaml
+from e2e import playing
 from testbed import api
 from testbed.api import RunningBed
 from testbed.run import run
@@ -41,12 +42,13 @@ def test_a_job_that_takes_more_memory_than_it_asked_for_is_killed(bed: RunningBe
 
 
 def test_several_jobs_fit_on_a_node(bed: RunningBed) -> None:
-    command = [
-        "sh",
-        "-c",
-        "for i in 1 2 3 4; do srun -n1 --mem=100 sleep 1 & done; sleep 0.7; squeue -h -t R | wc -l; wait",
-    ]
-    assert bed.ssh("ctl", command).out == "4\n"
+    start = "for i in 1 2 3 4; do sbatch --job-name=fits --output=/dev/null --mem=100 --wrap='sleep 60'; done"
+    bed.ssh("ctl", ["sh", "-c", start])
+    try:
+        wait = "until test $(squeue -h -n fits -t R | wc -l) = 4; do sleep 0.1; done"
+        assert bed.ssh("ctl", ["timeout", "30", "sh", "-c", wait], check=False).rc == 0
+    finally:
+        bed.ssh("ctl", ["scancel", "--name=fits"])
 
 
 def test_the_administrator_logs_in_with_a_checked_host_key_and_becomes_root(bed: RunningBed) -> None:
@@ -57,12 +59,11 @@ def test_the_administrator_logs_in_with_a_checked_host_key_and_becomes_root(bed:
 
 
 def test_ansible_reaches_every_host_by_the_inventory(bed: RunningBed, tmp_path: Path) -> None:
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text(api.command_line("inventory", bed.bed.name).out)
-    ansible = Path(sys.executable).with_name("ansible")
-    command = [str(ansible), "-i", str(inventory), "all", "-b", "-m", "ansible.builtin.command", "-a", "id -u", "-o"]
-    done = run(command, timeout=120, env={"ANSIBLE_LOCAL_TEMP": str(tmp_path), "HOME": str(tmp_path)})
-    assert done.out.count("rc=0") == len(bed.bed.hosts)
+    site = playing.Site(bed, tmp_path)
+    site.hosts = yaml.safe_load(api.command_line("inventory", bed.bed.name).out)
+    root = {"ansible.builtin.command": "id -u", "register": "who", "failed_when": "who.stdout != '0'"}
+    done = site.run([playing.play("all", root)])
+    assert done.changed() == {host.name: 1 for host in bed.bed.hosts}
 
 
 def test_exec_passes_input_output_and_exit_status(bed: RunningBed) -> None:
