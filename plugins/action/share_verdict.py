@@ -43,7 +43,8 @@ class ActionModule(ActionBase):
         """What Ansible calls."""
         super().run(tmp, task_vars)
         given = self.validate_argument_spec(ARGUMENT_SPEC)[1]
-        hostvars = (task_vars or {})["hostvars"]
+        known = task_vars or {}
+        hostvars = known["hostvars"]
         nodes = {host: seen(host, hostvars[host], given["registered"]) for host in given["hosts"]}
         if not nodes:
             raise AnsibleActionFail("hosts: the play has no host to judge")
@@ -53,7 +54,7 @@ class ActionModule(ActionBase):
             Cluster(answer(given["slurm"]), answer(given["kube"])),
             Settings(
                 controllers=tuple(given["controllers"]),
-                excepted=tuple(given["excepted"]),
+                excepted=(*given["excepted"], *left_out(known["groups"], hostvars)),
                 accepted=tuple(given["accepted"]),
                 **{name: given[name] for name in names},
             ),
@@ -73,6 +74,16 @@ class ActionModule(ActionBase):
                 self._display.display(f"    {finding}", color=shade)
 
 
+def left_out(groups: t.Mapping[str, t.Sequence[str]], hostvars: t.Mapping[str, t.Any]) -> t.List[str]:
+    """The batch system's names of the hosts that the inventory leaves out of a conversion."""
+    return [wlm_node(host, hostvars[host]) for host in groups.get("converged_excepted", ())]
+
+
+def wlm_node(host: str, variables: t.Mapping[str, t.Any]) -> str:
+    """A node's name in the batch system, by the inventory."""
+    return str(variables.get("converged_wlm_node", host.partition(".")[0]))
+
+
 def seen(host: str, variables: t.Mapping[str, t.Any], registered: str) -> t.Dict[str, t.Any]:
     """What was registered on a host; where nothing was found, its names by the inventory, and why."""
     got = variables.get(registered) or {}
@@ -80,7 +91,7 @@ def seen(host: str, variables: t.Mapping[str, t.Any], registered: str) -> t.Dict
         return {"wanted": got["wanted"], "found": got["found"], "offset": got["offset"]}
     short = host.partition(".")[0]
     wanted = {
-        "wlm_node": variables.get("converged_wlm_node", short),
+        "wlm_node": wlm_node(host, variables),
         "kube_node": variables.get("converged_kube_node", short),
         "is_node": "converged_nodes" in variables.get("group_names", ["converged_nodes"]),
     }

@@ -15,39 +15,11 @@ description:
   - Asks the API once for its release and once for all Node objects, and returns what preflight compares.
   - An API that does not answer fails the module. An empty list always means that there is none.
 author:
-  - converged.hpc maintainers (@converged-hpc)
-requirements:
-  - kubectl
-options:
-  kubeconfig:
-    description:
-      - The kubeconfig on this host, by which an administrator reaches the cluster.
-    type: path
-    required: true
-  kubectl:
-    description:
-      - The program.
-    type: str
-    default: kubectl
-  timeout:
-    description:
-      - Seconds after which an answer is no longer waited for.
-    type: int
-    default: 30
-attributes:
-  check_mode:
-    description: The module runs the same in check mode.
-    support: full
-  diff_mode:
-    description: There is nothing to compare.
-    support: none
-  idempotent:
-    description: Two runs return the same while nothing changes in the cluster.
-    support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
+  - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._attributes.reads
+  - converged.hpc._kube
 """
 
 EXAMPLES = r"""
@@ -73,7 +45,14 @@ nodes:
   returned: always
   type: dict
   sample:
-    n1: {kubelet: v1.36.3, runtime: "containerd://1.6.20", addresses: [10.0.0.1], ready: true, unschedulable: false}
+    n1:
+      kubelet: v1.36.3
+      runtime: containerd://1.6.20
+      addresses: [10.0.0.1]
+      ready: true
+      unschedulable: false
+      taints: ["converged.hpc/batch:NoSchedule"]
+      held_by: slurm/4711/0
 """
 
 import typing as t
@@ -85,7 +64,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import
 
 
 def described(nodes: cluster.Nodes) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """What preflight compares of each Node object."""
+    """What preflight compares and a report shows of each Node object."""
     found = {}
     for name, node in nodes.items():
         status = node.get("status", {})
@@ -96,6 +75,8 @@ def described(nodes: cluster.Nodes) -> t.Dict[str, t.Dict[str, t.Any]]:
             "addresses": [one["address"] for one in status.get("addresses", []) if one.get("type") == "InternalIP"],
             "ready": not cluster.not_ready(nodes, [name]),
             "unschedulable": bool(node.get("spec", {}).get("unschedulable")),
+            "taints": [f"{one['key']}:{one['effect']}" for one in node.get("spec", {}).get("taints") or []],
+            "held_by": (node.get("metadata", {}).get("annotations") or {}).get("converged.hpc/held-by", ""),
         }
     return found
 
@@ -105,7 +86,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "kubeconfig": {"type": "path", "required": True},
-            "kubectl": {"type": "str", "default": "kubectl"},
+            "kubectl": {"type": "path", "default": "kubectl"},
             "timeout": {"type": "int", "default": 30},
         },
         supports_check_mode=True,

@@ -55,7 +55,8 @@ options:
     default: slurm
   excepted:
     description:
-      - Host lists of nodes that Slurm knows and that are not to be converted.
+      - Host lists of nodes that Slurm knows and that are not to be converted. Those of hosts in the group
+        C(converged_excepted) are added.
     type: list
     elements: str
     default: []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.action.share_verdict import answer, result, seen
+from ansible_collections.converged.hpc.plugins.action.share_verdict import answer, left_out, result, seen
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, Finding, Verdict
 from ansible_collections.converged.hpc.plugins.modules.kube_info import described
 
@@ -32,6 +32,12 @@ def test_what_was_registered_is_judged() -> None:
 def test_a_host_without_an_answer_is_known_by_the_inventory(variables: dict[str, t.Any], error: str) -> None:
     found = seen("n1.example.org", {"converged_wlm_node": "x1", "group_names": ["converged_nodes"], **variables}, "r")
     assert found == {"wanted": {"wlm_node": "x1", "kube_node": "n1", "is_node": True}, "error": error}
+
+
+def test_hosts_that_the_inventory_leaves_out_are_excepted_by_their_name_in_the_batch_system() -> None:
+    hostvars = {"n1.example.org": {}, "n2": {"converged_wlm_node": "x2"}, "n3": {}}
+    assert left_out({"converged_excepted": ["n1.example.org", "n2"]}, hostvars) == ["n1", "x2"]
+    assert left_out({"all": ["n3"]}, hostvars) == []
 
 
 def test_an_answer_that_failed_is_only_its_reason() -> None:
@@ -59,7 +65,8 @@ def test_without_a_refusal_nothing_fails() -> None:
 
 def test_of_a_node_object_what_is_compared_is_kept() -> None:
     node = {
-        "spec": {"unschedulable": True},
+        "metadata": {"annotations": {"converged.hpc/held-by": "slurm/7/0"}},
+        "spec": {"unschedulable": True, "taints": [{"key": "converged.hpc/batch", "effect": "NoSchedule"}]},
         "status": {
             "addresses": [{"type": "Hostname", "address": "n1"}, {"type": "InternalIP", "address": "10.0.0.1"}],
             "nodeInfo": {"kubeletVersion": "v1.36.3", "containerRuntimeVersion": "containerd://1.6.20"},
@@ -72,6 +79,8 @@ def test_of_a_node_object_what_is_compared_is_kept() -> None:
         "addresses": ["10.0.0.1"],
         "ready": True,
         "unschedulable": True,
+        "taints": ["converged.hpc/batch:NoSchedule"],
+        "held_by": "slurm/7/0",
     }
     assert described({"n1": node}) == {"n1": found}
     assert described({"n2": {"spec": {}}})["n2"]["ready"] is False
