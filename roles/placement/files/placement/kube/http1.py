@@ -83,6 +83,8 @@ class Connection:
                 raise Refused(Answer(status, self._body(headers), _retry_after(headers)))
             if self._socket is not None:
                 self._socket.settimeout(idle)
+            # The answer has begun: that is news too, the server is there and serves this version.
+            yield []
             pending: list[bytes] = []
             size = 0
             for piece in self._pieces(headers):

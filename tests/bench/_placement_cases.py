@@ -1,0 +1,87 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The pods of each case of `placement_throughput`: the same for every contestant, but for the scheduler's name."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+Json = dict[str, Any]
+
+NAMESPACE: Final = "placement-bench"
+ZONE: Final = "topology.kubernetes.io/zone"
+HOST: Final = "kubernetes.io/hostname"
+APP: Final = {"matchLabels": {"app": "bench"}}
+GROUPS: Final = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{NAMESPACE}/podgroups"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Pods that differ by nothing but their name and gang."""
+
+    pods: int
+    spec: Json
+    gang: int = 1
+
+    def pod(self, index: int, scheduler: str) -> Json:
+        """One pod."""
+        spec: Json = {"schedulerName": scheduler, **self.spec}
+        if self.gang > 1:
+            spec["schedulingGroup"] = {"podGroupName": f"gang-{index // self.gang}"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{index}", "namespace": NAMESPACE, "labels": {"app": "bench"}},
+            "spec": spec,
+        }
+
+    def groups(self) -> Iterator[Json]:
+        """The PodGroups of upstream's API, which both schedulers read."""
+        for index in range(self.pods // self.gang if self.gang > 1 else 0):
+            yield {
+                "apiVersion": "scheduling.k8s.io/v1alpha2",
+                "kind": "PodGroup",
+                "metadata": {"name": f"gang-{index}", "namespace": NAMESPACE},
+                "spec": {"schedulingPolicy": {"gang": {"minCount": self.gang}}},
+            }
+
+
+def _spec(**more: Any) -> Json:
+    requests = {"cpu": "100m", "memory": "128Mi"}
+    container = {"name": "main", "image": "localhost/none", "resources": {"requests": requests}}
+    # Without a service account token there is one volume less to write and to read, for everybody.
+    return {"containers": [container], "automountServiceAccountToken": False, **more}
+
+
+def _affinity(kind: str, key: str) -> Json:
+    term = {"labelSelector": APP, "topologyKey": key}
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+
+def _node_affinity() -> Json:
+    zones = {"key": ZONE, "operator": "In", "values": ["zone-1", "zone-2"]}
+    term = {"nodeSelectorTerms": [{"matchExpressions": [zones]}]}
+    return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}
+
+
+def _spread() -> Json:
+    constraint = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": APP}
+    return {"topologySpreadConstraints": [constraint]}
+
+
+CASES: Final[dict[str, Callable[[float], Case]]] = {
+    "plain": lambda share: Case(_count(5000, share), _spec()),
+    "gangs-of-3": lambda share: Case(_count(6000, share, 3), _spec(), gang=3),
+    "gangs-of-100": lambda share: Case(_count(6000, share, 100), _spec(), gang=100),
+    "gangs-of-1000": lambda share: Case(_count(6000, share, 1000), _spec(), gang=1000),
+    "node-affinity": lambda share: Case(_count(3000, share), _spec(**_node_affinity())),
+    "pod-affinity": lambda share: Case(_count(2000, share), _spec(**_affinity("podAffinity", ZONE))),
+    "spread": lambda share: Case(_count(3000, share), _spec(**_spread())),
+    "anti-affinity": lambda share: Case(_count(2000, share), _spec(**_affinity("podAntiAffinity", HOST))),
+}
+
+
+def _count(pods: int, share: float, gang: int = 1) -> int:
+    """A share of the pods, in whole gangs, and at least one."""
+    return max(1, round(pods * share / gang)) * gang
