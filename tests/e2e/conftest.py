@@ -1,20 +1,24 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One real bed for all end-to-end tests of a run."""
+"""One real bed for all tests of a worker, the order of files, and the logs of beds whose tests failed."""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from testbed import api
+from xdist.scheduler import LoadScopeScheduling
 
-# One for each checkout: the runs of two must not share a bed, and a bed that was kept must be found again.
-BED = f"e2e-{zlib.crc32(bytes(Path(__file__))):08x}"
+# One for each checkout and worker: the runs of two must not share a bed, and one that was kept must be found again.
+BED = f"e2e-{zlib.crc32(bytes(Path(__file__))):08x}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+LOG_SECONDS = 180.0
+# A file that does not say how long it takes is taken for a long one.
+UNKNOWN_SECONDS = 300
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -22,12 +26,51 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "no_other_bed: what the first and the last bed of a machine do; runs first")
+    config.addinivalue_line("markers", "no_other_bed: no test may run beside it")
+    config.addinivalue_line("markers", "seconds(n): how long a whole file takes; the longest files start first")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the first and the last bed come first: what those do does not show beside another."""
-    items.sort(key=lambda item: item.get_closest_marker("no_other_bed") is None)
+    """The longest files first, so that workers end together."""
+    items.sort(key=lambda item: -expected_seconds(item))
+
+
+def expected_seconds(item: pytest.Item) -> int:
+    said = item.get_closest_marker("seconds")
+    return said.args[0] if said else UNKNOWN_SECONDS
+
+
+class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
+    """A worker gets whole files, because the tests of a file share a bed; those of a folder below do as well."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = Path(nodeid.partition("::")[0])
+        return str(file if file.parent.name == "e2e" else file.parent)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> WholeFiles:
+    return WholeFiles(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What every component of a failed test's bed has logged goes to the folder of the run, and its name to the report.
+
+    A bed that does not come up keeps its logs by itself.
+    """
+    report = yield
+    if report.failed and report.when != "teardown":
+        for name in sorted(beds_of(item)):
+            kept = api.command_line("logs", name, timeout=LOG_SECONDS, check=False)
+            report.sections.append((f"logs of all components of bed {name}", kept.out.strip() or kept.err))
+    return report
+
+
+def beds_of(item: pytest.Item) -> set[str]:
+    """Beds among a test's fixtures, or in what those hold."""
+    values = item.funcargs.values() if isinstance(item, pytest.Function) else ()
+    candidates = [bed for value in values for bed in (value, getattr(value, "bed", None))]
+    return {bed.bed.name for bed in candidates if isinstance(bed, api.RunningBed)}
 
 
 @pytest.fixture(scope="session")

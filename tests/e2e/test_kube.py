@@ -18,6 +18,8 @@ from testbed.controlplane import admin, audit_log, kubeconfig
 from testbed.kube_api import Api, ApiError, Json, condition_is, phase_is
 from testbed.kube_audit import read_audit
 
+pytestmark = pytest.mark.seconds(80)
+
 PODS = "/api/v1/namespaces/default/pods"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"

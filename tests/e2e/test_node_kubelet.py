@@ -20,6 +20,8 @@ from e2e import listing, playing
 from testbed import api, binaries, kube_node
 from testbed.kube_config import BIN
 
+pytestmark = pytest.mark.seconds(280)
+
 BED = f"kubelet-{os.getpid()}"
 NODE_SECONDS = 300.0
 MODE = "node-restriction.kubernetes.io/converged-share-mode"

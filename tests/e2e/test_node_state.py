@@ -18,6 +18,8 @@ from e2e import playing
 from e2e.record_node import RecordNode
 from testbed import api
 
+pytestmark = pytest.mark.seconds(60)
+
 SECRETS = ("hush-file", "hush-line", "hush-site")
 
 

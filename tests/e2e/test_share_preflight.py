@@ -18,6 +18,8 @@ import pytest
 from e2e import playing
 from testbed import api
 
+pytestmark = pytest.mark.seconds(90)
+
 LISTING = (Path(__file__).parent / "listing.py").read_text(encoding="utf-8")
 PLAYS = [
     playing.play("converged_nodes:converged_controllers", "share_preflight"),

@@ -39,6 +39,8 @@ print(json.dumps([names, [ask("hostlist", ",".join(found))[0] for found in names
 # Whether Slurm's own parser takes each text as its configuration; x.conf lies beside it.
 JUDGE = """
 import json, os, subprocess, sys, tempfile
+
+pytestmark = pytest.mark.seconds(25)
 folder = tempfile.mkdtemp()
 path = os.path.join(folder, "slurm.conf")
 open(os.path.join(folder, "x.conf"), "w").write("EpilogSlurmctld=/i\\n")

@@ -17,6 +17,8 @@ from testbed import api
 from testbed.api import RunningBed
 from testbed.run import run
 
+pytestmark = pytest.mark.seconds(30)
+
 # On cgroup v1 and v2 alike: as much memory as the job may use, and twice as much.
 EATER = "import sys; eaten = bytearray(int(sys.argv[1]) << 20); print(len(eaten) >> 20)"
 

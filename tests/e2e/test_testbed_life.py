@@ -17,10 +17,11 @@ import pytest
 from e2e import machine
 from testbed import api
 
+pytestmark = pytest.mark.seconds(100)
+
 # Another run, of this checkout or another, may be at the same tests.
 NAME, OTHER = f"life-{os.getpid()}", f"other-{os.getpid()}"
 PLAIN = ("--no-kube",)
-pytestmark = pytest.mark.no_other_bed
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,7 @@ def leftovers(known: dict[str, object]) -> list[str]:
     return found
 
 
+@pytest.mark.no_other_bed
 def test_down_removes_all_that_up_made_and_puts_sysctls_back() -> None:
     before = machine.ask("sysctls")
     api.bring_up(NAME, *PLAIN)
@@ -50,6 +52,7 @@ def test_down_removes_all_that_up_made_and_puts_sysctls_back() -> None:
     assert machine.ask("sysctls") == before
 
 
+@pytest.mark.no_other_bed
 def test_down_removes_a_cluster_with_a_joined_node_and_a_running_pod() -> None:
     before = machine.ask("sysctls")
     bed = api.bring_up(NAME, "--nodes", "1", "--wlm", "none")
@@ -121,6 +124,7 @@ def test_two_beds_come_up_at_the_same_time_and_one_goes_without_the_other() -> N
     assert f"--subnet {two.bed.subnet}: taken" in taken.err
 
 
+@pytest.mark.no_other_bed
 def test_eight_nodes_are_up_within_a_minute_and_run_one_job_together() -> None:
     began = time.monotonic()
     bed = api.bring_up(NAME, *PLAIN, "--nodes", "8")

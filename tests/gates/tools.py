@@ -85,10 +85,19 @@ def run_unit_tests(context: Context) -> None:
 
 
 def run_end_to_end(context: Context) -> None:
-    """pytest on a test bed, started once."""
+    """pytest on test beds: first what must have the machine for itself, then everything else, two files at a time."""
     if not context.files("tests/e2e/test_*.py", "tests/e2e/**/test_*.py"):
         raise GateFailure("tests/e2e has no tests")
-    context.run([sys.executable, "-m", "pytest", "-v", f"--hypothesis-seed={context.seed}", "tests/e2e"])
+    pytest = [sys.executable, "-m", "pytest", "-v", "--durations=0", f"--hypothesis-seed={context.seed}", "tests/e2e"]
+    beside = ["-m", "not no_other_bed", "--numprocesses=2", "--no-loadscope-reorder"]
+    failures = []
+    for options in (["-m", "no_other_bed"], beside):
+        try:
+            context.run([*pytest, *options])
+        except GateFailure as error:
+            failures.append(str(error))
+    if failures:
+        raise GateFailure("; ".join(failures))
 
 
 def run_soak(context: Context) -> None:
