@@ -41,8 +41,13 @@ class Entry(t.NamedTuple):
 
 def edit(name: str, text: str, wanted: t.Mapping[str, Value]) -> str:
     """`text` with every wanted field as wanted; None takes a field away, so that the kubelet's default holds."""
+    check(name, _lines(text))
+    return put(name, text, wanted)
+
+
+def put(name: str, text: str, wanted: t.Mapping[str, Value]) -> str:
+    """The same in any file of this form, whatever kind it is."""
     lines = _lines(text)
-    check(name, lines)
     for path, value in leaves(wanted):
         lines = _set(name, lines, path, value)
     return "".join(lines)

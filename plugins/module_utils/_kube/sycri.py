@@ -1,0 +1,172 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Keeps Singularity-CRI's configuration: the file by the record, a start by digest, and a socket that answers.
+
+Singularity-CRI ignores keys that it does not know, and ends with status 0 when it cannot start: so keys are judged
+here, and only the socket tells whether it runs.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+import typing as t
+
+from .. import _cmd
+from .._record.contents import Contents
+from .._record.desired import resolve
+from .._record.model import ABSENT, Desired, DirectoryItem, EditItem, PathState, UnitItem, key
+from .._record.session import Session
+from . import fields
+from .errors import KubeError
+from .leftovers import Sweep
+
+JSON = t.Dict[str, t.Any]
+ROLE = "singularity_cri_config"
+REQUIRED = ("listenSocket", "storageDir", "baseRunDir")
+PATHS = (*REQUIRED, "cniBinDir", "cniConfDir", "trashDir")
+KEYS = (*PATHS, "streamingURL", "debug")
+_LONGEST_SOCKET = 107
+_QUICK = 30.0
+_STOP = 120.0
+
+
+class Wanted(t.NamedTuple):
+    """All that one call says."""
+
+    path: str
+    config: t.Mapping[str, t.Any]
+    unit: str
+    restart_on: t.Tuple[str, ...]
+
+
+def judge(name: str, config: t.Mapping[str, t.Any]) -> None:
+    """Everything that Singularity-CRI would take without a word, and that cannot work."""
+    for field, value in config.items():
+        if field not in KEYS:
+            raise KubeError(f"{name}: {field}: Singularity-CRI ignores this key; it knows {', '.join(KEYS)}")
+        if value is None and field not in REQUIRED:
+            continue
+        if field == "debug":
+            if not isinstance(value, bool):
+                raise KubeError(f"{name}: debug: expected true or false, found {value!r}")
+        elif not isinstance(value, str) or not (_is_path(value) if field in PATHS else _is_address(value)):
+            expected = "an absolute path" if field in PATHS else "HOST:PORT"
+            raise KubeError(f"{name}: {field}: expected {expected}, found {value!r}")
+    if len(os.fsencode(config.get("listenSocket", ""))) > _LONGEST_SOCKET:
+        raise KubeError(
+            f"{name}: listenSocket: is longer than the {_LONGEST_SOCKET} bytes that a socket's path may have"
+        )
+
+
+def edited(name: str, text: str, config: t.Mapping[str, t.Any]) -> str:
+    """The file with every key as wanted. A file without one of the keys that have no default is refused."""
+    judge(name, config)
+    after = fields.put(name, text, config)
+    missing = [field for field in REQUIRED if not fields.read(name, after, [field])]
+    if missing:
+        raise KubeError(f"{name}: {', '.join(missing)}: Singularity-CRI has no default for it once the file is there")
+    return after
+
+
+def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JSON:
+    """The keys in the file, and a Singularity-CRI that runs with them and answers."""
+    after = edited(wanted.path, _text(wanted.path), wanted.config)
+    edits = (EditItem(wanted.path, _editor(wanted), json.dumps(wanted.config, sort_keys=True), create=True),)
+    unit = UnitItem(wanted.unit, active=True, restart_on=(wanted.path, *wanted.restart_on))
+    storage = DirectoryItem(fields.read(wanted.path, after, ["storageDir"]))
+    desired = Desired(role=ROLE, directories=(storage,), edits=edits, units=(unit,))
+    outcome = session.converge(resolve(session.host, desired), Contents(), check=check, show=True)
+    listening = fields.read(wanted.path, after, ["listenSocket"])
+    if outcome.restarted:
+        await_answer(listening, unit=wanted.unit, timeout=timeout)
+    diff = [{"before_header": one.name, "after_header": one.name, "before": one.before, "after": one.after}
+            for one in outcome.changes]  # fmt: skip
+    return {"changed": outcome.changed, "steps": outcome.steps, "diff": diff, "socket": listening}
+
+
+def take_back(session: Session, *, path: str, unit: str, check: bool) -> JSON:
+    """Everything as it was. Images that were pulled into a directory of ours go with it."""
+    sweep = Sweep(check=check)
+    storage = _storage_of_ours(session, path)
+    if storage:
+        if not check and _runs(unit):
+            _cmd.run(["systemctl", "stop", "--", unit], timeout=_STOP)
+        sweep.contents(storage)
+    report = session.restore(ROLE, check=check)
+    steps = [*(f"remove {name}" for name in sweep.removed), *report.steps]
+    return {"changed": bool(steps), "steps": steps, "site": report.site, "left": [*sweep.left, *report.left]}
+
+
+def await_answer(path: str, *, unit: str, timeout: float) -> None:
+    """Whatever keeps it from starting, systemd sees a program that ended well and starts it again."""
+    deadline = time.monotonic() + timeout
+    while not _answers(path):
+        if time.monotonic() > deadline:
+            raise KubeError(
+                f"{unit}: nobody answers on {path} {timeout:g} s after its start: {_last_words(unit)}: "
+                f"see journalctl -u {unit}, correct it and run again"
+            )
+        time.sleep(0.1)
+
+
+def _is_path(value: str) -> bool:
+    return value.startswith("/") and value == os.path.normpath(value) and value != "/" and "\n" not in value
+
+
+def _is_address(value: str) -> bool:
+    match = re.fullmatch(r"(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})", value)
+    return match is not None and 0 < int(match.group(1)) < 65536
+
+
+def _editor(wanted: Wanted) -> t.Callable[[bytes], bytes]:
+    def edit(data: bytes) -> bytes:
+        return edited(wanted.path, data.decode("utf-8", "replace"), wanted.config).encode("utf-8")
+
+    return edit
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise KubeError(f"{path}: is not UTF-8 text") from error
+
+
+def _storage_of_ours(session: Session, path: str) -> str:
+    """The directory of images, if it was not there before us and nobody else's record names it."""
+    storage = fields.read(path, _text(path), ["storageDir"])
+    view = session.store.load()
+    entry = view.entries.get(key("path", storage)) if storage else None
+    ours = entry is not None and isinstance(entry.state, PathState) and entry.state.kind == ABSENT
+    return str(storage) if ours and view.claims.get(key("path", storage)) else ""
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(1.0)
+        try:
+            caller.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _runs(unit: str) -> bool:
+    return _cmd.run(["systemctl", "is-active", "--", unit], timeout=_QUICK, ok=range(256)).rc == 0
+
+
+def _last_words(unit: str) -> str:
+    """Singularity-CRI's own reason, where it wrote one."""
+    said = _cmd.run(["journalctl", "--unit", unit, "--lines=50", "--output=cat"], timeout=_QUICK, ok=range(256)).out
+    reasons = [line.partition("] ")[2] or line for line in said.splitlines() if "Could not" in line]
+    return reasons[-1] if reasons else "it says nothing"
