@@ -20,12 +20,12 @@ from e2e import playing
 from testbed import api
 from testbed.controlplane import kubeconfig
 
+pytestmark = pytest.mark.seconds(90)
+
 BED = f"controller-{os.getpid()}"
 TAINT = "converged.hpc/batch"
 SCRIPT = """#!/usr/bin/python3
 import json, os, socket, sys
-
-pytestmark = pytest.mark.seconds(90)
 words = {"wlm": "slurm", "job": os.environ["SLURM_JOB_ID"], "run": os.environ.get("SLURM_RESTART_COUNT", "0")}
 words.update(event=sys.argv[0].rpartition("/")[2], nodes=os.environ["SLURM_JOB_NODELIST"])
 try:

@@ -21,6 +21,8 @@ from e2e import playing
 from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
 
+pytestmark = pytest.mark.seconds(25)
+
 CONF = "/etc/slurm/slurm.conf"
 SETTINGS = [
     {"key": "PrologFlags", "value": "Alloc,DeferBatch", "action": "merge"},
@@ -39,8 +41,6 @@ print(json.dumps([names, [ask("hostlist", ",".join(found))[0] for found in names
 # Whether Slurm's own parser takes each text as its configuration; x.conf lies beside it.
 JUDGE = """
 import json, os, subprocess, sys, tempfile
-
-pytestmark = pytest.mark.seconds(25)
 folder = tempfile.mkdtemp()
 path = os.path.join(folder, "slurm.conf")
 open(os.path.join(folder, "x.conf"), "w").write("EpilogSlurmctld=/i\\n")

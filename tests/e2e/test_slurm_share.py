@@ -18,6 +18,8 @@ from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
 from testbed.run import Completed
 
+pytestmark = pytest.mark.seconds(150)
+
 CONF = "/etc/slurm/slurm.conf"
 PROGRAM = "/opt/told"
 HOSTS = ("ctl", "n1", "n2")
@@ -26,8 +28,6 @@ LOGS = "/var/log/slurm"
 # In place of nodeshare: writes behind the line of the site's own script, and keeps a lease as nodeshare does.
 TOLD = r"""#!/usr/bin/python3 -IS
 import os, sys
-
-pytestmark = pytest.mark.seconds(150)
 event, job, run = sys.argv[1], sys.argv[4][len("--job="):], sys.argv[5][len("--run="):]
 lease = f"/var/lib/converged/nodeshare/slurm.{job}.r{run}.lease"
 os.makedirs(os.path.dirname(lease), exist_ok=True)
