@@ -1,0 +1,80 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A filter that says of a host in one line how it is shared: on the node, in Slurm, in Kubernetes.
+
+What could not be asked is said to be unknown, and never taken for "nothing".
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+
+def share_status(
+    known: t.Mapping[str, t.Any],
+    kube: t.Mapping[str, t.Any] | None = None,
+    slurm: t.Mapping[str, t.Any] | None = None,
+) -> str:
+    """From a host's variables and the answers of `kube_info` and `slurm_info`."""
+    fact = known["ansible_facts"]["converged_share"]
+    host = str(known["inventory_hostname"])
+    if not fact["present"]:
+        return f"{host}: {fact['summary']}"
+    parts = [fact["summary"]]
+    if "converged_nodes" in known["group_names"]:
+        mode = str(known.get("converged_share_mode") or "handover")
+        parts += [f"mode {mode}", *_node(fact["sharing"]), *_slurm(known, slurm), *_kube(known, kube)]
+    if "converged_controllers" in known["group_names"]:
+        scripts = "act" if fact["sharing"]["enabled"] else "are inert"
+        parts.append(f"controller {_service(fact['sharing'], 'converged-controller')}, its scripts {scripts}")
+    return f"{host}: {'; '.join(parts)}"
+
+
+def _node(sharing: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    yield "batch scripts act" if sharing["enabled"] else "batch scripts are inert"
+    if sharing["error"]:
+        yield f"nodeshare does not answer: {sharing['error']}"
+    shown = sharing["node"]
+    if shown:
+        off = ", switched off" if shown["off"] else ""
+        way = f" by {shown['way']}" if shown["way"] else ""
+        yield f"node {shown['phase']}{way}{off}"
+        leases = [f"{one['wlm']}/{one['job']}/{one['run']}" for one in shown["leases"]]
+        yield f"leases {' '.join(leases) or 'none'}"
+    yield f"kubelet {_service(sharing, 'kubelet')}"
+
+
+def _service(sharing: t.Mapping[str, t.Any], name: str) -> str:
+    return str(sharing["services"].get(name, "unknown"))
+
+
+def _slurm(known: t.Mapping[str, t.Any], slurm: t.Mapping[str, t.Any] | None) -> t.Iterator[str]:
+    name = str(known.get("converged_wlm_node") or known["inventory_hostname_short"])
+    if not slurm or "nodes" not in slurm:
+        yield "Slurm unknown"
+        return
+    found = next((node for node in slurm["nodes"] if node["name"] == name), None)
+    yield f"Slurm {'+'.join([found['state'], *found['flags']])}" if found else "not in Slurm"
+
+
+def _kube(known: t.Mapping[str, t.Any], kube: t.Mapping[str, t.Any] | None) -> t.Iterator[str]:
+    name = str(known.get("converged_kube_node") or known["inventory_hostname_short"])
+    if not kube or "nodes" not in kube:
+        yield "Kubernetes unknown"
+        return
+    node = kube["nodes"].get(name)
+    if node is None:
+        yield "not in Kubernetes"
+        return
+    ours = [one for one in node.get("taints", ()) if one.startswith("converged.hpc/")]
+    words = ["Ready" if node["ready"] else "NotReady", *(["cordoned"] if node["unschedulable"] else []), *ours]
+    held = f", held by {node['held_by']}" if node.get("held_by") else ""
+    yield f"Kubernetes {' '.join(words)}{held}"
+
+
+class FilterModule:
+    """The filters of this file by their names in templates."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        return {"share_status": share_status}
