@@ -8,6 +8,7 @@ PRIVATE to the collection. Every module that calls a tool calls it here, so that
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 # sudo may hand over a PATH without sbin.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LAST_WORDS = 1.0
 
 
 class CommandError(Exception):
@@ -76,7 +78,8 @@ def run(
             out, err = process.communicate(text, timeout=timeout)
         except subprocess.TimeoutExpired as error:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a child in a session of its own may keep the pipe
+                process.communicate(timeout=_LAST_WORDS)
             raise CommandError(f"{shown}: no answer within {timeout:g} s, stopped") from error
     if process.returncode not in ok:
         reason = last_line(err) or last_line(out) or "it printed nothing"

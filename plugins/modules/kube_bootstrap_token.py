@@ -49,7 +49,7 @@ options:
     default: 900
 attributes:
   check_mode:
-    description: Asks, and makes no token.
+    description: Says whether it would make or delete a token.
     support: full
   diff_mode:
     description: There is nothing to show but a secret.
@@ -141,21 +141,21 @@ def have(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
     api_server = f"https://{cluster.endpoint(params['api_server'] or server)}"
     known = kubectl.nodes()
     missing = [name for name in names if name not in known]
-    result: Result = {"changed": False, "api_server": api_server, "ca_hashes": pinned, "missing": missing}
+    result: Result = {"changed": bool(missing), "api_server": api_server, "ca_hashes": pinned, "missing": missing}
     result.update(token="", token_id="")
     if missing and not check:
         token = cluster.Token(_draw(6), _draw(16))
         kubectl.create_secret(cluster.token_secret(token, now=time.time(), ttl=params["ttl"]))
-        result.update(changed=True, token=token.text, token_id=token.id)
+        result.update(token=token.text, token_id=token.id)
     return result
 
 
 def drop(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
     """The token is gone."""
-    if check or not params["token_id"]:
+    if not params["token_id"]:
         return {"changed": False}
     name = cluster.Token(params["token_id"], "").object_name
-    return {"changed": kubectl.delete_secret(name, namespace=cluster.TOKEN_NAMESPACE)}
+    return {"changed": kubectl.delete_secret(name, namespace=cluster.TOKEN_NAMESPACE, check=check)}
 
 
 def _draw(count: int) -> str:

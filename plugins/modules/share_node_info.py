@@ -130,18 +130,18 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    slurm = gather_slurm.slurm(given["slurm_conf"] or "")
-    found = gather.node(
-        ports=given["ports"],
-        paths=given["paths"],
-        sock=given["socket"].partition("unix://")[2] or given["socket"],
-        files=[*TOUCHED, *slurm["files"]],
-    )
     try:
+        slurm = gather_slurm.slurm(given["slurm_conf"] or "")
+        found = gather.node(
+            ports=given["ports"],
+            paths=given["paths"],
+            sock=given["socket"].partition("unix://")[2] or given["socket"],
+            files=[*TOUCHED, *slurm["files"]],
+        )
+        killing = gather_slurm.killing(slurm["scripts"])
         record = Store(Host(), given["record_dir"]).load().roles()
-    except RecordError as error:
+    except (RecordError, OSError) as error:
         module.fail_json(msg=str(error))
-    killing = gather_slurm.killing(slurm["scripts"])
     module.exit_json(
         changed=False, wanted=given["wanted"], found=dict(found, slurm=slurm, killing=killing, record=record)
     )

@@ -268,7 +268,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     try:
         result = run(module)
-    except (SlurmError, RecordError) as error:
+    except (SlurmError, RecordError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -79,9 +79,10 @@ class Kubectl:
         """By standard input, so that no process list shows it."""
         self._ask("create", "--filename=-", text=json.dumps(secret))
 
-    def delete_secret(self, name: str, *, namespace: str) -> bool:
-        """Whether it was there."""
-        return bool(self._ask("delete", "secret", name, f"--namespace={namespace}", "--ignore-not-found").strip())
+    def delete_secret(self, name: str, *, namespace: str, check: bool) -> bool:
+        """Whether it was there; `check` leaves it there."""
+        words = ["delete", "secret", name, f"--namespace={namespace}", "--ignore-not-found"]
+        return bool(self._ask(*words, *(["--dry-run=server"] if check else [])).strip())
 
     def _json(self, *words: str) -> JSON:
         try:

@@ -28,6 +28,13 @@ def test_a_command_that_does_not_end_is_stopped_with_its_children() -> None:
     assert time.monotonic() - begin < 10
 
 
+def test_a_child_that_has_left_for_a_session_of_its_own_holds_nobody_up() -> None:
+    begin = time.monotonic()
+    with pytest.raises(CommandError, match="no answer within"):
+        run(["sh", "-c", "setsid sleep 8 & sleep 60"], timeout=0.2)
+    assert time.monotonic() - begin < 6
+
+
 def test_a_missing_command_is_named() -> None:
     with pytest.raises(CommandError, match=r"no-such-tool: command not found \(needed for: no-such-tool -x\)"):
         run(["no-such-tool", "-x"], timeout=10)

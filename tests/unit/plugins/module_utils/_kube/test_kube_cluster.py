@@ -91,11 +91,20 @@ def test_a_token_is_made_for_nodes_that_are_missing_and_its_text_is_on_no_comman
     assert f"{secret['stringData']['token-id']}.{secret['stringData']['token-secret']}" == found["token"]
 
 
-@pytest.mark.parametrize(("nodes", "check"), [(["n1"], False), (["n1", "n2"], True)])
+@pytest.mark.parametrize(("nodes", "check"), [(["n1"], False), (["n1"], True), (["n1", "n2"], True)])
 def test_no_token_is_made_where_nobody_joins(nodes: list[str], check: bool) -> None:
     api = Api(node("n1"))
     found = kube_bootstrap_token.have(api.kubectl(), wanted(nodes=nodes), check=check)
-    assert (found["changed"], found["token"], api.told) == (False, "", [])
+    assert (found["changed"], found["token"], api.told) == ("n2" in nodes, "", [])
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_token_is_deleted_by_its_public_part_and_check_mode_only_asks(check: bool) -> None:
+    api = Api()
+    found = kube_bootstrap_token.drop(api.kubectl(), {"token_id": "abc123"}, check=check)
+    asked = ("delete", "secret", "bootstrap-token-abc123", "--namespace=kube-system", "--ignore-not-found")
+    assert (found, api.told) == ({"changed": True}, [(*asked, "--dry-run=server") if check else asked])
+    assert kube_bootstrap_token.drop(Api().kubectl(), {"token_id": ""}, check=check) == {"changed": False}
 
 
 def test_a_pinned_hash_that_is_not_the_clusters_stops_before_anything_is_made() -> None:
@@ -124,15 +133,28 @@ def test_a_token_ends_when_it_is_told_to_and_at_its_time() -> None:
 def test_nodes_that_get_the_same_labels_get_them_in_one_call() -> None:
     api = Api(node("n1"), node("n2"), node("n3", **{MODE: "handover"}))
     labels = {name: {MODE: "handover"} for name in ("n1", "n2", "n3")}
-    found = kube_node.keep(api.kubectl(), {"nodes": labels, "wait": 5}, check=False)
+    found = kube_node.keep(api.kubectl(), {"nodes": labels, "no_taints": [], "wait": 5}, check=False)
     assert api.told == [("label", "nodes", "n1", "n2", f"{MODE}=handover", "--overwrite")]
     assert sorted(found["labelled"]) == ["n1", "n2"]
 
 
 def test_check_mode_labels_nothing_and_takes_joining_for_granted() -> None:
     api = Api()
-    found = kube_node.keep(api.kubectl(), {"nodes": {"n1": {MODE: "handover"}}, "wait": 5}, check=True)
+    params = {"nodes": {"n1": {MODE: "handover"}}, "no_taints": ["ours"], "wait": 5}
+    found = kube_node.keep(api.kubectl(), params, check=True)
     assert (found["changed"], api.told) == (True, [])
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_taint_that_nodes_shall_not_have_goes_in_one_call_and_others_stay(check: bool) -> None:
+    nodes = [node("n1"), node("n2"), node("n3")]
+    for one, keys in zip(nodes, (["ours", "site"], ["site"], ["ours"]), strict=True):
+        one["spec"] = {"taints": [{"key": key, "effect": "NoSchedule"} for key in keys]}
+    api = Api(*nodes)
+    params = {"nodes": dict.fromkeys(("n1", "n2", "n3")), "no_taints": ["ours"], "wait": 5}
+    found = kube_node.keep(api.kubectl(), params, check=check)
+    assert (found["changed"], found["untainted"]) == (True, ["n1", "n3"])
+    assert api.told == ([] if check else [("taint", "nodes", "n1", "n3", "ours-")])
 
 
 def test_only_node_objects_that_are_there_are_deleted() -> None:
