@@ -1,67 +1,71 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The demo, step by step: a test bed comes up, Slurm runs a job on two nodes, Kubernetes runs a pod on a third.
+"""The demo, step by step: a running Slurm cluster is converted, shared by hand-over, and taken back.
 
-It drives the test bed by its command line alone, so that every line it shows can be typed by a newcomer.
+It drives the test bed and the collection by their command lines, so that a newcomer can type every line that it shows.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from demo.pod import pod, pod_state
+from e2e.site_of import ConvertedSite
+from testbed import api
+from testbed.controlplane import kubeconfig
+from testbed.errors import BedError
+from testbed.kube_api import Api
+from testbed.paths import cache_dir
+
+from demo import live, said, workload
+from demo.evidence import draw
+from demo.handover import RecordError
+from demo.hands import DemoError, Hosts, Playbooks, Report, bed_command, exists, write_inventory
+from demo.intervals import SHARED
+from demo.slurm_record import host_names
 
 BED = "demo"
-POD_NODE = "n3"
-POD_SECONDS = 60.0
-KUBECTL = "kubectl"
+NODES = ("n1", "n2")
+HOSTS = ("ctl", *NODES)
+JOB = ("srun", "-N2", "sleep", "20")
+LINGER = 5
+"""Seconds that a node stays with Slurm after its last job; a site with many short jobs wants more."""
+READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 60.0, 90.0, 120.0
 
-
-class DemoError(Exception):
-    """A step did not do what it should; one line."""
-
-
-@dataclass(slots=True)
-class Report:
-    """What was shown, and how long each step took."""
-
-    rows: list[tuple[str, str, float]] = field(default_factory=list)
-
-    @contextmanager
-    def step(self, what: str) -> Iterator[list[str]]:
-        """A titled, timed step; what the body appends is its result in the table."""
-        print(f"\n== {what}", flush=True)
-        began = time.monotonic()
-        result: list[str] = []
-        yield result
-        self.rows.append((what, " ".join(result), time.monotonic() - began))
-
-    def table(self) -> str:
-        """The steps with their results and times."""
-        wide = max(len(what) for what, _, _ in self.rows)
-        lines = [f"{what:<{wide}}  {seconds:6.1f} s  {result}".rstrip() for what, result, seconds in self.rows]
-        total = sum(seconds for _, _, seconds in self.rows)
-        return "\n".join([*lines, f"{'together':<{wide}}  {total:6.1f} s"])
+NEXT = """The bed '{bed}' is up, and is a plain Slurm cluster again. Begin with: sh tests/bootstrap/enter.sh exec bash
+  python -m testbed status {bed}
+  ansible-playbook -i {folder}/hosts.yml converged.hpc.site       # converged.hpc.restore is the way back
+  python -m testbed exec {bed} kube -- kubectl get nodes,pods -o wide
+  python -m testbed exec {bed} ctl -- srun -N2 sleep 20
+  python -m testbed exec {bed} ctl -- journalctl -u converged-controller
+  python -m testbed exec {bed} n1 -- nodeshare show
+  python -m testbed down {bed}"""
 
 
 def main(arguments: Sequence[str]) -> int:
     """Shows everything and takes the bed down again; 0 when all of it worked."""
-    parser = argparse.ArgumentParser(prog="demo", description="The main job, seen working.")
+    parser = argparse.ArgumentParser(
+        prog="demo",
+        description="The main job, seen working.",
+        epilog="examples:\n  make demo\n  make demo KEEP=1    # leaves the cluster up and says what to try next",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--keep", action="store_true", help="leave the test bed up")
     parser.add_argument("--name", default=BED, help="the test bed's name (default: %(default)s)")
     options = parser.parse_args(arguments)
     report = Report()
+    folder = cache_dir() / "demo" / options.name
     try:
-        show(report, bed=options.name)
-    except DemoError as error:
+        page = Show(options.name, folder, report).run()
+    except (DemoError, BedError, RecordError) as error:
         bed_command("logs", options.name, check=False)
         print(f"\nerror: {error}", file=sys.stderr)
         take_down(options.name, keep=options.keep)
@@ -70,105 +74,161 @@ def main(arguments: Sequence[str]) -> int:
         take_down(options.name, keep=options.keep)
         return 130
     down = take_down(options.name, keep=options.keep, report=report)
-    print(f"\n{report.table()}\n")
-    print(
-        NEXT.format(bed=options.name)
-        if options.keep
-        else "Everything shown here ran on real parts. make demo KEEP=1 leaves the bed up."
-    )
+    print(f"\n{report.table()}\n\nWho had which node when: {page}")
+    print(NEXT.format(bed=options.name, folder=folder) if options.keep else "make demo KEEP=1 leaves the cluster up.")
     return 0 if down else 1
-
-
-NEXT = """The bed '{bed}' is up. Begin with: sh tests/bootstrap/enter.sh exec bash
-  python -m testbed status {bed}
-  python -m testbed exec {bed} ctl -- sinfo
-  python -m testbed exec {bed} kube -- kubectl get nodes -o wide
-  python -m testbed inventory {bed} > /tmp/{bed}.yml; ansible-playbook -i /tmp/{bed}.yml converged.hpc.status
-  python -m testbed down {bed}"""
-
-
-def show(report: Report, *, bed: str) -> None:
-    """The steps themselves."""
-    if exists(bed):
-        with report.step(f"Take the bed '{bed}' of an earlier demo down"):
-            bed_command("down", bed)
-    with report.step("A test bed: Slurm's controller, three nodes, a Kubernetes control plane") as result:
-        bed_command("up", "--name", bed, "--nodes", "3")
-        result.append("3 nodes, ctl, kube")
-    with report.step(f"Make {POD_NODE} a Kubernetes node, and take it from Slurm's hands first") as result:
-        on(bed, "ctl", "scontrol", "update", f"nodename={POD_NODE}", "state=drain", "reason=Kubernetes")
-        bed_command("join", bed, POD_NODE)
-        result.append(node_line(bed))
-    with report.step("Slurm runs a job on two nodes: srun -N2 hostname") as result:
-        hosts = sorted(on(bed, "ctl", "srun", "-N2", "hostname").split())
-        if len(set(hosts)) != 2 or POD_NODE in hosts:
-            raise DemoError(
-                f"srun -N2 hostname printed {' '.join(hosts) or 'nothing'}; two nodes of Slurm were expected."
-            )
-        result.append(" ".join(hosts))
-    with report.step(f"Kubernetes runs a pod on {POD_NODE}, and this is its log") as result:
-        result.append(run_pod(bed))
-
-
-def exists(bed: str) -> bool:
-    """Whether an earlier demo was left up."""
-    argv = [sys.executable, "-m", "testbed", "inventory", bed]
-    return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0
-
-
-def node_line(bed: str) -> str:
-    """What Kubernetes says of the node."""
-    return " ".join(on(bed, "kube", KUBECTL, "get", "node", POD_NODE, "--no-headers").split()[:2])
-
-
-def run_pod(bed: str) -> str:
-    """The log of a pod that says where it ran."""
-    on(bed, "kube", KUBECTL, "apply", "-f", "-", text=json.dumps(pod(POD_NODE)))
-    deadline = time.monotonic() + POD_SECONDS
-    while (
-        state := pod_state(on(bed, "kube", KUBECTL, "get", "pod", "hello", "-o", "json", quiet=True))
-    ) != "Succeeded":
-        if state == "Failed" or time.monotonic() > deadline:
-            raise DemoError(f"the pod is {state} after {POD_SECONDS:.0f} s; see: kubectl describe pod hello")
-        time.sleep(0.2)
-    return on(bed, "kube", KUBECTL, "logs", "hello").strip()
 
 
 def take_down(bed: str, *, keep: bool, report: Report | None = None) -> bool:
     """Removes the bed unless it is to be kept."""
     if keep:
         return True
-    with (report or Report()).step("Take everything down") as result:
+    with (report or Report()).step("Take the test bed down") as result:
         gone = bed_command("down", bed, check=False)
         result.append("nothing left" if gone else "see above")
     return gone
 
 
-def bed_command(*arguments: str, check: bool = True) -> bool:
-    """One command of the test bed, its output shown."""
-    print(f"$ python -m testbed {' '.join(arguments)}", flush=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "testbed", *arguments], stdin=subprocess.DEVNULL, timeout=3600, check=False
-    )
-    if check and done.returncode != 0:
-        raise DemoError(f"'testbed {arguments[0]}' ended with status {done.returncode}.")
-    return done.returncode == 0
+class Show:
+    """The steps, and what one leaves for the next."""
+
+    def __init__(self, bed: str, folder: Path, report: Report) -> None:
+        self.bed, self.folder, self.report = bed, folder, report
+        self.hosts, self.playbooks = Hosts(bed), Playbooks(folder)
+
+    def run(self) -> Path:
+        """All steps in order; the path of the page that tells them."""
+        self.cluster()
+        before = self.slurm_conf()
+        self.convert()
+        self.pods()
+        self.driver()
+        job = self.handover()
+        self.restore(before)
+        with self.report.step("Draw who had which node when") as result:
+            page, findings = draw(self.bed, self.folder, job=job, nodes=NODES, steps=self.report.rows)
+            for one in findings:
+                print(f"    {one.what}: {one.value}")
+            result.append("from the logs of Slurm and the API server")
+        return page
+
+    def cluster(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if exists(self.bed):
+            with self.report.step(f"Take the bed '{self.bed}' of an earlier demo down"):
+                bed_command("down", self.bed)
+        with self.report.step("A Slurm cluster with a site's configuration") as result:
+            bed_command("up", "--name", self.bed, "--nodes", str(len(NODES)))
+            result.append("2 nodes, ctl; beside it a Kubernetes control plane without nodes")
+        site = ConvertedSite(api.find(self.bed), self.folder)
+        site.set("all", node_share_linger=LINGER)
+        write_inventory(self.folder, site.hosts)
+        with self.report.step("Slurm runs a job, as it always has") as result:
+            names = sorted(self.hosts.on("ctl", "srun", "-N2", "hostname").split())
+            if tuple(names) != NODES:
+                raise DemoError(f"srun -N2 hostname printed {' '.join(names) or 'nothing'}, not {' '.join(NODES)}.")
+            result.append(" ".join(names))
+
+    def convert(self) -> None:
+        with self.report.step("The plan: what would be changed where; nothing is touched") as result:
+            text = self.playbooks.run("site", "--check", "--diff")
+            print("\n".join([*said.verdicts(text), *said.plan(text)]), flush=True)
+            result.append(changes(text))
+        with self.report.step("Convert the cluster") as result:
+            result.append(changes(self.playbooks.run("site")))
+            self.hosts.kubectl("get", "nodes")
+
+    def pods(self) -> None:
+        with self.report.step("A Deployment spreads over both nodes") as result:
+            self.hosts.kubectl("apply", "-f", "-", text=workload.manifest(workload.deployment()))
+            self.hosts.kubectl("rollout", "status", f"deployment/{workload.WEB}", f"--timeout={READY_SECONDS:.0f}s")
+            shown = self.hosts.kubectl("get", "pods", "-o", "wide")
+            counts = [sum(f" {node} " in line for line in shown.splitlines()) for node in NODES]
+            if min(counts) == 0:
+                raise DemoError(
+                    f"of the Deployment's pods {counts} are on {' '.join(NODES)}; some were expected on each."
+                )
+            result.append(", ".join(f"{count} pods on {node}" for count, node in zip(counts, NODES, strict=True)))
+
+    def driver(self) -> None:
+        with self.report.step("A driver starts workers and collects what they found") as result:
+            server = json.loads((self.folder / "hosts.yml").read_text())["all"]["vars"]["converged_api_server"]
+            self.hosts.kubectl("apply", "-f", "-", text=workload.manifest(*workload.driver(server)))
+            wait = ("wait", "--for=condition=complete", "job/driver", f"--timeout={DRIVER_SECONDS:.0f}s")
+            try:
+                self.hosts.kubectl(*wait)
+            finally:
+                log = self.hosts.kubectl("logs", "job/driver")
+            if not log.rstrip().endswith(f" {workload.TOTAL}"):
+                raise DemoError(f"the driver's last line does not say {workload.TOTAL}.")
+            self.hosts.kubectl("get", "pods", "-l", f"app={workload.WORKER}", "-o", "wide")
+            result.append(f"{workload.WORKERS} workers, sum {workload.TOTAL}")
+
+    def handover(self) -> str:
+        """The job's number."""
+        with self.report.step(f"A batch job takes both nodes and gives them back: {' '.join(JOB)}") as result:
+            print(f"ctl# {' '.join(JOB)}", flush=True)
+            watcher = Watcher(self.bed)
+            argv = [sys.executable, "-m", "testbed", "exec", self.bed, "ctl", "--", *JOB]
+            with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as srun:
+                back = live.watch(lambda passed: watcher.show(passed, running=srun.poll() is None), most=SHOWN_SECONDS)
+                if not back:
+                    srun.kill()
+            if srun.returncode != 0:
+                raise DemoError(f"srun ended with status {srun.returncode}.")
+            if not back:
+                raise DemoError(f"the nodes and their pods were not back after {SHOWN_SECONDS:.0f} s.")
+            result.append(f"job {watcher.job}; pods are back")
+            return watcher.job
+
+    def restore(self, before: dict[str, str]) -> None:
+        with self.report.step("Put everything back, and prove it") as result:
+            text = self.playbooks.run("restore")
+            print("\n".join(said.proofs(text)), flush=True)
+            left = self.hosts.kubectl("get", "nodes", "-o", "name").split()
+            if left or (after := self.slurm_conf()) != before:
+                odd = [f"/etc/slurm of {host}" for host in HOSTS if not left and after[host] != before[host]]
+                raise DemoError(f"not as before: {' '.join([*left, *odd])}.")
+            names = self.hosts.on("ctl", "srun", "-N2", "hostname").split()
+            result.append(f"/etc/slurm as before on {' '.join(HOSTS)}; a job runs on {' '.join(sorted(names))}")
+
+    def slurm_conf(self) -> dict[str, str]:
+        """All of Slurm's configuration on each host, byte by byte."""
+        words = ("sh", "-c", "find /etc/slurm -printf '%M %u %g %p\\n' -type f -exec sha256sum {} + | sort")
+        return {host: self.hosts.on(host, *words, quiet=True) for host in HOSTS}
 
 
-def on(bed: str, host: str, *argv: str, text: str = "", quiet: bool = False) -> str:
-    """A command on a host of the bed; shown with what it prints."""
-    if not quiet:
-        print(f"{host}# {' '.join(argv)}", flush=True)
-    done = subprocess.run(
-        [sys.executable, "-m", "testbed", "exec", bed, host, "--", *argv],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise DemoError(f"'{argv[0]}' on {host} ended with status {done.returncode}: {done.stderr.strip()}")
-    if not quiet:
-        print(done.stdout, end="", flush=True)
-    return done.stdout
+class Watcher:
+    """Asks Slurm and Kubernetes who has which node, once a second."""
+
+    def __init__(self, bed: str) -> None:
+        self.running = api.find(bed)
+        self.api = Api.from_kubeconfig(kubeconfig(self.running.bed))
+        self.job = ""
+        self.since = time.monotonic()
+
+    def show(self, passed: float, *, running: bool) -> tuple[str, bool]:
+        nodes, pods = self.api.items("/api/v1/nodes"), self.api.items("/api/v1/namespaces/default/pods")
+        jobs: dict[str, list[str]] = {}
+        for row in self.running.ssh("ctl", ["squeue", "-h", "-t", "R,CF", "-o", "%i %N"]).out.splitlines():
+            number, _space, names = row.partition(" ")
+            self.job = number
+            for name in host_names(names):
+                jobs.setdefault(name, []).append(number)
+        text = live.line(passed, NODES, nodes=nodes, pods=pods, jobs=jobs)
+        ready = [pod for pod in pods if is_ready(pod) and pod["metadata"]["labels"].get("app") == workload.WEB]
+        open_again = all(live.owner(node) == SHARED for node in nodes)
+        return text, not running and bool(self.job) and open_again and len(ready) == workload.REPLICAS
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """Runs, and is not about to leave."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def changes(text: str) -> str:
+    """`ctl 7, n1 10, n2 8 changes`."""
+    rows = said.recap(text)
+    return ", ".join(f"{host} {changed}" for host, (changed, _failed) in sorted(rows.items()) if changed) + " changes"

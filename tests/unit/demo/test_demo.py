@@ -1,46 +1,161 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the demo says of its pod and of its times."""
+"""What the demo shows of a run: its pods, one line a second, Ansible's words in short, the table of times."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from demo.pod import pod, pod_state
-from demo.show import Report
+from demo import live, said, workload
+from demo.hands import Report, Step
+from demo.intervals import CLOSED, HELD, PLAIN, SHARED
+
+ZERO = datetime(2026, 11, 21, 15, 0, tzinfo=UTC)
+PLAN = """\
+PLAY [Plan the nodes] ****
+TASK [converged.hpc.node_share : Put nodeshare on the node] ****
+--- before: /usr/local/lib/converged/a.py
++++ after: /usr/local/lib/converged/a.py
+@@ -0,0 +1 @@
++    "--- not a thing"
+--- before: unit kubelet.service
++++ after: unit kubelet.service
+changed: [n2]
++++ after: /usr/local/lib/converged/a.py
++++ after: unit kubelet.service
+changed: [n1]
+--- /etc/slurm/slurm.conf
++++ /etc/slurm/slurm.conf
+@@ -42,5 +42,5 @@
+ # --- our own scripts (keep these!) ---
+-Prolog=/etc/slurm/prolog.sh
++Prolog=/etc/converged/slurm/prolog
+changed: [ctl]
++++ after: node n1
+changed: [n1 -> localhost]
+    warn [cgroup] cgroup v1
+n1: fit to be shared
+ok: [ctl]
+PLAY RECAP ****
+ctl                        : ok=18   changed=7    unreachable=0    failed=0    skipped=4    rescued=0    ignored=0
+n1                         : ok=14   changed=10   unreachable=1    failed=2    skipped=3    rescued=0    ignored=0
+"""
+PROOF = """\
+ok: [n2] => {
+    "msg": {
+        "proved": "73 things are as they were",
+    }
+}
+ok: [ctl] => {
+    "msg": {
+        "proved": "44 things are as they were",
+    }
+}
+"""
 
 
-def waiting(reason: str) -> dict[str, Any]:
-    return {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": reason}}}]}
+def node(*taints: str, ready: str = "True", unschedulable: bool = False) -> dict[str, Any]:
+    spec = {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints], "unschedulable": unschedulable}
+    conditions = [{"type": "Ready", "status": ready}]
+    return {"metadata": {"name": "n1"}, "spec": spec, "status": {"conditions": conditions}}
+
+
+def pod(on: str, phase: str = "Running", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": metadata, "spec": {"nodeName": on}, "status": {"phase": phase}}
 
 
 @pytest.mark.parametrize(
-    ("status", "state"),
+    ("found", "owner"),
     [
-        ({"phase": "Succeeded", "containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}, "Succeeded"),
-        ({"phase": "Pending"}, "Pending"),
-        (waiting("ContainerCreating"), "Pending"),
-        (waiting("ErrImageNeverPull"), "ErrImageNeverPull"),
-        ({}, "Unknown"),
+        (None, PLAIN),
+        (node(), SHARED),
+        (node("converged.hpc/batch"), HELD),
+        (node("converged.hpc/batch", ready="Unknown"), HELD),
+        (node("converged.hpc/converting"), CLOSED),
+        (node(ready="False"), CLOSED),
+        (node(unschedulable=True), CLOSED),
     ],
 )
-def test_a_pods_state_is_its_phase_or_what_it_waits_for(status: dict[str, Any], state: str) -> None:
-    assert pod_state(json.dumps({"status": status})) == state
+def test_a_node_is_whose_its_taints_and_its_conditions_say(found: dict[str, Any] | None, owner: str) -> None:
+    assert live.owner(found) == owner
 
 
-def test_the_pod_is_placed_by_the_scheduler_and_pulls_nothing() -> None:
-    spec = pod("n3")["spec"]
+def test_a_second_is_one_line_with_owner_jobs_and_pods_of_each_node() -> None:
+    pods = [
+        pod("n1"),
+        pod("n1", deletionTimestamp="now"),
+        pod("n1", "Succeeded"),
+        pod("n2"),
+        {"metadata": {}, "spec": {}},
+    ]
+    text = live.line(3.21, ["n1", "n2"], nodes=[node("converged.hpc/batch")], pods=pods, jobs={"n1": ["7"]})
 
-    assert spec["nodeSelector"] == {"kubernetes.io/hostname": "n3"}
-    assert "nodeName" not in spec
-    assert {container["imagePullPolicy"] for container in spec["containers"]} == {"Never"}
+    assert text.split("|") == [
+        "    3.2 s  n1: held for batch jobs, job 7, 2 pods (1 leaving)".ljust(11 + live.WIDE),
+        " n2: plain batch node, 1 pod",
+    ]
+
+
+def test_the_live_view_ends_when_all_is_done_or_after_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = iter([("one", False), ("two", True)])
+
+    assert live.watch(lambda _passed: next(answers), most=60, every=0.001)
+    assert not live.watch(lambda _passed: ("three", False), most=0.0, every=0.001)
+    assert capsys.readouterr().out.split()[:2] == ["one", "two"]
+
+
+def test_the_plan_names_hosts_once_with_what_they_get_and_shows_slurm_conf() -> None:
+    assert said.plan(PLAN) == [
+        "    Kubernetes: 1 things",
+        "      nodes: n1",
+        "    ctl: 1 things",
+        "      1 files and folders in /etc/slurm/slurm.conf",
+        "    n1, n2: 2 things",
+        "      1 files and folders in /usr/local/lib",
+        "      units: kubelet.service",
+        "    slurm.conf, the same on every host:",
+        "      -Prolog=/etc/slurm/prolog.sh",
+        "      +Prolog=/etc/converged/slurm/prolog",
+    ]
+
+
+def test_verdicts_recaps_plays_and_proofs_are_read_from_what_ansible_prints() -> None:
+    assert said.verdicts(PLAN) == ["        warn [cgroup] cgroup v1", "    n1: fit to be shared"]
+    assert said.recap(PLAN) == {"ctl": (7, 0), "n1": (10, 3)}
+    assert [play for line in PLAN.splitlines() if (play := said.play(line))] == ["Plan the nodes"]
+    assert said.proofs(PROOF) == ["    ctl: 44 things are as they were", "    n2: 73 things are as they were"]
+
+
+def test_pods_pull_nothing_and_spread_over_nodes() -> None:
+    made = [workload.deployment()["spec"]["template"], workload.driver("https://kube:6443")[-1]["spec"]["template"]]
+    for one in [*made, *workload.workers()["items"]]:
+        assert {container["imagePullPolicy"] for container in one["spec"]["containers"]} == {"Never"}
+        (spread,) = one["spec"]["topologySpreadConstraints"]
+        assert spread["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_the_workers_share_all_numbers_and_the_driver_may_only_make_and_read_pods() -> None:
+    objects = {one["kind"]: one for one in workload.driver("https://kube:6443")}
+
+    assert json.loads(objects["ConfigMap"]["data"]["workers.json"]) == workload.workers()
+    scripts = [one["spec"]["containers"][0]["command"][-1] for one in workload.workers()["items"]]
+    assert "i = 1; i <= 1000000" in scripts[0]
+    assert f"i <= {workload.NUMBERS};" in scripts[-1]
+    assert {verb for rule in objects["Role"]["rules"] for verb in rule["verbs"]} == {"create", "get", "list", "watch"}
+    assert objects["Job"]["spec"]["template"]["spec"]["serviceAccountName"] == "driver"
 
 
 def test_the_table_has_every_step_with_its_result_and_the_sum() -> None:
-    report = Report(rows=[("Slurm runs a job", "n1 n2", 1.25), ("Down", "nothing left", 2.0)])
+    report = Report(
+        [
+            Step("Slurm runs a job", "n1 n2", ZERO, ZERO + timedelta(seconds=1.25)),
+            Step("Down", "nothing left", ZERO, ZERO + timedelta(seconds=2)),
+        ]
+    )
 
     assert report.table().splitlines() == [
         "Slurm runs a job     1.2 s  n1 n2",

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gathers what Slurm and the API server wrote down during the demo, and makes the page of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from testbed import api
+from testbed.controlplane import audit_log
+from testbed.kube_audit import read_audit
+
+from demo.chart import STEP, gantt
+from demo.handover import Finding, RecordError, findings, pods_beside
+from demo.hands import Hosts, Step
+from demo.intervals import Interval
+from demo.kube_record import node_intervals, pod_intervals
+from demo.page import page
+from demo.slurm_record import job_intervals, read_jobs
+
+LOGS = "/var/log/slurm"
+BEFORE, AFTER = timedelta(seconds=6), timedelta(seconds=14)
+
+
+def draw(
+    bed: str, folder: Path, *, job: str, nodes: Sequence[str], steps: Sequence[Step]
+) -> tuple[Path, list[Finding]]:
+    """The page's path, and what the records say of the job; an error when a pod was in its way."""
+    begin, end = steps[0].begin, datetime.now(UTC)
+    hosts = Hosts(bed)
+    zone = hosts.on("ctl", "date", "+%:z", quiet=True).strip()
+    logs = {node: hosts.on(node, "cat", f"{LOGS}/slurmd.log", quiet=True) for node in nodes}
+    jobs = read_jobs(hosts.on("ctl", "cat", f"{LOGS}/slurmctld.log", quiet=True), logs, zone=zone)
+    events = list(read_audit(audit_log(api.find(bed).bed)))
+    made = [
+        *job_intervals(jobs, end=end),
+        *pod_intervals(events, end=end),
+        *node_intervals(events, nodes, begin=begin, end=end),
+    ]
+    shown = next((one for one in jobs if one.number == job), None)
+    if shown is None or shown.allocated is None or shown.ended is None:
+        raise RecordError(f"Slurm's logs do not tell of job {job}")
+    found = findings(shown, made)
+    if beside := pods_beside(shown, made):
+        raise RecordError(f"pods on the nodes of job {job} while it ran: {' '.join(one.who for one in beside)}")
+    told = [Interval("demo", STEP, step.what, step.begin, step.end) for step in steps]
+    charts = [
+        gantt(told, made, title="Two nodes from the first minute to the last", zero=begin),
+        gantt(
+            told,
+            made,
+            title=f"The hand-over: job {job} takes both nodes and gives them back",
+            zero=begin,
+            window=(shown.allocated - BEFORE, shown.ended + AFTER),
+        ),
+    ]
+    target = folder / "nodes.html"
+    text = page(
+        charts,
+        intro=f"A Slurm cluster of {len(nodes)} nodes was converted, shared and taken back on "
+        f"{begin:%d %B %Y}, {begin:%H:%M} to {end:%H:%M} UTC. Hover over a bar for its exact times.",
+        findings=[(one.what, one.value) for one in found],
+        steps=[(step.what, f"{step.seconds:.1f}", step.result) for step in steps],
+    )
+    target.write_text(text, encoding="utf-8")
+    return target, found
