@@ -28,7 +28,6 @@ _SETTINGS = hypothesis.settings(
 )
 hypothesis.settings.register_profile("check", _SETTINGS, max_examples=20)
 hypothesis.settings.register_profile("test", _SETTINGS, max_examples=100)
-hypothesis.settings.register_profile("soak", _SETTINGS, max_examples=5000)
 hypothesis.settings.load_profile("test")
 
 _skips = pytest.StashKey[list[skips.Skip]]()

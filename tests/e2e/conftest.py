@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
     config.addinivalue_line("markers", "no_other_bed: no test may run beside it")
     config.addinivalue_line("markers", "seconds(n): how long a whole file takes; the longest files start first")
 

@@ -104,6 +104,7 @@ def chosen(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(request.config.getoption("--hypothesis-seed"))
 
 
+@pytest.mark.drawn
 def test_host_lists_expand_and_fold_as_slurms_own(bed: api.RunningBed, chosen: random.Random) -> None:
     lists = list(written_lists(100, chosen))
     answer = bed.exec("ctl", ["python3", "-c", ASK], input=json.dumps(lists), timeout=300).out
@@ -112,6 +113,7 @@ def test_host_lists_expand_and_fold_as_slurms_own(bed: api.RunningBed, chosen: r
     assert [fold(found) for found in names] == folded
 
 
+@pytest.mark.drawn
 def test_a_configuration_is_read_exactly_when_slurms_own_parser_takes_it(
     bed: api.RunningBed, chosen: random.Random
 ) -> None:

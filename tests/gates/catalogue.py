@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gates.artifact import run_importer
 from gates.gate import Gate, commands
+from gates.lengthy import run_benchmarks, run_soak
 from gates.payloads import run_payload_tests
 from gates.reference import check_docs
 from gates.roles import check_roles
@@ -18,11 +19,9 @@ from gates.tools import (
     check_shell,
     check_types,
     lint_ansible,
-    run_benchmarks,
     run_demo,
     run_end_to_end,
     run_molecule,
-    run_soak,
     run_unit_tests,
 )
 
@@ -63,6 +62,6 @@ GATES = (
         action=run_benchmarks,
         tiers=frozenset({"bench"}),
         alone=True,
-        timeout=2 * 3600,
+        timeout=4 * 3600,
     ),
 )

@@ -100,23 +100,6 @@ def run_end_to_end(context: Context) -> None:
         raise GateFailure("; ".join(failures))
 
 
-def run_soak(context: Context) -> None:
-    """Every random test at length."""
-    folders = existing(context, ["tests/unit", "tests/placement", "tests/e2e"])
-    profile = ["--hypothesis-profile=soak", f"--hypothesis-seed={context.seed}"]
-    context.run([sys.executable, "-m", "pytest", "-v", *profile, *folders])
-
-
-def run_benchmarks(context: Context) -> None:
-    """Every script of tests/bench; each prints a table."""
-    scripts = context.files("tests/bench/*.py")
-    for script in scripts:
-        if not script.name.startswith("_"):
-            context.run([sys.executable, str(script)])
-    for line in context.log.read_text(encoding="utf-8").splitlines():
-        print(line)
-
-
 def run_molecule(context: Context) -> None:
     """Every molecule scenario, on nodes of the test bed.
 

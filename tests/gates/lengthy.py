@@ -1,0 +1,87 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs for hours: the random and fault tests in rounds, and the figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from gates.gate import Context, GateFailure, existing
+
+# Together with a last round this stays within the gate's six hours, on a slow machine too.
+SOAK_MINUTES = 270
+HISTORIES_PER_ROUND = 500
+FOLDERS = ["tests/unit", "tests/placement", "tests/e2e"]
+
+
+def run_soak(context: Context) -> None:
+    """Every random test, round after round with new seeds, until the time is over.
+
+    A round is what `make test` runs, so that CONVERGED_SEED repeats whatever it finds.
+    """
+    ends = time.monotonic() + 60 * soak_minutes(context.environ)
+    number = 0
+    while number == 0 or time.monotonic() < ends:
+        seed = (context.seed + number) % 2**32
+        number += 1
+        began = time.monotonic()
+        try:
+            soak_round(context, seed)
+        except GateFailure as error:
+            raise GateFailure(f"round {number}: {error}; CONVERGED_SEED={seed} make test repeats it") from None
+        print(f"        round {number}, seed {seed}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def soak_round(context: Context, seed: int) -> None:
+    """The random tests of all kinds with one seed."""
+    roots = [str(context.checkout / root) for root in context.payload_roots()]
+    histories = {"NODESHARE_HISTORIES": str(HISTORIES_PER_ROUND), "PYTHONPATH": ":".join(roots)}
+    drawn = {"CONVERGED_SEED": str(seed)}
+    payloads = [sys.executable, "-W", "error", "-m", "unittest", "test_random_histories"]
+    context.run(payloads, cwd=context.checkout / "tests/payloads", env={**drawn, **histories})
+    options = ["-q", "-m", "hypothesis or drawn", f"--hypothesis-seed={seed}"]
+    context.run([sys.executable, "-m", "pytest", *options, *existing(context, FOLDERS)], env=drawn)
+
+
+def soak_minutes(environ: Mapping[str, str]) -> int:
+    """How long to go on beginning new rounds: CONVERGED_SOAK_MINUTES, 0 for a single round."""
+    given = environ.get("CONVERGED_SOAK_MINUTES", str(SOAK_MINUTES))
+    if not given.isdecimal() or int(given) > SOAK_MINUTES:
+        raise GateFailure(f"CONVERGED_SOAK_MINUTES is '{given}'; it takes a number from 0 to {SOAK_MINUTES}")
+    return int(given)
+
+
+def run_benchmarks(context: Context) -> None:
+    """Every script of tests/bench, one after the other; what they print ends up in one file.
+
+    A script that fails does not keep the others from their figures.
+    """
+    tables = context.logs / "figures.txt"
+    roots = [*(context.checkout / root for root in context.payload_roots()), context.checkout / "tests"]
+    path = {"PYTHONPATH": ":".join(map(str, roots))}
+    failed = []
+    for script in bench_scripts(context):
+        print(f"        {script.stem} ...", flush=True)
+        began = time.monotonic()
+        own = dataclasses.replace(context, log=context.logs / f"bench-{script.stem}.log")
+        try:
+            own.run([sys.executable, str(script)], env=path)
+        except GateFailure:
+            failed.append(script.stem)
+        said = own.log.read_text(encoding="utf-8", errors="replace")
+        with tables.open("a", encoding="utf-8") as collected:
+            collected.write(f"{said}\n")
+        print(f"{said}        {script.stem}: {time.monotonic() - began:.0f} s", flush=True)
+    context.say(f"SHOW all figures of this run: {tables}")
+    if failed:
+        raise GateFailure(f"no figures from {', '.join(failed)}")
+
+
+def bench_scripts(context: Context) -> list[Path]:
+    """The scripts that measure; a name that begins with `_` is a part of others."""
+    return [path for path in context.files("tests/bench/*.py") if not path.name.startswith("_")]
