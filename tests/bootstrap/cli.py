@@ -58,7 +58,8 @@ def main(arguments: list[str]) -> int:
         elif name in TARGETS:
             target, argv = TARGETS[name], []
         else:
-            print(f"error: unknown target '{name}'\n{USAGE}", file=sys.stderr)
+            wrong = "exec: no command given" if name == "exec" else f"unknown target '{name}'"
+            print(f"error: {wrong}\n{USAGE}", file=sys.stderr)
             return 2
         environ = prepare(where, target, os.environ)
         become(argv or [os.path.join(environ["VIRTUAL_ENV"], "bin", "python"), *target.program, *rest], environ)
@@ -128,6 +129,10 @@ def own_cache(where: Places, machine: Machine) -> None:
                     f"{where.cache} cannot be made; type: sudo install -d -o {owner} {where.cache}"
                 ) from None
             run(["sudo", "-n", "install", "-d", "-m", "0755", *mine, str(where.cache)], timeout=30, log=None)
+        except OSError as error:
+            raise BootstrapError(
+                f"{where.cache} cannot be made ({error.strerror}); set CONVERGED_CACHE to a folder that can."
+            ) from None
     tag = where.cache / CACHE_TAG
     if not tag.exists():
         # `make clean` removes the whole folder, so it must never be one that holds something else.

@@ -77,6 +77,7 @@ def variables(where: Places, *, venv: Path, environ: Mapping[str, str]) -> dict[
         "ANSIBLE_HOME": str(own / "ansible"),
         "MYPY_CACHE_DIR": str(own / "mypy"),
         "RUFF_CACHE_DIR": str(own / "ruff"),
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(own / "hypothesis"),
         "XDG_CACHE_HOME": str(own / "xdg"),
         "COVERAGE_FILE": str(own / "coverage"),
         "PIP_CACHE_DIR": str(where.cache / "pip"),

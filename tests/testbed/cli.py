@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from testbed import commands, layout, privilege
 from testbed.errors import BedError
+from testbed.paths import cache_dir
 from testbed.recipe import DEFAULT_DEBIAN, SUITES
 
 DEFAULT_WAIT = 120.0
@@ -204,12 +205,20 @@ def main(arguments: Sequence[str]) -> int:
         print(f"testbed: {error}", file=sys.stderr)
         return error.exit_status
     except OSError as error:
-        reason = "the disk is full; make room" if error.errno == errno.ENOSPC else str(error)
-        print(f"testbed: {error.filename or 'a file'}: {reason}", file=sys.stderr)
+        print(f"testbed: {explained(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("testbed: interrupted", file=sys.stderr)
         return 130
+
+
+def explained(error: OSError) -> str:
+    """A file that could not be read or written, and what to do."""
+    name = str(error.filename or "a file")
+    if error.errno == errno.ENOSPC:
+        return f"{name}: the disk is full; make room"
+    advice = "; set CONVERGED_CACHE to a folder that can be made" if name.startswith(str(cache_dir())) else ""
+    return f"{name}: {error.strerror or error}{advice}"
 
 
 def stop(number: int, frame: FrameType | None) -> None:

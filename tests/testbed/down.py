@@ -1,7 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes what `up` wrote down that it would make, containers first, however far it came."""
+"""Removes what `up` wrote down that it would make, containers first, however far it came.
+
+Where the record cannot be read, containers and networks are known by their label, mounts by the bed's folder.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from testbed.errors import BedError
 from testbed.parallel import in_parallel
 from testbed.paths import bed_dir
 from testbed.podman import Podman
-from testbed.progress import step
+from testbed.progress import say, step
 from testbed.run import run
 from testbed.state import Bed, BedStore, Thing, bed_names
 
@@ -26,13 +29,13 @@ LOCK_SECONDS = 120.0
 
 def podman_of(bed: Bed) -> Podman:
     """Podman as this bed's containers need it."""
-    namespace = namespace_path(bed) if bed.way.has_limits is False else None
+    namespace = namespace_path(bed.name) if bed.way.has_limits is False else None
     return Podman(bed.way, namespace if namespace is not None and namespace.exists() else None)
 
 
-def namespace_path(bed: Bed) -> Path:
+def namespace_path(name: str) -> Path:
     """Where the private mount namespace of a bed is held."""
-    return bed.dir / "namespace" / "mnt"
+    return bed_dir(name) / "namespace" / "mnt"
 
 
 def take_down(name: str) -> bool:
@@ -47,7 +50,13 @@ def take_down(name: str) -> bool:
 
 def remove(store: BedStore) -> None:
     """Remove everything on record. The caller holds the lock."""
-    record = store.load()
+    try:
+        record = store.load()
+    except BedError as error:
+        say(f"  !!  {error}")
+        record = None
+        with step(f"take bed '{store.name}' down by its labels"):
+            remove_labelled(store.name)
     if record is not None:
         podman_of(record.bed).configure()
         with step(f"take bed '{store.name}' down"):
@@ -61,6 +70,20 @@ def remove(store: BedStore) -> None:
     if bed_names() in ([], [store.name]):
         release_storage()
     remove_folder(bed_dir(store.name), last=store.path)
+
+
+def remove_labelled(name: str) -> None:
+    """Everything of a bed that can be told without its record."""
+    namespace = namespace_path(name)
+    ways = [Podman(way) for way in Way if way.has_limits]
+    for podman in [*ways, *([Podman(Way.PRIVATE_V2, namespace)] if namespace.exists() else [])]:
+        if podman.storage_dir.exists():
+            podman.configure()
+            in_parallel([partial(podman.rm, container) for container in podman.labelled(name)])
+            in_parallel([partial(podman.network_rm, network) for network in podman.networks(name)])
+    sysctls.release(name)
+    for path in reversed(mounted_below(bed_dir(name))):
+        run(["umount", "--lazy", path], timeout=30)
 
 
 def remove_thing(bed: Bed, thing: Thing) -> None:
@@ -89,8 +112,17 @@ def release_storage() -> None:
 
 def is_mounted(path: Path) -> bool:
     """Whether something is mounted there; os.path.ismount overlooks folders that are mounted on themselves."""
-    # The field is escaped, but our own paths have nothing to escape.
-    return any(line.split()[4] == str(path) for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return str(path) in mounts()
+
+
+def mounted_below(folder: Path) -> list[str]:
+    """What is mounted in a folder, in the order in which it was mounted."""
+    return [path for path in mounts() if path.startswith(f"{folder}/")]
+
+
+def mounts() -> list[str]:
+    """Where something is mounted. The field is escaped, but our own paths have nothing to escape."""
+    return [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
 
 
 def remove_folder(folder: Path, *, last: Path) -> None:

@@ -24,6 +24,7 @@ NAME = re.compile(r"[a-z][a-z0-9-]{0,18}[a-z0-9]|[a-z]")
 CONTROLLER_OFFSET, KUBE_OFFSET, NODE_OFFSET = 2, 3, 11
 # What pods and services of the bed's own cluster use.
 CLUSTER_NETWORKS = (IPv4Network("10.96.0.0/16"), IPv4Network("10.244.0.0/16"))
+PRIVATE = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,10 @@ def choose_subnet(wanted: str | None, taken: Iterable[tuple[IPv4Network, str]]) 
         subnet = IPv4Network(wanted)
     except (AddressValueError, NetmaskValueError, ValueError) as error:
         raise UsageError(f"--subnet {wanted}: {error}; give something like 10.89.5.0/24") from None
-    if subnet.prefixlen > 24 or not subnet.is_private:
-        raise UsageError(f"--subnet {wanted}: give a private network of /24 or larger")
+    if not any(subnet.subnet_of(block) for block in PRIVATE):
+        raise UsageError(f"--subnet {wanted}: not private; give one within {', '.join(map(str, PRIVATE))}")
+    if subnet.prefixlen > 24:
+        raise UsageError(f"--subnet {wanted}: {subnet.num_addresses} addresses are too few; give a /24 or larger")
     for network, owner in used:
         if subnet.overlaps(network):
             raise BedError(f"--subnet {wanted}: taken, {network} is used by {owner}; give another, or leave it out")

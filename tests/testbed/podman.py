@@ -22,6 +22,8 @@ from testbed.errors import BedError
 from testbed.paths import cache_dir
 from testbed.run import Completed, run
 
+# On everything of a bed, so that its parts can be told even without its record.
+LABEL = "converged.bed"
 RUN_DIR = Path("/run/converged-hpc")
 QUICK = 30.0
 SLOW = 120.0
@@ -145,6 +147,8 @@ class Podman:
         command = ["/bin/sh", "-c", OWN_SYSTEMD_HIERARCHY] if self.way is Way.V1 else ["/sbin/init"]
         self.call(
             *("create", "--name", spec.name, "--hostname", spec.hostname, "--pull", "never"),
+            # A bed's network has its name.
+            *("--label", f"{LABEL}={spec.network}"),
             *("--systemd", "always", "--privileged", "--cgroupns", "private"),
             *("--network", spec.network, "--ip", spec.ip, *hosts, *volumes, spec.image, *command),
             timeout=SLOW,
@@ -189,13 +193,22 @@ class Podman:
         listed = self.call("ps", "--all", "--filter", f"name=^{prefix}", "--format", "json").out
         return {name: entry["State"] for entry in json.loads(listed or "[]") for name in entry["Names"]}
 
+    def labelled(self, bed: str) -> list[str]:
+        """The containers of a bed, whatever their state."""
+        return self.call("ps", "--all", "--filter", f"label={LABEL}={bed}", "--format", "{{.Names}}").out.split()
+
     def rm(self, container: str) -> None:
         """Remove a container whatever its state; none is fine, half-made is fine."""
         self.call("rm", "--force", "--time", "0", "--volumes", "--ignore", container, timeout=SLOW)
 
     def network_create(self, name: str, *, subnet: str, gateway: str) -> None:
         """A bridge of its own. No name server: names come from /etc/hosts, and one process less has to go."""
-        self.call("network", "create", "--disable-dns", "--subnet", subnet, "--gateway", gateway, name)
+        label = ("--label", f"{LABEL}={name}")
+        self.call("network", "create", *label, "--disable-dns", "--subnet", subnet, "--gateway", gateway, name)
+
+    def networks(self, bed: str) -> list[str]:
+        """The networks of a bed."""
+        return self.call("network", "ls", "--quiet", "--filter", f"label={LABEL}={bed}").out.split()
 
     def network_rm(self, name: str) -> None:
         """Remove a network; none is fine."""

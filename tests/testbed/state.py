@@ -95,7 +95,7 @@ class Bed:
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """Something made on the machine: container, network, mount, sysctls or folder, by name."""
+    """Something made on the machine: container, network, mount or sysctls, by name."""
 
     kind: str
     name: str
@@ -127,16 +127,17 @@ class BedStore:
 
     def load(self) -> Record | None:
         """The record, or None where there is no such bed."""
+        advice = f"take the bed down, which needs no record for that: testbed down {self.name}"
         try:
             data = json.loads(self.path.read_text())
+            if data.get("format") != FORMAT:
+                raise BedError(f"{self.path}: format {data.get('format')}, expected {FORMAT}; {advice}")
+            things = tuple(Thing(**thing) for thing in data["things"])
+            return Record(bed=Bed.from_json(data["bed"]), things=things)
         except FileNotFoundError:
             return None
-        except ValueError as error:
-            raise BedError(f"{self.path}: not JSON ({error}); remove the folder {self.path.parent}") from None
-        if data.get("format") != FORMAT:
-            raise BedError(f"{self.path}: format {data.get('format')}, expected {FORMAT}; made by another version")
-        things = tuple(Thing(**thing) for thing in data["things"])
-        return Record(bed=Bed.from_json(data["bed"]), things=things)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BedError(f"{self.path}: no record of a bed ({error}); {advice}") from None
 
     def existing(self) -> Record:
         """The record of a bed that must be there."""

@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from testbed.paths import cache_dir
+from testbed.paths import bed_dir, cache_dir
 from testbed.progress import say
 from testbed.state import file_lock, write_synced
 
@@ -49,7 +49,8 @@ def release(bed: str) -> None:
         if not store().exists():
             return
         saved = load()
-        saved["beds"] = [other for other in saved["beds"] if other != bed]
+        # One whose folder was removed by hand will never be struck off by itself.
+        saved["beds"] = [other for other in saved["beds"] if other != bed and bed_dir(other).exists()]
         if saved["beds"]:
             write_synced(store(), json.dumps(saved, indent=1))
             return

@@ -191,7 +191,7 @@ def boot_one(podman: Podman, bed: Bed, supplies: Supplies, index: int) -> Callab
 
 def make_namespace(store: BedStore, bed: Bed) -> None:
     """A mount namespace where /sys/fs/cgroup is cgroup v2; the machine's own stays as it is."""
-    path = down.namespace_path(bed)
+    path = down.namespace_path(bed.name)
     path.parent.mkdir()
     store.record("mount", str(path.parent))
     run(["mount", "--bind", str(path.parent), str(path.parent)], timeout=30)

@@ -82,8 +82,10 @@ def test_a_machine_with_everything_taken_is_told_so() -> None:
         ("10.244.3.0/24", "taken, 10.244.0.0/16 is used by the cluster of the bed"),
         ("10.89.1.7/24", "has host bits set"),
         ("lan", "give something like 10.89.5.0/24"),
-        ("192.168.1.0/28", "give a private network of /24 or larger"),
-        ("8.8.8.0/24", "give a private network of /24 or larger"),
+        ("192.168.1.0/28", "16 addresses are too few; give a /24 or larger"),
+        ("8.8.8.0/24", "not private; give one within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16"),
+        ("127.0.0.0/24", "not private"),
+        ("0.0.0.0/0", "not private"),
     ],
 )
 def test_an_unfit_subnet_is_refused_with_the_reason(wanted: str, message: str) -> None:

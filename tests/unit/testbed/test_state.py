@@ -125,7 +125,13 @@ def test_a_missing_bed_is_named_with_those_that_exist(paper_bed: Beds) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "not JSON"), ('{"format": 99}', "format 99, expected 1")],
+    [
+        ("{", "no record of a bed .*testbed down b"),
+        ("[]", "no record of a bed"),
+        ('{"format": 1}', "no record of a bed"),
+        ('{"format": 1, "things": [1], "bed": {}}', "no record of a bed"),
+        ('{"format": 99}', "format 99, expected 1; .*testbed down b"),
+    ],
 )
 def test_a_spoilt_record_is_named(cache: Path, text: str, message: str) -> None:
     store = BedStore("b")
