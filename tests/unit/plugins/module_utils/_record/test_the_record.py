@@ -151,6 +151,64 @@ def test_a_full_disk_is_an_error_and_nothing_is_changed(world: World) -> None:
     assert world.text("/etc/old.conf") == before
 
 
+class Small(FakeNode):
+    """What is written lies on a file system with 10 blocks of 4 KiB and few inodes, or with none to count."""
+
+    inodes = 3
+    counted = 99
+    flags = 0
+
+    def space(self, path: str) -> os.statvfs_result:
+        return os.statvfs_result((4096, 4096, 10, 10, 10, self.counted, self.inodes, self.inodes, self.flags, 255))
+
+
+def texts(*sizes: int) -> t.Dict[str, t.Any]:
+    return {"role": "main", "files": [{"path": f"/etc/app/{at}", "text": "x" * size} for at, size in enumerate(sizes)]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "odd", "says"),
+    [
+        (texts(40961), {}, "/etc/app: 45056 bytes are needed, 40960 are free: make room; nothing was changed"),
+        (texts(20481, 20480), {}, "/etc/app: 45056 bytes are needed, 40960 are free"),
+        (texts(1, 1, 1, 1), {}, "/etc/app: 4 inodes are needed, 3 are free: make room; nothing was changed"),
+        (texts(1), {"flags": os.ST_RDONLY}, "/etc/app: the file system is mounted read-only: nothing was changed"),
+    ],
+)
+def test_room_is_looked_for_before_anything_is_written(
+    world: World, asked: t.Dict[str, t.Any], odd: t.Dict[str, int], says: str
+) -> None:
+    restore(FakeNode(world))
+    before = world.listing()
+    host = Small(world)
+    vars(host).update(odd)
+    with pytest.raises(RecordError, match=says):
+        call(world, host, asked)
+    assert world.listing() == before
+
+
+@pytest.mark.parametrize(("sizes", "odd"), [((20480, 20480), {}), ((1, 1, 1, 1), {"inodes": 0, "counted": 0})])
+def test_what_just_fits_is_written(world: World, sizes: t.Tuple[int, ...], odd: t.Dict[str, int]) -> None:
+    host = Small(world)
+    vars(host).update(odd)
+    assert call(world, host, texts(*sizes)).changed
+
+
+@pytest.mark.parametrize("place", ["format", "blobs", "baseline"])
+def test_a_record_that_could_not_be_begun_leaves_nothing(world: World, place: str) -> None:
+    class Full(FakeNode):
+        def make_file(self, path: str, chunks: t.Iterable[bytes]) -> str:
+            if f"/{place}" in path.replace("/.", "/"):
+                raise OSError(28, "No space left on device")
+            return super().make_file(path, chunks)
+
+    restore(FakeNode(world))
+    before = world.listing()
+    with pytest.raises(RecordError, match="no space left on the file system"):
+        call(world, Full(world), WANTED)
+    assert world.listing() == before
+
+
 def test_a_lost_record_comes_back_from_its_copy(world: World, tmp_path: t.Any) -> None:
     copy = copied(world, str(tmp_path / "copy"))
     shutil.rmtree(world.at(RECORD))
