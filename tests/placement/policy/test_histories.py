@@ -1,0 +1,227 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever happens in any order: no node is overfilled, no gang starts in part, no sum drifts, nothing is raised."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from hypothesis import given
+from hypothesis import strategies as st
+from placement.core.scheduler import Scheduler
+from placement.model.action import Action, Bind, Evict
+from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.event import BindFailed, EvictRefused, Object
+from placement.model.node import Node
+from placement.model.pod import HostPort, Pod
+from placement.model.selector import NodeSelector
+from placement.model.workload import DIALECTS, PodGroup, Queue
+from placement.policy.book import Book
+from placement.policy.configuration import load
+from placement_kit.builders import budget, labelled, node, pairs, pod, priority_class
+from placement_kit.simulated import OURS, Simulated
+
+T = TypeVar("T")
+QUEUES = ("default", "a", "b", "c")
+GROUPS = ("g0", "g1", "g2")
+PLUGINS = ("priority", "gang", "conformance", "drf", "predicates", "proportion", "nodeorder")
+ACTIONS = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
+
+AMOUNTS = ((), (("cpu", 2000),), (("cpu", 6000), ("pods", 3)), (("memory", 4),), (("cpu", -1),), (("cpu", 2**60),))
+MEMBERS: tuple[dict[str, Any], ...] = (
+    {},
+    {"owner": "set"},
+    *({"annotations": (("scheduling.k8s.io/group-name", name),)} for name in GROUPS),
+    {"scheduling_group": "g0"},
+    {"labels": (("scheduling.x-k8s.io/pod-group", "g1"),)},
+    {"annotations": (("scheduling.k8s.io/group-min-member", "x"), ("scheduling.k8s.io/group-name", "g9"))},
+    {"annotations": (("scheduling.converged.hpc/queue", "a"),)},
+)
+PEERS = PodAffinityTerm(PodMatcher(frozenset({"team"}), labelled(app="x")), "zone")
+SPECS: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {},
+    {"selector": NodeSelector(pairs(zone="a"))},
+    {"affinity": (PEERS,)},
+    {"anti_affinity": (PEERS,)},
+    {"host_ports": (HostPort("0.0.0.0", "TCP", 80),)},
+    {"spread": (TopologySpread(topology_key="zone", matcher=PEERS.matcher),)},
+    {"unsupported": ("spec.resourceClaims",)},
+)
+REQUESTS = ((), (("cpu", 500),), (("cpu", 1000), ("memory", 1)), (("cpu", 3000),), (("nobody/has-it", 1),))
+
+
+class History:
+    """One random history, repeatable by its seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.simulated = Simulated(load(self._configuration(), "test"))
+        self.simulated.see(priority_class("high", 2), budget("some", allowed=1, app="x"))
+        self._known: dict[str, Object] = {}
+        self._made = 0
+
+    def _any(self, choices: Sequence[T]) -> T:
+        return self._random.choice(choices)
+
+    def _configuration(self) -> str:
+        actions = self._random.sample(ACTIONS, self._random.randint(1, 5))
+        plugins = self._random.sample(PLUGINS, len(PLUGINS))
+        split = self._random.randint(1, 6)
+        lines = [f'actions: "{", ".join(actions)}"', "tiers:"]
+        for tier in (plugins[:split], plugins[split:]):
+            lines += ["- plugins:", *(f"  - name: {name}" for name in tier)]
+        return "\n".join(lines)
+
+    def _queue(self) -> Queue:
+        name, dialect = self._any(QUEUES), self._any(DIALECTS)
+        return Queue(
+            uid=f"queue-{name}-{dialect}",
+            name=name,
+            version=1,
+            dialect=dialect,
+            weight=self._any([1, 1, 3, 0, -2, 2**31]),
+            capability=self._any(AMOUNTS),
+            guarantee=self._any(AMOUNTS),
+            reclaimable=self._any([True, False]),
+            parent=self._any(["", "", "root", "nowhere", *QUEUES]),
+            is_open=self._any([True, True, True, False]),
+            priority=self._random.randint(-1, 1),
+            namespaces=self._any([None, None, frozenset({"other"})]),
+        )
+
+    def _group(self) -> PodGroup:
+        name, namespace, dialect = self._any(GROUPS), self._any(["team", "team", "other"]), self._any(DIALECTS)
+        return PodGroup(
+            uid=f"group-{name}-{namespace}-{dialect}",
+            namespace=namespace,
+            name=name,
+            version=1,
+            dialect=dialect,
+            min_member=self._any([1, 2, 3, 3, 0, -5, 2**40]),
+            queue=self._any(["", "", *QUEUES, "nowhere"]),
+            priority_class=self._any(["", "high", "nowhere"]),
+            created=self._any(["", "2026-01-01T00:00:00Z"]),
+            min_resources=self._any(AMOUNTS),
+        )
+
+    def _node(self) -> Node:
+        return node(
+            self._any(["n1", "n2", "n3", "n4"]),
+            labels=self._any([(), pairs(zone="a"), pairs(zone="b")]),
+            unschedulable=self._any([False, False, True]),
+            held_by=self._any(["", "", "", "slurm/7"]),
+        )
+
+    def _pods(self) -> list[Pod]:
+        self._made += 1
+        name = f"p{self._made}"
+        more = {**self._any(SPECS), **self._any(MEMBERS)}
+        more.setdefault("labels", self._any([(), pairs(app="x")]))
+        scheduler = self._any([OURS, OURS, OURS, OURS, "default-scheduler"])
+        one = pod(
+            name,
+            namespace=self._any(["team", "team", "other"]),
+            request=self._any(REQUESTS),
+            scheduler_name=scheduler,
+            priority=self._random.randint(0, 2),
+            preempts=self._any([True, True, False]),
+            gated=self._any([False, False, False, True]),
+            **more,
+        )
+        return [replace(one, uid=f"{name}-{index}", name=f"{name}-{index}") for index in range(self._any([1, 2, 3, 4]))]
+
+    def step(self) -> None:
+        """Something happens."""
+        simulated = self.simulated
+        simulated.now += 0.7
+        kind = self._any(["node", "node", "pods", "pods", "pods", "group", "queue", "gone", "end", "run", "run"])
+        items: Sequence[Object] = ()
+        if kind == "node":
+            items = [self._node()]
+        elif kind == "pods":
+            items = self._pods()
+        elif kind == "group":
+            items = [self._group()]
+        elif kind == "queue":
+            items = [self._queue()]
+        elif kind == "gone" and self._known:
+            simulated.gone(self._known.pop(self._any(sorted(self._known))))
+        elif kind == "end" and simulated.placements():
+            simulated.finish(self._any(sorted(simulated.placements())))
+        elif kind == "run":
+            self._run()
+        for item in items:
+            self._known[item.uid] = item
+        simulated.see(*items)
+
+    def _run(self) -> None:
+        simulated = self.simulated
+        decided = simulated.run_once()
+        assert_sound(simulated.scheduler, decided)
+        for action in decided:
+            if self._random.random() < 0.7:
+                simulated.carry_out(action)
+            elif isinstance(action, Bind):
+                simulated.scheduler.apply(BindFailed(action.uid, action.node, "no"))
+            elif isinstance(action, Evict):
+                simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/some"))
+
+
+def assert_sums(scheduler: Scheduler) -> None:
+    """The book is what a fresh look at the state would make of it."""
+    cluster, book = scheduler.cluster, scheduler.book
+    kept = cluster.changed
+    cluster.changed = {kind: dict.fromkeys(items) for kind, items in cluster.objects.items()}
+    cluster.changed[Pod] = dict.fromkeys(cluster.pods.by_uid)
+    fresh = Book(cluster, scheduler.session.rules, scheduler_name=OURS, default_queue="default")
+    fresh.catch_up()
+    cluster.changed = kept
+
+    def figures(of: Book) -> dict[str, object]:
+        def nonzero(totals: dict[str, int]) -> dict[str, int]:
+            return {name: amount for name, amount in totals.items() if amount}
+
+        found: dict[str, object] = {
+            queue.name: [nonzero(sums) for sums in (queue.allocated, queue.held, queue.requests)]
+            for queue in of.tree.by_name.values()
+        }
+        found["jobs"] = {
+            job.key: (job.counts, job.asking, nonzero(job.allocated), job.queue, job.problem, sorted(job.foreign))
+            for job in of.jobs.values()
+        }
+        return found | {"total": of.total}
+
+    kept_figures, fresh_figures = figures(book), figures(fresh)
+    for name, figure in fresh_figures.items():
+        assert kept_figures[name] == figure, name
+    assert kept_figures.keys() == fresh_figures.keys()
+
+
+def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
+    """Whoever is bound is bound together with its gang's minimum, and where there is room."""
+    columns = scheduler.cluster.columns
+    for action in decided:
+        if isinstance(action, Bind):
+            task = scheduler.book.tasks[action.uid]
+            job, row = task.job, columns.rows[action.node]
+            wanted = columns.axis.request(task.pod.request).dense > 0
+            assert (columns.free[wanted, row] >= 0).all()
+            assert job.ready >= job.min_member or not scheduler.session.rules.gangs
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_no_history_breaks_a_promise(seed: int, steps: int) -> None:
+    history = History(seed)
+    for _unused in range(steps):
+        history.step()
+    simulated = history.simulated
+    simulated.scheduler.book.catch_up()
+    assert_sums(simulated.scheduler)
+    simulated.run()
+    assert_sums(simulated.scheduler)
+    simulated.run()
+    assert not any(isinstance(action, Bind | Evict) for action in simulated.run())
