@@ -191,9 +191,9 @@ class Writing(KubeCase):
         self.api.add_pod("web")
         node = self.node()
         self.assertTrue(node.look().answers)
-        for round in range(3):
+        for number in range(3):
             time.sleep(0.05)  # the end of the connection is there before the next request
-            node.announce("x{}".format(round))
+            node.announce("x{}".format(number))
             time.sleep(0.05)
             self.assertTrue(node.evict(Pod("default", "web", "u")))
             time.sleep(0.05)

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One converted site for all tests of the hand-over."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e.handover.sharing import Sharing
+from testbed import api
+
+BED = f"handover-{zlib.crc32(bytes(Path(__file__))):08x}"
+# Short times, so that each of them passes in a test.
+TIMES = {
+    "node_share_linger": 2,
+    "node_share_deadline": 4,
+    "node_share_limit": 25,
+    "node_share_repair_interval": 5,
+    "node_share_squeue": "/usr/bin/squeue",
+    "node_share_controller_period": 2,
+    "node_share_controller_deadline": 4,
+    "slurm_share_wait": 8,
+}
+
+
+@pytest.fixture(scope="session")
+def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
+    """Two nodes of a Slurm cluster after `site.yml`. CONVERGED_KEEP_BED=1 leaves it up, `--bed` takes a converted one."""
+    given = request.config.getoption("--bed")
+    site = Sharing(api.find(given) if given else api.bring_up(BED), tmp_path_factory.mktemp("handover"))
+    site.set("all", **TIMES)
+    if not given:
+        site.play("site")
+    site.record_events()
+    site.tidy()
+    yield site
+    if not given and os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(BED)
+
+
+@pytest.fixture
+def site(converted: Sharing) -> Iterator[Sharing]:
+    """However a test ends, the next one begins with idle nodes without pods."""
+    yield converted
+    converted.tidy()

@@ -1,0 +1,241 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A converted site under the eye of the tests: jobs that say what they see, containerd's events, the audit log.
+
+"No pod ran" is what the job's own tasks see in the kernel when they begin and end; "no pod started" is what containerd
+says it has started between; the order of what was asked of the API is the audit log's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from e2e.site_of import ConvertedSite
+from testbed import keys
+from testbed.controlplane import audit_log
+from testbed.kube_audit import AuditEvent, read_audit
+from testbed.recipe import ADMINISTRATOR
+
+TAINT = "converged.hpc/batch"
+CONTROLLER = "converged:controller:ctl"
+KUBELETS = "system:node:"
+EVENTS = "/run/e2e-containerd-events"
+RECORDER = Path(__file__).with_name("containerd_events.py")
+POD = re.compile(r"pod([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})")
+# What a task says: when it began and ended on which node, and which pods had processes there at both moments.
+TASK = """
+pods() { cat /proc/[0-9]*/cgroup 2>/dev/null | grep -o 'pod[0-9a-f-]*' | sort -u; }
+look() { echo "$1 $(date +%s.%N) $SLURMD_NODENAME" $(pods); }
+look began; COMMAND; look ended
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The first or last thing that a task saw. `pods` are uids, of a static pod the hash of its manifest."""
+
+    what: str
+    at: float
+    node: str
+    pods: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all tasks of one job have seen."""
+
+    moments: tuple[Moment, ...]
+    out: str
+
+    @property
+    def began(self) -> float:
+        return min(moment.at for moment in self.moments if moment.what == "began")
+
+    @property
+    def ended(self) -> float:
+        return max(moment.at for moment in self.moments if moment.what == "ended")
+
+    @property
+    def nodes(self) -> set[str]:
+        return {moment.node for moment in self.moments}
+
+    def pods(self) -> set[str]:
+        return {pod for moment in self.moments for pod in moment.pods}
+
+
+def parse(out: str) -> Job:
+    """From the output of tasks."""
+    moments = []
+    for line in out.splitlines():
+        what, *words = line.split()
+        if what in ("began", "ended"):
+            pods = frozenset(found.group(1) for word in words[2:] if (found := POD.fullmatch(word)))
+            moments.append(Moment(what, float(words[0]), words[1], pods))
+    return Job(tuple(moments), out)
+
+
+def task(command: str) -> list[str]:
+    """The words that make a job of a shell command."""
+    return ["sh", "-c", TASK.replace("COMMAND", command)]
+
+
+class Sharing(ConvertedSite):
+    """The site, its jobs, its pods, and the moments at which they met."""
+
+    # Jobs
+
+    def job(self, *options: str, command: str = "sleep 3", timeout: float = 120.0) -> Job:
+        """One job, waited for."""
+        return parse(self.srun(*options, *task(command), timeout=timeout).out)
+
+    @contextmanager
+    def while_job(self, *options: str, command: str = "sleep 4") -> Iterator[Callable[[], Job]]:
+        """Within it, tasks of the job run on all its nodes; what is given waits for its end."""
+        count = next((int(word[2:]) for word in options if word.startswith("-N")), 1)
+        argv = ["srun", "--unbuffered", *options, *task(command)]
+        ssh = [*keys.ssh_command(self.bed.bed, self.bed.bed.host("ctl"), user=ADMINISTRATOR), shlex.join(argv)]
+        log = self.folder / f"job-{time.monotonic_ns()}"
+        with log.open("w", encoding="utf-8") as stream, subprocess.Popen(ssh, stdout=stream, stderr=stream) as running:
+
+            def ended() -> Job:
+                assert running.wait(120) == 0, log.read_text(encoding="utf-8")
+                return parse(log.read_text(encoding="utf-8"))
+
+            def all_began() -> bool:
+                text = log.read_text(encoding="utf-8")
+                assert running.poll() in (None, 0), text
+                return text.count("began ") >= count
+
+            try:
+                until(all_began, "the job's tasks run")
+                yield ended
+            finally:
+                self.ctl("scancel --user=ops") if running.poll() is None else None
+                running.wait(60)
+
+    def batch(self, *options: str, script: str = "sleep 600") -> str:
+        """The id of a job that runs by itself."""
+        words = shlex.join(["sbatch", "--parsable", "--output=/dev/null", *options, "--wrap", script])
+        return self.ctl(f"cd /tmp; {words}").strip()
+
+    def state(self, job: str) -> str:
+        """What Slurm calls it, with the number of its restarts."""
+        return self.ctl(
+            f"squeue --noheader --states=all --jobs={job} --Format=State:20,RestartCnt:5", check=False
+        ).strip()
+
+    # Nodes
+
+    def show(self, node: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.node(node, "nodeshare show --json"))
+        return found
+
+    def leases(self, node: str) -> set[str]:
+        return {
+            path.rpartition("/")[2]
+            for path in self.node(node, "ls /var/lib/converged/nodeshare").split("\n")
+            if path.endswith(".lease")
+        }
+
+    def is_active(self, node: str, unit: str = "kubelet") -> bool:
+        return self.node(node, f"systemctl is-active {unit}", check=False).strip() == "active"
+
+    def tainted(self) -> set[str]:
+        nodes = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
+        return {
+            node["metadata"]["name"]
+            for node in nodes
+            if any(taint["key"] == TAINT for taint in node["spec"].get("taints", ()))
+        }
+
+    def running_on(self, node: str) -> set[str]:
+        """Uids of the pods that have processes on a node."""
+        return set(POD.findall(self.node(node, "cat /proc/[0-9]*/cgroup 2>/dev/null || true")))
+
+    def settings(self, **values: Any) -> None:
+        """Other settings of nodeshare on all nodes: the file is what its role writes, and read at every call."""
+        path = "/etc/converged/nodeshare.json"
+        for node in self.nodes:
+            merged = {**json.loads(self.node(node, f"cat {path}")), **values}
+            self.node(node, f"cat > {path}", input=json.dumps(merged))
+
+    # What containerd and the API have seen
+
+    def record_events(self) -> None:
+        """From now on containerd's events are written down on every node, also across its restarts."""
+        for node in self.nodes:
+            self.node(node, f"cat > {EVENTS}.py; : > {EVENTS}.log", input=RECORDER.read_text(encoding="utf-8"))
+            properties = "--property=Restart=always --property=RestartSec=50ms --property=StartLimitIntervalSec=0"
+            self.node(node, "systemctl stop e2e-events 2>/dev/null; true")
+            self.node(node, f"systemd-run --quiet --unit=e2e-events {properties} python3 {EVENTS}.py {EVENTS}.log")
+
+    def started(self, node: str, *, since: float, until: float) -> set[str]:
+        """Names of the pods of which a container has started in that time; a container of no pod is ``. ``."""
+        lines = self.node(node, f"cat {EVENTS}.log").splitlines()
+        events = [json.loads(line) for line in lines]
+        return {str(event["pod"]) for event in events if event["what"] == "start" and since <= event["at"] <= until}
+
+    def audit(self, *, since: float, **matching: str) -> list[AuditEvent]:
+        """Requests of any outcome."""
+        found = read_audit(audit_log(self.bed.bed), **matching)
+        return [event for event in found if event.received.timestamp() >= since]
+
+    def taint_patches(self, *, since: float) -> list[tuple[float, str, bool]]:
+        """When our controller has set or lifted its taint on which node."""
+        patches = []
+        for event in self.audit(since=since, verb="patch", resource="nodes"):
+            if event.user == CONTROLLER and event.code == 200 and "taints" in (event.body or {}).get("spec", {}):
+                kept = [taint["key"] for taint in (event.body or {})["spec"]["taints"]]
+                patches.append((event.answered.timestamp(), event.name, TAINT in kept))
+        return patches
+
+    def reports(self, node: str) -> str:
+        """Events on a Node object."""
+        selector = f"--field-selector=involvedObject.kind=Node,involvedObject.name={node}"
+        return self.kubectl(
+            "get", "events", selector, "--output=jsonpath={range .items[*]}{.reason}: {.message}{'\\n'}{end}"
+        )
+
+    # Between tests
+
+    def free(self, *nodes: str, seconds: float = 120.0) -> None:
+        """Until these nodes are back: no lease, services active, no taint."""
+        wanted = nodes or tuple(self.nodes)
+
+        def back() -> bool:
+            open_ = all(self.show(node)["phase"] == "open" and self.is_active(node) for node in wanted)
+            return open_ and not self.tainted() & set(wanted)
+
+        until(back, f"{', '.join(wanted)} given back", seconds)
+
+    def tidy(self) -> None:
+        """However a test has ended, the next one begins with idle nodes without pods."""
+        self.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+        self.quiet()
+        for kind in ("deployments", "daemonsets", "poddisruptionbudgets"):
+            self.kubectl("delete", kind, "--all", "--wait=false")
+        self.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
+        self.ctl("scontrol update nodename=ALL state=resume 2>/dev/null; true")
+        for node in self.nodes:
+            self.kubectl("uncordon", node)
+            self.node(node, "systemctl start kubelet containerd; systemctl start --no-block converged-nodeshare-return")
+        until(lambda: not self.objects("pods"), "no pods left")
+        self.free()
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> float:
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(0.1)
+    return time.monotonic() - begin

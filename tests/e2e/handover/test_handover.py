@@ -1,0 +1,119 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hand-over of nodes on a converted site: a job has its nodes to itself from its first task to its end."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from e2e.handover import workload
+from e2e.handover.sharing import CONTROLLER, Sharing, until
+
+STATIC = "/etc/kubernetes/manifests/static.json"
+
+
+@pytest.mark.parametrize("way", ["quiesce", "stop"])
+def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing, way: str) -> None:
+    site.settings(handover=way)
+    try:
+        site.node("n1", f"cat > {STATIC}", input=json.dumps(workload.pod("static")))
+        workload.apply(site, workload.deployment("web", 4), workload.daemonset("agent"))
+        until(lambda: set(workload.ready(site, "web").values()) == {"n1", "n2"}, "pods on both nodes")
+        until(lambda: len({**workload.ready(site, "agent"), **workload.ready(site, "static")}) == 3, "the others")
+        staying, asked_at = workload.uids(site, "agent", "static"), time.time()
+
+        with site.while_job("-N2", command="sleep 4") as ended:
+            assert site.is_active("n1") == site.is_active("n2") == (way == "quiesce")
+            job = ended()
+
+        assert job.pods() == staying, "only pods of a DaemonSet and static ones stay"
+        for node in ("n1", "n2"):
+            assert site.started(node, since=job.began, until=job.ended) == set()
+        taints = {name: at for at, name, on in site.taint_patches(since=asked_at) if on}
+        evictions = [
+            event.received.timestamp()
+            for event in site.audit(since=asked_at, verb="create", resource="pods/eviction")
+            if event.user == CONTROLLER
+        ]
+        assert set(taints) == {"n1", "n2"}
+        assert len(evictions) == 4
+        assert max(taints.values()) < min(evictions) < max(evictions) < job.began
+        site.free()
+        until(lambda: len(workload.ready(site, "web")) == 4, "pods return")
+        lifted = [at for at, _node, on in site.taint_patches(since=asked_at) if not on]
+        assert min(lifted) > job.ended
+    finally:
+        site.node("n1", f"rm -f {STATIC}")
+        site.settings(handover="quiesce")
+
+
+def test_the_first_of_two_jobs_to_end_gives_nothing_back_and_the_next_job_finds_the_node_free(site: Sharing) -> None:
+    workload.apply(site, workload.deployment("web", 2))
+    until(lambda: len(workload.ready(site, "web")) == 2, "pods run")
+    asked_at = time.time()
+    with site.while_job("-n1", "-w", "n1", command="sleep 7") as longer:
+        shorter = site.job("-n1", "-w", "n1", command="sleep 1")
+        assert shorter.pods() == set()
+        until(lambda: len(site.leases("n1")) == 1, "the shorter job's lease ends")
+        time.sleep(3)  # more than the linger
+        assert (site.show("n1")["phase"], site.tainted()) == ("held", {"n1"})
+        assert set(workload.ready(site, "web").values()) == {"n2"}
+        longer_job = longer()
+    next_job = site.job("-n1", "-w", "n1", command="sleep 1")  # within the linger
+    assert longer_job.pods() | next_job.pods() == set()
+    assert site.started("n1", since=shorter.began, until=next_job.ended) == set()
+    site.free()
+    on_n1 = [on for _at, node, on in site.taint_patches(since=asked_at) if node == "n1"]
+    assert on_n1 == [True, False], "the taint was set once and lifted once: back-to-back jobs do not flap"
+
+
+def test_a_late_epilog_of_an_earlier_run_does_not_free_a_requeued_job(site: Sharing) -> None:
+    workload.apply(site, workload.deployment("web", 2))
+    job = site.batch("-N2", "--requeue")
+    until(lambda: site.state(job).split() == ["RUNNING", "0"], "the job runs")
+    until(lambda: site.leases("n1") == {f"slurm.{job}.r0.lease"}, "its lease")
+    site.ctl(f"scontrol requeue {job}")
+    until(lambda: site.state(job).split() == ["PENDING", "1"], "it has left its nodes")
+    site.ctl(f"scontrol update jobid={job} starttime=now")
+    until(lambda: site.state(job).split() == ["RUNNING", "1"], "it runs again")
+    until(lambda: site.leases("n1") == site.leases("n2") == {f"slurm.{job}.r1.lease"}, "the lease of its new run")
+
+    late = f"SLURM_JOB_ID={job} SLURM_JOB_RESTART_COUNT=0 SLURM_SCRIPT_CONTEXT=epilog_slurmd SLURMD_NODENAME=n1"
+    site.node("n1", f"env -i {late} /etc/converged/slurm/epilog")
+    site.ctl(f"sudo -u slurm env -i {late} SLURM_JOB_NODELIST=n[1-2] /etc/converged/slurm/epilog-slurmctld")
+    time.sleep(3)
+    assert site.leases("n1") == {f"slurm.{job}.r1.lease"}
+    assert site.tainted() == {"n1", "n2"}
+    assert site.running_on("n1") == set()
+    site.ctl(f"scancel {job}")
+    site.free()
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+def test_an_administrators_cordon_is_never_lifted(site: Sharing, moment: str) -> None:
+    if moment == "before":
+        site.kubectl("cordon", "n1")
+    with site.while_job("-N2", command="sleep 1"):
+        if moment == "during":
+            site.kubectl("cordon", "n1")
+    if moment == "after":
+        site.kubectl("cordon", "n1")
+    site.free()
+    cordoned = {name for name, node in site.objects("nodes").items() if node["spec"].get("unschedulable")}
+    assert cordoned == {"n1"}
+
+
+def test_a_kubelet_that_the_administrator_stopped_is_not_started(site: Sharing) -> None:
+    site.settings(handover="stop")
+    try:
+        site.node("n1", "systemctl stop kubelet")
+        with site.while_job("-N2", command="sleep 1"):
+            assert not site.is_active("n2")
+        site.free("n2")
+        until(lambda: site.show("n1")["phase"] == "open", "n1 given back")
+        assert (site.is_active("n1", "containerd"), site.is_active("n1")) == (True, False)
+    finally:
+        site.settings(handover="quiesce")
