@@ -21,7 +21,7 @@ RESULTS = {
     ),
     "node": (
         *("__node_share_state", "__node_runtime_state", "__node_kubelet_state", "__node_kubelet_join"),
-        *("__node_kubelet_configured", "__slurm_share_enabled"),
+        "__node_kubelet_configured",
     ),
 }
 # One call for all nodes: these parts of its result name those that it would change.
@@ -40,6 +40,9 @@ def _pending(known: t.Mapping[str, t.Any], kind: str) -> bool:
         return True
     if kind != "node":
         return False
+    # Preflight has looked whether Slurm's scripts act there.
+    if not ((known.get("__share_preflight_host") or {}).get("found") or {}).get("enabled"):
+        return True
     node = str(known.get("converged_kube_node") or known["inventory_hostname_short"])
     return any(node in ((known.get(name) or {}).get(part) or ()) for name, part in NODES.items())
 

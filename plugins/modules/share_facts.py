@@ -95,7 +95,6 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.host import 
 from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
 from ansible_collections.converged.hpc.plugins.module_utils._record.view import View
 
-
 FLAG = "/etc/converged/enabled"
 NODESHARE = "/usr/local/sbin/nodeshare"
 SERVICES = ("kubelet", "containerd", "converged-controller")

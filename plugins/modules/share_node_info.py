@@ -94,6 +94,8 @@ offset:
   sample: [-0.31, 0.02]
 """
 
+import os
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
@@ -110,6 +112,9 @@ TOUCHED = (
     "/etc/crictl.yaml",
     "/etc/cni/net.d/10-converged.conflist",
 )
+
+
+ENABLED = "/etc/converged/enabled"  # the flag of role slurm_share
 
 
 def main() -> None:
@@ -142,9 +147,8 @@ def main() -> None:
         record = Store(Host(), given["record_dir"]).load().roles()
     except (RecordError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(
-        changed=False, wanted=given["wanted"], found=dict(found, slurm=slurm, killing=killing, record=record)
-    )
+    ours = {"record": record, "enabled": os.path.exists(ENABLED)}
+    module.exit_json(changed=False, wanted=given["wanted"], found=dict(found, slurm=slurm, killing=killing, **ours))
 
 
 if __name__ == "__main__":

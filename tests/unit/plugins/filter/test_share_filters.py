@@ -1,0 +1,120 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the playbooks ask about a run: which hosts are pending, what a way back has proved, who has a node now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.converged.hpc.plugins.filter import share_pending, share_proof, share_status, slurm_jobs
+from hypothesis import given
+from hypothesis import strategies as st
+
+PENDING = share_pending.FilterModule().filters()["share_pending"]
+PROOF = share_proof.FilterModule().filters()["share_proof"]
+STATUS = share_status.FilterModule().filters()["share_status"]
+JOBS_ON = slurm_jobs.FilterModule().filters()["slurm_jobs_on"]
+DONE = {"inventory_hostname_short": "n1", "__share_preflight_host": {"found": {"enabled": True}}}
+
+
+@pytest.mark.parametrize(
+    ("found", "pending"),
+    [
+        ({}, False),
+        ({"__node_runtime_state": {"changed": False}}, False),
+        ({"__node_runtime_state": {"changed": True}}, True),
+        ({"__node_runtime_state": None}, False),
+        ({"__share_preflight_host": {"found": {"enabled": False}}}, True),
+        ({"__share_preflight_host": {"failed": True}}, True),
+        ({"__node_kubelet_labelled": {"labelled": {"n1": {"a": "b"}}}}, True),
+        ({"__node_kubelet_labelled": {"labelled": {"n2": {"a": "b"}}}}, False),
+        ({"__node_kubelet_admitted": {"untainted": ["n1"]}}, True),
+        ({"__node_kubelet_admitted": {"untainted": ["n1"]}, "converged_kube_node": "other"}, False),
+    ],
+)
+def test_a_node_is_pending_where_a_role_would_change_it_or_its_scripts_are_inert(
+    found: dict[str, Any], pending: bool
+) -> None:
+    assert PENDING({"n1": {**DONE, **found}}, ["n1"]) == (["n1"] if pending else [])
+
+
+@pytest.mark.parametrize("kind", sorted(share_pending.RESULTS))
+@given(data=st.data())
+def test_a_host_is_pending_for_every_single_result_that_has_changed(kind: str, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(share_pending.RESULTS[kind]))
+    hosts = {"a": {**DONE, name: {"changed": True}}, "b": {**DONE, name: {"changed": False}}}
+    assert PENDING(hosts, ["a", "b"], kind) == ["a"]
+
+
+def test_a_kind_that_there_is_not_is_an_error() -> None:
+    with pytest.raises(AnsibleFilterError, match="'nodes': expected one of slurm, controller, node"):
+        PENDING({}, [], "nodes")
+
+
+def test_a_proof_is_that_of_all_steps_and_names_what_no_step_could_remove() -> None:
+    first = {"proved": ["/a", "/b"], "left": [], "site": ["/s"], "found_record": True, "shared": ["/c"]}
+    known = {
+        "__node_share_restored": {"report": first},
+        "__node_kubelet_left": {"left": ["mount /x: busy"]},
+        "__restore": {"report": {"proved": ["/b", "/c"], "left": ["/l: not ours"], "found_record": False}},
+        "__restore_api": {"left": ["Node objects: no answer"]},
+    }
+    proof = PROOF(known)
+    assert (proof["proved"], proof["site"], proof["shared"]) == (["/a", "/b", "/c"], ["/s"], [])
+    assert proof["left"] == ["/l: not ours", "mount /x: busy", "Node objects: no answer"]
+    assert proof["found_record"] is True
+    assert PROOF({})["found_record"] is False
+
+
+def fact(**sharing: Any) -> dict[str, Any]:
+    state = {"enabled": True, "services": {"kubelet": "active"}, "node": {}, "error": "", **sharing}
+    return {"present": True, "summary": "held by node_share: 1 path", "sharing": state}
+
+
+def host(**sharing: Any) -> dict[str, Any]:
+    return {
+        "inventory_hostname": "n1.site",
+        "inventory_hostname_short": "n1",
+        "group_names": ["converged_nodes"],
+        "ansible_facts": {"converged_share": fact(**sharing)},
+    }
+
+
+SHOWN = {"phase": "held", "way": "quiesce", "off": False, "leases": [{"wlm": "slurm", "job": "7", "run": "0"}]}
+KUBE = {
+    "n1": {"ready": True, "unschedulable": True, "taints": ["converged.hpc/batch:NoSchedule"], "held_by": "slurm/7/0"}
+}
+
+
+def test_a_node_is_told_as_it_sees_itself_and_as_both_clusters_see_it() -> None:
+    slurm = {"nodes": [{"name": "n1", "state": "ALLOCATED", "flags": ["DRAIN"]}]}
+    assert STATUS(host(node=SHOWN), {"nodes": KUBE}, slurm) == (
+        "n1.site: held by node_share: 1 path; mode handover; batch scripts act; node held by quiesce; "
+        "leases slurm/7/0; kubelet active; Slurm ALLOCATED+DRAIN; "
+        "Kubernetes Ready cordoned converged.hpc/batch:NoSchedule, held by slurm/7/0"
+    )
+
+
+def test_what_did_not_answer_is_unknown_and_never_nothing() -> None:
+    line = STATUS(host(error="disk is full", services={}), {"failed": True}, None)
+    assert "nodeshare does not answer: disk is full" in line
+    assert line.endswith("kubelet unknown; Slurm unknown; Kubernetes unknown")
+
+
+@pytest.mark.parametrize(
+    ("state", "node", "found"),
+    [
+        ("RUNNING", "n1", ["7/1"]),
+        ("COMPLETING", "n1", ["7/1"]),
+        ("PENDING", "n1", []),
+        ("COMPLETED", "n1", []),
+        ("RUNNING", "n10", []),
+    ],
+)
+def test_a_job_holds_its_nodes_from_their_allocation_until_they_are_clean(
+    state: str, node: str, found: list[str]
+) -> None:
+    assert JOBS_ON([{"id": 7, "run": 1, "state": state, "nodes": ["n1", "n2"]}], node) == found
