@@ -5,11 +5,13 @@
 
 The first bed saves them and the last one puts them back. Which beds there are is written in the
 same file as the values, under one lock, so that beds that go at the same moment do not both leave it to the other.
+A value that no bed has made is an administrator's, who changed it meanwhile: it stays, and is named.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,18 @@ KEPT = (
 RAISED = {"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 524288}
 
 
+# What every kubelet sets, whoever starts it.
+KUBELETS = {
+    "vm/overcommit_memory": "1",
+    "vm/panic_on_oom": "0",
+    "kernel/panic": "10",
+    "kernel/panic_on_oops": "1",
+    "kernel/keys/root_maxkeys": "1000000",
+    "kernel/keys/root_maxbytes": "25000000",
+}
+OURS = {**KUBELETS, **{key: str(least) for key, least in RAISED.items()}}
+
+
 def hold(bed: str) -> None:
     """Register a bed; the first one saves the values. May be repeated."""
     with file_lock("sysctls", timeout=30, what="the machine's sysctls"):
@@ -43,8 +57,19 @@ def hold(bed: str) -> None:
                 (PROC_SYS / key).write_text(str(least))
 
 
+def note_changes() -> None:
+    """Write down what has become of the values by now: called when a bed is whole, so it is the beds' doing."""
+    with file_lock("sysctls", timeout=30, what="the machine's sysctls"):
+        saved = load()
+        for key, before in saved["values"].items():
+            now = current(key)
+            if now not in (None, before):
+                saved["made"][key] = sorted({*saved["made"].get(key, ()), now})
+        write_synced(store(), json.dumps(saved, indent=1))
+
+
 def release(bed: str) -> None:
-    """Strike a bed off; the last one puts back every value that is no longer as it was. May be repeated."""
+    """Strike a bed off; the last one puts back every value that the beds have changed. May be repeated."""
     with file_lock("sysctls", timeout=30, what="the machine's sysctls"):
         if not store().exists():
             return
@@ -55,20 +80,31 @@ def release(bed: str) -> None:
             write_synced(store(), json.dumps(saved, indent=1))
             return
         for key, value in saved["values"].items():
-            put_back(key, value)
+            put_back(key, value, made={*saved["made"].get(key, ()), OURS.get(key)})
         store().unlink()
 
 
-def put_back(key: str, value: str) -> None:
+def put_back(key: str, value: str, *, made: Set[str | None]) -> None:
     """One value as it was; one that cannot be set any more is named and keeps nobody from removing the rest."""
-    try:
-        if read(key) != value:
-            (PROC_SYS / key).write_text(value)
-    except FileNotFoundError:
-        # Its kernel module was unloaded meanwhile: there is nothing to put back.
+    now = current(key)
+    if now in (None, value):
         return
+    name = key.replace("/", ".")
+    if now not in made:
+        say(f"  !!  sysctl {name}: is {now}, which no bed has set, and stays so (it was {value} before the first bed)")
+        return
+    try:
+        (PROC_SYS / key).write_text(value)
     except OSError as error:
-        say(f"  !!  sysctl {key.replace('/', '.')}: was {value}, and cannot be put back ({error.strerror})")
+        say(f"  !!  sysctl {name}: was {value}, and cannot be put back ({error.strerror})")
+
+
+def current(key: str) -> str | None:
+    """The value now, or None where its kernel module was unloaded meanwhile."""
+    try:
+        return read(key)
+    except FileNotFoundError:
+        return None
 
 
 def store() -> Path:
@@ -82,9 +118,9 @@ def load() -> dict[str, Any]:
     if store().exists():
         saved: dict[str, Any] = json.loads(store().read_text())
         if saved["boot"] == boot:
-            return saved
+            return {"made": {}, **saved}
     present = [key for key in KEPT if (PROC_SYS / key).exists()]
-    return {"boot": boot, "beds": [], "values": {key: read(key) for key in present}}
+    return {"boot": boot, "beds": [], "values": {key: read(key) for key in present}, "made": {}}
 
 
 def read(key: str) -> str:

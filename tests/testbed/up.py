@@ -172,6 +172,7 @@ def make(store: BedStore, bed: Bed, supplies: Supplies, *, wait: float) -> None:
                 nodes.start_accounting(podman, bed)
         with step("wait until Slurm calls every node idle"):
             nodes.await_slurm(podman, bed, timeout=wait)
+    sysctls.note_changes()
 
 
 def with_containers(record: Record, bed: Bed) -> Record:
