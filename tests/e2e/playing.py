@@ -127,7 +127,7 @@ class Site:
         settings = {
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_PIPELINING": "1",
-            "ANSIBLE_SSH_CONTROL_PATH": f"%(directory)s/{bed:08x}-%%h",
+            "ANSIBLE_SSH_CONTROL_PATH": f"%(directory)s/{bed:08x}-%%h-%%p",
         }
         tool = str(Path(sys.executable).with_name(program))
         done = run([tool, "--inventory", str(hosts), *argv], timeout=timeout, check=check, env=settings)

@@ -148,7 +148,7 @@ def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed
     assert report.of("(cluster)", "refuse [hostlist]")
     assert report.of("(cluster)", "refuse [kube_api]")
     assert report.of("n1", "refuse [name_case] the inventory says N1, and Slurm n1: set converged_wlm_node: n1")
-    assert report.of("n2", "refuse [unreachable] could not be read")
+    assert report.of("n2", "refuse [unreachable] could not be read"), report.out
     assert report.words["ctl"] == "fit to be shared"
 
 
@@ -230,8 +230,8 @@ FAULTS = [
         lambda bed: done(
             bed,
             "n2",
-            "mkdir /var/lib/kubelet; mount -t tmpfs tmpfs /var/lib/kubelet",
-            "umount /var/lib/kubelet; rmdir /var/lib/kubelet",
+            "mount -t tmpfs tmpfs /var/lib/kubelet",
+            "umount /var/lib/kubelet",
         ),
         "n2",
         ["refuse [stateless] / (overlay), /var/lib/kubelet (tmpfs) does not outlive a reboot"],
