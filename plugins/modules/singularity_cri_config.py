@@ -21,6 +21,9 @@ description:
   - One call names all keys that this node shall have; what an earlier call named and this one does not is taken back.
 author:
   - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
+  - converged.hpc._record
 options:
   config:
     description:
@@ -54,10 +57,6 @@ options:
     description: Seconds in which somebody must answer on the socket after a start.
     type: int
     default: 30
-  record_dir:
-    description: The directory of the record.
-    type: path
-    default: /var/lib/converged/record
 attributes:
   check_mode:
     description: Says all that it would do. Whether Singularity-CRI starts, only doing tells.
@@ -68,10 +67,6 @@ attributes:
   idempotent:
     description: A second call changes nothing.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 seealso:
   - module: converged.hpc.kubelet_config
 """
