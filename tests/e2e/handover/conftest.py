@@ -30,7 +30,7 @@ TIMES = {
 
 @pytest.fixture(scope="session")
 def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
-    """Two nodes of a Slurm cluster after `site.yml`. CONVERGED_KEEP_BED=1 leaves it up, `--bed` takes a converted one."""
+    """Two nodes of a Slurm cluster after `site.yml`. CONVERGED_KEEP_BED=1 keeps it, `--bed` takes a converted one."""
     given = request.config.getoption("--bed")
     site = Sharing(api.find(given) if given else api.bring_up(BED), tmp_path_factory.mktemp("handover"))
     site.set("all", **TIMES)

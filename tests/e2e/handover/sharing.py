@@ -169,6 +169,16 @@ class Sharing(ConvertedSite):
             merged = {**json.loads(self.node(node, f"cat {path}")), **values}
             self.node(node, f"cat > {path}", input=json.dumps(merged))
 
+    @contextmanager
+    def without_api(self) -> Iterator[None]:
+        """The API server is stopped meanwhile."""
+        self.node("kube", "systemctl stop kube-apiserver")
+        try:
+            yield
+        finally:
+            ready = "until kubectl get --raw=/readyz >/dev/null 2>&1; do sleep 0.3; done"
+            self.node("kube", f"systemctl start kube-apiserver; {ready}")
+
     # What containerd and the API have seen
 
     def record_events(self) -> None:

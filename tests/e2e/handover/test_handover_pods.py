@@ -1,0 +1,86 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods that do not simply leave: budgets, deaf ones, finalizers, those that come back, and what nobody knows of."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from e2e.handover import workload
+from e2e.handover.sharing import CONTROLLER, KUBELETS, Sharing, until
+
+HELD = "example.org/held"
+LEFTOVER = "ctr --namespace k8s.io run --detach localhost/busybox:local e2e-leftover sleep 98765"
+
+
+def test_what_does_not_leave_is_asked_until_the_deadline_and_then_ended_with_an_event(site: Sharing) -> None:
+    names = ("guarded", "deaf", "final", "bare")
+    workload.apply(site, workload.daemonset("agent"), workload.budget("guarded"))
+    workload.apply(
+        site,
+        workload.pod("guarded", node="n1"),
+        workload.pod("deaf", node="n1", command=workload.DEAF, grace=300),
+        workload.pod("final", node="n1", finalizers=(HELD,)),
+        workload.pod("bare", node="n1"),
+    )
+    until(lambda: all(workload.ready(site, name) for name in (*names, "agent")), "pods run")
+    site.node("n1", LEFTOVER)
+    asked_at, staying = time.time(), workload.uids(site, "agent")
+    try:
+        job = site.job("-w", "n1", command="pgrep -fc 'sleep [9]8765'; sleep 1")
+
+        assert job.pods() <= staying
+        assert "\n0\n" in job.out, "a shim that belongs to no pod was left"
+        assert site.started("n1", since=job.began, until=job.ended) == set()
+        refused = [event for event in site.audit(since=asked_at, resource="pods/eviction") if event.name == "guarded"]
+        assert {(event.user, event.code) for event in refused} >= {(CONTROLLER, 429), (KUBELETS + "n1", 429)}
+        deletions = site.audit(since=asked_at, verb="delete", resource="pods", name="guarded")
+        by_node = [event.received.timestamp() for event in deletions if event.user == KUBELETS + "n1"]
+        assert min(by_node) >= refused[0].received.timestamp() + 8, "both deadlines were waited for"
+        said = site.reports("n1")
+        assert "BatchDrainIncomplete: pods have not left in time for batch job slurm/" in said
+        assert "DeadlinePassed: " in said
+        assert "default/guarded" in said
+        left = site.objects("pods")
+        assert "deletionTimestamp" in left["final"]["metadata"], (
+            "only its finalizer holds it, and nobody waits for that"
+        )
+    finally:
+        patch = json.dumps({"metadata": {"finalizers": None}})
+        site.kubectl("patch", "pod", "final", "--type=merge", f"--patch={patch}")
+        remove = (
+            "ctr --namespace k8s.io task rm --force e2e-leftover; ctr --namespace k8s.io containers rm e2e-leftover"
+        )
+        site.node("n1", f"({remove}) 2>/dev/null", check=False)
+
+
+def test_where_the_site_chose_so_the_job_waits_for_a_budget(site: Sharing) -> None:
+    site.settings(after_deadline="job_waits")
+    try:
+        workload.apply(site, workload.budget("guarded"), workload.pod("guarded", node="n1"))
+        until(lambda: bool(workload.ready(site, "guarded")), "the pod runs")
+        uid = workload.uids(site, "guarded")
+        job = site.batch("-w", "n1")
+        until(lambda: site.state(job).split() == ["PENDING", "1"], "the job is put back")
+        until(lambda: "BatchJobWaits: " in site.reports("n1"), "an event says so")
+        assert set(workload.ready(site, "guarded")) == {"guarded"}
+        assert workload.uids(site, "guarded") == uid, "the pod was not disturbed"
+        assert "Prolog error" in site.ctl("scontrol show node n1")
+    finally:
+        site.settings(after_deadline="job_wins")
+
+
+def test_pods_that_tolerate_our_taint_and_come_back_at_once_do_not_meet_the_job(site: Sharing) -> None:
+    workload.apply(site, workload.deployment("back", 4, tolerations=workload.EVERYWHERE))
+    until(lambda: len(workload.ready(site, "back")) == 4, "pods run")
+    with site.while_job("-N2", command="sleep 2") as ended:
+        assert not site.is_active("n1")
+        assert not site.is_active("n2"), "only without a kubelet do they stay away"
+        job = ended()
+    assert job.pods() == set()
+    for node in ("n1", "n2"):
+        assert site.started(node, since=job.began, until=job.ended) == set()
+    site.free()
+    until(lambda: len(workload.ready(site, "back")) == 4, "pods return")
