@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from placement.model.action import Bind
 from placement.model.selector import Effect, NodeSelector, Taint
-from placement.model.workload import COSCHEDULING, UPSTREAM, VOLCANO
+from placement.model.workload import COSCHEDULING, UPSTREAM, VOLCANO, Queue
+from placement.policy.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pairs, pod, priority_class, queue
 from placement_kit.simulated import Simulated
 
@@ -35,16 +36,95 @@ def test_pods_of_other_schedulers_count_as_usage() -> None:
 
 
 def test_a_gang_that_does_not_fit_whole_holds_nothing() -> None:
-    simulated = cluster(1)
+    simulated = cluster(2)
+    simulated.see(pod("theirs", node="n2", request=amounts(cpu="4")))
     simulated.see(gang("g", 5), *(mine(f"g{index}", group="g") for index in range(5)))
     simulated.run()
-    assert simulated.placements() == {}
+    assert simulated.placements() == {"theirs": "n2"}
     assert simulated.scheduler.cluster.columns.free[0, 0] == 4000
     assert "team/g needs 5 pods placed together, 4 fit" in simulated.conditions()["g0"]
     assert simulated.groups()["g"].reason == "NotEnoughResources"
     simulated.see(mine("small"))
     simulated.run()
-    assert simulated.placements() == {"small": "n1"}
+    assert simulated.placements() == {"theirs": "n2", "small": "n1"}
+
+
+def test_a_gang_that_can_never_fit_is_told_so_and_tried_again_when_nodes_change() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 5), *(mine(f"g{index}", group="g") for index in range(5)))
+    simulated.run()
+    said = simulated.conditions()["g0"]
+    assert said.startswith("team/g can never run: spec.minMember is 5; cpu: 5 wanted, all nodes together have 4")
+    assert simulated.groups()["g"].reason == "NeverFits"
+    simulated.see(node("n2"))
+    simulated.run()
+    assert len(simulated.placements()) == 5
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [(0, "spec.minMember: 0 is not a number of pods from 1"), (-3, "spec.minMember: -3"), (2**40, "spec.minMember: ")],
+)
+def test_an_impossible_size_is_told_and_the_others_go_on(members: int, reason: str) -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", members), mine("g0", group="g"), mine("other"))
+    simulated.run()
+    assert simulated.placements() == {"other": "n1"}
+    assert simulated.conditions()["g0"].startswith(reason)
+    assert simulated.groups()["g"].message.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("queues", "reason"),
+    [
+        ((), "spec.queue: there is no queue 'q'"),
+        ((queue("q", is_open=False),), "spec.queue: queue q is closed"),
+        ((queue("q", namespaces=frozenset({"x"})),), "spec.queue: queue q does not admit namespace team"),
+        ((queue("q", weight=0),), "spec.queue: queue q cannot be used: spec.weight: 0 is not a positive integer"),
+        ((queue("q", parent="p"),), "spec.queue: queue q cannot be used: spec.parent: there is no queue 'p'"),
+        ((queue("q", parent="q"),), "spec.queue: queue q cannot be used: spec.parent: the queues form a circle"),
+        ((queue("q"), queue("r", parent="q")), "spec.queue: queue q has queues below it"),
+        (
+            (queue("q", capability=amounts(cpu="1"), guarantee=amounts(cpu="2")),),
+            "spec.queue: queue q cannot be used: spec.guarantee: cpu is more than the capability",
+        ),
+    ],
+)
+def test_a_queue_that_cannot_be_used_is_told_and_the_others_go_on(queues: tuple[Queue, ...], reason: str) -> None:
+    simulated = cluster(1)
+    simulated.see(*queues, gang("g", 1, queue="q"), mine("g0", group="g"), mine("other"))
+    simulated.run()
+    assert simulated.placements() == {"other": "n1"}
+    assert simulated.conditions()["g0"].startswith(reason)
+
+
+def test_a_group_of_two_schedulers_and_one_that_does_not_exist_are_told() -> None:
+    simulated = cluster(1)
+    marks = (("scheduling.k8s.io/group-name", "g"),)
+    simulated.see(gang("g", 1), mine("g0", group="g"), pod("g1", annotations=marks), mine("h0", group="h"))
+    simulated.see(gang("h", 1, namespace="elsewhere"))
+    simulated.run()
+    assert simulated.placements() == {}
+    assert simulated.conditions()["g0"] == "1 pods of the group name another scheduler; a group needs one"
+    assert simulated.conditions()["h0"] == "there is no PodGroup team/h"
+
+
+def test_what_is_not_supported_is_refused_in_words() -> None:
+    simulated = cluster(1)
+    simulated.see(mine("p", unsupported=("spec.resourceClaims (dynamic resource allocation)",)))
+    simulated.run()
+    assert simulated.conditions()["p"] == "not supported: spec.resourceClaims (dynamic resource allocation)"
+
+
+def test_enqueue_lets_groups_in_when_their_least_is_free() -> None:
+    simulated = Simulated(load('actions: "enqueue, allocate"\ntiers:\n- plugins:\n  - name: gang\n', "test"))
+    simulated.see(node("n1"), gang("g", 1, min_resources=amounts(cpu="6")), mine("g0", group="g"), mine("other"))
+    simulated.run()
+    assert simulated.placements() == {"other": "n1"}
+    assert simulated.conditions()["g0"].startswith("minResources of team/g are not free")
+    simulated.see(node("n2"))
+    simulated.run()
+    assert "g0" in simulated.placements()
 
 
 def test_a_gang_starts_when_room_for_all_of_it_appears() -> None:

@@ -174,6 +174,7 @@ class History:
 def assert_sums(scheduler: Scheduler) -> None:
     """The book is what a fresh look at the state would make of it."""
     cluster, book = scheduler.cluster, scheduler.book
+    book.reconsider()
     kept = cluster.changed
     cluster.changed = {kind: dict.fromkeys(items) for kind, items in cluster.objects.items()}
     cluster.changed[Pod] = dict.fromkeys(cluster.pods.by_uid)

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from placement.core.explain import Explainer
 from placement.model.action import Action
 from placement.model.event import Event, EvictRefused
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
 from placement.policy.actions.backfill import backfill
+from placement.policy.actions.enqueue import enqueue
 from placement.policy.actions.preempt import preempt
 from placement.policy.actions.reclaim import reclaim
 from placement.policy.actions.redeem import redeem
@@ -34,6 +36,7 @@ from placement.policy.session import ActionRun, Session, Spared
 from placement.state.cluster import Cluster
 
 ACTIONS: Final[dict[str, ActionRun]] = {
+    "enqueue": enqueue,
     "allocate": allocate,
     "backfill": backfill,
     "preempt": preempt,
@@ -61,6 +64,7 @@ class Scheduler:
         self.book = Book(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
         self.session = Session(self.book, Chooser(self.cluster, rules), rules)
         self._announcer = Announcer(self.session)
+        self._explainer = Explainer(self.session, self._announcer)
         self._cycle: Iterator[None] | None = None
         self._news = True
 
@@ -116,16 +120,17 @@ class Scheduler:
         """One cycle: the configured actions in their order, then what is to be told."""
         yield from redeem(self.session)
         for name in self.session.rules.actions:
-            if name in ACTIONS:
-                yield from ACTIONS[name](self.session)
+            yield from ACTIONS[name](self.session)
         for action in self._announcer.run():
             self.session.actions.append(action)
             yield
 
     def explain(self, namespace: str, name: str) -> Explanation | None:
         """Why the pod is where it is; None where it is not known."""
-        return None
+        self.book.catch_up()
+        return self._explainer.pod(namespace, name)
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""
-        return []
+        self.book.catch_up()
+        return self._explainer.queues()

@@ -55,6 +55,8 @@ class Announcer:
             return Refused(job.problem.reason, job.problem.message)
         if not session.book.enough(job):
             return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
+        if job.key in session.book.outside:
+            return Refused("NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}")
         blocked = session.blocked.get(job.key)
         if blocked is not None:
             return blocked
@@ -82,7 +84,8 @@ class Announcer:
 
     def _pod(self, task: Task, refused: Refused) -> Iterator[Action]:
         nodes = refused.nodes
-        said = (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if nodes else refused.message)
+        figures = nodes is not None or refused.reason == "NeverFits"
+        said = (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)
         if self._pods.get(task.uid) == said:
             return
         self._pods[task.uid] = said

@@ -47,6 +47,9 @@ class Book:
         self.stirred: dict[GroupKey, Job] = {}
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
         self.settled: dict[str, None] = {}
+        self.hopeless: dict[GroupKey, Job] = {}
+        # Jobs that have not been let in by enqueue.
+        self.outside: dict[GroupKey, Job] = {}
         # Jobs that room is kept for.
         self.promised: dict[GroupKey, Job] = {}
         self._foreigners: dict[str, Job] = {}
@@ -93,6 +96,20 @@ class Book:
                 self._refresh(job)
         else:
             self.generation += 1
+            self.reconsider()
+
+    def reconsider(self) -> None:
+        """Jobs that could never run may have got the nodes they lacked."""
+        hopeless = [job for job in self.hopeless.values() if self.jobs.get(job.key) is job]
+        self.hopeless.clear()
+        for job in hopeless:
+            self._refresh(job)
+
+    def give_up(self, job: Job, problem: Problem) -> None:
+        """The job cannot run on the nodes there are: it waits for others, and its queue deserves nothing for it."""
+        self.hopeless[job.key] = job
+        self._enqueue_in(job, job.queue, problem)
+        self.push(job)
 
     def _pod_changed(self, uid: str) -> None:
         entry, task = self.cluster.pods.by_uid.get(uid), self.tasks.get(uid)
@@ -158,6 +175,7 @@ class Book:
             self._near_others.pop(key, None)
             self.stirred.pop(key, None)
             self.promised.pop(key, None)
+            self.outside.pop(key, None)
 
     def _join(self, job: Job, task: Task) -> None:
         """A task has come to the job; the others are in its figures already."""
@@ -292,6 +310,11 @@ class Book:
         queue = self.tree.by_name.get(job.queue)
         if queue is None or job.problem is not None or not job.pending or not self.enough(job):
             return
+        if self.rules.enqueues and not job.inqueue and job.group is not None and job.group.min_resources:
+            if not job.occupied and job.group.phase in ("", "Pending"):
+                self.outside[job.key] = job
+                return
+            job.inqueue = True
         if job.parked == self.generation:
             self.parked[job.key] = job
             return
@@ -323,6 +346,16 @@ class Book:
         for job in jobs:
             job.parked = -1
             self.push(job)
+
+    def let_in(self, job: Job) -> None:
+        """What the group asks for at least is free."""
+        job.inqueue = True
+        self.outside.pop(job.key, None)
+        self.push(job)
+
+    def idle(self) -> Totals:
+        """What is free of what there is for our pods."""
+        return {name: amount - self._held.get(name, 0) for name, amount in self.total.items()}
 
     def _add_up(self) -> None:
         """What there is for our pods, and what each queue deserves of it."""

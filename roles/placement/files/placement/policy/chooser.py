@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 
 from placement.model.pod import Pod
+from placement.model.quantity import format_amount
 from placement.policy.jobs import Task
 from placement.policy.rules import Rules
 from placement.policy.statement import Statement
@@ -14,6 +15,7 @@ from placement.state.domains import DomainRules
 from placement.state.masks import Bools
 from placement.state.reasons import Reasons, Refusals
 from placement.state.shapes import ShapeTable
+from placement.state.volumes import VolumeRules
 
 
 class Chooser:
@@ -23,13 +25,14 @@ class Chooser:
         self._cluster = cluster
         self.shapes = ShapeTable(cluster.columns, cluster.masks, cluster.ports, rules.scorer())
         self.domains = DomainRules(cluster.columns, cluster.masks, cluster.labelsets)
-        self._refusals = Refusals(cluster, self.domains)
+        self.volumes = VolumeRules(cluster.columns, cluster.masks, cluster.objects, cluster.pods)
+        self._refusals = Refusals(cluster, self.domains, self.volumes)
 
     def best(self, task: Task) -> str:
         """The best node for the task, or nothing."""
         pod = task.pod
         shape = self.shapes.row(pod.spec, pod.request)
-        row = self.shapes.best(shape, self.domains.allowed(pod.spec, task.entry.labelset))
+        row = self.shapes.best(shape, self.allowed(task))
         return self._name(row) if row >= 0 else ""
 
     def place(self, tasks: Sequence[Task], statement: Statement) -> Task | None:
@@ -39,7 +42,7 @@ class Chooser:
             first, end = tasks[start], start + 1
             while end < len(tasks) and _alike(tasks[end].pod, first.pod):
                 end += 1
-            if end - start == 1 or self.domains.apply_to(first.pod.spec, first.entry.labelset):
+            if end - start == 1 or self._one_by_one(first):
                 for task in tasks[start:end]:
                     node = self.best(task)
                     if not node:
@@ -55,13 +58,43 @@ class Chooser:
             start = end
         return None
 
+    def _one_by_one(self, task: Task) -> bool:
+        """Whether placing one of several equal pods can change where the next may go, beyond the room it takes."""
+        return bool(task.pod.volume_claims) or self.domains.apply_to(task.pod.spec, task.entry.labelset)
+
+    def never(self, tasks: Sequence[Task]) -> str:
+        """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
+        columns = self._cluster.columns
+        present = self._cluster.masks.present()
+        for name, index in ((name, index) for index, name in enumerate(columns.axis.names)):
+            wanted = sum(int(columns.axis.request(task.pod.request).dense[index]) for task in tasks)
+            offered = int(columns.alloc[index, present].sum())
+            if wanted > offered:
+                figures = (format_amount(name, amount) for amount in (wanted, offered))
+                return "{}: {} wanted, all nodes together have {}".format(name, *figures)
+        first = tasks[0].pod
+        if all(_alike(task.pod, first) for task in tasks):
+            vector = columns.axis.request(first.request)
+            rows = self._cluster.masks.selector(first.spec.selector).allows
+            asked = vector.dense > 0
+            each = (columns.alloc[asked][:, rows] // vector.dense[asked, None]).min(axis=0)
+            if not vector.unknown and int(each.sum()) < len(tasks):
+                return f"{int(each.sum())} of {len(tasks)} would fit on its nodes if they were empty"
+        return ""
+
     def usable(self, task: Task) -> Bools:
         """Rows that the Node objects alone allow, whatever is on them."""
         return self._cluster.masks.usable(task.pod.spec.selector, task.pod.spec.tolerations).allows
 
     def allowed(self, task: Task) -> Bools | None:
-        """Rows that the rules about other pods allow; None means all."""
-        return self.domains.allowed(task.pod.spec, task.entry.labelset)
+        """Rows that the rules about other pods and about volumes allow; None means all."""
+        allowed = self.domains.allowed(task.pod.spec, task.entry.labelset)
+        if not task.pod.volume_claims:
+            return allowed
+        reached = self.volumes.allowed(task.pod)
+        if allowed is None or reached is None:
+            return reached if allowed is None else allowed
+        return allowed & reached
 
     def reasons(self, task: Task) -> Reasons:
         """Why no node can have the task as things stand."""

@@ -33,6 +33,7 @@ class Rules:
 
     def __init__(self, configuration: Configuration) -> None:
         self.actions = configuration.actions
+        self.enqueues = "enqueue" in configuration.actions
         tiers = [[PLUGINS[choice.name](choice) for choice in tier] for tier in configuration.tiers]
         plugins = [plugin for tier in tiers for plugin in tier]
 

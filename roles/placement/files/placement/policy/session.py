@@ -5,8 +5,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
-from placement.model.action import Action, Bind
+from placement.model.action import Action, Bind, SelectNode
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.jobs import Job, Task
@@ -15,6 +16,9 @@ from placement.policy.queues import QueueNode
 from placement.policy.rules import Rules
 from placement.policy.statement import Statement
 from placement.state.reasons import Reasons
+
+# Seconds that a provisioner has to make a volume, as many as kube-scheduler gives.
+PROVISIONING: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,9 @@ class Session:
     spared: dict[str, Spared] = field(default_factory=dict)
     blocked: dict[GroupKey, Refused] = field(default_factory=dict)
 
+    # Pods that have a node and wait for their volumes, and until when.
+    provisioning: dict[str, float] = field(default_factory=dict)
+
     def statement(self) -> Statement:
         """Begins tentative moves."""
         return Statement(self.book)
@@ -64,7 +71,13 @@ class Session:
         pod = task.pod
         self.refusals.pop(task.job.key, None)
         self.blocked.pop(task.job.key, None)
-        self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
+        claims = self.chooser.volumes.waiting(pod) if pod.volume_claims else []
+        if claims:
+            self.provisioning[pod.uid] = self.now + PROVISIONING
+        for claim in claims:
+            self.actions.append(SelectNode(uid=claim.uid, namespace=claim.namespace, name=claim.name, node=task.node))
+        if not claims:
+            self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
 
 
 # One action of a cycle; it yields between statements, where the slice may end.

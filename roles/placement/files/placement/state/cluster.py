@@ -19,6 +19,7 @@ from placement.model.workload import Namespace
 from placement.state.columns import UNREADABLE, NodeColumns
 from placement.state.labelsets import LabelSets
 from placement.state.masks import MaskTable
+from placement.state.objects import ObjectTable
 from placement.state.pods import PodTable
 from placement.state.ports import PortTable
 
@@ -37,7 +38,7 @@ class Cluster:
         self.ports = PortTable()
         self.pods = PodTable(self.columns, self.labelsets, self.ports)
         # Pods are in `pods`, nodes here as well, because their columns go by name.
-        self.objects: dict[type[Object], dict[str, Object]] = {}
+        self.objects = ObjectTable()
         self._namespaces: dict[str, Namespace] = {}
         self._node_uids: dict[str, str] = {}
         # Unreadable objects by kind and UID; for a pod, the node that is closed because of it.
@@ -101,6 +102,7 @@ class Cluster:
             return
         self._note(kind, item.uid)
         self.objects.setdefault(kind, {})[item.uid] = item
+        self.objects.renamed(kind)
         if isinstance(item, Namespace):
             self._namespaces[item.name] = item
             self.labelsets.namespaces_changed()
@@ -152,6 +154,7 @@ class Cluster:
             self.pods.remove(uid)
             return
         item = self.objects[kind].pop(uid)
+        self.objects.renamed(kind)
         if isinstance(item, Node):
             del self._node_uids[item.name]
             self.pods.uncharge_node(item.name)

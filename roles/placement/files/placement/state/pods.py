@@ -57,6 +57,8 @@ class PodTable:
         self._columns = columns
         self._labelsets = labelsets
         self._ports = ports
+        # Rows of charged pods by UID, by namespace and name of the claim they use.
+        self.claim_users: dict[tuple[str, str], dict[str, int]] = {}
         # UIDs by the node they belong to; a dict keeps their order.
         self._at: dict[str, dict[str, None]] = {}
         self._undo: list[tuple[str, Plan]] = []
@@ -198,3 +200,11 @@ class PodTable:
             self._labelsets.place_terms(pod.spec.anti_affinity, row, number)
         if pod.spec.host_ports:
             self._ports.place(pod.spec.host_ports, row, number)
+        for claim in pod.volume_claims:
+            users = self.claim_users.setdefault((pod.namespace, claim), {})
+            if number > 0:
+                users[pod.uid] = row
+            else:
+                del users[pod.uid]
+                if not users:
+                    del self.claim_users[pod.namespace, claim]

@@ -15,6 +15,7 @@ from placement.state.columns import HELD, UNREADABLE, UNSCHEDULABLE
 from placement.state.domains import DomainRules
 from placement.state.labelsets import LabelSet
 from placement.state.masks import Bools
+from placement.state.volumes import VolumeRules
 
 _CORDON = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 _EXAMPLES = 3
@@ -52,8 +53,9 @@ class Reasons:
 class Refusals:
     """Looks for reasons in one cluster."""
 
-    def __init__(self, cluster: Cluster, domains: DomainRules) -> None:
+    def __init__(self, cluster: Cluster, domains: DomainRules, volumes: VolumeRules) -> None:
         self._cluster = cluster
+        self._volumes = volumes
         self._domains = domains
 
     def of(self, pod: Pod, labelset: LabelSet) -> Reasons:
@@ -85,7 +87,7 @@ class Refusals:
             ports[self._cluster.ports.clashing_rows(pod.spec.host_ports)] = True
             take("without free host ports", ports)
         self._amounts(pod, left, found)
-        for reason, allowed in self._domains.answers(pod.spec, labelset):
+        for reason, allowed in [*self._volumes.answers(pod), *self._domains.answers(pod.spec, labelset)]:
             take(f"refused by {reason}", ~allowed)
         return Reasons(number, tuple(sorted((self._named(*item) for item in found.items()), key=_frequency)))
 

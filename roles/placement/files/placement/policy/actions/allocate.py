@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from placement.policy.amounts import Totals, add
-from placement.policy.jobs import Job, Task
+from placement.policy.jobs import Job, Problem, Task
 from placement.policy.queues import Place, QueueNode
 from placement.policy.session import Refused, Session
 from placement.policy.turns import take_turns
@@ -66,6 +66,11 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) 
         refused = Refused("NotEnoughResources", _short(job, together, placed), session.chooser.reasons(failed))
         statement.discard()
         _put_back(job, tasks[placed:])
+        never = session.chooser.never(tasks[:together])
+        if never:
+            text = f"{job} can never run: {format_size(job)}{never}; {refused.nodes}"
+            session.book.give_up(job, Problem("NeverFits", text))
+            return
         session.refuse(job, failed, refused)
         return
     statement.commit()
@@ -79,6 +84,11 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) 
 def _put_back(job: Job, tasks: Sequence[Task]) -> None:
     for task in tasks:
         job.wait(task)
+
+
+def format_size(job: Job) -> str:
+    """The field that asks for so many at once."""
+    return f"{job.group.member_field} is {job.min_member}; " if job.group is not None and job.min_member > 1 else ""
 
 
 def _short(job: Job, together: int, placed: int) -> str:

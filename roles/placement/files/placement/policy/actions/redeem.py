@@ -17,6 +17,8 @@ from placement.policy.session import Refused, Session
 
 def redeem(session: Session) -> Iterator[None]:
     """The first step of every cycle."""
+    for uid in list(session.provisioning):
+        _provisioned(session, uid)
     for job in list(session.book.promised.values()):
         if session.book.jobs.get(job.key) is job:
             _redeem(session, job)
@@ -43,6 +45,23 @@ def _redeem(session: Session, job: Job) -> None:
         broken = next((task for task in group if not _covered(session, task)), None)
         if broken is not None:
             _give_up(session, job, group, broken)
+
+
+def _provisioned(session: Session, uid: str) -> None:
+    """Binds a pod whose volumes are there; one whose provisioner does not come to an end waits for a node again."""
+    task = session.book.tasks.get(uid)
+    if task is None or task.status is not Status.ASSUMED:
+        del session.provisioning[uid]
+        return
+    if not session.chooser.volumes.waiting(task.pod):
+        del session.provisioning[uid]
+        session.bind(task)
+    elif session.provisioning[uid] <= session.now:
+        # No bind has been sent, so nobody but us can have it there.
+        del session.provisioning[uid]
+        statement = session.statement()
+        statement.release(task)
+        statement.commit()
 
 
 def _give_up(session: Session, job: Job, tasks: list[Task], broken: Task) -> None:

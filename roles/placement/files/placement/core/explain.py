@@ -1,0 +1,162 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answers to `why` and `queues`: from what the scheduler knows at this moment, without changing anything."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model.report import Explanation, NodeReason, QueueReport
+from placement.policy.amounts import frozen, shown
+from placement.policy.announce import Announcer
+from placement.policy.jobs import PLACED, Job, Status, Task
+from placement.policy.queues import QueueNode
+from placement.policy.session import Session
+from placement.state.pods import PodEntry
+
+# Nodes that are looked at for what would have to end, those that lack the least.
+_NODES: Final = 32
+_ANSWERS: Final = 3
+_NAMED: Final = 5
+
+
+class Explainer:
+    """Explains the state of one session."""
+
+    def __init__(self, session: Session, announcer: Announcer) -> None:
+        self._session = session
+        self._announcer = announcer
+
+    def pod(self, namespace: str, name: str) -> Explanation | None:
+        """Why the pod is where it is; None where it is not known."""
+        cluster = self._session.book.cluster
+        uid = cluster.pods.by_name.get((namespace, name))
+        if uid is None:
+            return None
+        task = self._session.book.tasks.get(uid)
+        if task is None:
+            entry = cluster.pods.by_uid[uid]
+            limit = f"the pod names the scheduler {entry.pod.spec.scheduler_name!r}"
+            return Explanation(
+                uid=uid, namespace=namespace, name=name, state="Foreign", node=entry.pod.node, limit=limit
+            )
+        job = task.job
+        waits = task.status in (Status.PENDING, Status.PROMISED)
+        order = self._waiting(job) if waits else []
+        found = self._session.chooser.reasons(task) if task.status is Status.PENDING else None
+        refusing = found.refusing if found else ()
+        return Explanation(
+            uid=uid,
+            namespace=namespace,
+            name=name,
+            state=task.status.name.capitalize(),
+            node=task.node,
+            group=str(job),
+            queue=job.queue,
+            position=order.index(job) + 1 if job in order else 0,
+            waiting=len(order),
+            limit=self._limit(task),
+            nodes=tuple(NodeReason(reason=item.reason, nodes=item.nodes, examples=item.examples) for item in refusing),
+            must_end=tuple(self._must_end(task)) if task.status is Status.PENDING else (),
+        )
+
+    def _waiting(self, job: Job) -> list[Job]:
+        """The jobs of the queue that wait, in order."""
+        session = self._session
+        queue = session.book.tree.by_name.get(job.queue)
+        jobs = [one for one in queue.jobs.values() if one.pending] if queue else []
+        return sorted(jobs, key=lambda one: session.rules.job_order(one, session.book.total))
+
+    def _limit(self, task: Task) -> str:
+        """The rule that keeps the task from running, in one sentence."""
+        match task.status:
+            case Status.GATED:
+                return "the pod has scheduling gates"
+            case Status.REFUSED:
+                return f"not supported: {', '.join(task.pod.spec.unsupported)}"
+            case Status.PROMISED:
+                return f"room on node {task.node} is kept for it until others have left"
+            case Status.PENDING:
+                refused = self._announcer.why(task.job)
+                if refused is None:
+                    return "it has not had its turn yet"
+                nodes = str(refused.nodes) if refused.nodes else ""
+                return f"{refused.reason}: {': '.join(filter(None, (refused.message, nodes)))}"
+        return ""
+
+    def _must_end(self, task: Task) -> Iterator[str]:
+        """On a few nodes that lack the least: which pods, fewest first, hold what the task lacks."""
+        session = self._session
+        columns = session.book.cluster.columns
+        vector = columns.axis.request(task.pod.request)
+        queue = session.book.tree.by_name.get(task.job.queue)
+        if queue is not None and session.rules.overused(queue):
+            yield f"in queue {queue.name}, which holds {shown(frozen(queue.allocated))}: any pod"
+        if vector.unknown:
+            return
+        fits = session.chooser.usable(task) & np.logical_and.reduce(columns.alloc >= vector.least)
+        allowed = session.chooser.allowed(task)
+        rows = np.flatnonzero(fits if allowed is None else fits & allowed)
+        lacking = np.maximum(vector.dense[:, None] - columns.open[:, rows], 0) / np.maximum(vector.dense[:, None], 1)
+        nearest = rows[np.argsort(lacking.max(axis=0), kind="stable")[:_NODES]]
+        answers: list[tuple[int, str]] = []
+        for row in nearest.tolist():
+            node = columns.nodes[row]
+            short = np.maximum(vector.dense - columns.open[:, row], 0)
+            short[vector.dense == 0] = 0
+            leaving = self._holders(node.name, short) if node is not None and short.any() else []
+            if node is not None and leaving:
+                named = ", ".join(f"{entry.pod.namespace}/{entry.pod.name}" for entry in leaving[:_NAMED])
+                more = f" and {len(leaving) - _NAMED} more" if len(leaving) > _NAMED else ""
+                answers.append((len(leaving), f"on node {node.name}: {named}{more}"))
+        yield from (text for _unused, text in sorted(answers)[:_ANSWERS])
+
+    def _holders(self, node: str, short: NDArray[np.int64]) -> list[PodEntry]:
+        """Pods that hold what is short, the largest first, until it is covered; nothing where they hold too little."""
+        columns = self._session.book.cluster.columns
+        entries = [entry for entry in self._session.book.cluster.pods.at_node(node) if entry.charged]
+        main = int(short.argmax())
+
+        def size(entry: PodEntry) -> tuple[int, str]:
+            return (-int(columns.axis.request(entry.pod.request).dense[main]), entry.pod.uid)
+
+        left, found = short.copy(), list[PodEntry]()
+        for entry in sorted(entries, key=size):
+            if (left <= 0).all():
+                break
+            left -= columns.axis.request(entry.pod.request).dense
+            found.append(entry)
+        return found if (left <= 0).all() else []
+
+    def queues(self) -> list[QueueReport]:
+        """All queues, parents before children."""
+        return [self._queue(queue) for queue in self._session.book.tree.in_order()]
+
+    def _queue(self, queue: QueueNode) -> QueueReport:
+        jobs = list(self._jobs(queue))
+        parts = (1000 * queue.allocated.get(name, 0) // part if part else 0 for name, part in queue.deserved.items())
+        return QueueReport(
+            name=queue.name,
+            parent=queue.record.parent,
+            weight=queue.record.weight,
+            priority=queue.record.priority,
+            is_open=queue.record.is_open,
+            share=max(parts, default=0),
+            allocated=frozen(queue.allocated),
+            deserved=frozen(queue.deserved),
+            requested=frozen(queue.requests),
+            guarantee=queue.record.guarantee,
+            capability=queue.record.capability,
+            pending_groups=sum(1 for job in jobs if job.pending),
+            running_groups=sum(1 for job in jobs if any(job.counts[status] for status in PLACED)),
+            pending_pods=sum(job.pending for job in jobs),
+            problem=queue.problem,
+        )
+
+    def _jobs(self, queue: QueueNode) -> Iterator[Job]:
+        yield from queue.jobs.values()
+        for child in queue.children:
+            yield from self._jobs(child)

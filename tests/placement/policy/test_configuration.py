@@ -1,0 +1,96 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The configuration file: kube-batch's is accepted as it is, and what is not known is refused with its line."""
+
+import pytest
+from placement.policy.configuration import ACTIONS, ARGUMENTS, DEFAULT, ConfigurationError, load
+from placement.policy.rules import PLUGINS, Rules
+
+KUBE_BATCH = """\
+actions: "reclaim, allocate, backfill, preempt"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enableJobOrder: false
+  - name: conformance
+- plugins:
+  - name: drf
+  - name: predicates
+    arguments:
+      predicate.MemoryPressureEnable: true
+  - name: proportion
+  - name: nodeorder
+    arguments:
+      leastrequested.weight: 2
+      mostrequested.weight: "0"
+"""
+
+
+def test_the_file_of_kube_batch_is_accepted_and_reported_on() -> None:
+    configuration = load(KUBE_BATCH, "conf.yaml")
+    assert configuration.actions == ("reclaim", "allocate", "backfill", "preempt")
+    assert [choice.name for choice in configuration.plugins()] == [
+        "priority", "gang", "conformance", "drf", "predicates", "proportion", "nodeorder",
+    ]  # fmt: skip
+    chosen = {choice.name: choice for choice in configuration.plugins()}
+    assert not chosen["gang"].on("job_order")
+    assert chosen["gang"].on("job_ready")
+    assert chosen["nodeorder"].arguments["leastrequested.weight"] == 2
+    assert chosen["nodeorder"].arguments["balancedresource.weight"] == 1
+    assert chosen["predicates"].arguments["predicate.MemoryPressureEnable"] is True
+    assert any(line.startswith("predicates: pressure") for line in configuration.report)
+    Rules(configuration)
+
+
+def test_the_default_is_that_of_kube_batch() -> None:
+    assert DEFAULT.actions == ("allocate", "backfill")
+    assert [[choice.name for choice in tier] for tier in DEFAULT.tiers] == [
+        ["priority", "gang"],
+        ["drf", "predicates", "proportion", "nodeorder"],
+    ]
+
+
+def test_every_plugin_that_can_be_named_exists() -> None:
+    assert ARGUMENTS.keys() == PLUGINS.keys()
+    for name in ARGUMENTS:
+        Rules(load(f'actions: "{", ".join(ACTIONS)}"\ntiers:\n- plugins:\n  - name: {name}\n', "x"))
+
+
+TAIL = "tiers:\n- plugins:\n  - name: gang\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "conf.yaml:1: the file is empty; it needs `actions` and `tiers`"),
+        (f'actions: "allocate, allok"\n{TAIL}', "conf.yaml:1: unknown action 'allok'; known are enqueue, allocate"),
+        (f'actions: "allocate, allocate"\n{TAIL}', "conf.yaml:1: action 'allocate' stands twice"),
+        (f"actions: [allocate]\n{TAIL}", "conf.yaml:1: actions: expected text, found a list"),
+        ('actions: "allocate"\n', "conf.yaml:1: `tiers` is missing"),
+        (f'actions: "allocate"\nmore: 1\n{TAIL}', "conf.yaml:2: unknown key 'more' in the configuration"),
+        (f'actions: "allocate"\n{TAIL}  - name: gangs\n', "conf.yaml:5: unknown plugin 'gangs'; known are conformance"),
+        (f'actions: "allocate"\n{TAIL}  - name: gang\n', "conf.yaml:5: plugin 'gang' stands twice"),
+        (f'actions: "allocate"\n{TAIL}    enabled: true\n', "conf.yaml:5: unknown key 'enabled' in a plugin"),
+        (
+            f'actions: "allocate"\n{TAIL}    enableJobOrder: maybe\n',
+            "conf.yaml:5: enableJobOrder of gang: 'maybe' is neither true nor false",
+        ),
+        (
+            f'actions: "allocate"\n{TAIL}    arguments:\n      x: 1\n',
+            "conf.yaml:6: unknown key 'x' in arguments of gang",
+        ),
+        (
+            f'actions: "allocate"\n{TAIL}  - name: nodeorder\n    arguments:\n      leastrequested.weight: -1\n',
+            "conf.yaml:7: leastrequested.weight: '-1' is not an integer from 0 to 1000",
+        ),
+        ("actions: [\n", "conf.yaml:2: "),
+        ("actions: &a [*a]\ntiers: *a\n", "conf.yaml:1: "),
+        ("[" * 10_000, "conf.yaml:1: "),
+    ],
+)
+def test_what_is_not_known_is_refused_with_file_and_line(text: str, error: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(text, "conf.yaml")
+    assert str(caught.value).startswith(error)

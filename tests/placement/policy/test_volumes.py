@@ -1,0 +1,104 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods with claims: which nodes their volumes allow, and how a volume is made for one."""
+
+from typing import Any
+
+import pytest
+from placement.model.action import Bind, SelectNode
+from placement.model.selector import NodeSelectorTerm, Operator, Requirement
+from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement_kit.builders import mine, node, pairs, pod
+from placement_kit.simulated import Simulated
+
+ZONE_B = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("b",)),)),)
+
+
+def claim(name: str = "data", **more: Any) -> PersistentVolumeClaim:
+    return PersistentVolumeClaim(uid=f"claim-{name}", namespace="team", name=name, version=1, **more)
+
+
+def volume(name: str = "pv", **more: Any) -> PersistentVolume:
+    return PersistentVolume(uid=f"volume-{name}", name=name, version=1, **more)
+
+
+def storage(name: str = "fast", **more: Any) -> StorageClass:
+    return StorageClass(uid=f"class-{name}", name=name, version=1, **more)
+
+
+def two_zones() -> Simulated:
+    simulated = Simulated()
+    simulated.see(node("n1", labels=pairs(zone="a")), node("n2", labels=pairs(zone="b")))
+    return simulated
+
+
+def test_a_bound_volume_ties_the_pod_to_its_nodes() -> None:
+    simulated = two_zones()
+    simulated.see(volume(node_terms=ZONE_B), claim(volume="pv"), mine("p", volume_claims=("data",)))
+    simulated.run()
+    assert simulated.placements() == {"p": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        ((), "its claim data, which does not exist"),
+        ((claim(),), "its claim data, which is not bound"),
+        ((claim(storage_class="fast"), storage()), "its claim data, which is not bound"),
+        ((claim(volume="pv"),), "volume pv of its claim data, which does not exist"),
+        (
+            (claim(storage_class="fast"), storage(waits=True, provisioner="kubernetes.io/no-provisioner")),
+            "volumes made by hand are not chosen among",
+        ),
+        (
+            (
+                claim(volume="pv", once_per_pod=True),
+                volume(),
+                pod("other", node="n1", volume_claims=("data",)),
+            ),
+            "its claim data, which another pod uses (ReadWriteOncePod)",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_served_is_named(objects: tuple[Any, ...], reason: str) -> None:
+    simulated = two_zones()
+    simulated.see(*objects, mine("p", volume_claims=("data",)))
+    simulated.run()
+    assert "p" not in simulated.placements()
+    assert reason in simulated.conditions()["p"]
+
+
+def test_a_claim_that_waits_for_its_consumer_gets_its_volume_first() -> None:
+    simulated = two_zones()
+    simulated.see(storage(waits=True, provisioner="csi.example", topology=ZONE_B), claim(storage_class="fast"))
+    simulated.see(mine("p", volume_claims=("data",)))
+    decided = simulated.run_once()
+    assert [(action.name, action.node) for action in decided if isinstance(action, SelectNode)] == [("data", "n2")]
+    assert not any(isinstance(action, Bind) for action in decided)
+    simulated.see(volume(node_terms=ZONE_B), claim(storage_class="fast", volume="pv"))
+    simulated.run()
+    assert simulated.placements() == {"p": "n2"}
+
+
+def test_a_provisioner_that_does_not_come_to_an_end_is_not_waited_for_for_ever() -> None:
+    simulated = two_zones()
+    simulated.see(storage(waits=True, provisioner="csi.example"), claim(storage_class="fast"))
+    simulated.see(mine("p", volume_claims=("data",)))
+    assert any(isinstance(action, SelectNode) for action in simulated.run_once())
+    simulated.now = 700
+    simulated.see(node("n3"))
+    assert any(isinstance(action, SelectNode) for action in simulated.run_once())
+
+
+def test_a_node_attaches_no_more_volumes_than_its_driver_can() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), CSINode(uid="csi", name="n1", version=1, limits=(("csi.example", 1),)))
+    simulated.see(volume("pv1", driver="csi.example"), volume("pv2", driver="csi.example"))
+    simulated.see(claim("one", volume="pv1"), claim("two", volume="pv2"))
+    simulated.see(mine("a", volume_claims=("one",)))
+    simulated.run()
+    simulated.see(mine("b", volume_claims=("two",)), mine("c", volume_claims=("one",)))
+    simulated.run()
+    assert sorted(simulated.placements()) == ["a", "c"]
+    assert "the number of volumes that a node can attach" in simulated.conditions()["b"]
