@@ -21,7 +21,7 @@ from pathlib import Path
 from demo import said
 
 COMMAND_SECONDS = 120.0
-PLAYBOOK_SECONDS = 600.0
+PLAYBOOK_SECONDS = 900.0
 UP_SECONDS = 3600.0
 
 

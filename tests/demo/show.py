@@ -38,7 +38,7 @@ HOSTS = ("ctl", *NODES)
 JOB = ("srun", "-N2", "sleep", "20")
 LINGER = 5
 """Seconds that a node stays with Slurm after its last job; a site with many short jobs wants more."""
-READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 60.0, 90.0, 120.0
+READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 90.0, 100.0, 120.0
 
 NEXT = """The bed '{bed}' is up, and is a plain Slurm cluster again. Begin with: sh tests/bootstrap/enter.sh exec bash
   python -m testbed status {bed}

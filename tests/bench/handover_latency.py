@@ -1,0 +1,228 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the hand-over adds to a job, and how soon a node is back: on a cluster that converged.hpc.site has converted.
+
+The same cluster has the same four script files all the time, and only what is in them changes from one job to the
+next, so that a busy machine slows all of them alike. What happens after a job is read from the API server's audit log.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import _figures
+from demo import workload
+from demo.intervals import SHARED, UP
+from demo.kube_record import node_intervals, pod_intervals
+from e2e.site_of import ConvertedSite
+from testbed import api
+from testbed.controlplane import audit_log, kubeconfig
+from testbed.kube_api import Api, Json
+from testbed.kube_audit import read_audit
+
+NODE = "n1"
+PODS = 10
+WAIT_SECONDS, CONVERT_SECONDS = 90.0, 1800.0
+SETTINGS = "/etc/converged/nodeshare.json"
+EXAMPLES = """examples:
+  sh tests/bootstrap/enter.sh exec python tests/bench/handover_latency.py
+  sh tests/bootstrap/enter.sh exec python tests/bench/handover_latency.py --rounds 3
+  sh tests/bootstrap/enter.sh exec python tests/bench/handover_latency.py --bed mine   # converted already; stays up"""
+# Times one srun without the way into the host, when nothing of the job before is left.
+TIMED = """
+import subprocess, sys, time
+while subprocess.run(["squeue", "-h"], stdout=subprocess.PIPE, timeout=60, check=True).stdout.strip():
+    time.sleep(0.1)
+begin = time.monotonic()
+subprocess.run(["srun", "-N1", "-w", sys.argv[1], "true"], timeout=120, check=True)
+print(time.monotonic() - begin, time.time())
+"""
+CHOOSE = """
+import json, sys
+path, mode, linger = sys.argv[1], sys.argv[2], float(sys.argv[3])
+settings = json.load(open(path))
+settings.update(handover=mode, linger=linger)
+json.dump(settings, open(path, "w"))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One state of the cluster in which a job is timed."""
+
+    name: str
+    scripts: str
+    mode: str = "quiesce"
+    pods: int = 0
+    held: bool = False  # by a job before it
+    asked: float | None = None  # seconds added at most
+
+
+WAYS = (
+    Way("no-op", "no-op"),
+    Way("ours, inert", "inert"),
+    Way("quiesce, node open", "ours", asked=0.15),
+    Way("quiesce, node held already", "ours", held=True, asked=0.15),
+    Way("stop, services running", "ours", "stop", asked=1.0),
+    Way("stop, services off already", "ours", "stop", held=True, asked=0.15),
+    Way(f"quiesce, {PODS} pods of grace 0", "ours", pods=PODS, asked=3.0),
+    Way(f"stop, {PODS} pods of grace 0", "ours", "stop", pods=PODS, asked=3.0),
+)
+BACK = {"quiesce": ("schedulable", 1.0), "stop": ("Ready and schedulable", 3.0)}
+FIRST_POD = 6.0
+
+
+class Bench:
+    """A converted cluster, and one job after another."""
+
+    def __init__(self, bed: api.RunningBed) -> None:
+        self.bed = bed
+        self.api = Api.from_kubeconfig(kubeconfig(bed.bed))
+        self.times: dict[str, list[float]] = {way.name: [] for way in WAYS}
+        self.back: dict[str, list[float]] = {}
+
+    def measure(self, way: Way, *, count: bool) -> None:
+        """One job in this state; what came before it is over."""
+        self.until_open()
+        self.choose(way.mode, linger=600 if way.held else 0)
+        for host in ("ctl", NODE):
+            _figures.use(self.bed, host, way.scripts)
+        if way.pods:
+            self.bed.kubectl("scale", "deployment/pods", f"--replicas={way.pods}")
+            self.until(lambda: self.running() == way.pods, "all pods run")
+        if way.held:
+            self.job()
+            self.choose(way.mode, linger=0)
+        seconds, end = self.job()
+        if way.pods:
+            self.until(lambda: self.running() > 0, "a pod is back")
+        self.until_open()
+        if way.pods:
+            self.bed.kubectl("scale", "deployment/pods", "--replicas=0")
+            self.until(lambda: not self.pods(), "no pod is left")
+        if count:
+            self.times[way.name].append(seconds)
+            if way.scripts == "ours" and not way.held:
+                self.record_return(way, end)
+
+    def record_return(self, way: Way, end: datetime) -> None:
+        """From the end of the job to the node's and the first pod's return, by the audit log."""
+        events, now = list(read_audit(audit_log(self.bed.bed))), datetime.now(UTC)
+        states = node_intervals(events, [NODE], begin=events[0].received, end=now)
+        free = min(one.begin for one in states if one.what == SHARED and one.end > end and one.begin > end)
+        if way.mode == "stop":
+            said = [e.answered for e in events if e.user == f"system:node:{NODE}" and e.resource == "nodes/status"]
+            free = max(free, min(moment for moment in said if moment > end))
+        what = BACK[way.mode][0]
+        self.back.setdefault(f"{way.name}: {what}", []).append((free - end).total_seconds())
+        ran = [one.begin for one in pod_intervals(events, end=now) if one.what == UP and one.begin > end]
+        if way.pods:
+            self.back.setdefault(f"{way.name}: first pod runs", []).append((min(ran) - end).total_seconds())
+
+    def job(self) -> tuple[float, datetime]:
+        seconds, end = self.bed.exec("ctl", ["python3", "-c", TIMED, NODE], timeout=240).out.split()
+        return float(seconds), datetime.fromtimestamp(float(end), UTC)
+
+    def choose(self, mode: str, *, linger: float) -> None:
+        self.bed.exec(NODE, ["python3", "-c", CHOOSE, SETTINGS, mode, str(linger)])
+
+    def pods(self) -> list[Json]:
+        return self.api.items("/api/v1/namespaces/default/pods")
+
+    def running(self) -> int:
+        return sum(pod.get("status", {}).get("phase") == "Running" for pod in self.pods())
+
+    def is_open(self) -> bool:
+        node = self.api.get(f"/api/v1/nodes/{NODE}")
+        held = node["metadata"].get("annotations", {}).get("converged.hpc/leases", "[]") not in ("", "[]")
+        return not held and not node["spec"].get("taints")
+
+    def until_open(self) -> None:
+        self.until(self.is_open, f"{NODE} is open for pods")
+
+    @staticmethod
+    def until(condition: Callable[[], bool], what: str) -> None:
+        begin = time.monotonic()
+        while not condition():
+            if time.monotonic() - begin > WAIT_SECONDS:
+                raise SystemExit(f"not within {WAIT_SECONDS:.0f} s: {what}")
+            time.sleep(0.1)
+
+
+def deployment() -> str:
+    """Pods without grace, all on the node that is measured; none of them to begin with."""
+    made = workload.deployment()
+    made["metadata"]["name"], made["spec"]["replicas"] = "pods", 0
+    spec = made["spec"]["template"]["spec"]
+    spec |= {"terminationGracePeriodSeconds": 0, "nodeSelector": {"kubernetes.io/hostname": NODE}}
+    del spec["topologySpreadConstraints"]
+    spec["containers"][0]["resources"] = {"requests": {"cpu": "10m"}}
+    return json.dumps(made)
+
+
+@contextmanager
+def converted(name: str, *, keep: bool) -> Iterator[api.RunningBed]:
+    """A bed of two nodes that converged.hpc.site has converted; one that is to be kept is taken as it is."""
+    if keep:
+        yield api.find(name)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            bed = api.bring_up(name)
+            ConvertedSite(bed, Path(folder)).run("converged.hpc.site", timeout=CONVERT_SECONDS)
+            yield bed
+        finally:
+            api.take_down(name)
+
+
+def report(bench: Bench) -> int:
+    """Both tables; 1 when a mark is missed."""
+    bounds = {way.name: way.asked for way in WAYS if way.asked}
+    text, late = _figures.added(bench.times, WAYS[0].name, bounds)
+    rows = []
+    for what, seconds in bench.back.items():
+        asked = (
+            FIRST_POD
+            if what.endswith("first pod runs")
+            else next(b for word, b in BACK.values() if what.endswith(f": {word}"))
+        )
+        median = statistics.median(seconds)
+        rows.append([what, f"{median:.2f} s", f"{min(seconds):.2f} to {max(seconds):.2f} s", f"{asked:.0f} s"])
+        if median > asked:
+            late.append(what)
+    print(f"{_figures.load_average()}\n\n`srun -N1 true`, {len(bench.times[WAYS[0].name])} rounds:\n\n{text}\n")
+    print(f"From a job's end, without linger:\n\n{_figures.table(['what', 'median', 'range', 'asked'], rows)}")
+    for what in late:
+        print(f"slower than asked: {what}", file=sys.stderr)
+    return 1 if late else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="jobs of each kind (default: %(default)s)")
+    parser.add_argument("--bed", help="a converted bed that is up, instead of one of its own")
+    options = parser.parse_args()
+    with converted(options.bed or f"latency-{os.getpid()}", keep=bool(options.bed)) as bed:
+        _figures.swap_scripts(bed, ("ctl", "n1", "n2"))
+        bed.kubectl("apply", "--filename=-", input=deployment())
+        bench = Bench(bed)
+        for number in range(options.rounds + 1):
+            for way in WAYS:
+                bench.measure(way, count=number > 0)  # the first of each fills caches
+        return report(bench)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
