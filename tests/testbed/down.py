@@ -9,6 +9,7 @@ Where the record cannot be read, containers and networks are known by their labe
 from __future__ import annotations
 
 import dataclasses
+import errno
 import shutil
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from testbed.paths import bed_dir
 from testbed.podman import Podman
 from testbed.progress import say, step
 from testbed.run import run
-from testbed.state import Bed, BedStore, Thing, bed_names
+from testbed.state import Bed, BedStore, Record, Thing, bed_names
 
 # A killed `up` leaves commands that are still making things; they end within a few seconds.
 LOCK_SECONDS = 120.0
@@ -50,6 +51,7 @@ def take_down(name: str) -> bool:
 
 def remove(store: BedStore) -> None:
     """Remove everything on record. The caller holds the lock."""
+    room(store.name).unlink(missing_ok=True)
     try:
         record = store.load()
     except BedError as error:
@@ -63,13 +65,27 @@ def remove(store: BedStore) -> None:
             containers = [thing for thing in record.things if thing.kind == "container"]
             others = [thing for thing in record.things if thing.kind != "container"]
             in_parallel([partial(remove_thing, record.bed, thing) for thing in containers])
-            store.save(dataclasses.replace(record, things=tuple(others)))
-            for thing in reversed(others):
-                remove_thing(record.bed, thing)
-                store.forget(thing.kind, thing.name)
+            keep(store, dataclasses.replace(record, things=tuple(others)))
+            while others:
+                remove_thing(record.bed, others.pop())
+                keep(store, dataclasses.replace(record, things=tuple(others)))
     if bed_names() in ([], [store.name]):
         release_storage()
     remove_folder(bed_dir(store.name), last=store.path)
+
+
+def room(name: str) -> Path:
+    """A file that holds some space of the disk, for removing a bed takes some: the engine writes its lists anew."""
+    return bed_dir(name) / "room"
+
+
+def keep(store: BedStore, record: Record) -> None:
+    """Write down what is left. On a full disk the record goes on naming what is gone, which does no harm."""
+    try:
+        store.save(record)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
 
 
 def remove_labelled(name: str) -> None:

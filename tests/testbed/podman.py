@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from testbed.cgroups import Way
 from testbed.errors import BedError
-from testbed.paths import cache_dir
+from testbed.paths import DEFAULT_CACHE, cache_dir
 from testbed.run import Completed, run
 
 # On everything of a bed, so that its parts can be told even without its record.
@@ -105,9 +106,9 @@ class Podman:
             # crun refuses hybrid cgroups without CAP_SYS_RESOURCE, runc does not.
             runtime="runc" if self.way is Way.V1 else "crun",
             manager="systemd" if self.way is Way.V2 and Path("/run/systemd/system").exists() else "cgroupfs",
-            tmp=RUN_DIR / self.way.value / "libpod",
+            tmp=self.run_dir / "libpod",
         )
-        storage = STORAGE_CONF.format(graph=self.storage_dir, run=RUN_DIR / self.way.value / "storage")
+        storage = STORAGE_CONF.format(graph=self.storage_dir, run=self.run_dir / "storage")
         for name, text in (("containers.conf", conf), ("storage.conf", storage)):
             path = folder / name
             if not path.exists() or path.read_text() != text:
@@ -118,6 +119,13 @@ class Podman:
     def config_dir(self) -> Path:
         """Where the configuration files of this way lie."""
         return cache_dir() / "podman" / self.way.value
+
+    @property
+    def run_dir(self) -> Path:
+        """What is to be forgotten at the next boot; two storages must not share one."""
+        cache = cache_dir()
+        mark = "" if cache == Path(DEFAULT_CACHE) else f"-{zlib.crc32(bytes(cache)):08x}"
+        return Path(f"{RUN_DIR}{mark}") / self.way.value
 
     @property
     def storage_dir(self) -> Path:

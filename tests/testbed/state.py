@@ -111,9 +111,6 @@ class Record:
     def with_thing(self, thing: Thing) -> Record:
         return self if thing in self.things else dataclasses.replace(self, things=(*self.things, thing))
 
-    def without_thing(self, thing: Thing) -> Record:
-        return dataclasses.replace(self, things=tuple(known for known in self.things if known != thing))
-
 
 @dataclass(frozen=True, slots=True)
 class BedStore:
@@ -160,10 +157,6 @@ class BedStore:
     def record(self, kind: str, name: str) -> None:
         """Write down a thing that is about to be made."""
         self.save(self.existing().with_thing(Thing(kind, name)))
-
-    def forget(self, kind: str, name: str) -> None:
-        """Write down that a thing is gone."""
-        self.save(self.existing().without_thing(Thing(kind, name)))
 
     @contextmanager
     def lock(self, *, timeout: float = 5.0) -> Iterator[None]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -26,6 +27,7 @@ from testbed.run import run
 from testbed.state import Bed, BedStore, Record, Thing, file_lock
 
 BED_BYTES = 1024**3
+ROOM_BYTES = 4 * 1024**2
 # Program → the package that has it. The engine's helpers are found by the engine itself.
 PROGRAMS = {
     "podman": "podman",
@@ -140,13 +142,19 @@ def reserve(store: BedStore, request: Request, podman: Podman, *, uid: int) -> B
             raise BedError(f"podman network '{request.name}' exists and is not ours; choose another --name")
         subnet = layout.choose_subnet(request.subnet, network.taken(podman))
         bed = layout.layout(request, subnet=subnet, way=podman.way, uid=uid)
-        store.save(Record(bed=bed))
+        try:
+            store.save(Record(bed=bed))
+        except OSError:
+            down.remove_folder(bed.dir, last=store.path)
+            raise
     return bed
 
 
 def make(store: BedStore, bed: Bed, supplies: Supplies, *, wait: float) -> None:
     """Everything between the record and a bed of use."""
     with step("keys, folders, network"):
+        with down.room(bed.name).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
         store.record("sysctls", bed.name)
         sysctls.hold(bed.name)
         if not bed.way.has_limits:
