@@ -5,6 +5,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from placement.model.pod import Pod
 from placement.model.quantity import format_amount
 from placement.policy.jobs import Task
@@ -23,7 +25,10 @@ class Chooser:
 
     def __init__(self, cluster: Cluster, rules: Rules) -> None:
         self._cluster = cluster
-        self.shapes = ShapeTable(cluster.columns, cluster.masks, cluster.ports, rules.scorer())
+        self._pod_preference = np.float32(rules.pod_preference)
+        self.shapes = ShapeTable(
+            cluster.columns, cluster.masks, cluster.ports, rules.scorer(), preference=rules.node_preference
+        )
         self.domains = DomainRules(cluster.columns, cluster.masks, cluster.labelsets)
         self.volumes = VolumeRules(cluster.columns, cluster.masks, cluster.objects, cluster.pods)
         self._refusals = Refusals(cluster, self.domains, self.volumes)
@@ -32,7 +37,10 @@ class Chooser:
         """The best node for the task, or nothing."""
         pod = task.pod
         shape = self.shapes.row(pod.spec, pod.request)
-        row = self.shapes.best(shape, self.allowed(task))
+        liked = None
+        if self._pod_preference and (pod.spec.preferred_pods or pod.spec.spread):
+            liked = self.domains.preferences(pod.spec, task.entry.labelset)
+        row = self.shapes.best(shape, self.allowed(task), liked if liked is None else liked * self._pod_preference)
         return self._name(row) if row >= 0 else ""
 
     def place(self, tasks: Sequence[Task], statement: Statement) -> Task | None:
@@ -60,7 +68,9 @@ class Chooser:
 
     def _one_by_one(self, task: Task) -> bool:
         """Whether placing one of several equal pods can change where the next may go, beyond the room it takes."""
-        return bool(task.pod.volume_claims) or self.domains.apply_to(task.pod.spec, task.entry.labelset)
+        spec = task.pod.spec
+        prefers = bool(self._pod_preference) and bool(spec.preferred_pods or spec.spread)
+        return prefers or bool(task.pod.volume_claims) or self.domains.apply_to(task.pod.spec, task.entry.labelset)
 
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""

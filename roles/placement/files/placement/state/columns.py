@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.node import Node
-from placement.model.selector import LabelPairs, Taint
+from placement.model.selector import Effect, LabelPairs, Taint
 from placement.state.vectors import ResourceAxis, Vector
 
 PRESENT: Final = 1
@@ -63,6 +63,8 @@ class NodeColumns:
         self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
         self.taint_set = np.zeros(_FIRST_CAPACITY, np.int32)
         self.taint_sets: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
+        # Whether there has ever been a taint that is only a preference.
+        self.soft_taints = False
         self._labels: OrderedDict[str, LabelColumn] = OrderedDict()
         self._key_users: dict[str, int] = {}
         # The index type of numpy itself: others are converted at every use.
@@ -197,6 +199,7 @@ class NodeColumns:
         return column
 
     def _taint_set(self, taints: tuple[Taint, ...]) -> int:
+        self.soft_taints = self.soft_taints or any(taint.effect is Effect.PREFER_NO_SCHEDULE for taint in taints)
         if len(self.taint_sets) >= _TAINT_SETS and taints not in self.taint_sets:
             # Taints with ever new values would pile up: keep those that some node has.
             self.taint_sets = {_NO_TAINTS: 0}

@@ -67,6 +67,29 @@ class DomainRules:
             found += self._spread(constraint, hard, spec, labelset)
         return found
 
+    def preferences(self, spec: PodSpec, labelset: LabelSet) -> NDArray[np.float32] | None:
+        """How much each row is liked for the pods that are near it, from 0 to 100; None where nothing is preferred."""
+        soft = [constraint for constraint in spec.spread if not constraint.hard]
+        if not (spec.preferred_pods or soft):
+            return None
+        liked = np.zeros(self._columns.capacity, np.float32)
+        for weighted in spec.preferred_pods:
+            term = weighted.term
+            counts = self._labelsets.count((term.matcher,), self._columns.capacity).pods
+            domains = self._columns.label_column(term.topology_key)
+            per_domain = _by_domain(domains.of_row, counts, len(domains.ids))
+            per_domain[-1] = 0
+            liked += np.float32(weighted.weight) * per_domain[domains.of_row].astype(np.float32)
+        for constraint in soft:
+            counts = self._labelsets.count((constraint.matcher,), self._columns.capacity).staying
+            domains = self._columns.label_column(constraint.topology_key)
+            per_domain = _by_domain(domains.of_row, counts, len(domains.ids))
+            # A node without the key is the last choice.
+            per_domain[-1] = per_domain[:-1].max(initial=0) + 1
+            liked -= per_domain[domains.of_row].astype(np.float32)
+        least, most = liked.min(), liked.max()
+        return (liked - least) * (np.float32(100) / (most - least)) if most > least else None
+
     def _near(self, terms: tuple[PodAffinityTerm, ...], labelset: LabelSet) -> Bools:
         """Every term's domain has a pod that all terms match; the first of its kind may start anywhere."""
         rule = tuple(term.matcher for term in terms)

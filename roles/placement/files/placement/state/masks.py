@@ -64,6 +64,23 @@ class MaskTable:
             tolerations, lambda: self._tolerated(tolerations), lambda row: self._tolerates(tolerations, row)
         )
 
+    def soft_taints(self, tolerations: tuple[Toleration, ...]) -> Mask:
+        """Nodes without a taint that such pods had better avoid."""
+
+        def verdict(taints: tuple[Taint, ...]) -> bool:
+            return untolerated(taints, tolerations, (Effect.PREFER_NO_SCHEDULE,)) is None
+
+        def compute() -> Bools:
+            verdicts = [verdict(taints) for taints in self._columns.taint_sets]
+            agreeable: Bools = np.array(verdicts, np.bool_)[self._columns.taint_set]
+            return agreeable
+
+        def decide(row: int) -> bool:
+            node = self._columns.nodes[row]
+            return node is None or verdict(node.taints)
+
+        return self._mask(("soft", tolerations), compute, decide)
+
     def usable(self, selector: NodeSelector, tolerations: tuple[Toleration, ...]) -> Mask:
         """Nodes that a pod with this selector and these tolerations may use: both, not cordoned, not held."""
 

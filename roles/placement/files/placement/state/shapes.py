@@ -7,7 +7,6 @@ Placing a pod changes one node, and most pods look like the one before: so a row
 afterwards only where the ring of changes says so. What depends on other pods is not in it (see `domains`).
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
 from typing import Final
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from placement.model.pod import PodSpec
 from placement.model.quantity import Amounts
+from placement.model.selector import NodeSelector
 from placement.state.columns import NodeColumns
 from placement.state.masks import Bools, Mask, MaskTable
 from placement.state.ports import PortTable
@@ -31,49 +31,99 @@ Scorer = Callable[[Int64s, Int64s, Int64s], Scores]
 
 INFEASIBLE: Final = np.float32(-np.inf)
 _LADDER: Final = 8
+_MET: Final = 1 << 12
 
 
 class ShapeRow:
     """One kind of pod: its score by row, as of a point in the ring of changes."""
 
-    __slots__ = ("cursor", "mask", "request", "scores", "spec", "vector")
+    __slots__ = ("cursor", "mask", "preferred", "request", "scores", "spec", "used", "vector")
 
-    def __init__(self, spec: PodSpec, request: Amounts, vector: Vector, mask: Mask) -> None:
+    def __init__(
+        self, spec: PodSpec, request: Amounts, vector: Vector, mask: Mask, preferred: list[tuple[np.float32, Mask]]
+    ) -> None:
         self.spec = spec
         self.request = request
         self.vector = vector
         self.mask = mask
+        # What a node scores more where a mask allows it.
+        self.preferred = preferred
         self.scores: Scores = np.zeros(0, np.float32)
         self.cursor = -1
+        self.used = 0
 
 
 class ShapeTable:
     """The most recently used shapes."""
 
     def __init__(
-        self, columns: NodeColumns, masks: MaskTable, ports: PortTable, scorer: Scorer, *, capacity: int = 512
+        self,
+        columns: NodeColumns,
+        masks: MaskTable,
+        ports: PortTable,
+        scorer: Scorer,
+        *,
+        capacity: int = 512,
+        preference: int = 0,
     ) -> None:
         self._columns = columns
         self._masks = masks
         self._ports = ports
         self._scorer = scorer
         self._capacity = capacity
-        self._rows: OrderedDict[tuple[object, ...], ShapeRow] = OrderedDict()
+        self._preference = preference
+        self._rows: dict[tuple[object, ...], ShapeRow] = {}
+        self._uses = 0
+        # Shapes by the identity of spec and request, which are kept so that no other object takes their identity.
+        self._met: dict[tuple[int, int], tuple[PodSpec, Amounts, ShapeRow, bool]] = {}
 
     def row(self, spec: PodSpec, request: Amounts) -> ShapeRow:
         """The row of pods with this spec and request, up to date."""
-        key = (spec.selector, spec.tolerations, spec.host_ports, request)
+        # Equal pods mostly share one spec and one request, and hashing those costs more than placing a pod.
+        known = self._met.get((id(spec), id(request)))
+        if known is not None and known[0] is spec and known[1] is request and known[3] is self._columns.soft_taints:
+            shape = known[2]
+        else:
+            shape = self._obtain(spec, request)
+            if len(self._met) >= _MET:
+                self._met.clear()
+            self._met[id(spec), id(request)] = (spec, request, shape, self._columns.soft_taints)
+        self._uses += 1
+        shape.used = self._uses
+        self.catch_up(shape)
+        return shape
+
+    def _obtain(self, spec: PodSpec, request: Amounts) -> ShapeRow:
+        soft = self._columns.soft_taints
+        key = (spec.selector, spec.tolerations, spec.host_ports, spec.preferred_nodes, soft, request)
         shape = self._rows.get(key)
         if shape is None:
             mask = self._masks.usable(spec.selector, spec.tolerations)
-            shape = ShapeRow(spec, request, self._columns.axis.request(request), mask)
-            self._rows[key] = shape
+            vector = self._columns.axis.request(request)
+            shape = self._rows[key] = ShapeRow(spec, request, vector, mask, self._preferred(spec))
             if len(self._rows) > self._capacity:
-                self._rows.popitem(last=False)
-        else:
-            self._rows.move_to_end(key)
-        self.catch_up(shape)
+                oldest = min((key for key, row in self._rows.items() if row is not shape), key=self._last_use)
+                del self._rows[oldest]
+                self._met.clear()
         return shape
+
+    def _last_use(self, key: tuple[object, ...]) -> int:
+        return self._rows[key].used
+
+    def _preferred(self, spec: PodSpec) -> list[tuple[np.float32, Mask]]:
+        """What a node scores more where a mask allows it: at most 100 times the weight for each kind of preference.
+
+        They are parts of the pod's own sum, not of the best node's: so a node scores the same alone as among all.
+        """
+        if not self._preference:
+            return []
+        whole = np.float32(100 * self._preference)
+        found = [(whole, self._masks.soft_taints(spec.tolerations))] if self._columns.soft_taints else []
+        total = sum(item.weight for item in spec.preferred_nodes)
+        for item in spec.preferred_nodes if total > 0 else ():
+            mask = self._masks.selector(NodeSelector((), (item.term,)))
+            found.append((whole * np.float32(item.weight / total), mask))
+        return found
 
     def catch_up(self, shape: ShapeRow) -> None:
         """Scores again what has changed since the row was last asked for."""
@@ -84,29 +134,35 @@ class ShapeTable:
         rows = columns.changed_since(shape.cursor)
         if rows is None or shape.cursor < 0 or vector is not shape.vector or len(shape.scores) != columns.capacity:
             shape.vector = vector
-            shape.scores = self._evaluate(shape, columns.alloc, columns.open, shape.mask.allows)
+            shape.scores = self._evaluate(shape, columns.alloc, columns.open, None)
             if shape.spec.host_ports:
                 shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
         else:
             # `take`, because plain indexing of so few columns costs several times as much.
             alloc, opened = columns.alloc.take(rows, axis=1), columns.open.take(rows, axis=1)
-            shape.scores[rows] = self._evaluate(shape, alloc, opened, shape.mask.allows.take(rows))
+            shape.scores[rows] = self._evaluate(shape, alloc, opened, rows)
             if shape.spec.host_ports:
                 clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
                 shape.scores[clashing] = INFEASIBLE
         shape.cursor = columns.changes
 
-    def _evaluate(self, shape: ShapeRow, alloc: Int64s, opened: Int64s, allows: Bools) -> Scores:
+    def _evaluate(self, shape: ShapeRow, alloc: Int64s, opened: Int64s, rows: NDArray[np.intp] | None) -> Scores:
+        """Scores of these rows; None means all."""
+        allows = shape.mask.allows if rows is None else shape.mask.allows.take(rows)
         if shape.vector.unknown:
             return np.full(len(allows), INFEASIBLE, np.float32)
         fits = np.logical_and.reduce(opened >= shape.vector.least)
         scores = self._scorer(alloc, opened, shape.vector.dense)
+        for bonus, mask in shape.preferred:
+            scores += bonus * (mask.allows if rows is None else mask.allows.take(rows))
         scores[~(fits & allows)] = INFEASIBLE
         return scores
 
-    def best(self, shape: ShapeRow, allowed: Bools | None = None) -> int:
+    def best(self, shape: ShapeRow, allowed: Bools | None = None, liked: Scores | None = None) -> int:
         """The best row, or -1; among equals the first, so that the answer is always the same."""
         scores = shape.scores if allowed is None else np.where(allowed, shape.scores, INFEASIBLE)
+        if liked is not None:
+            scores = scores + liked
         row = int(scores.argmax())
         return row if scores[row] > INFEASIBLE else -1
 
@@ -140,8 +196,7 @@ class ShapeTable:
             return [float(INFEASIBLE)] * len(rows)
         columns = self._columns
         opened = columns.open.take(rows, axis=1) - shape.vector.dense[:, None]
-        allows = np.ones(len(rows), np.bool_)
-        scores: list[float] = self._evaluate(shape, columns.alloc.take(rows, axis=1), opened, allows).tolist()
+        scores: list[float] = self._evaluate(shape, columns.alloc.take(rows, axis=1), opened, rows).tolist()
         return scores
 
     def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
@@ -149,7 +204,7 @@ class ShapeTable:
         counts = np.arange(placed + _LADDER - 1, placed - 1, -1, dtype=np.int64)
         opened = self._columns.open[:, row, None] - shape.vector.dense[:, None] * counts
         alloc = np.broadcast_to(self._columns.alloc[:, row, None], opened.shape)
-        ladder: list[float] = self._evaluate(shape, alloc, opened, np.ones(_LADDER, np.bool_)).tolist()
+        ladder: list[float] = self._evaluate(shape, alloc, opened, np.full(_LADDER, row)).tolist()
         return ladder
 
 
