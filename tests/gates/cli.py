@@ -16,10 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gates.catalogue import GATES
+from gates.checkout import strays
 from gates.gate import Context, Gate
 from gates.runner import Outcome, run_gates
 
 LOG_FOLDERS_KEPT = 20
+CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class UsageError(Exception):
@@ -44,13 +46,15 @@ def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
     scratch = Path(os.environ["CONVERGED_OWN_CACHE"]) / "scratch" / logs.name
     scratch.mkdir(parents=True)
+    before = strays(CHECKOUT)
     try:
         outcomes = run_gates(gates, lambda gate: context(gate, logs=logs, seed=seed, quick=options.tier == "check"))
     except KeyboardInterrupt:
         return 130
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return summary(outcomes, logs=logs, seconds=time.monotonic() - began)
+    left = sorted(strays(CHECKOUT) - before)
+    return summary(outcomes, logs=logs, seconds=time.monotonic() - began, left=left)
 
 
 def chosen(gates: Sequence[Gate], tier: str, names: Sequence[str]) -> list[Gate]:
@@ -94,7 +98,7 @@ def context(gate: Gate, *, logs: Path, seed: int, quick: bool) -> Context:
         "PYTHONHASHSEED": str(seed),
     }
     return Context(
-        checkout=Path(__file__).resolve().parents[2],
+        checkout=CHECKOUT,
         cache=Path(environ["CONVERGED_CACHE"]),
         own=Path(environ["CONVERGED_OWN_CACHE"]),
         scratch=Path(environ["CONVERGED_OWN_CACHE"]) / "scratch" / logs.name,
@@ -107,13 +111,15 @@ def context(gate: Gate, *, logs: Path, seed: int, quick: bool) -> Context:
     )
 
 
-def summary(outcomes: Sequence[Outcome], *, logs: Path, seconds: float) -> int:
+def summary(outcomes: Sequence[Outcome], *, logs: Path, seconds: float, left: Sequence[str] = ()) -> int:
     """The last lines of a run, and its exit status."""
     failed = [outcome for outcome in outcomes if outcome.failure]
     for outcome in failed:
         print(f"FAILED {outcome.gate.name}: {outcome.failure}; see {outcome.log}")
     if failed:
         print(f"all logs of this run are in {logs}")
+    for name in left:
+        print(f"FAILED: the run has left {name} in the checkout")
     print(f"{seconds:.0f} s")
     print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
-    return 1 if failed else 0
+    return 1 if failed or left else 0

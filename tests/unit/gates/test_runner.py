@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from gates import cli
 from gates.catalogue import GATES
+from gates.checkout import strays
 from gates.gate import Context, Gate, GateFailure
 from gates.process import TIMED_OUT, run
 from gates.runner import run_gates
@@ -139,3 +141,17 @@ def test_old_log_folders_go(tmp_path: Path) -> None:
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert len(kept) == cli.LOG_FOLDERS_KEPT
     assert fresh.exists()
+
+
+def test_what_tools_leave_in_the_checkout_is_found_and_fails_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True, timeout=30)
+    (tmp_path / ".gitignore").write_text("cache/\n", encoding="utf-8")
+    (tmp_path / "new.py").touch()
+    assert strays(tmp_path) == set()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "one").touch()
+    assert strays(tmp_path) == {"cache/"}
+    assert cli.summary([], logs=tmp_path, seconds=1.0, left=["cache/"]) == 1
+    assert "FAILED: the run has left cache/ in the checkout" in capsys.readouterr().out
