@@ -157,6 +157,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import 
 from ansible_collections.converged.hpc.plugins.module_utils._record.desired import role_name
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.report import diff_of
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
 
 Result = t.Dict[str, t.Any]
@@ -182,7 +183,8 @@ def run(params: Result, *, check: bool) -> Result:
     session = Session(Host(), params["record_dir"], holder="kube_client_config")
     if params["state"] == "absent":
         report = session.restore(role_name(params["role"]), check=check)
-        return {"changed": bool(report.steps), "steps": report.steps, "site": report.site, "left": report.left}
+        shown = {"steps": report.steps, "site": report.site, "left": report.left, "diff": diff_of(report.changes)}
+        return {"changed": bool(report.steps), **shown}
     wanted = client_config.Wanted(
         identity=x509.identity(params["user"], params["groups"]),
         server=f"https://{cluster.endpoint(params['api_server'])}",

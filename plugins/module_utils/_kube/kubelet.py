@@ -17,6 +17,7 @@ import typing as t
 from .._record.contents import Contents
 from .._record.desired import resolve
 from .._record.model import Desired, EditItem, UnitItem
+from .._record.report import diff_of
 from .._record.session import Session
 from . import fields
 from .errors import KubeError
@@ -45,15 +46,20 @@ def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JS
     outcome = session.converge(desired, Contents(), check=check, show=True)
     if outcome.restarted:
         await_healthy(wanted.path, unit=wanted.unit, timeout=timeout)
-    diff = [{"before_header": one.name, "after_header": one.name, "before": one.before, "after": one.after}
-            for one in outcome.changes]  # fmt: skip
-    return {"changed": outcome.changed, "steps": outcome.steps, "diff": diff}
+    return {"changed": outcome.changed, "steps": outcome.steps, "diff": diff_of(outcome.changes)}
 
 
 def take_back(session: Session, *, check: bool) -> JSON:
     """Everything as it was, but for what the site has changed since."""
     report = session.restore(ROLE, check=check)
-    return {"changed": bool(report.steps), "steps": report.steps, "site": report.site, "left": report.left}
+    diff = diff_of(report.changes)
+    return {
+        "changed": bool(report.steps),
+        "steps": report.steps,
+        "site": report.site,
+        "left": report.left,
+        "diff": diff,
+    }
 
 
 def await_healthy(path: str, *, unit: str, timeout: float) -> None:

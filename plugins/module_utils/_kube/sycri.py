@@ -22,6 +22,7 @@ from .. import _cmd
 from .._record.contents import Contents
 from .._record.desired import resolve
 from .._record.model import ABSENT, Desired, DirectoryItem, EditItem, PathState, UnitItem, key
+from .._record.report import diff_of
 from .._record.session import Session
 from . import fields
 from .errors import KubeError
@@ -86,9 +87,7 @@ def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JS
     listening = fields.read(wanted.path, after, ["listenSocket"])
     if outcome.restarted:
         await_answer(listening, unit=wanted.unit, timeout=timeout)
-    diff = [{"before_header": one.name, "after_header": one.name, "before": one.before, "after": one.after}
-            for one in outcome.changes]  # fmt: skip
-    return {"changed": outcome.changed, "steps": outcome.steps, "diff": diff, "socket": listening}
+    return {"changed": outcome.changed, "steps": outcome.steps, "diff": diff_of(outcome.changes), "socket": listening}
 
 
 def take_back(session: Session, *, path: str, unit: str, check: bool) -> JSON:
@@ -101,7 +100,8 @@ def take_back(session: Session, *, path: str, unit: str, check: bool) -> JSON:
         sweep.contents(storage)
     report = session.restore(ROLE, check=check)
     steps = [*(f"remove {name}" for name in sweep.removed), *report.steps]
-    return {"changed": bool(steps), "steps": steps, "site": report.site, "left": [*sweep.left, *report.left]}
+    left = [*sweep.left, *report.left]
+    return {"changed": bool(steps), "steps": steps, "site": report.site, "left": left, "diff": diff_of(report.changes)}
 
 
 def await_answer(path: str, *, unit: str, timeout: float) -> None:

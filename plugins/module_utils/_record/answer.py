@@ -16,6 +16,7 @@ from .contents import Contents
 from .errors import RecordError
 from .host import Host
 from .model import JSON, Change
+from .report import diff_of
 from .session import Session
 
 NOT_CHECKED = (
@@ -77,16 +78,8 @@ def _restored(session: Session, params: JSON, sent: JSON, *, check: bool, diff: 
 
 
 def _diff(changes: t.Sequence[Change]) -> t.List[JSON]:
-    return [
-        {
-            "before_header": change.name,
-            "after_header": change.name,
-            "before": change.before,
-            "after": change.after,
-            "sha256": change.sha256,
-        }
-        for change in changes
-    ]
+    """With the digests of contents that only the action plugin has."""
+    return [dict(shown, sha256=change.sha256) for shown, change in zip(diff_of(changes), changes)]
 
 
 def _with_record(session: Session, sent: JSON, result: JSON) -> JSON:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from .model import Change
+from .model import JSON, Change
 from .undo import Undo
 
 
@@ -50,3 +50,11 @@ def report_of(undo: Undo, steps: t.List[str], changes: t.List[Change], existed: 
         found_record=existed,
         changes=changes,
     )
+
+
+def diff_of(changes: t.Iterable[Change]) -> t.List[JSON]:
+    """As Ansible prints a diff."""
+    return [
+        {"before_header": change.name, "after_header": change.name, "before": change.before, "after": change.after}
+        for change in changes
+    ]

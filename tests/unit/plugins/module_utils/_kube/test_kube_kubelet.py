@@ -15,6 +15,8 @@ from ansible_collections.converged.hpc.plugins.module_utils._kube import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from unit.plugins.module_utils._record.fake_node import FakeNode
+from unit.plugins.module_utils._record.site_node import RECORD, call, world_in_a_folder
 
 
 def keep(folder: Path, config: dict[str, t.Any], *, check: bool) -> dict[str, t.Any]:
@@ -33,6 +35,18 @@ def test_before_the_join_check_mode_names_the_fields_and_a_real_run_is_refused(t
 
 def test_no_field_is_no_change(tmp_path: Path) -> None:
     assert not keep(tmp_path, {}, check=True)["changed"]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_the_way_back_shows_what_it_changes(check: bool) -> None:
+    with world_in_a_folder() as world:
+        line = {"path": "/etc/lines.conf", "line": "maxPods: 50"}
+        call(world, FakeNode(world), {"role": "kubelet_config", "lines": [line]})
+        found = kubelet.take_back(Session(FakeNode(world), RECORD, wait=0), check=check)
+        (shown,) = found["diff"]
+        assert (found["changed"], found["left"]) == (True, [])
+        assert shown["before_header"] == "/etc/lines.conf"
+        assert shown["before"] == shown["after"] + "maxPods: 50\n"
 
 
 class Answer(BaseHTTPRequestHandler):
