@@ -91,6 +91,8 @@ class Leadership:
         self._held = False
         self._transitions = 0
         self._acquired = ""
+        # What was the matter at the last try; told once.
+        self._trouble = ""
         self.lost = False
         self.holder = ""
 
@@ -101,7 +103,7 @@ class Leadership:
     def run(self) -> None:
         """Takes the lease when it is free, renews it, and returns once it is lost or everything is to stop."""
         while not self._stop.is_set() and not self.lost:
-            self._once()
+            self.try_once()
             if self._held and not self.may_write():
                 self.lost = True
                 self._log("lease", "not renewed in time; stop writing")
@@ -122,7 +124,7 @@ class Leadership:
             self._log("lease", f"not released: {error}")
         self._held = False
 
-    def _once(self) -> None:
+    def try_once(self) -> None:
         """One look at the lease, and one write where it is ours to take."""
         try:
             found = self._read()
@@ -140,8 +142,11 @@ class Leadership:
                 self.lost = True
             elif self._clock() - self._observed_at > (found.spec.lease_duration_seconds or self._terms.duration):
                 self._take(found)
+            self._trouble = ""
         except NoAnswer as error:
-            self._log("lease", str(error))
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                self._log("lease", self._trouble)
 
     def _read(self) -> _Lease | None:
         answer = self._connection.request("GET", f"{self._terms.path}/{self._terms.name}")

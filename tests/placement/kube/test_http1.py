@@ -1,0 +1,107 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The API server's HTTP, however it comes."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placement.kube.http1 import Connection, NoAnswer, Refused
+from placement_kit.fake_api import answer, chunked, served
+
+
+@contextmanager
+def connected(server, timeout: float = 2.0) -> Iterator[Connection]:
+    client = Connection(server, timeout=timeout)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def raises_timeout():
+    return pytest.raises(NoAnswer, match="timed out")
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes | None]:
+    edges = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
+    return [data[left:right] for left, right in itertools.pairwise(edges)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lines=st.lists(st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\n", b"x")), max_size=8),
+    chunk=st.integers(1, 50),
+    places=st.lists(st.integers(0, 10_000), max_size=6),
+)
+def test_a_watch_gives_the_same_lines_however_it_is_cut(lines, chunk, places):
+    body = b"".join(line + b"\n" for line in lines)
+    stream = chunked(body[start : start + chunk] for start in range(0, len(body), chunk))
+    with served(cut(stream, places)) as server, connected(server) as client:
+        found = [line for group in client.lines("/watch", idle=2) for line in group]
+    assert found == lines
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"x" * 300_000])
+def test_two_answers_come_over_one_connection(body):
+    with served([answer(body)], [chunked([body[:7], body[7:]])]) as server, connected(server) as client:
+        assert client.request("GET", "/a").body == body
+        assert client.request("GET", "/b").body == body
+
+
+def test_a_kept_connection_that_was_closed_is_opened_again_for_reading():
+    with served([answer(b"1"), b""], [answer(b"2")]) as server, connected(server) as client:
+        assert client.request("GET", "/a").body == b"1"
+        assert client.request("GET", "/b").body == b"2"
+
+
+def test_a_write_that_met_a_closed_connection_may_have_landed_and_is_not_repeated():
+    with served([answer(b"1")], [b""], [answer(b"2")]) as server, connected(server) as client:
+        client.request("GET", "/a")
+        with pytest.raises(NoAnswer) as caught:
+            client.request("POST", "/b", b"{}")
+    assert caught.value.sent
+    assert len(server.requests) == 2
+
+
+def test_nothing_was_sent_where_nobody_listens():
+    with served() as server:
+        endpoint = server.endpoint()
+    with pytest.raises(NoAnswer) as caught:
+        Connection(type("Gone", (), {"endpoint": lambda self: endpoint})(), timeout=1).request("POST", "/", b"{}")
+    assert not caught.value.sent
+
+
+def test_silence_ends_a_request():
+    with served([b"HTTP/1.1 200 OK\r\nContent-Le", None]) as server, connected(server, 0.2) as client, raises_timeout():
+        client.request("GET", "/")
+
+
+def test_silence_ends_a_watch():
+    started = chunked([b'{"a":1}\n'])[:-5]
+    with served([started, None]) as server, connected(server) as client:
+        lines = client.lines("/watch", idle=0.2)
+        assert [line for _unused in range(2) for line in next(lines)] == [b'{"a":1}']
+        with raises_timeout():
+            next(lines)
+
+
+def test_a_watch_that_is_refused_says_with_what():
+    with served([answer(b"too old", 410)]) as server, connected(server) as client, pytest.raises(Refused) as caught:
+        next(client.lines("/watch", idle=1))
+    assert caught.value.answer.status == 410
+
+
+def test_the_server_may_ask_for_time():
+    with served([answer(b"", 429, "Retry-After: 7")]) as server, connected(server) as client:
+        assert client.request("GET", "/").retry_after == 7
+
+
+@pytest.mark.parametrize("rubbish", [b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"x" * 70_000])
+def test_what_is_no_http_is_no_answer(rubbish):
+    with served([rubbish, b""]) as server, connected(server) as client, pytest.raises(NoAnswer):
+        client.request("GET", "/")

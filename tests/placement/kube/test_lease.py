@@ -1,0 +1,156 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Leader election with a clock of our own: never two at once, as long as clocks run at nearly one rate."""
+
+import json
+import threading
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placement.kube.http1 import Answer, NoAnswer
+from placement.kube.lease import Leadership, Terms
+
+
+class LeaseServer:
+    """One Lease, with the API's compare-and-set."""
+
+    def __init__(self) -> None:
+        self.lease: dict | None = None
+        self.version = 0
+        self.down = False
+        # A write is carried out and its answer lost.
+        self.loses_answers = False
+
+    def close(self) -> None:
+        pass
+
+    def request(self, method: str, path: str, body: bytes = b"", *, content_type: str = "") -> Answer:
+        if self.down:
+            raise NoAnswer("down", sent=False)
+        if method == "GET":
+            return Answer(404, b"") if self.lease is None else Answer(200, json.dumps(self.lease).encode())
+        wanted = json.loads(body)
+        known = self.lease["metadata"]["resourceVersion"] if self.lease else None
+        if wanted["metadata"].get("resourceVersion") != known:
+            return Answer(409, b"")
+        self.version += 1
+        wanted["metadata"]["resourceVersion"] = str(self.version)
+        self.lease = wanted
+        if self.loses_answers:
+            raise NoAnswer("lost", sent=True)
+        return Answer(200, b"{}")
+
+
+class Candidate:
+    """A daemon that looks at the lease when it is told to."""
+
+    def __init__(self, name: str, server: LeaseServer) -> None:
+        self.now = 0.0
+        self.leadership = Leadership(
+            Terms(identity=name),
+            server,
+            stop=threading.Event(),
+            clock=lambda: self.now,
+            log=lambda *_words: None,
+        )
+
+    def look(self) -> None:
+        if not self.leadership.lost:
+            self.leadership.try_once()
+
+    @property
+    def leads(self) -> bool:
+        return self.leadership.may_write()
+
+
+def test_the_first_takes_the_lease_and_the_second_waits_its_whole_time():
+    server = LeaseServer()
+    first, second = Candidate("a", server), Candidate("b", server)
+    first.look()
+    second.look()
+    assert (first.leads, second.leads) == (True, False)
+    second.now = 14.9
+    second.look()
+    assert not second.leads
+    second.now = 15.1
+    second.look()
+    assert second.leads
+
+
+def test_who_cannot_renew_stops_before_anybody_else_may_begin():
+    server = LeaseServer()
+    first = Candidate("a", server)
+    first.look()
+    server.down = True
+    first.now = 9.9
+    first.look()
+    assert first.leads
+    first.now = 10.0
+    assert not first.leads
+
+
+def test_who_finds_another_in_its_place_does_not_come_back():
+    server = LeaseServer()
+    first, second = Candidate("a", server), Candidate("b", server)
+    first.look()
+    second.look()
+    second.now = 15.1
+    second.look()
+    first.look()
+    assert first.leadership.lost
+    assert not first.leads
+
+
+def test_a_renewal_whose_answer_was_lost_gives_no_time():
+    server = LeaseServer()
+    first = Candidate("a", server)
+    first.look()
+    server.loses_answers = True
+    first.now = 8.0
+    first.look()
+    first.now = 10.0
+    assert not first.leads
+
+
+def test_a_lease_that_was_given_back_is_taken_at_once():
+    server = LeaseServer()
+    first, second = Candidate("a", server), Candidate("b", server)
+    first.look()
+    second.look()
+    first.leadership.release()
+    second.look()
+    assert (first.leads, second.leads) == (False, True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 2), st.sampled_from(["look", "pause", "cut", "mend", "lose", "keep"]), st.floats(0.0, 9.0)
+        ),
+        max_size=60,
+    ),
+    offsets=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3),
+)
+def test_no_two_lead_at_once_in_any_history(steps, offsets):
+    server = LeaseServer()
+    candidates = [Candidate(name, server) for name in "abc"]
+    for candidate, offset in zip(candidates, offsets, strict=True):
+        candidate.now = offset
+    for index, step, seconds in steps:
+        match step:
+            case "look":
+                candidates[index].look()
+            case "pause":
+                for candidate in candidates:
+                    candidate.now += seconds
+            case "cut":
+                server.down = True
+            case "mend":
+                server.down = False
+            case "lose":
+                server.loses_answers = True
+            case "keep":
+                server.loses_answers = False
+        assert sum(candidate.leads for candidate in candidates) <= 1

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""List and watch: whatever ends a watch, in the end the daemon knows what a fresh list says."""
+
+import threading
+
+import pytest
+from placement.kube.dialects import BY_NAME
+from placement.kube.reflector import Reflector, Source
+from placement.model.event import Gone, Relisted, Seen, Unreadable
+from placement.model.workload import INCUBATOR, Namespace, PodGroup
+from placement_kit.fake_api import LOST, ScriptedConnection
+
+PLAIN = Source("namespaces", Namespace, "/api/v1/namespaces")
+SHARED = Source("podgroups", PodGroup, f"/apis/{INCUBATOR}/podgroups", BY_NAME[INCUBATOR].read_group, shared=True)
+
+
+def item(name: str, version: int, **more) -> dict:
+    return {"metadata": {"uid": name, "name": name, "namespace": "team", "resourceVersion": str(version)}, **more}
+
+
+def page(version: int, *items, more: str = "") -> tuple[int, dict]:
+    return 200, {"metadata": {"resourceVersion": str(version), "continue": more}, "items": list(items)}
+
+
+def event(kind: str, found: dict) -> dict:
+    return {"type": kind, "object": found}
+
+
+def bookmark(version: int) -> dict:
+    return event("BOOKMARK", {"metadata": {"resourceVersion": str(version)}})
+
+
+def told(source: Source, *script) -> tuple[list, ScriptedConnection, list]:
+    """Everything the reflector tells until the script is at its end."""
+    stop = threading.Event()
+    connection = ScriptedConnection(*script)
+    events, refused = [], []
+    reflector = Reflector(
+        source,
+        connection,
+        events.extend,
+        stop=stop,
+        log=lambda *_words: None,
+        refused=lambda _source, refusal: refused.append(refusal),
+    )
+    connection.script.append(StopIteration())
+    real_pop = connection.script.pop
+    assert real_pop is not None
+
+    def run() -> None:
+        with pytest.raises(StopIteration):
+            reflector.run()
+
+    def lines(path, *, idle):
+        if isinstance(connection.script[0], StopIteration):
+            raise connection.script[0]
+        return ScriptedConnection.lines(connection, path, idle=idle)
+
+    connection.lines = lines
+    run()
+    return events, connection, refused
+
+
+def test_pages_are_one_list_and_the_watch_begins_at_its_version():
+    events, connection, _refused = told(PLAIN, page(9, item("a", 3), more="t"), page(9, item("b", 4)), [bookmark(9)])
+    assert [type(found) for found in events] == [Relisted]
+    assert [found.name for found in events[0].items] == ["a", "b"]
+    assert "resourceVersion=9" in connection.asked[2][1]
+
+
+def test_a_watch_goes_on_after_a_cut_from_the_last_version_it_has_seen():
+    events, connection, _refused = told(
+        PLAIN, page(9), [event("ADDED", item("a", 12)), bookmark(15), LOST], [event("DELETED", item("a", 17))]
+    )
+    assert events[1:] == [events[1], Gone(Namespace, "a", 17)]
+    assert isinstance(events[1], Seen)
+    watches = [path for method, path, _body in connection.asked if method == "WATCH"]
+    assert ["resourceVersion=9" in watches[0], "resourceVersion=15" in watches[1]] == [True, True]
+
+
+GONE = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
+
+
+@pytest.mark.parametrize(
+    "watches",
+    [[(410,)], [[GONE]], [[b'{"type":"ADDED","obj']], [[], [], []]],
+    ids=["as the answer", "as an event", "an event cut in two", "as watches that end without a word"],
+)
+def test_a_version_that_is_too_old_leads_to_a_new_list(watches, monkeypatch):
+    monkeypatch.setattr("placement.kube.reflector._AT_ONCE", 0.05)
+    events, _connection, _refused = told(
+        PLAIN, page(9, item("a", 3)), *watches, page(20, item("b", 19)), [bookmark(20)]
+    )
+    assert [event.version for event in events if isinstance(event, Relisted)] == [9, 20]
+
+
+def test_what_a_new_list_lacks_is_gone_from_a_shared_source_by_name():
+    events, _connection, _refused = told(
+        SHARED, page(9, item("a", 3), item("b", 4)), (410,), page(20, item("b", 4)), []
+    )
+    assert Gone(PodGroup, "a", 20) in events
+    assert not any(isinstance(event, Relisted) for event in events)
+
+
+def test_an_api_that_is_taken_away_takes_its_objects_along():
+    events, _connection, _refused = told(SHARED, page(9, item("a", 3)), (404,), (404, b""))
+    assert [event for event in events if isinstance(event, Gone)] == [Gone(PodGroup, "a", 9)]
+
+
+def test_an_unreadable_object_is_handed_to_who_answers_it():
+    odd = item("a", 12, spec={"minMember": "many"})
+    events, _connection, refused = told(SHARED, page(9), [event("ADDED", odd)])
+    assert isinstance(events[-1], Unreadable)
+    assert [refusal.field for refusal in refused] == ["spec.minMember"]
+
+
+def test_an_overloaded_server_is_asked_again():
+    events, _connection, _refused = told(PLAIN, (429, b""), (503, b""), LOST, page(9, item("a", 3)), [])
+    assert [type(event) for event in events] == [Relisted]

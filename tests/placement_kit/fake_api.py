@@ -1,0 +1,131 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An API server of a few lines: each request gets the next answer of a script, byte by byte as the script says."""
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from placement.kube.credentials import Endpoint
+from placement.kube.http1 import Answer, NoAnswer, Refused
+
+# Pieces of one answer; an empty piece cuts the connection, None is silence.
+Script = list[list[bytes | None]]
+
+
+class PlainText(ssl.SSLContext):
+    """No TLS: what is tested is what is spoken inside it."""
+
+    def wrap_socket(self, sock, *_arguments, **_settings):
+        return sock
+
+
+class Server:
+    """Listens on a free port."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._done = threading.Event()
+        self.requests: list[bytes] = []
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def endpoint(self) -> Endpoint:
+        host, port = self._listener.getsockname()
+        return Endpoint(host, port, PlainText(ssl.PROTOCOL_TLS_CLIENT))
+
+    def close(self) -> None:
+        self._done.set()
+        # Closing alone would leave `accept` waiting.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.thread.join(5)
+
+    def _serve(self) -> None:
+        while not self._done.is_set():
+            try:
+                connection, _address = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self._converse(connection)
+
+    def _converse(self, connection: socket.socket) -> None:
+        while self._script:
+            try:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    piece = connection.recv(65536)
+                    if not piece:
+                        return
+                    head += piece
+                self.requests.append(head)
+                for part in self._script.pop(0):
+                    if part == b"":
+                        return
+                    if part is None:
+                        self._done.wait(5)
+                        return
+                    connection.sendall(part)
+            except OSError:
+                return
+
+
+@contextmanager
+def served(*answers: list[bytes | None]) -> Iterator[Server]:
+    """A server with this script."""
+    server = Server(list(answers))
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+def answer(body: bytes, status: int = 200, *headers: str) -> bytes:
+    """A whole answer with a length."""
+    lines = [f"HTTP/1.1 {status} Whatever", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def chunked(chunks: Iterable[bytes]) -> bytes:
+    """A whole answer in chunks."""
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks if chunk) + b"0\r\n\r\n"
+
+
+class ScriptedConnection:
+    """Takes the place of a connection where what is said matters and not how: answers, watches and errors in turn."""
+
+    def __init__(self, *script) -> None:
+        self.script = list(script)
+        self.asked: list[tuple[str, str, bytes]] = []
+
+    def close(self) -> None:
+        pass
+
+    def request(self, method: str, path: str, body: bytes = b"", *, content_type: str = "") -> Answer:
+        self.asked.append((method, path, body))
+        found = self.script.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        status, content = found
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        return Answer(status, data)
+
+    def lines(self, path: str, *, idle: float) -> Iterator[list[bytes]]:
+        self.asked.append(("WATCH", path, b""))
+        found = self.script.pop(0)
+        if isinstance(found, tuple):
+            raise Refused(Answer(found[0], b""))
+        for line in found:
+            if isinstance(line, Exception):
+                raise line
+            yield [line if isinstance(line, bytes) else json.dumps(line).encode()]
+
+
+LOST = NoAnswer("lost", sent=True)
