@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run has left in the checkout: nothing, because caches, logs and what root writes have a folder of their own."""
+"""What a run has left in the checkout: nothing, because whatever tools and root write has a folder of its own."""
 
 from __future__ import annotations
 
