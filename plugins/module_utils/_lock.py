@@ -27,6 +27,8 @@ class LockError(Exception):
 
 def take(path: str, mine: Holder, *, over: str = "", check: bool = False) -> bool:
     """Whether it was taken anew. ``over`` is the token of a holder that is known to be gone."""
+    if check and not os.path.exists(path):
+        return True
     with _opened(path) as file:
         held = _read(file)
         if held and held["token"] == mine["token"]:

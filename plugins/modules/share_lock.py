@@ -18,6 +18,8 @@ description:
   - In check mode nothing is taken, and a lock of somebody else fails as it would.
 author:
   - converged.hpc maintainers (@converged)
+extends_documentation_fragment:
+  - converged.hpc._attributes
 options:
   state:
     description: V(present) takes the lock, V(absent) frees it if it is ours.
@@ -50,10 +52,6 @@ attributes:
   idempotent:
     description: A second call of the same run changes nothing.
     support: full
-  action_group:
-    description: Use C(group/converged.hpc.hpc) in C(module_defaults) to set options for all modules of this collection.
-    support: full
-    membership: [converged.hpc.hpc]
 """
 
 EXAMPLES = r"""
