@@ -5,7 +5,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from heapq import heappop, heappush
 
 import numpy as np
 
@@ -14,48 +13,37 @@ from placement.model.pod import Pod
 from placement.model.quantity import PODS
 from placement.model.workload import PodGroup, PriorityClass, Queue
 from placement.policy.amounts import Totals, add
-from placement.policy.groups import GroupIndex, JobFacts
+from placement.policy.groups import GroupIndex
 from placement.policy.jobs import HOLDING, SHARING, Job, Problem, Status, Task, status_of
+from placement.policy.line import Line
 from placement.policy.membership import GroupKey, group_key
-from placement.policy.queues import Place, QueueTree
+from placement.policy.queues import QueueTree
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
 from placement.state.columns import HELD, PRESENT, UNREADABLE
 from placement.state.pods import PodEntry
 
 
-class Book:
+class Book(Line):
     """Everything of ours, by job and by queue."""
 
     def __init__(self, cluster: Cluster, rules: Rules, *, scheduler_name: str, default_queue: str) -> None:
+        super().__init__(rules, QueueTree((), default_queue))
         self.cluster = cluster
-        self.rules = rules
         self.scheduler_name = scheduler_name
         self.jobs: dict[GroupKey, Job] = {}
         self.tasks: dict[str, Task] = {}
         self.groups = GroupIndex(cluster, default_queue)
-        self.tree = QueueTree((), default_queue)
         self._default_queue = default_queue
         self._queue_specs: set[Queue] = set()
-        # What there is for our pods: free room, and what they hold already.
-        self.total: Totals = {}
         self._held: Totals = {}
-        # Moves when something that did not fit may fit now; jobs tried in vain wait for that.
-        self.generation = 0
-        self.parked: dict[GroupKey, Job] = {}
-        # Jobs whose conditions may have to be written again.
-        self.stirred: dict[GroupKey, Job] = {}
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
         self.settled: dict[str, None] = {}
+        # Jobs that could not run if all nodes were empty.
         self.hopeless: dict[GroupKey, Job] = {}
-        # Jobs that have not been let in by enqueue.
-        self.outside: dict[GroupKey, Job] = {}
         # Jobs that room is kept for.
         self.promised: dict[GroupKey, Job] = {}
         self._foreigners: dict[str, Job] = {}
-        # Parked jobs that need other pods somewhere: placing a pod may help them, too.
-        self._near_others: dict[GroupKey, Job] = {}
-        self._tickets = 0
 
     def reconfigure(self, rules: Rules) -> None:
         """Other plugins: every order is made again."""
@@ -64,7 +52,7 @@ class Book:
             task.key = rules.task_order(task.pod)
             if task.status is Status.PENDING:
                 task.job.wait(task)
-        self._reorder(self.jobs.values())
+        self.reorder(self.jobs.values())
         self.generation += 1
 
     def catch_up(self) -> None:
@@ -78,11 +66,7 @@ class Book:
             for uid in pods:
                 self._pod_changed(uid)
         self._add_up()
-        if self.parked and any(job.parked != self.generation for job in self.parked.values()):
-            again = list(self.parked.values())
-            self.parked.clear()
-            for job in again:
-                self.push(job)
+        self.retry_parked()
 
     def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
         if kind is PodGroup:
@@ -171,11 +155,8 @@ class Book:
         if job is not None and not job.tasks and not job.foreign and job.group is None:
             self._enqueue_in(job, "")
             del self.jobs[key]
-            self.parked.pop(key, None)
-            self._near_others.pop(key, None)
-            self.stirred.pop(key, None)
             self.promised.pop(key, None)
-            self.outside.pop(key, None)
+            self.leave(key)
 
     def _join(self, job: Job, task: Task) -> None:
         """A task has come to the job; the others are in its figures already."""
@@ -192,27 +173,10 @@ class Book:
         facts = self.groups.facts(job)
         job.group, job.min_member, job.priority = facts.group, facts.min_member, facts.priority
         job.created = facts.created
-        problem = facts.problem or self._queue_problem(job, facts)
+        problem = facts.problem or self.tree.refusal(facts.queue, job)
         if job.queue != facts.queue or job.problem != problem:
             self._enqueue_in(job, facts.queue, problem)
         self.push(job)
-
-    def _queue_problem(self, job: Job, facts: JobFacts) -> Problem | None:
-        queue = self.tree.by_name.get(facts.queue)
-        if queue is None:
-            return Problem("UnknownQueue", f"spec.queue: there is no queue {facts.queue!r}")
-        if queue.problem:
-            return Problem("InvalidQueue", f"spec.queue: queue {queue.name} cannot be used: {queue.problem}")
-        if queue.children:
-            return Problem("InvalidQueue", f"spec.queue: queue {queue.name} has queues below it; name one of those")
-        for at in queue.path:
-            if not at.record.is_open and not job.occupied:
-                return Problem("ClosedQueue", f"spec.queue: queue {at.name} is closed")
-            if at.record.namespaces is not None and job.key.namespace not in at.record.namespaces:
-                return Problem(
-                    "ForbiddenQueue", f"spec.queue: queue {at.name} does not admit namespace {job.key.namespace}"
-                )
-        return None
 
     def _enqueue_in(self, job: Job, name: str, problem: Problem | None = None) -> None:
         """Moves a job, with all that it is counted for, to another queue, or in and out of scheduling."""
@@ -278,11 +242,8 @@ class Book:
             self.settled[task.uid] = None
         if status is Status.PROMISED:
             self.promised[task.job.key] = task.job
-        if status is Status.ASSUMED and self._near_others:
-            # Whoever waits for company may have it now.
-            for job in list(self._near_others.values()):
-                job.parked = -1
-                self.push(job)
+        if status is Status.ASSUMED:
+            self.company_came()
         self.push(task.job)
 
     def _book(self, task: Task, status: Status, number: int) -> None:
@@ -301,58 +262,6 @@ class Book:
         wanting = sharing or (number if status is Status.PENDING and task.job.problem is None else 0)
         queue.book(sharing, number if status in HOLDING else 0, wanting, task.amounts)
 
-    def push(self, job: Job) -> None:
-        """Gives the job its place in its queue, if it has anything to place."""
-        self.stirred[job.key] = job
-        job.ticket = self._tickets = self._tickets + 1
-        self.parked.pop(job.key, None)
-        self._near_others.pop(job.key, None)
-        queue = self.tree.by_name.get(job.queue)
-        if queue is None or job.problem is not None or not job.pending or not self.enough(job):
-            return
-        if self.rules.enqueues and not job.inqueue and job.group is not None and job.group.min_resources:
-            if not job.occupied and job.group.phase in ("", "Pending"):
-                self.outside[job.key] = job
-                return
-            job.inqueue = True
-        if job.parked == self.generation:
-            self.parked[job.key] = job
-            return
-        job.order = self.rules.job_order(job, self.total)
-        heappush(queue.order if job.asking else queue.idle, (job.order, job.ticket, job))
-
-    def enough(self, job: Job) -> bool:
-        """Whether the job has as many members as must start together."""
-        return not self.rules.gangs or job.valid >= job.min_member
-
-    def pop(self, places: list[Place]) -> Job | None:
-        """The first job in order that has something to place."""
-        while places:
-            _unused, ticket, job = heappop(places)
-            if ticket == job.ticket:
-                return job
-        return None
-
-    def park(self, job: Job, task: Task) -> None:
-        """The job waits until something changes, because this task of it does not fit."""
-        job.parked = self.generation
-        job.ticket = self._tickets = self._tickets + 1
-        self.parked[job.key] = job
-        self.stirred[job.key] = job
-        if task.pod.spec.affinity or task.pod.spec.spread:
-            self._near_others[job.key] = job
-
-    def _reorder(self, jobs: Iterable[Job]) -> None:
-        for job in jobs:
-            job.parked = -1
-            self.push(job)
-
-    def let_in(self, job: Job) -> None:
-        """What the group asks for at least is free."""
-        job.inqueue = True
-        self.outside.pop(job.key, None)
-        self.push(job)
-
     def idle(self) -> Totals:
         """What is free of what there is for our pods."""
         return {name: amount - self._held.get(name, 0) for name, amount in self.total.items()}
@@ -366,5 +275,5 @@ class Book:
         total.pop(PODS)
         if total != self.total:
             self.total = total
-            self._reorder([job for job in self.jobs.values() if job.pending and job.allocated])
+            self.reorder([job for job in self.jobs.values() if job.pending and job.allocated])
         self.tree.divide(total)

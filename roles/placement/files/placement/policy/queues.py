@@ -13,7 +13,7 @@ from placement.model.quantity import Amounts
 from placement.model.workload import DIALECTS, Queue
 from placement.policy.amounts import Totals, add, covers, dominant_share, format_shortage
 from placement.policy.division import Claim, divide
-from placement.policy.jobs import Job
+from placement.policy.jobs import Job, Problem
 
 ROOT_NAMES = ("", "root")
 
@@ -147,6 +147,22 @@ class QueueTree:
             yield node
             stack += node.children[::-1]
         yield from (node for _unused, node in sorted(self.by_name.items()) if node.problem)
+
+    def refusal(self, name: str, job: Job) -> Problem | None:
+        """Why the job cannot be in the queue of this name."""
+        queue = self.by_name.get(name)
+        if queue is None:
+            return Problem("UnknownQueue", f"spec.queue: there is no queue {name!r}")
+        if queue.problem:
+            return Problem("InvalidQueue", f"spec.queue: queue {queue} cannot be used: {queue.problem}")
+        if queue.children:
+            return Problem("InvalidQueue", f"spec.queue: queue {queue} has queues below it; name one of those")
+        for at in queue.path:
+            if not at.record.is_open and not job.occupied:
+                return Problem("ClosedQueue", f"spec.queue: queue {at} is closed")
+            if at.record.namespaces is not None and job.key.namespace not in at.record.namespaces:
+                return Problem("ForbiddenQueue", f"spec.queue: queue {at} does not admit namespace {job.key.namespace}")
+        return None
 
     def divide(self, total: Mapping[str, int]) -> None:
         """What every queue deserves of the total."""

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The line: which jobs wait for their turn, in what order, and which do not even try before something changes."""
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from placement.policy.amounts import Totals
+from placement.policy.jobs import Job, Task
+from placement.policy.membership import GroupKey
+from placement.policy.queues import Place, QueueTree
+from placement.policy.rules import Rules
+
+
+class Line:
+    """Waiting jobs, in the heaps of their queues or parked."""
+
+    def __init__(self, rules: Rules, tree: QueueTree) -> None:
+        self.rules = rules
+        self.tree = tree
+        # What there is for our pods: free room, and what they hold already.
+        self.total: Totals = {}
+        # Moves when something that did not fit may fit now; jobs tried in vain wait for that.
+        self.generation = 0
+        self.parked: dict[GroupKey, Job] = {}
+        # Jobs that have not been let in by enqueue.
+        self.outside: dict[GroupKey, Job] = {}
+        # Jobs whose conditions may have to be written again.
+        self.stirred: dict[GroupKey, Job] = {}
+        # Parked jobs that need other pods somewhere: placing a pod may help them, too.
+        self._near_others: dict[GroupKey, Job] = {}
+        self._tickets = 0
+
+    def push(self, job: Job) -> None:
+        """Gives the job its place in its queue, if it has anything to place."""
+        self.stirred[job.key] = job
+        job.ticket = self._tickets = self._tickets + 1
+        self.parked.pop(job.key, None)
+        self._near_others.pop(job.key, None)
+        queue = self.tree.by_name.get(job.queue)
+        if queue is None or job.problem is not None or not job.pending or not self.enough(job):
+            return
+        if self.rules.enqueues and not job.inqueue and job.group is not None and job.group.min_resources:
+            if not job.occupied and job.group.phase in ("", "Pending"):
+                self.outside[job.key] = job
+                return
+            job.inqueue = True
+        if job.parked == self.generation:
+            self.parked[job.key] = job
+            return
+        job.order = self.rules.job_order(job, self.total)
+        heappush(queue.order if job.asking else queue.idle, (job.order, job.ticket, job))
+
+    def enough(self, job: Job) -> bool:
+        """Whether the job has as many members as must start together."""
+        return not self.rules.gangs or job.valid >= job.min_member
+
+    def pop(self, places: list[Place]) -> Job | None:
+        """The first job in order that has something to place."""
+        while places:
+            _unused, ticket, job = heappop(places)
+            if ticket == job.ticket:
+                return job
+        return None
+
+    def park(self, job: Job, task: Task) -> None:
+        """The job waits until something changes, because this task of it does not fit."""
+        job.parked = self.generation
+        job.ticket = self._tickets = self._tickets + 1
+        self.parked[job.key] = job
+        self.stirred[job.key] = job
+        if task.pod.spec.affinity or task.pod.spec.spread:
+            self._near_others[job.key] = job
+
+    def reorder(self, jobs: Iterable[Job]) -> None:
+        """Gives these jobs their places again, by new keys."""
+        for job in jobs:
+            job.parked = -1
+            self.push(job)
+
+    def let_in(self, job: Job) -> None:
+        """What the group asks for at least is free."""
+        job.inqueue = True
+        self.outside.pop(job.key, None)
+        self.push(job)
+
+    def retry_parked(self) -> None:
+        """Parked jobs get their places back when something has changed since they were tried."""
+        if self.parked and any(job.parked != self.generation for job in self.parked.values()):
+            again, self.parked = list(self.parked.values()), {}
+            for job in again:
+                self.push(job)
+
+    def company_came(self) -> None:
+        """A pod has been placed: whoever waits for company may have it now."""
+        for job in list(self._near_others.values()):
+            job.parked = -1
+            self.push(job)
+
+    def leave(self, key: GroupKey) -> None:
+        """The job is no more."""
+        for waiting in (self.parked, self.outside, self.stirred, self._near_others):
+            waiting.pop(key, None)
