@@ -46,7 +46,7 @@ def draw(
     found = findings(shown, made)
     if beside := pods_beside(shown, made):
         raise RecordError(f"pods on the nodes of job {job} while it ran: {' '.join(one.who for one in beside)}")
-    told = [Interval("demo", STEP, step.what, step.begin, step.end) for step in steps]
+    told = [Interval("demo", STEP, step.short, step.begin, step.end) for step in steps]
     charts = [
         gantt(told, made, title="Two nodes from the first minute to the last", zero=begin),
         gantt(

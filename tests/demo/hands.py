@@ -34,6 +34,7 @@ class Step:
     """What was shown, and when."""
 
     what: str
+    short: str  # where there is little room
     result: str
     begin: datetime
     end: datetime
@@ -50,12 +51,12 @@ class Report:
     rows: list[Step] = field(default_factory=list)
 
     @contextmanager
-    def step(self, what: str) -> Iterator[list[str]]:
+    def step(self, what: str, *, short: str) -> Iterator[list[str]]:
         """A titled, timed step; what the body appends is its result in the table."""
         print(f"\n== {what}", flush=True)
         begin, result = datetime.now(UTC), list[str]()
         yield result
-        self.rows.append(Step(what, " ".join(result), begin, datetime.now(UTC)))
+        self.rows.append(Step(what, short, " ".join(result), begin, datetime.now(UTC)))
 
     def table(self) -> str:
         """The steps with their results and times."""

@@ -83,7 +83,7 @@ def take_down(bed: str, *, keep: bool, report: Report | None = None) -> bool:
     """Removes the bed unless it is to be kept."""
     if keep:
         return True
-    with (report or Report()).step("Take the test bed down") as result:
+    with (report or Report()).step("Take the test bed down", short="down") as result:
         gone = bed_command("down", bed, check=False)
         result.append("nothing left" if gone else "see above")
     return gone
@@ -105,7 +105,7 @@ class Show:
         self.driver()
         job = self.handover()
         self.restore(before)
-        with self.report.step("Draw who had which node when") as result:
+        with self.report.step("Draw who had which node when", short="draw") as result:
             page, findings = draw(self.bed, self.folder, job=job, nodes=NODES, steps=self.report.rows)
             for one in findings:
                 print(f"    {one.what}: {one.value}")
@@ -115,31 +115,31 @@ class Show:
     def cluster(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         if exists(self.bed):
-            with self.report.step(f"Take the bed '{self.bed}' of an earlier demo down"):
+            with self.report.step(f"Take the bed '{self.bed}' of an earlier demo down", short="down"):
                 bed_command("down", self.bed)
-        with self.report.step("A Slurm cluster with a site's configuration") as result:
+        with self.report.step("A Slurm cluster with a site's configuration", short="cluster up") as result:
             bed_command("up", "--name", self.bed, "--nodes", str(len(NODES)))
             result.append("2 nodes, ctl; beside it a Kubernetes control plane without nodes")
         site = ConvertedSite(api.find(self.bed), self.folder)
         site.set("all", node_share_linger=LINGER)
         write_inventory(self.folder, site.hosts)
-        with self.report.step("Slurm runs a job, as it always has") as result:
+        with self.report.step("Slurm runs a job, as it always has", short="job") as result:
             names = sorted(self.hosts.on("ctl", "srun", "-N2", "hostname").split())
             if tuple(names) != NODES:
                 raise DemoError(f"srun -N2 hostname printed {' '.join(names) or 'nothing'}, not {' '.join(NODES)}.")
             result.append(" ".join(names))
 
     def convert(self) -> None:
-        with self.report.step("The plan: what would be changed where; nothing is touched") as result:
+        with self.report.step("The plan: what would be changed where; nothing is touched", short="plan") as result:
             text = self.playbooks.run("site", "--check", "--diff")
             print("\n".join([*said.verdicts(text), *said.plan(text)]), flush=True)
             result.append(changes(text))
-        with self.report.step("Convert the cluster") as result:
+        with self.report.step("Convert the cluster", short="convert") as result:
             result.append(changes(self.playbooks.run("site")))
             self.hosts.kubectl("get", "nodes")
 
     def pods(self) -> None:
-        with self.report.step("A Deployment spreads over both nodes") as result:
+        with self.report.step("A Deployment spreads over both nodes", short="pods") as result:
             self.hosts.kubectl("apply", "-f", "-", text=workload.manifest(workload.deployment()))
             self.hosts.kubectl("rollout", "status", f"deployment/{workload.WEB}", f"--timeout={READY_SECONDS:.0f}s")
             shown = self.hosts.kubectl("get", "pods", "-o", "wide")
@@ -151,7 +151,7 @@ class Show:
             result.append(", ".join(f"{count} pods on {node}" for count, node in zip(counts, NODES, strict=True)))
 
     def driver(self) -> None:
-        with self.report.step("A driver starts workers and collects what they found") as result:
+        with self.report.step("A driver starts workers and collects what they found", short="driver") as result:
             server = json.loads((self.folder / "hosts.yml").read_text())["all"]["vars"]["converged_api_server"]
             self.hosts.kubectl("apply", "-f", "-", text=workload.manifest(*workload.driver(server)))
             wait = ("wait", "--for=condition=complete", "job/driver", f"--timeout={DRIVER_SECONDS:.0f}s")
@@ -166,7 +166,9 @@ class Show:
 
     def handover(self) -> str:
         """The job's number."""
-        with self.report.step(f"A batch job takes both nodes and gives them back: {' '.join(JOB)}") as result:
+        with self.report.step(
+            f"A batch job takes both nodes and gives them back: {' '.join(JOB)}", short="hand-over"
+        ) as result:
             print(f"ctl# {' '.join(JOB)}", flush=True)
             watcher = Watcher(self.bed)
             argv = [sys.executable, "-m", "testbed", "exec", self.bed, "ctl", "--", *JOB]
@@ -182,7 +184,7 @@ class Show:
             return watcher.job
 
     def restore(self, before: dict[str, str]) -> None:
-        with self.report.step("Put everything back, and prove it") as result:
+        with self.report.step("Put everything back, and prove it", short="restore") as result:
             text = self.playbooks.run("restore")
             print("\n".join(said.proofs(text)), flush=True)
             left = self.hosts.kubectl("get", "nodes", "-o", "name").split()

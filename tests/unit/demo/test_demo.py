@@ -152,8 +152,8 @@ def test_the_workers_share_all_numbers_and_the_driver_may_only_make_and_read_pod
 def test_the_table_has_every_step_with_its_result_and_the_sum() -> None:
     report = Report(
         [
-            Step("Slurm runs a job", "n1 n2", ZERO, ZERO + timedelta(seconds=1.25)),
-            Step("Down", "nothing left", ZERO, ZERO + timedelta(seconds=2)),
+            Step("Slurm runs a job", "job", "n1 n2", ZERO, ZERO + timedelta(seconds=1.25)),
+            Step("Down", "down", "nothing left", ZERO, ZERO + timedelta(seconds=2)),
         ]
     )
 
