@@ -93,8 +93,17 @@ def slurm_share_ready(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -
         known = hostvars[host]
         answer = known.get("__slurm_share_stubs") or {"failed": True}
         if not answer.get("failed") and not answer.get("unreachable"):
-            ready.append(str(known.get("converged_wlm_node") or known["inventory_hostname_short"]))
+            ready.append(_name(known))
     return ready
+
+
+def slurm_names(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> list[str]:
+    """The names in Slurm of hosts of the inventory."""
+    return [_name(hostvars[host]) for host in hosts]
+
+
+def _name(known: t.Mapping[str, t.Any]) -> str:
+    return str(known.get("converged_wlm_node") or known["inventory_hostname_short"])
 
 
 def _site(key: str, running: t.Sequence[str], ours: str, remembered: t.Mapping[str, str]) -> str:
@@ -117,4 +126,5 @@ class FilterModule:
             "slurm_script": slurm_script,
             "slurm_script_wait": slurm_script_wait,
             "slurm_share_ready": slurm_share_ready,
+            "slurm_names": slurm_names,
         }

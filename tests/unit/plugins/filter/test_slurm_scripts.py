@@ -105,3 +105,11 @@ def test_only_hosts_that_have_their_scripts_are_ready() -> None:
         },
     }
     assert FILTERS["slurm_share_ready"](known, sorted(known)) == ["a", "node5"]
+
+
+def test_a_host_is_named_as_slurm_does() -> None:
+    hosts = {
+        "a.site": {"inventory_hostname_short": "a"},
+        "b.site": {"inventory_hostname_short": "b", "converged_wlm_node": "N7"},
+    }
+    assert FILTERS["slurm_names"](["a.site", "b.site"], hosts) == ["a", "N7"]
