@@ -19,6 +19,9 @@ from testbed.state import bed_names
 
 NAME = f"bench-{os.getpid()}"
 LARGE = 8
+EXAMPLES = """examples:
+  sh tests/bootstrap/enter.sh exec python tests/bench/bed_times.py
+  sh tests/bootstrap/enter.sh exec python tests/bench/bed_times.py --rounds 1"""
 LOAD_NODES = 5000
 BOUNDS = {
     f"up --nodes {LARGE} --no-kube": 60.0,
@@ -83,7 +86,9 @@ def table(times: Times) -> str:
 
 def main() -> int:
     """Some rounds, a line of progress for each, a table at the end."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3, help="how often each step is timed (%(default)s)")
     rounds = parser.parse_args().rounds
     times: Times = {}

@@ -20,6 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import _figures
 from testbed.api import bring_up, command_line, find, take_down
 from testbed.controlplane import kubeconfig
 from testbed.kube_api import Api
@@ -30,6 +31,9 @@ ROUNDS = 3
 LARGEST_SECONDS = 5.0
 LARGEST_CPU = 0.040
 PAYLOAD = Path(__file__).resolve().parents[2] / "roles/node_share/files"
+EXAMPLES = """examples:
+  sh tests/bootstrap/enter.sh exec python tests/bench/controller_scale.py
+  sh tests/bootstrap/enter.sh exec python tests/bench/controller_scale.py --bed mine   # up already; stays up"""
 HOSTS = f"load-[00000-{NODES - 1:05d}]"
 
 
@@ -114,6 +118,7 @@ def measure(api: Api, service: Service) -> bool:
     seconds, each = time.monotonic() - begin, (service.cpu() - cpu) / TASKS
     writes = sum(version != before[name] for name, version in versions(api).items())
     service.hand_over("epilog", 100, HOSTS)
+    print(_figures.load_average())
     for what, times in (("drained", drained), ("released", released)):
         print(f"{NODES} nodes {what}: median {statistics.median(times):.2f} s ({min(times):.2f}-{max(times):.2f})")
     print(f"storm: {TASKS / seconds:.0f} tasks/s, {1000 * each:.2f} ms CPU of the controller per task, {writes} writes")
@@ -121,7 +126,9 @@ def measure(api: Api, service: Service) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--bed", help="a bed that is up, instead of one of its own")
     options = parser.parse_args()
     name = options.bed or f"bench-{os.getpid()}"

@@ -16,12 +16,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import _figures
 import yaml
 from testbed.api import bring_up, command_line, take_down
 
 NAME = f"bench-{os.getpid()}"
 NODES = 8
 FILES = 60
+EXAMPLES = """examples:
+  sh tests/bootstrap/enter.sh exec python tests/bench/node_state_times.py
+  sh tests/bootstrap/enter.sh exec python tests/bench/node_state_times.py --rounds 9"""
 BOUND = 1.0  # seconds per node
 PLAY_SECONDS = 600
 
@@ -56,8 +60,10 @@ def play(folder: Path) -> tuple[float, str]:
 
 def main() -> None:
     """Prints the table; exit status 1 when the bound is missed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="runs without changes (default: %(default)s)")
     parser.add_argument("--bed", help="a bed that is up, with 8 nodes; it stays up")
     options = parser.parse_args()
     bed = options.bed or bring_up(NAME, "--nodes", str(NODES), "--wlm", "none", "--no-kube").bed.name
@@ -74,6 +80,7 @@ def main() -> None:
         sys.exit("a run without changes changed something")
     seconds = sorted(seconds / NODES for seconds, _ in rounds)
     median = statistics.median(seconds)
+    print(_figures.load_average())
     print(f"{NODES} nodes, {FILES} files each, first run: {first / NODES:.2f} s per node")
     print(f"no change: {median:.2f} s per node (bound {BOUND:.2f}), {seconds[0]:.2f} to {seconds[-1]:.2f}")
     sys.exit(median > BOUND)
