@@ -115,21 +115,19 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import Kubectl
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, Kubectl
 
 Result = t.Dict[str, t.Any]
 
 _LETTERS = string.ascii_lowercase + string.digits
 _SPEC: t.Dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "kubeconfig": {"type": "path", "required": True},
+    **ARGUMENT_SPEC,
     "nodes": {"type": "list", "elements": "str", "default": []},
     "api_server": {"type": "str"},
     "ca_hashes": {"type": "list", "elements": "str", "default": []},
     "token_id": {"type": "str", "no_log": False},
     "ttl": {"type": "int", "default": 900},
-    "kubectl": {"type": "path", "default": "kubectl"},
-    "timeout": {"type": "int", "default": 30},
 }
 
 
@@ -166,7 +164,7 @@ def main() -> None:
     """Returns what nodes need, or says in one line why there is nothing."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     params = module.params
-    kubectl = Kubectl(kubeconfig=params["kubeconfig"], program=params["kubectl"], timeout=params["timeout"])
+    kubectl = Kubectl.of(params)
     act = have if params["state"] == "present" else drop
     try:
         result = act(kubectl, params, check=module.check_mode)

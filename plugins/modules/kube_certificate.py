@@ -122,13 +122,14 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import certificate, cluster, signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC
 
 Result = t.Dict[str, t.Any]
 
 _SHORTEST = 600  # the API takes no less
 _SPEC: t.Dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "kubeconfig": {"type": "path", "required": True},
+    **ARGUMENT_SPEC,
     "api_server": {"type": "str"},
     "ca_hashes": {"type": "list", "elements": "str", "default": []},
     "requests": {"type": "dict", "default": {}},
@@ -136,8 +137,6 @@ _SPEC: t.Dict[str, t.Any] = {
     "duration": {"type": "int", "default": 365 * 24 * 3600},
     "approve": {"type": "bool", "default": True},
     "wait": {"type": "int", "default": 60},
-    "kubectl": {"type": "path", "default": "kubectl"},
-    "timeout": {"type": "int", "default": 30},
 }
 
 
@@ -175,7 +174,7 @@ def main() -> None:
     """Returns what was done, or says in one line why nothing was."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     params = module.params
-    signer = signing.Signer(kubeconfig=params["kubeconfig"], program=params["kubectl"], timeout=params["timeout"])
+    signer = signing.Signer.of(params)
     act = have if params["state"] == "present" else clean
     try:
         result = act(signer, params, check=module.check_mode)

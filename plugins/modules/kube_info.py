@@ -60,7 +60,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import Kubectl
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, Kubectl
 
 
 def described(nodes: cluster.Nodes) -> t.Dict[str, t.Dict[str, t.Any]]:
@@ -83,17 +83,8 @@ def described(nodes: cluster.Nodes) -> t.Dict[str, t.Dict[str, t.Any]]:
 
 def main() -> None:
     """Asks, and returns the answers."""
-    module = AnsibleModule(
-        argument_spec={
-            "kubeconfig": {"type": "path", "required": True},
-            "kubectl": {"type": "path", "default": "kubectl"},
-            "timeout": {"type": "int", "default": 30},
-        },
-        supports_check_mode=True,
-    )
-    kube = Kubectl(
-        kubeconfig=module.params["kubeconfig"], program=module.params["kubectl"], timeout=module.params["timeout"]
-    )
+    module = AnsibleModule(argument_spec=dict(ARGUMENT_SPEC), supports_check_mode=True)
+    kube = Kubectl.of(module.params)
     try:
         module.exit_json(changed=False, version=kube.version(), nodes=described(kube.nodes()))
     except KubeError as error:

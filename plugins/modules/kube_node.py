@@ -94,7 +94,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import Kubectl
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, Kubectl
 
 Result = t.Dict[str, t.Any]
 
@@ -102,12 +102,10 @@ _PAUSE = 0.5
 _REGISTERING = 10.0  # a kubelet that has just joined makes its Node object a moment later
 _SPEC: t.Dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent", "cleared"], "default": "present"},
-    "kubeconfig": {"type": "path", "required": True},
+    **ARGUMENT_SPEC,
     "nodes": {"type": "dict", "required": True},
     "no_taints": {"type": "list", "elements": "str", "default": []},
     "wait": {"type": "int", "default": 60},
-    "kubectl": {"type": "path", "default": "kubectl"},
-    "timeout": {"type": "int", "default": 30},
 }
 
 
@@ -188,7 +186,7 @@ def main() -> None:
     """Returns what was done, or says in one line why nothing was."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     params = module.params
-    kubectl = Kubectl(kubeconfig=params["kubeconfig"], program=params["kubectl"], timeout=params["timeout"])
+    kubectl = Kubectl.of(params)
     act = {"present": keep, "absent": remove, "cleared": clear}[params["state"]]
     try:
         cluster.check_names(list(params["nodes"]))

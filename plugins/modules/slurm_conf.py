@@ -172,7 +172,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.host import 
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import carry_out
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS, Conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import Wish
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
@@ -196,8 +196,7 @@ _SPEC: t.Dict[str, t.Any] = {
     "reconfigure": {"type": "bool", "default": False},
     "validate": {"type": "bool", "default": True},
     "record_dir": {"type": "path", "default": "/var/lib/converged/record"},
-    "bin_dir": {"type": "path"},
-    "timeout": {"type": "int", "default": 60},
+    **ARGUMENT_SPEC,
 }
 
 

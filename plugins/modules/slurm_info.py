@@ -118,7 +118,7 @@ jobs:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
 
@@ -142,9 +142,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "gather": {"type": "list", "elements": "str", "choices": kinds, "default": kinds},
-            "bin_dir": {"type": "path"},
             "conf_path": {"type": "path"},
-            "timeout": {"type": "int", "default": 60},
+            **ARGUMENT_SPEC,
         },
         supports_check_mode=True,
     )

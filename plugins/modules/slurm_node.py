@@ -104,7 +104,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import hold
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.answers import Node
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
 
@@ -162,9 +162,8 @@ def main() -> None:
             "names": {"type": "list", "elements": "str", "required": True},
             "state": {"type": "str", "choices": ["drained", "given_back"], "required": True},
             "reason": {"type": "str"},
-            "bin_dir": {"type": "path"},
             "conf_path": {"type": "path"},
-            "timeout": {"type": "int", "default": 60},
+            **ARGUMENT_SPEC,
         },
         required_if=[("state", "drained", ["reason"])],
         supports_check_mode=True,

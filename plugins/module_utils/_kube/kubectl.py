@@ -20,6 +20,13 @@ from .errors import KubeError
 
 JSON = t.Dict[str, t.Any]
 TIMEOUT = 60.0
+# As the doc fragment _kube has it.
+ARGUMENT_SPEC: JSON = {
+    "kubeconfig": {"type": "path", "required": True},
+    "kubectl": {"type": "path", "default": "kubectl"},
+    "timeout": {"type": "int", "default": 30},
+}
+K = t.TypeVar("K", bound="Kubectl")
 
 
 class Runner(t.Protocol):
@@ -36,6 +43,11 @@ class Kubectl:
     ) -> None:
         self._base = (program, "--kubeconfig", kubeconfig, f"--request-timeout={timeout:g}s")
         self._kubeconfig, self._timeout, self._run = kubeconfig, timeout, run
+
+    @classmethod
+    def of(cls: t.Type[K], params: t.Mapping[str, t.Any]) -> K:
+        """From a module's arguments."""
+        return cls(kubeconfig=params["kubeconfig"], program=params["kubectl"], timeout=params["timeout"])
 
     def server_and_pins(self) -> t.Tuple[str, t.List[str]]:
         """Where the API is, and the hash of each authority that the kubeconfig trusts."""

@@ -15,6 +15,8 @@ from ansible_collections.converged.hpc.plugins.module_utils import _cmd, _hostli
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers, version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError, NoAnswerError
 
+# As the doc fragment _slurm has it.
+ARGUMENT_SPEC: t.Dict[str, t.Any] = {"bin_dir": {"type": "path"}, "timeout": {"type": "int", "default": 60}}
 TIMEOUT = 60.0  # a client asks each of several controllers for about ten seconds
 _FIELDS = ",".join(f"{name}:{answers.SEPARATOR}" for name in answers.JOB_FIELDS)
 
