@@ -21,8 +21,9 @@ from typing import Any
 from e2e.site_of import ConvertedSite
 from testbed import api
 from testbed.controlplane import kubeconfig
-from testbed.errors import BedError
+from testbed.errors import BedError, UsageError
 from testbed.kube_api import Api
+from testbed.layout import check_name
 from testbed.paths import cache_dir
 
 from demo import live, said, workload
@@ -61,6 +62,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--keep", action="store_true", help="leave the test bed up")
     parser.add_argument("--name", default=BED, help="the test bed's name (default: %(default)s)")
     options = parser.parse_args(arguments)
+    try:
+        check_name(options.name)
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     report = Report()
     folder = cache_dir() / "demo" / options.name
     try:

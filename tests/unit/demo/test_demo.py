@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from demo import live, said, workload
+from demo import live, said, show, workload
 from demo.hands import Report, Step
 from demo.intervals import CLOSED, HELD, PLAIN, SHARED
 
@@ -162,3 +162,10 @@ def test_the_table_has_every_step_with_its_result_and_the_sum() -> None:
         "Down                 2.0 s  nothing left",
         "together             3.2 s",
     ]
+
+
+def test_a_bad_name_is_refused_before_anything_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show.main(["--name", "Bad Name"]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert shown.err.startswith("error: name 'Bad Name': give 1 to 20 lower-case letters")
