@@ -83,7 +83,6 @@ class Returning(HandoverCase):
         site.repair()
         self.assertEqual(site.node.announced, "")
 
-
     def test_a_job_that_ends_while_pods_leave_takes_nothing_more_and_the_node_comes_back(self):
         site = self.site()
         site.node.add("slow", grace=20.0)
