@@ -94,14 +94,15 @@ class Scheduler:
         self._forgive(now)
         if self._cycle is None:
             if not self._news and not self.book.stirred:
-                return Decision((), False)
-            self._news = False
+                return Decision((), self.book.arriving)
+            self._news = session.unfinished = False
             self._cycle = self._run()
         for _unused in self._cycle:
             if expired():
                 break
         else:
             self._cycle = None
+            self._news = self._news or session.unfinished or self.book.arriving
         actions, session.actions = tuple(session.actions), []
         return Decision(actions, self._cycle is not None or self._news)
 
@@ -121,6 +122,9 @@ class Scheduler:
         yield from redeem(self.session)
         for name in self.session.rules.actions:
             yield from ACTIONS[name](self.session)
+        if "reclaim" in self.session.rules.actions:
+            # Where reclaim stands before allocate, it has not seen yet what allocate could not place.
+            yield from reclaim(self.session)
         for action in self._announcer.run():
             self.session.actions.append(action)
             yield

@@ -5,6 +5,8 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +24,9 @@ from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
 from placement.state.columns import HELD, PRESENT, UNREADABLE
 from placement.state.pods import PodEntry
+
+# New pods that are taken in at once, at the beginning of a slice.
+_ARRIVALS: Final = 128
 
 
 class Book(Line):
@@ -44,6 +49,7 @@ class Book(Line):
         # Jobs that room is kept for.
         self.promised: dict[GroupKey, Job] = {}
         self._foreigners: dict[str, Job] = {}
+        self._arriving: dict[str, None] = {}
 
     def reconfigure(self, rules: Rules) -> None:
         """Other plugins: every order is made again."""
@@ -64,9 +70,22 @@ class Book(Line):
                 self._objects_changed(kind, uids)
             changed.clear()
             for uid in pods:
-                self._pod_changed(uid)
+                # What is known must be true before anything is decided; what is new can wait for its turn.
+                if uid in self.tasks or uid not in self.cluster.pods.by_uid:
+                    self._arriving.pop(uid, None)
+                    self._pod_changed(uid)
+                else:
+                    self._arriving[uid] = None
+        for uid in list(islice(self._arriving, _ARRIVALS)):
+            del self._arriving[uid]
+            self._pod_changed(uid)
         self._add_up()
         self.retry_parked()
+
+    @property
+    def arriving(self) -> bool:
+        """Whether there are new pods that have not had their turn to be taken in."""
+        return bool(self._arriving)
 
     def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
         if kind is PodGroup:

@@ -48,6 +48,8 @@ class Session:
     now: float = 0.0
     # Moves with every slice: queues and jobs that an action holds may be gone then.
     slice: int = 0
+    # Whether an action gave way to the next although it had more to do.
+    unfinished: bool = False
     actions: list[Action] = field(default_factory=list)
     refusals: dict[GroupKey, Refused] = field(default_factory=dict)
     # Pods that the API did not let go, by UID, and jobs that had counted on it.

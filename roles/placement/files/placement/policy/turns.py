@@ -32,7 +32,8 @@ def take_turns(session: Session, visit: QueueVisit) -> Iterator[None]:
                 heappush(places, (order(queue), queue))
             yield
         if session.slice == begun:
-            break
+            return
+    session.unfinished = True
 
 
 def _used(queue: QueueNode) -> bool:

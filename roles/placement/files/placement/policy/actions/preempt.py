@@ -17,6 +17,8 @@ from placement.policy.session import Session
 from placement.policy.victims import Question
 
 REASON = "Preempted"
+# So many jobs of a queue in a row that find nothing are enough for one cycle.
+VAIN = 16
 
 
 def preempt(session: Session) -> Iterator[None]:
@@ -29,8 +31,15 @@ def preempt(session: Session) -> Iterator[None]:
     ]
     for queue in list(session.book.tree.by_name.values()):
         claimants = [job for job in queue.jobs.values() if _claims(session, job)]
+        vain = 0
         for job in sorted(claimants, key=lambda job: session.rules.job_order(job, session.book.total)):
+            if vain == VAIN:
+                # The rest have their turn in the next cycle.
+                session.unfinished = True
+                break
+            vain += 1
             while _claims(session, job) and (yield from _first(makings, job)):
+                vain = 0
                 yield
             # Until something changes there is nothing more for this job.
             job.sought = session.book.generation
@@ -38,8 +47,11 @@ def preempt(session: Session) -> Iterator[None]:
 
 
 def _claims(session: Session, job: Job) -> bool:
-    waits = bool(job.pending) and job.problem is None and session.book.enough(job)
-    return waits and job.sought != session.book.generation
+    if not job.pending or job.problem is not None or job.sought == session.book.generation:
+        return False
+    # Only who has been tried in vain, or is not tried because the queue has enough already.
+    queue = session.book.tree.by_name[job.queue]
+    return session.book.enough(job) and (job.key in session.book.parked or session.rules.overused(queue))
 
 
 def _first(makings: Sequence[Making], job: Job) -> Generator[None, None, bool]:

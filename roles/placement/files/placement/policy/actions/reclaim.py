@@ -5,6 +5,7 @@
 
 from collections.abc import Generator, Hashable, Iterator, Sequence
 
+from placement.policy.actions.preempt import VAIN
 from placement.policy.budgets import Budgets
 from placement.policy.jobs import Job, Task
 from placement.policy.making import Making, Taking
@@ -21,8 +22,14 @@ def reclaim(session: Session) -> Iterator[None]:
     making = Making(session, _terms(session))
     for queue in sorted(session.book.tree.by_name.values(), key=session.rules.queue_order):
         claimants = [job for job in queue.jobs.values() if _claims(session, job)]
+        vain = 0
         for job in sorted(claimants, key=lambda job: session.rules.job_order(job, session.book.total)):
+            if vain == VAIN:
+                session.unfinished = True
+                break
+            vain += 1
             while _claims(session, job) and (yield from _once(making, job)):
+                vain = 0
                 yield
             job.reclaimed = session.book.generation
             yield
@@ -33,7 +40,7 @@ def _claims(session: Session, job: Job) -> bool:
     if queue is None or any(session.rules.overused(at) for at in queue.path):
         return False
     waits = bool(job.pending) and job.problem is None and session.book.enough(job)
-    return waits and job.reclaimed != session.book.generation
+    return waits and job.key in session.book.parked and job.reclaimed != session.book.generation
 
 
 def _once(making: Making, job: Job) -> Generator[None, None, bool]:
