@@ -1,0 +1,126 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a site brings along: the kubelet's programs from a web server with checksums, and a runtime of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e import listing, playing
+from testbed import api
+
+pytestmark = pytest.mark.seconds(120)
+
+BED = f"sources-{os.getpid()}"
+NODE = "n1"
+PORT = 8099
+# systemd keeps a target that was reached; the kubelet's unit wants it.
+NOT_RESTORED = {"unit network-online.target"}
+RESTORE = ("node_kubelet/restore", "node_runtime/restore")
+SERVE = ("systemd-run", "--unit=programs", "python3", "-m", "http.server", str(PORT), "--directory=/opt/testbed/bin")
+
+
+@pytest.fixture(scope="module")
+def plain(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
+    """A plain node and a control plane; CONVERGED_KEEP_BED=1 leaves it up."""
+    name = request.config.getoption("--bed")
+    if name:
+        yield api.find(name)
+        return
+    yield api.bring_up(BED, "--wlm", "none", "--nodes", "1")
+    if os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(BED)
+
+
+class Site(playing.Site):
+    """The administrator's folder."""
+
+    def __init__(self, bed: api.RunningBed, folder: Path) -> None:
+        super().__init__(bed, folder)
+        self.set("converged_nodes", **playing.IN_CONTAINERS)
+
+    def play(self, *roles: str, check: bool = True, **variables: Any) -> playing.Said:
+        return self.run([playing.play("converged_nodes", *roles)], check=check, **variables)
+
+    def listing(self) -> dict[str, object]:
+        source = Path(listing.__file__).read_text(encoding="utf-8")
+        found: dict[str, object] = json.loads(self.bed.exec(NODE, ["python3", "-"], input=source, timeout=120.0).out)
+        return found
+
+    def ready(self) -> bool:
+        node = json.loads(self.bed.kubectl("get", "node", NODE, "--output=json"))
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
+
+
+@pytest.fixture
+def site(plain: api.RunningBed, tmp_path: Path) -> Iterator[Site]:
+    """However a test ends, the next one begins with a plain node."""
+    found = Site(plain, tmp_path)
+    yield found
+    found.play(*RESTORE, check=False)
+
+
+@pytest.fixture
+def from_a_server(site: Site) -> Iterator[dict[str, Any]]:
+    """The variables of a site that keeps the programs on a web server."""
+    server = site.bed.bed.host("kube")
+    site.bed.exec(server.name, list(SERVE))
+    said = site.bed.exec(NODE, ["sha256sum", "/opt/testbed/bin/kubelet", "/opt/testbed/bin/kubeadm"]).out
+    sums = {Path(path).name: digest for digest, path in map(str.split, said.splitlines())}
+    yield {
+        "node_kubelet_source": "url",
+        "node_kubelet_url": f"http://{server.ip}:{PORT}",
+        "node_kubelet_checksums": sums,
+        "node_kubelet_cache": str(site.folder / "cache"),
+    }
+    site.bed.exec(server.name, ["systemctl", "stop", "programs"])
+
+
+def test_programs_come_from_a_server_once_and_only_with_the_right_checksum(
+    site: Site, from_a_server: dict[str, Any]
+) -> None:
+    before = site.listing()
+    wrong = {
+        **from_a_server,
+        "node_kubelet_checksums": {**from_a_server["node_kubelet_checksums"], "kubeadm": "0" * 64},
+    }
+    refused = site.play("node_kubelet", check=False, **wrong)
+    assert refused.rc != 0
+    assert "did not match" in refused.out, refused.out
+    assert listing.difference(before, site.listing()) == {}
+
+    site.play("node_runtime", "node_kubelet", **from_a_server)
+    assert site.ready()
+    installed = site.bed.exec(NODE, ["sha256sum", "/usr/local/bin/kubelet"]).out.split()[0]
+    assert installed == from_a_server["node_kubelet_checksums"]["kubelet"]
+
+    site.bed.exec("kube", ["systemctl", "stop", "programs"])
+    assert site.play("node_runtime", "node_kubelet", **from_a_server).changed()[NODE] == 0
+    site.bed.exec("kube", list(SERVE))
+
+    site.play(*RESTORE, **from_a_server)
+    left = listing.difference(before, site.listing())
+    assert set(left) <= NOT_RESTORED, left
+
+
+def test_a_runtime_of_the_site_is_used_by_its_socket_and_stays_as_it_is(site: Site) -> None:
+    site.play("node_runtime")
+    # The record gone, the runtime is as if the site had put it there.
+    site.bed.exec(NODE, ["rm", "-r", "/var/lib/converged"])
+    playing_with = {"node_runtime_manage": False, "converged_record_copy_dir": str(site.folder / "own")}
+    before = site.listing()
+
+    site.play("node_runtime", "node_kubelet", **playing_with)
+    assert site.ready()
+    assert site.play("node_runtime", "node_kubelet", **playing_with).changed()[NODE] == 0
+
+    site.play(*RESTORE, **playing_with)
+    left = listing.difference(before, site.listing())
+    assert not {name for name in left if not name.startswith("/var/lib/containerd")} - NOT_RESTORED, left
+    assert site.bed.exec(NODE, ["systemctl", "is-active", "containerd"]).out == "active\n"
