@@ -12,6 +12,7 @@ from placement.policy.budgets import Budgets
 from placement.policy.jobs import Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.plugin import Plugin
+from placement.policy.queues import QueueNode
 from placement.policy.seeker import evictable
 from placement.policy.session import Session
 from placement.policy.victims import Question
@@ -30,7 +31,7 @@ def preempt(session: Session) -> Iterator[None]:
         if not plugin.looks_at_job
     ]
     for queue in list(session.book.tree.by_name.values()):
-        claimants = [job for job in queue.jobs.values() if _claims(session, job)]
+        claimants = [job for job in _tried_or_barred(session, queue) if _claims(session, job)]
         vain = 0
         for job in sorted(claimants, key=lambda job: session.rules.job_order(job, session.book.total)):
             if vain == VAIN:
@@ -47,11 +48,15 @@ def preempt(session: Session) -> Iterator[None]:
 
 
 def _claims(session: Session, job: Job) -> bool:
-    if not job.pending or job.problem is not None or job.sought == session.book.generation:
-        return False
-    # Only who has been tried in vain, or is not tried because the queue has enough already.
-    queue = session.book.tree.by_name[job.queue]
-    return session.book.enough(job) and (job.key in session.book.parked or session.rules.overused(queue))
+    waits = bool(job.pending) and job.problem is None and job.sought != session.book.generation
+    return waits and session.book.enough(job)
+
+
+def _tried_or_barred(session: Session, queue: QueueNode) -> list[Job]:
+    """Jobs that allocate has tried in vain, and all of a queue that it does not visit because that has enough."""
+    if session.rules.overused(queue):
+        return list(queue.jobs.values())
+    return [job for job in session.book.parked.values() if job.queue == queue.name]
 
 
 def _first(makings: Sequence[Making], job: Job) -> Generator[None, None, bool]:

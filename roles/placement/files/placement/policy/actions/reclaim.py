@@ -21,7 +21,7 @@ def reclaim(session: Session) -> Iterator[None]:
     """The action."""
     making = Making(session, _terms(session))
     for queue in sorted(session.book.tree.by_name.values(), key=session.rules.queue_order):
-        claimants = [job for job in queue.jobs.values() if _claims(session, job)]
+        claimants = [job for job in session.book.parked.values() if job.queue == queue.name and _claims(session, job)]
         vain = 0
         for job in sorted(claimants, key=lambda job: session.rules.job_order(job, session.book.total)):
             if vain == VAIN:
@@ -36,11 +36,11 @@ def reclaim(session: Session) -> Iterator[None]:
 
 
 def _claims(session: Session, job: Job) -> bool:
-    queue = session.book.tree.by_name.get(job.queue)
-    if queue is None or any(session.rules.overused(at) for at in queue.path):
-        return False
     waits = bool(job.pending) and job.problem is None and session.book.enough(job)
-    return waits and job.key in session.book.parked and job.reclaimed != session.book.generation
+    if not waits or job.key not in session.book.parked or job.reclaimed == session.book.generation:
+        return False
+    queue = session.book.tree.by_name.get(job.queue)
+    return queue is not None and not any(session.rules.overused(at) for at in queue.path)
 
 
 def _once(making: Making, job: Job) -> Generator[None, None, bool]:
