@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A scheduler with an API that does at once what it decides, without faults and without time."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from placement.core.scheduler import Scheduler
@@ -66,9 +67,9 @@ class Simulated:
                 return decided
         raise AssertionError("the scheduler does not come to rest")
 
-    def run_once(self) -> list[Action]:
+    def run_once(self, expired: Callable[[], bool] = lambda: False) -> list[Action]:
         """What one slice decides; nothing of it is carried out."""
-        return list(self.scheduler.decide(self.now, lambda: False).actions)
+        return list(self.scheduler.decide(self.now, expired).actions)
 
     def carry_out(self, action: Action) -> None:
         """Binds and starts, evicts and ends; statuses are only noted."""

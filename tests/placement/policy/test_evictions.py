@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """preempt and reclaim: who has to leave, for whom, and what happens to the room."""
 
+from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import given
@@ -71,6 +72,15 @@ def test_room_is_kept_for_whom_it_was_made() -> None:
     simulated.gone(simulated.named(victim))
     decided = simulated.run()
     assert [action.name for action in decided if isinstance(action, Bind)] == ["high"]
+
+
+def test_a_new_scheduler_keeps_the_room_that_an_old_one_nominated() -> None:
+    simulated = full()
+    simulated.see(replace(simulated.named("low1a"), terminating=True))
+    simulated.see(mine("high", nominated_node="n1"), mine("late", priority=20, preempts=False))
+    assert not any(isinstance(action, Bind) for action in simulated.run())
+    simulated.gone(simulated.named("low1a"))
+    assert [action.name for action in simulated.run() if isinstance(action, Bind)] == ["high"]
 
 
 def test_nobody_is_evicted_while_another_node_has_room() -> None:

@@ -160,7 +160,8 @@ class History:
 
     def _run(self) -> None:
         simulated = self.simulated
-        decided = simulated.run_once()
+        hurry = self._any([0.0, 0.3, 1.0])
+        decided = simulated.run_once(lambda: self._random.random() < hurry)
         assert_sound(simulated.scheduler, decided)
         for action in decided:
             if self._random.random() < 0.7:
