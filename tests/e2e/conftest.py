@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from testbed import api
+from testbed.paths import bed_dir
 from xdist.scheduler import LoadScopeScheduling
 
 # One for each checkout and worker: the runs of two must not share a bed, and one that was kept must be found again.
@@ -26,9 +27,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not is_worker():
+        os.environ[api.MADE] = str(Path(os.environ["CONVERGED_OWN_CACHE"]) / f"beds-of-{os.getpid()}")
     config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
     config.addinivalue_line("markers", "no_other_bed: no test may run beside it")
     config.addinivalue_line("markers", "seconds(n): how long a whole file takes; the longest files start first")
+
+
+def is_worker() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+def pytest_unconfigure() -> None:
+    """An interrupt comes to a worker twice, and the second one ends what its fixtures do after the first."""
+    made = Path(os.environ[api.MADE])
+    if is_worker() or not made.exists():
+        return
+    for name in dict.fromkeys(made.read_text(encoding="utf-8").split()):
+        if bed_dir(name).exists() and os.environ.get("CONVERGED_KEEP_BED") != "1":
+            api.take_down(name)
+    made.unlink()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

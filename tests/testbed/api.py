@@ -8,6 +8,7 @@ Beds come and go through the command line, as for a person, so tests need not be
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ from testbed.state import Bed, BedStore
 
 TESTS = Path(__file__).resolve().parent.parent
 COMMAND_SECONDS = 60.0
+# A file to which the names of all beds are added that are brought up, so that an interrupted run can be tidied up.
+MADE = "CONVERGED_BEDS_MADE"
 # A first `up` builds the Kubernetes programs and a node image.
 UP_SECONDS = 2400.0
 
@@ -74,6 +77,9 @@ def command_line(
 
 def bring_up(name: str, *options: str) -> RunningBed:
     """A whole bed; one that is up already is taken as it is."""
+    if made := os.environ.get(MADE):
+        with Path(made).open("a", encoding="utf-8") as names:
+            names.write(f"{name}\n")
     command_line("up", "--name", name, *options, timeout=UP_SECONDS)
     return find(name)
 
