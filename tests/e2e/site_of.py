@@ -9,6 +9,11 @@ The hosts are containers on a machine that may have cgroup v1: what that needs i
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,8 @@ from testbed.run import Completed
 
 SITE_SECONDS = 420.0
 LISTING = Path(listing.__file__)
+# Pods of these are there without a registry.
+IMAGE = "localhost/busybox:local"
 
 
 class ConvertedSite(Site):
@@ -27,12 +34,15 @@ class ConvertedSite(Site):
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
         super().__init__(bed, folder)
         self.ask_kubernetes_from_here()
-        self.set("all", node_kubelet_config={"failCgroupV1": False})
+        self.set(
+            "all", node_kubelet_config={"failCgroupV1": False}, node_share_linger=2, node_share_controller_period=5
+        )
+        # As a site would have it on the path.
+        self.set("all", converged_kubectl=str(binaries.build_binaries() / "kubectl"))
         self.set("converged_nodes", **IN_CONTAINERS)
         self.nodes = sorted(self.hosts["all"]["children"]["converged_nodes"]["hosts"])
         self.controllers = sorted(self.hosts["all"]["children"]["converged_controllers"]["hosts"])
-        # kubectl and its like come from the bed's own programs, as a site's would be on the path.
-        self.programs = str(binaries.build_binaries())
+        (folder / "hosts.yml").write_text(json.dumps(self.hosts), encoding="utf-8")
 
     def play(self, playbook: str, *options: str, check: bool = True, **variables: Any) -> Said:
         """A playbook of the collection by its name: site, verify, off, on, restore, status."""
@@ -68,3 +78,48 @@ class ConvertedSite(Site):
         text = LISTING.read_text(encoding="utf-8")
         things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=text, timeout=120).out)
         return {name: thing for name, thing in things.items() if not name.startswith("/var/lib/slurm/")}
+
+    def killed_at(self, playbook: str, part: str, task: str) -> str:
+        """Runs a playbook and kills it and all it started once a play of it names a task; returns what it said."""
+        said: list[str] = []
+        there = False
+        with self.started(playbook) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said.append(line)
+                there = line.startswith(f"PLAY [{part}") if line.startswith("PLAY [") else there
+                if there and line.startswith("TASK [") and task in line:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    break
+        text = "".join(said)
+        assert process.returncode == -signal.SIGKILL, f"{playbook} never came to {task!a}:\n{text}"
+        self._await_orphans()
+        return text
+
+    def started(self, playbook: str | Path) -> subprocess.Popen[str]:
+        """A playbook of the collection, or a file, that runs beside what follows, in a process group of its own."""
+        (self.folder / "hosts.yml").write_text(json.dumps(self.hosts), encoding="utf-8")
+        name = str(playbook) if isinstance(playbook, Path) else f"converged.hpc.{playbook}"
+        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", str(self.folder / "hosts.yml")]
+        settings = {
+            **os.environ,
+            "ANSIBLE_NOCOLOR": "1",
+            "PYTHONUNBUFFERED": "1",
+            "ANSIBLE_SSH_ARGS": "-o ControlMaster=no",
+        }
+        return subprocess.Popen(
+            [*argv, name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=settings,
+            start_new_session=True,
+        )
+
+    def _await_orphans(self) -> None:
+        """What a killed Ansible had begun on a host goes on there for a moment."""
+        for host in (*self.controllers, *self.nodes):
+            deadline = time.monotonic() + 90
+            while self.node(host, "pgrep -f '[A]nsiballZ|[a]nsible-tmp' || true"):
+                assert time.monotonic() < deadline, f"{host}: a module still runs"
+                time.sleep(0.5)
