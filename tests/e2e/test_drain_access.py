@@ -25,7 +25,7 @@ from testbed.controlplane import admin, audit_log
 from testbed.kube_api import JSON_PATCH, MERGE_PATCH, Api, ApiError, Json
 from testbed.kube_audit import read_audit
 
-pytestmark = pytest.mark.seconds(90)
+pytestmark = pytest.mark.seconds(180)
 
 CONF = "/etc/converged/controller.kubeconfig"
 USER, GROUP = "converged:controller:ctl", "converged:controllers"

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
 from testbed import api
 
-pytestmark = pytest.mark.seconds(60)
+pytestmark = pytest.mark.seconds(120)
 
 UNIT = "[Service]\nExecStart=/bin/sleep {}\n[Install]\nWantedBy=multi-user.target\n"
 # Named points at which a run ends: what, the n-th of it, and whether it still happens.

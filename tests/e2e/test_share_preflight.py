@@ -18,7 +18,7 @@ import pytest
 from e2e import playing
 from testbed import api
 
-pytestmark = pytest.mark.seconds(90)
+pytestmark = pytest.mark.seconds(150)
 
 LISTING = (Path(__file__).parent / "listing.py").read_text(encoding="utf-8")
 PLAYS = [
