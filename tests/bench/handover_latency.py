@@ -103,6 +103,8 @@ class Bench:
         if way.held:
             self.job()
             self.choose(way.mode, linger=0)
+            # It waits for as long as was said when the job ended, and the end of the next would not start another.
+            self.bed.exec(NODE, ["systemctl", "stop", "converged-nodeshare-return.service"])
         seconds, end = self.job()
         if way.pods:
             self.until(lambda: self.running() > 0, "a pod is back")
