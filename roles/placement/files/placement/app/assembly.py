@@ -83,7 +83,12 @@ class Assembly:
             binders=settings.binders,
             slice_seconds=settings.slice_milliseconds / 1000,
         )
-        refusals = Refusals(settings.scheduler_name, tell=self.announcer.tell, carry=self.carrier.carry)
+        self.refusals = Refusals(
+            settings.scheduler_name,
+            may_write=self.may_write,
+            tell=self.announcer.tell,
+            carry=self.carrier.carry,
+        )
         self.reflectors = [
             Reflector(
                 source,
@@ -91,7 +96,7 @@ class Assembly:
                 self.loop.put,
                 stop=self.switches.stop,
                 log=self._said,
-                refused=refusals.note,
+                refused=self.refusals.note,
             )
             for source in sources()
         ]

@@ -113,6 +113,7 @@ class Daemon:
         while not closing.wait(0.1):
             if self._parts.leadership.lost:
                 closing.set()
+            self._parts.refusals.catch_up()
             if not self._frozen and self._parts.synced() and not self._parts.loop.waiting():
                 self._frozen = True
                 self._parts.loop.put_call(_freeze)

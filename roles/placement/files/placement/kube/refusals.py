@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to objects that could not be read: a condition and an Event that name the field, once for each state.
 
-Only what is ours to answer is answered: groups and queues of all dialects, and pods that name our scheduler.
+Only what is ours to answer is answered: groups and queues of all dialects, and pods that name our scheduler. Who does
+not lead answers nothing, and everything that is still unreadable once it leads.
 """
 
 import threading
@@ -31,22 +32,31 @@ class Refusals:
         self,
         scheduler_name: str,
         *,
+        may_write: Callable[[], bool],
         tell: Callable[[Telling], None],
         carry: Callable[[tuple[Action, ...]], None],
     ) -> None:
         self._scheduler_name = scheduler_name
+        self._may_write = may_write
         self._tell = tell
         self._carry = carry
         self._lock = threading.Lock()
         self._answered: OrderedDict[str, str] = OrderedDict()
+        self._waiting: OrderedDict[str, tuple[Source, Refusal]] = OrderedDict()
 
     def note(self, source: Source, refusal: Refusal) -> None:
         """Answers, unless this has been answered already."""
-        if not (refusal.uid and refusal.name) or not self._is_news(refusal):
+        if not (refusal.uid and refusal.name):
+            return
+        if not self._may_write():
+            with self._lock:
+                self._waiting[refusal.uid] = (source, refusal)
+                if len(self._waiting) > _REMEMBERED:
+                    self._waiting.popitem(last=False)
             return
         text = f"{refusal.field}: {refusal.reason}"
         action = self._action(source, refusal, text)
-        if action is None:
+        if action is None or not self._is_news(refusal):
             return
         version = source.path.removeprefix("/apis/").rpartition("/")[0] if source.shared else "v1"
         subject = Subject(
@@ -58,6 +68,15 @@ class Refusals:
         )
         self._tell(Telling(subject, REASON, text, "Reading"))
         self._carry((action,))
+
+    def catch_up(self) -> None:
+        """Answers what came while we did not lead; an object that has been mended since gets one answer too many."""
+        if not self._waiting or not self._may_write():
+            return
+        with self._lock:
+            waiting, self._waiting = list(self._waiting.values()), OrderedDict()
+        for source, refusal in waiting:
+            self.note(source, refusal)
 
     def _is_news(self, refusal: Refusal) -> bool:
         said = f"{refusal.field}: {refusal.reason}"

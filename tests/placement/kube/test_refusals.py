@@ -1,0 +1,73 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Objects that cannot be read are answered once, by who leads, and only where they are ours."""
+
+from placement.kube.refusals import Refusals
+from placement.kube.sources import sources
+from placement.model.action import GroupStatus, PodCondition, QueueStatus
+from placement.model.refusal import Refusal
+
+BY_NAME = {source.name: source for source in sources()}
+PODS = BY_NAME["pods"]
+GROUPS = BY_NAME["podgroups.scheduling.volcano.sh/v1beta1"]
+QUEUES = BY_NAME["queues.scheduling.converged.hpc/v1alpha1"]
+
+
+def refusal(kind: str, field: str = "spec.x", **more) -> Refusal:
+    return Refusal(kind=kind, field=field, reason="is odd", namespace="team", name="it", uid="u", **more)
+
+
+class Answers:
+    """What was answered, and whether we lead."""
+
+    def __init__(self, *, leads: bool = True) -> None:
+        self.leads = leads
+        self.told, self.written = [], []
+        self.refusals = Refusals(
+            "placement", may_write=lambda: self.leads, tell=self.told.append, carry=self.written.extend
+        )
+
+
+def test_a_group_and_a_queue_get_an_event_and_a_condition_that_name_the_field():
+    answers = Answers()
+    answers.refusals.note(GROUPS, refusal("PodGroup"))
+    answers.refusals.note(QUEUES, Refusal(kind="Queue", field="spec.y", reason="is odd", name="q", uid="v"))
+    assert [telling.text for telling in answers.told] == ["spec.x: is odd", "spec.y: is odd"]
+    assert [telling.subject.api_version for telling in answers.told] == [
+        "scheduling.volcano.sh/v1beta1",
+        "scheduling.converged.hpc/v1alpha1",
+    ]
+    assert [type(action) for action in answers.written] == [GroupStatus, QueueStatus]
+
+
+def test_the_same_is_said_once_and_another_field_again():
+    answers = Answers()
+    for field in ("spec.x", "spec.x", "spec.y"):
+        answers.refusals.note(GROUPS, refusal("PodGroup", field))
+    assert len(answers.told) == 2
+
+
+def test_a_pod_is_answered_by_its_own_scheduler_only():
+    answers = Answers()
+    answers.refusals.note(PODS, refusal("Pod", scheduler_name="default-scheduler"))
+    assert answers.told == []
+    answers.refusals.note(PODS, refusal("Pod", scheduler_name="placement"))
+    assert [type(action) for action in answers.written] == [PodCondition]
+
+
+def test_a_pod_that_sits_on_a_node_is_no_longer_ours_to_answer():
+    answers = Answers()
+    answers.refusals.note(PODS, refusal("Pod", scheduler_name="placement", node="n1"))
+    assert answers.written == []
+
+
+def test_who_begins_to_lead_answers_what_came_before():
+    answers = Answers(leads=False)
+    answers.refusals.note(GROUPS, refusal("PodGroup"))
+    answers.refusals.catch_up()
+    assert answers.told == []
+    answers.leads = True
+    answers.refusals.catch_up()
+    answers.refusals.catch_up()
+    assert len(answers.told) == 1
