@@ -195,6 +195,18 @@ def test_a_queue_takes_back_what_it_deserves_and_no_more() -> None:
     assert (names.count("a"), names.count("b")) == (4, 4)
 
 
+def test_what_is_plenty_does_not_keep_a_queue_from_giving_back_what_is_short() -> None:
+    simulated = Simulated(acting("reclaim, allocate"))
+    simulated.see(node("n1"), queue("q1"), queue("q2"), gang("a", 1, queue="q1"), gang("b", 1, queue="q2"))
+    request = amounts(cpu="1", memory="1Mi")
+    simulated.see(*(mine(f"a{index}", group="a", request=request) for index in range(4)))
+    simulated.run()
+    simulated.see(*(mine(f"b{index}", group="b", request=request) for index in range(4)))
+    simulated.run()
+    names = [name[0] for name in simulated.placements()]
+    assert (names.count("a"), names.count("b")) == (2, 2)
+
+
 def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
     simulated = Simulated(acting("reclaim, allocate"))
     simulated.see(node("n1"), queue("q1", reclaimable=False), queue("q2"))

@@ -9,6 +9,8 @@ A pod that waits for its victims to leave is promised room instead. What belongs
 kept by the node's name and charged when it appears.
 """
 
+from typing import Final
+
 from placement.model.pod import TERMINAL, Pod
 from placement.state.columns import NodeColumns
 from placement.state.labelsets import LabelSet, LabelSets
@@ -17,6 +19,8 @@ from placement.state.ports import PortTable
 # What we intend with a pod: the node we assume it on, the node where room is promised to it, and whether it is to go.
 Plan = tuple[str, str, bool]
 NO_PLAN: Plan = ("", "", False)
+# In place of a promise: the nomination that the API still shows is void. No node has such a name.
+_NOWHERE: Final = "/"
 
 
 class PodEntry:
@@ -45,7 +49,7 @@ class PodEntry:
             return "", False
         if pod.node or assumed:
             return pod.node or assumed, True
-        return promised or pod.nominated_node, False
+        return "" if promised == _NOWHERE else promised or pod.nominated_node, False
 
 
 class PodTable:
@@ -129,8 +133,9 @@ class PodTable:
         self._plan(uid, ("", node, self.by_uid[uid].plan[2]))
 
     def forget(self, uid: str) -> None:
-        """The pod is not where we wanted it, and the truth says so."""
-        self._plan(uid, ("", "", self.by_uid[uid].plan[2]))
+        """The pod is not where we wanted it, and the truth says so; what it was nominated for is void, too."""
+        entry = self.by_uid[uid]
+        self._plan(uid, ("", _NOWHERE if entry.pod.nominated_node else "", entry.plan[2]))
 
     def evict(self, uid: str, *, evicting: bool = True) -> None:
         """The pod is to leave, or is not after all."""

@@ -53,7 +53,9 @@ def _once(making: Making, job: Job) -> Generator[None, None, bool]:
 
 def _terms(session: Session) -> Taking:
     def key(claimant: Task) -> Hashable:
-        return claimant.job.queue
+        # Whose queue has not what it deserves loses nothing itself, so siblings have the same openings.
+        queue = session.book.tree.by_name.get(claimant.job.queue)
+        return tuple(above.name for above in queue.path[1:]) if queue is not None else claimant.job.queue
 
     def question(claimant: Task, budgets: Budgets) -> Question:
         def losers(task: Task) -> tuple[QueueNode, ...]:

@@ -25,8 +25,15 @@ class Proportion(Plugin):
         return queue.overused
 
     def may_reclaim(self, victims: Sequence[Task], queue: QueueNode) -> bool:
-        """As long as the queue keeps what it deserves of all that it would lose."""
+        """As long as the queue keeps what it deserves of everything that is short.
+
+        What it has all it wants of is not short: it would lose that only by the way. kube-batch counts it, and so takes
+        nothing back while memory is plenty.
+        """
         lost: Totals = {}
         for victim in victims:
             add(lost, victim.pod.request)
-        return all(queue.allocated.get(name, 0) - part >= queue.deserved.get(name, 0) for name, part in lost.items())
+        short = [name for name in lost if queue.deserved.get(name, 0) < queue.requests.get(name, 0)]
+        return bool(short) and all(
+            queue.allocated.get(name, 0) - lost[name] >= queue.deserved.get(name, 0) for name in short
+        )
