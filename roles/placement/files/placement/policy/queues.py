@@ -101,6 +101,8 @@ class QueueTree:
         if default not in self.by_name:
             self.by_name[default] = QueueNode(Queue(uid="", name=default, version=0, dialect=""))
         self.top: list[QueueNode] = []
+        # The total and the wishes that were divided last.
+        self._divided: tuple[dict[str, int], list[Totals]] | None = None
         self._link()
         self.guarantees = any(node.guarantee for node in self.by_name.values())
 
@@ -166,6 +168,10 @@ class QueueTree:
 
     def divide(self, total: Mapping[str, int]) -> None:
         """What every queue deserves of the total."""
+        asked = (dict(total), [dict(node.requests) for node in self.by_name.values()])
+        if asked == self._divided:
+            return
+        self._divided = asked
         self._divide(total, self.top)
         for node in self.in_order():
             if node.children:
