@@ -232,12 +232,11 @@ class Sharing(ConvertedSite):
         """However a test has ended, the next one begins with idle nodes without pods."""
         self.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
         self.quiet()
-        for kind in ("deployments", "daemonsets", "poddisruptionbudgets"):
-            self.kubectl("delete", kind, "--all", "--wait=false")
+        self.kubectl("delete", "deployments,daemonsets,poddisruptionbudgets", "--all", "--wait=false")
         self.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
+        self.kubectl("uncordon", *self.nodes)
         self.ctl("scontrol update nodename=ALL state=resume 2>/dev/null; true")
         for node in self.nodes:
-            self.kubectl("uncordon", node)
             self.node(node, "systemctl start kubelet containerd; systemctl start --no-block converged-nodeshare-return")
         until(lambda: not self.objects("pods"), "no pods left")
         self.free()

@@ -1,0 +1,204 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Faults while nodes are handed over: jobs start all the same, and each node is put right within one period."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import time
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from e2e.handover import workload
+from e2e.handover.sharing import Sharing, until
+from testbed.controlplane import kube_host
+from testbed.down import podman_of
+
+PERIOD = 12.0  # node_share_repair_interval, what systemd spreads it by, and a second
+WITHIN = 2 * PERIOD  # the same on a machine that does much else
+CONTROLLER_CONF = "/etc/converged/controller.kubeconfig"
+EXPIRED = "/run/e2e-expired.conf"
+FLAG = "/etc/converged/enabled"
+
+
+def with_pods(site: Sharing) -> None:
+    workload.apply(site, workload.deployment("web", 2))
+    until(lambda: set(workload.ready(site, "web").values()) == {"n1", "n2"}, "pods on both nodes")
+
+
+def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Sharing) -> None:
+    with_pods(site)
+    with site.without_api():
+        with site.while_job("-N2", command="sleep 2") as ended:
+            assert not site.is_active("n1")
+            assert not site.is_active("n2"), "without the API a lease is served by stop"
+            job = ended()
+        second = site.job("-n1", "-w", "n1", command="sleep 1")
+        assert job.pods() | second.pods() == set()
+        assert site.started("n1", since=job.began, until=second.ended) == set()
+        time.sleep(PERIOD)
+        assert not site.is_active("n1"), "the node does not come back before the API answers"
+    site.free()
+    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
+
+
+def test_the_api_may_go_and_come_back_in_the_middle_of_a_job(site: Sharing) -> None:
+    with_pods(site)
+    with site.while_job("-N2", command="sleep 14") as ended:
+        with site.without_api():
+            joining = site.job("-n1", "-w", "n1", command="sleep 1")
+            assert site.show("n1")["way"] == "quiesce", "nothing new can be bound here, so nothing is stopped"
+        job = ended()
+    assert job.pods() | joining.pods() == set()
+    for node in ("n1", "n2"):
+        assert site.started(node, since=job.began, until=job.ended) == set()
+    site.free()
+
+
+def expired(site: Sharing, user: str, group: str) -> str:
+    """A kubeconfig with a certificate of the cluster's CA that has ended an hour ago."""
+    authority = site.node("kube", "cat /etc/kubernetes/pki/ca.crt /etc/kubernetes/pki/ca.key").encode()
+    signer = x509.load_pem_x509_certificate(authority)
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    subject = [x509.NameAttribute(x509.oid.NameOID.ORGANIZATION_NAME, group)]
+    subject.append(x509.NameAttribute(x509.oid.NameOID.COMMON_NAME, user))
+    builder = x509.CertificateBuilder(signer.subject, x509.Name(subject), key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - datetime.timedelta(days=2))
+    builder = builder.not_valid_after(now - datetime.timedelta(hours=1))
+    private = load_pem_private_key(authority[authority.index(b"-----END CERTIFICATE-----") + 25 :].strip(), None)
+    certificate = builder.sign(private, hashes.SHA256())  # type: ignore[arg-type]
+    parts = {
+        "client-certificate-data": certificate.public_bytes(Encoding.PEM),
+        "client-key-data": key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()),
+    }
+    cluster = {
+        "server": f"https://{kube_host(site.bed.bed).ip}:6443",
+        "certificate-authority-data": base64.b64encode(signer.public_bytes(Encoding.PEM)).decode(),
+    }
+    conf = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {name: base64.b64encode(part).decode() for name, part in parts.items()}}],
+    }
+    return json.dumps(conf)
+
+
+def test_with_expired_credentials_jobs_start_and_nodes_come_back_with_good_ones(site: Sharing) -> None:
+    with_pods(site)
+    site.ctl(f"cp -p {CONTROLLER_CONF} /run/e2e-kept.conf")
+    site.ctl(f"cat > {CONTROLLER_CONF}", input=expired(site, "converged:controller:ctl", "converged:controllers"))
+    site.ctl("systemctl restart converged-controller")
+    for node in site.nodes:
+        site.node(node, f"cat > {EXPIRED}", input=expired(site, f"system:node:{node}", "system:nodes"))
+    site.settings(kubeconfig=EXPIRED)
+    try:
+        job = site.job("-N2", command="sleep 1")
+        assert job.pods() == set()
+        assert not site.tainted()
+        time.sleep(PERIOD)
+        assert not site.is_active("n1")
+    finally:
+        site.settings(kubeconfig="/etc/kubernetes/kubelet.conf")
+        site.ctl(f"cp -p /run/e2e-kept.conf {CONTROLLER_CONF}; systemctl restart converged-controller")
+    site.free()
+    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
+
+
+def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_job_is_gone(site: Sharing) -> None:
+    with_pods(site)
+    began = time.time()
+    site.ctl("salloc -N2 --no-shell")  # a job without a single process on its nodes
+    until(lambda: len(site.leases("n1")) == len(site.leases("n2")) == 1, "the job has its nodes")
+    held = time.time()
+    time.sleep(6)  # its state is written down
+    site.ctl("systemctl kill --signal=KILL slurmctld; systemctl stop slurmctld")
+    try:
+        time.sleep(2 * PERIOD)
+        assert len(site.leases("n1")) == len(site.leases("n2")) == 1
+        assert site.tainted() == {"n1", "n2"}
+    finally:
+        site.ctl("systemctl start slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done")
+    time.sleep(PERIOD)
+    assert len(site.leases("n1")) == len(site.leases("n2")) == 1, "the job lives"
+    assert site.started("n1", since=held, until=time.time()) == set()
+    assert [on for at, _node, on in site.taint_patches(since=began) if at > held] == []
+    site.ctl("squeue --noheader --format=%A | xargs scancel")
+    site.free()
+
+
+def test_a_batch_controller_that_is_killed_while_pods_leave_loses_no_node(site: Sharing) -> None:
+    workload.apply(site, workload.budget("guarded"), workload.pod("guarded", node="n1"))
+    until(lambda: bool(workload.ready(site, "guarded")), "the pod runs")
+    site.batch("-w", "n1")
+    until(lambda: site.tainted() == {"n1"}, "the job is being configured")
+    site.ctl("systemctl kill --signal=KILL slurmctld; sleep 1; systemctl restart slurmctld")
+    site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
+    began = time.monotonic()
+    until(lambda: site.running_on("n1") == set() or site.tainted() == set(), "the job has n1, or is lost")
+    assert time.monotonic() - began < 60
+    site.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+    site.free()
+
+
+@pytest.mark.parametrize("way", ["quiesce", "stop"])
+def test_a_node_that_boots_under_a_job_comes_back_through_repair(site: Sharing, way: str) -> None:
+    site.settings(handover=way)
+    try:
+        site.batch("-w", "n2", "--no-requeue")
+        until(lambda: len(site.leases("n2")) == 1 and site.show("n2")["phase"] == "held", "the job has n2")
+        boots = site.node("n2", "stat --format=%Y /proc/1")
+        podman_of(site.bed.bed).call("restart", "--time", "10", site.bed.bed.host("n2").container, timeout=120)
+        booted = ("running\n", "degraded\n")
+        until(lambda: site.node("n2", "systemctl is-system-running", check=False) in booted, "n2 has booted")
+        assert site.node("n2", "stat --format=%Y /proc/1") != boots
+        until(lambda: not site.leases("n2"), "the lease of the earlier boot is dropped")
+        site.ctl("scontrol update nodename=n2 state=resume; true", check=False)
+        site.free()
+        assert site.job("-w", "n2", command="true").nodes == {"n2"}
+    finally:
+        site.settings(handover="quiesce")
+        site.record_events()
+
+
+def test_an_epilog_that_never_ran_is_made_good_within_one_period(site: Sharing) -> None:
+    with_pods(site)
+    with site.while_job("-N2", command="sleep 6") as ended:
+        for host in ("ctl", "n1", "n2"):
+            site.node(host, f"rm {FLAG}")
+        ended()
+    site.quiet()
+    try:
+        leases = site.leases("n1")
+        assert len(leases) == 1, "nobody has told"
+    finally:
+        for host in ("ctl", "n1", "n2"):
+            site.node(host, f"touch {FLAG}")
+    assert until(lambda: not site.leases("n1") and not site.leases("n2"), "repair has asked") < WITHIN
+    site.free()
+
+
+def test_scripts_run_twice_or_in_the_wrong_order_leave_the_node_as_it_should_be(site: Sharing) -> None:
+    def script(which: str, job: str) -> None:
+        site.node("n1", f"env -i SLURM_JOB_ID={job} SLURM_JOB_RESTART_COUNT=0 /etc/converged/slurm/{which}")
+
+    job = site.batch("-w", "n1", "-n1")
+    until(lambda: site.leases("n1") == {f"slurm.{job}.r0.lease"}, "its lease")
+    script("prolog", job)
+    assert site.leases("n1") == {f"slurm.{job}.r0.lease"}
+    site.ctl(f"scancel {job}")
+    site.quiet()
+    script("epilog", job)
+    script("epilog", "999999")
+    script("prolog", "999999")
+    assert site.leases("n1") == {"slurm.999999.r0.lease"}, "a job beside pods is worse than a node held too long"
+    assert until(lambda: not site.leases("n1"), "repair has asked") < WITHIN
+    site.free()

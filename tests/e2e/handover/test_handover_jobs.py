@@ -1,0 +1,182 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs of all kinds, nodes that batch wants for itself, odd names, and a site whose own Prolog refuses."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+from e2e.handover import workload
+from e2e.handover.sharing import POD, TASK, Sharing, until
+
+STATE = "converged.hpc/batch-state"
+FLAG = "/etc/converged/enabled"
+SITE_PROLOG = "/etc/slurm/prolog.sh"
+HOSTILE = [
+    "two words",
+    "'quoted\" \\ twice",
+    "first\nevent=end wlm=slurm job=1 run=0 outcome=accept",
+    "$(touch /tmp/e2e-pwned)`touch /tmp/e2e-pwned`;touch /tmp/e2e-pwned",
+    "-rf",
+    "--job=1",
+    "../../../etc/passwd",
+    "\u202enu\xefve %s %n \x07",
+]
+
+
+def with_pods(site: Sharing) -> None:
+    workload.apply(site, workload.deployment("web", 2))
+    until(lambda: set(workload.ready(site, "web").values()) == {"n1", "n2"}, "pods on both nodes")
+
+
+def batch_state(site: Sharing, node: str) -> str:
+    return str(site.objects("nodes")[node]["metadata"]["annotations"].get(STATE, ""))
+
+
+def test_a_job_cancelled_while_its_nodes_are_taken_lets_them_go(site: Sharing) -> None:
+    workload.apply(site, workload.budget("guarded"), workload.pod("guarded", node="n1"))
+    until(lambda: bool(workload.ready(site, "guarded")), "the pod runs")
+    uid = workload.uids(site, "guarded")
+    job = site.batch("-w", "n1")
+    until(lambda: site.tainted() == {"n1"}, "the job is being configured")
+    site.ctl(f"scancel {job}")
+    site.free()
+    assert workload.uids(site, "guarded") == uid
+    assert set(workload.ready(site, "guarded")) == {"guarded"}, "nobody disturbed it"
+
+
+def test_array_tasks_and_components_of_a_heterogeneous_job_are_jobs_like_others(site: Sharing) -> None:
+    with_pods(site)
+    log = "/var/log/slurm/e2e-%A_%a.out"
+    seen = TASK.replace("COMMAND", "sleep 1")
+    asked_at = time.time()
+    site.settings(linger=8)
+    site.ctl(shlex.join(["sbatch", "--array=1-5", "-n1", f"--output={log}", "--wrap", seen]))
+    until(lambda: bool(site.leases("n1") | site.leases("n2")), "tasks run")
+    site.ctl('until test -z "$(squeue --noheader)"; do sleep 0.2; done')
+    site.quiet()
+    read = "cat /var/log/slurm/e2e-*.out 2>/dev/null; rm -f /var/log/slurm/e2e-*.out"
+    out = "".join(site.node(node, read) for node in site.nodes)
+    assert (out.count("began"), out.count("ended")) == (5, 5)
+    assert not POD.findall(out)
+    site.free()
+    for node in site.nodes:
+        changes = [on for _at, name, on in site.taint_patches(since=asked_at) if name == node]
+        assert changes in ([True, False], []), "tasks one after the other do not flap"
+
+    site.settings(linger=2)
+    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
+    words = ["-n1", "-w", "n1", "sh", "-c", seen, ":", "-n1", "-w", "n2", "sh", "-c", seen]
+    said = site.srun(*words).out
+    assert (said.count("began"), said.count("ended")) == (2, 2)
+    assert not POD.findall(said)
+    site.free()
+
+
+def test_an_allocation_without_a_process_holds_its_nodes_until_it_ends(site: Sharing) -> None:
+    with_pods(site)
+    site.ctl("salloc -N2 --no-shell")
+    until(lambda: len(site.leases("n1")) == len(site.leases("n2")) == 1, "the job has its nodes")
+    held = time.time()
+    time.sleep(10)  # two repairs
+    assert len(site.leases("n1")) == len(site.leases("n2")) == 1
+    assert site.running_on("n1") | site.running_on("n2") == set()
+    assert site.started("n1", since=held, until=time.time()) == set()
+    site.ctl("squeue --noheader --format=%A | xargs scancel")
+    site.free()
+
+
+def test_a_node_that_is_not_in_kubernetes_or_not_converted_runs_jobs_beside_others(site: Sharing) -> None:
+    with_pods(site)
+    site.node("n2", f"rm {FLAG}; systemctl stop kubelet")
+    site.kubectl("delete", "node", "n2")
+    try:
+        job = site.job("-N2", command="sleep 1")
+        assert job.nodes == {"n1", "n2"}
+        assert not next(moment.pods for moment in job.moments if moment.node == "n1")
+        assert "unknown=n2" in site.ctl("journalctl --unit=converged-controller --output=cat --lines=20")
+    finally:
+        site.node("n2", f"touch {FLAG}; systemctl start kubelet")
+        until(lambda: "n2" in site.objects("nodes"), "n2 registers again")
+        site.kubectl(
+            "label", "node", "n2", "node-restriction.kubernetes.io/converged-share-mode=handover", "--overwrite"
+        )
+    site.free()
+
+
+def test_nodes_that_batch_wants_for_itself_take_no_new_pods_until_it_gives_them_back(site: Sharing) -> None:
+    with_pods(site)
+    steps = {
+        "DRAIN: it's odd": (
+            'scontrol update nodename=n2 state=drain reason="it\'s odd"',
+            "scontrol update nodename=n2 state=resume",
+        ),
+        "MAINT": (
+            "scontrol create reservation reservationname=e2e starttime=now duration=10 users=root flags=maint nodes=n2",
+            "scontrol delete reservationname=e2e",
+        ),
+    }
+    for state, (begin, end) in steps.items():
+        site.ctl(begin)
+        until(lambda state=state: batch_state(site, "n2").startswith(state), f"n2 says {state}")  # type: ignore[misc]
+        assert site.tainted() == {"n2"}
+        assert set(workload.ready(site, "web").values()) == {"n1", "n2"}, "pods that are there stay"
+        site.ctl(end)
+        until(lambda: not site.tainted() and not batch_state(site, "n2"), "n2 is free again")
+
+
+def test_a_node_that_is_to_be_rebooted_takes_no_new_pods(site: Sharing) -> None:
+    for host in ("ctl", "n1", "n2"):
+        site.node(host, "echo RebootProgram=/bin/true >> /etc/slurm/slurm.conf")
+    try:
+        site.ctl("scontrol reconfigure")
+        with site.while_job("-w", "n2", command="sleep 5"):
+            site.ctl("scontrol reboot n2")
+            until(lambda: "REBOOT_REQUESTED" in batch_state(site, "n2"), "the request shows")
+            site.ctl("scontrol cancel_reboot n2")
+        site.free()
+        assert batch_state(site, "n2") == ""
+    finally:
+        for host in ("ctl", "n1", "n2"):
+            site.node(host, "sed -i /^RebootProgram=/d /etc/slurm/slurm.conf")
+        site.ctl("scontrol reconfigure")
+
+
+def test_no_name_and_no_environment_of_a_job_is_taken_for_anything_else(site: Sharing) -> None:
+    asked_at = int(time.time())
+    for name in HOSTILE:
+        environment = ["PYTHONPATH=/tmp", "ENV=/tmp/e2e-env", f"SPANK_X={name}", f"SLURM_JOB_RESTART_COUNT={name}"]
+        words = ["srun", "-N2", f"--job-name={name}", f"--comment={name}", "true"]
+        site.bed.ssh("ctl", ["env", *environment, *words], timeout=120)
+    site.quiet()
+    for host in ("ctl", "n1", "n2"):
+        assert site.node(host, "ls /tmp/e2e-pwned 2>/dev/null; true") == ""
+    for node in site.nodes:
+        lines = site.node(node, f"journalctl --identifier=nodeshare --output=cat --since=@{asked_at}").splitlines()
+        assert all(line.startswith("event=") for line in lines)
+        begun = [line for line in lines if line.startswith("event=begin")]
+        assert len(begun) >= len(HOSTILE)
+        assert all("outcome=accept" in line for line in begun)
+    site.free()
+
+
+def test_a_sites_own_prolog_that_fails_is_treated_by_slurm_as_without_us(site: Sharing) -> None:
+    host = "n2"
+    with_pods(site)
+    kept = site.node(host, f"cat {SITE_PROLOG}")
+    site.node(host, f"cat > {SITE_PROLOG}", input="#!/bin/sh\nexit 3\n")
+    try:
+        job = site.batch("-N2")
+        until(lambda: site.state(job).split() == ["PENDING", "1"], "the job is put back")
+        assert "launch failed requeued held" in site.ctl(f"squeue --noheader --jobs={job} --format=%r")
+        assert "Prolog error" in site.ctl(f"scontrol show node {host}")
+        until(lambda: not site.leases("n1") and not site.leases("n2"), "no lease is left")
+        until(lambda: batch_state(site, host).startswith("DRAIN"), "the drained node takes no pods")
+        site.free("n1")
+    finally:
+        site.node(host, f"cat > {SITE_PROLOG}", input=kept)
+        site.ctl(f"scancel {job}; scontrol update nodename={host} state=resume")
+    site.free()
+    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
