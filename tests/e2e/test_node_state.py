@@ -193,6 +193,7 @@ def test_an_error_is_one_line_that_names_the_thing(site: Site) -> None:
 
 
 def test_the_playbook_restores_and_prints_the_proof(site: Site) -> None:
+    site.ask_kubernetes_from_here()
     (site.folder / "files/tree").mkdir()
     site.write(wanted())
     site.answer()
