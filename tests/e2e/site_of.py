@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from e2e.playing import IN_CONTAINERS, Said, Site
 from testbed import api, binaries
 from testbed.run import Completed
 
-SITE_SECONDS = 420.0
+SITE_SECONDS = 1200.0
 LISTING = Path(listing.__file__)
 # Pods of these are there without a registry.
 IMAGE = "localhost/busybox:local"
@@ -79,23 +77,6 @@ class ConvertedSite(Site):
         things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=text, timeout=120).out)
         return {name: thing for name, thing in things.items() if not name.startswith("/var/lib/slurm/")}
 
-    def killed_at(self, playbook: str, part: str, task: str) -> str:
-        """Runs a playbook and kills it and all it started once a play of it names a task; returns what it said."""
-        said: list[str] = []
-        there = False
-        with self.started(playbook) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                said.append(line)
-                there = line.startswith(f"PLAY [{part}") if line.startswith("PLAY [") else there
-                if there and line.startswith("TASK [") and task in line:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    break
-        text = "".join(said)
-        assert process.returncode == -signal.SIGKILL, f"{playbook} never came to {task!a}:\n{text}"
-        self._await_orphans()
-        return text
-
     def started(self, playbook: str | Path) -> subprocess.Popen[str]:
         """A playbook of the collection, or a file, that runs beside what follows, in a process group of its own."""
         (self.folder / "hosts.yml").write_text(json.dumps(self.hosts), encoding="utf-8")
@@ -105,7 +86,6 @@ class ConvertedSite(Site):
             **os.environ,
             "ANSIBLE_NOCOLOR": "1",
             "PYTHONUNBUFFERED": "1",
-            "ANSIBLE_SSH_ARGS": "-o ControlMaster=no",
         }
         return subprocess.Popen(
             [*argv, name],
@@ -115,11 +95,3 @@ class ConvertedSite(Site):
             env=settings,
             start_new_session=True,
         )
-
-    def _await_orphans(self) -> None:
-        """What a killed Ansible had begun on a host goes on there for a moment."""
-        for host in (*self.controllers, *self.nodes):
-            deadline = time.monotonic() + 90
-            while self.node(host, "pgrep -f '[A]nsiballZ|[a]nsible-tmp' || true"):
-                assert time.monotonic() < deadline, f"{host}: a module still runs"
-                time.sleep(0.5)
