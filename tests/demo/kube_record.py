@@ -33,7 +33,11 @@ def pod_intervals(events: Iterable[AuditEvent], *, end: datetime) -> list[Interv
     for event in events:
         if event.code >= 300 or event.namespace == "kube-system":
             continue
-        if event.resource == "pods/binding" and event.body:
+        if (event.resource, event.verb) == ("nodes", "delete"):
+            # Its kubelet is no longer there to say that they have ended.
+            for pod in pods.values():
+                pod.gone = pod.gone or (event.answered if pod.node == event.name else None)
+        elif event.resource == "pods/binding" and event.body:
             node = str(event.body["target"]["name"])
             pods[event.name] = Pod(event.name, node, [(event.answered, STARTING)])
         elif pod := pods.get(event.name):

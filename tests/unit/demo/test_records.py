@@ -132,6 +132,15 @@ def test_a_pod_that_nobody_saw_end_is_there_until_now_and_one_that_is_deleted_by
     ]
 
 
+def test_a_pod_does_not_outlive_its_node() -> None:
+    events = [bound(1, "here", "n1"), bound(1, "there", "n2"), event(4, "delete", "nodes", "n1", None)]
+
+    assert told(pod_intervals(events, end=at(9))) == [
+        ("n1", "here", STARTING, 1.0, 4.0),
+        ("n2", "there", STARTING, 1.0, 9.0),
+    ]
+
+
 def test_a_node_is_slurms_alone_then_closed_open_held_and_slurms_alone_again() -> None:
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     beat = {"status": {"conditions": [{"type": "Ready", "lastHeartbeatTime": "..."}]}}
