@@ -29,6 +29,8 @@ class Taking:
     # Claimants with equal keys have the same openings.
     key: Callable[[Task], Hashable]
     question: Callable[[Task, Budgets], Question]
+    # Whether there can be any victim at all: it saves looking for them on every node.
+    possible: Callable[[Task], bool]
     reason: str
 
 
@@ -46,7 +48,7 @@ class Making:
         session = self._session
         begun = session.slice
         first = job.peek()
-        if first is None or not first.pod.spec.preempts:
+        if first is None or not first.pod.spec.preempts or not self._taking.possible(first):
             return
         yield from (False for _unused in self._seeker(first).build(first))
         if session.slice != begun and (session.book.jobs.get(job.key) is not job or job.problem is not None):

@@ -7,9 +7,10 @@ The plugins that say something about it are asked in order, and the first that f
 """
 
 from collections.abc import Generator, Hashable, Iterator, Sequence
+from itertools import islice
 
 from placement.policy.budgets import Budgets
-from placement.policy.jobs import Job, Task
+from placement.policy.jobs import PLACED, Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.plugin import Plugin
 from placement.policy.queues import QueueNode
@@ -73,6 +74,18 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
         by_job = claimant.job.key if within or plugin.looks_at_job else None
         return (claimant.job.queue, claimant.job.priority, claimant.pod.spec.priority if within else 0, by_job)
 
+    def possible(claimant: Task) -> bool:
+        queue = session.book.tree.by_name.get(claimant.job.queue)
+        jobs = queue.jobs.values() if queue is not None else ()
+        for job in [claimant.job] if within else jobs:
+            if (job is claimant.job) is within:
+                # Between jobs the first says it for all; within one they differ.
+                placed = (task for task in job.tasks.values() if task.status in PLACED)
+                asked = placed if within else islice(placed, 1)
+                if any(plugin.may_preempt(claimant, (task,), session.book.total) for task in asked):
+                    return True
+        return False
+
     def question(claimant: Task, budgets: Budgets) -> Question:
         total = session.book.total
 
@@ -93,4 +106,4 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
 
         return Question(alone, together, budgets.of, budgets.allowed, like)
 
-    return Taking(key, question, REASON)
+    return Taking(key, question, possible, REASON)

@@ -57,6 +57,14 @@ def _terms(session: Session) -> Taking:
         queue = session.book.tree.by_name.get(claimant.job.queue)
         return tuple(above.name for above in queue.path[1:]) if queue is not None else claimant.job.queue
 
+    def possible(claimant: Task) -> bool:
+        others = (queue for queue in session.book.tree.by_name.values() if queue.name != claimant.job.queue)
+        return any(
+            queue.record.reclaimable and queue.allocated.get(name, 0) > part
+            for queue in others
+            for name, part in queue.deserved.items()
+        )
+
     def question(claimant: Task, budgets: Budgets) -> Question:
         def losers(task: Task) -> tuple[QueueNode, ...]:
             """The victim's queue and those above it that the claimant is not in."""
@@ -86,4 +94,4 @@ def _terms(session: Session) -> Taking:
 
         return Question(alone, together, budgets.of, budgets.allowed, like)
 
-    return Taking(key, question, REASON)
+    return Taking(key, question, possible, REASON)
