@@ -35,8 +35,8 @@ def pod_intervals(events: Iterable[AuditEvent], *, end: datetime) -> list[Interv
             continue
         if (event.resource, event.verb) == ("nodes", "delete"):
             # Its kubelet is no longer there to say that they have ended.
-            for pod in pods.values():
-                pod.gone = pod.gone or (event.answered if pod.node == event.name else None)
+            for left in pods.values():
+                left.gone = left.gone or (event.answered if left.node == event.name else None)
         elif event.resource == "pods/binding" and event.body:
             node = str(event.body["target"]["name"])
             pods[event.name] = Pod(event.name, node, [(event.answered, STARTING)])
