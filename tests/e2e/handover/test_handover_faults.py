@@ -170,19 +170,19 @@ def test_a_node_that_boots_under_a_job_comes_back_through_repair(site: Sharing, 
 
 
 def test_an_epilog_that_never_ran_is_made_good_within_one_period(site: Sharing) -> None:
-    with_pods(site)
+    asked_at = int(time.time())
     with site.while_job("-N2", command="sleep 6") as ended:
         for host in ("ctl", "n1", "n2"):
             site.node(host, f"rm {FLAG}")
         ended()
     site.quiet()
-    try:
-        leases = site.leases("n1")
-        assert len(leases) == 1, "nobody has told"
-    finally:
-        for host in ("ctl", "n1", "n2"):
-            site.node(host, f"touch {FLAG}")
+    for host in ("ctl", "n1", "n2"):
+        site.node(host, f"touch {FLAG}")
     assert until(lambda: not site.leases("n1") and not site.leases("n2"), "repair has asked") < WITHIN
+    for node in site.nodes:
+        said = site.node(node, f"journalctl --identifier=nodeshare --output=cat --since=@{asked_at}")
+        assert "event=end" not in said, "nobody has told"
+        assert "the batch system says that this run is over" in said
     site.free()
 
 
@@ -199,6 +199,7 @@ def test_scripts_run_twice_or_in_the_wrong_order_leave_the_node_as_it_should_be(
     script("epilog", job)
     script("epilog", "999999")
     script("prolog", "999999")
-    assert site.leases("n1") == {"slurm.999999.r0.lease"}, "a job beside pods is worse than a node held too long"
+    said = site.node("n1", "journalctl --identifier=nodeshare --output=cat --lines=10")
+    assert "lease=doubtful" in said, "a job beside pods is worse than a node held too long"
     assert until(lambda: not site.leases("n1"), "repair has asked") < WITHIN
     site.free()
