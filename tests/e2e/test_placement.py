@@ -43,6 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     made = Site(bed, tmp_path_factory.mktemp("placement"))
     made.prepare()
     yield made
+    made.api.close()
     api.take_down(BED)
 
 
