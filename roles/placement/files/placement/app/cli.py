@@ -40,10 +40,10 @@ def main(argv: list[str] | None = None) -> int:
     except (SettingsError, CredentialsError, AskError) as error:
         print(f"placement: {error}", file=sys.stderr)
         return FAILED
+    except BrokenPipeError:
+        return FAILED
     except OSError as error:
         print(f"placement: {error.filename or 'system'}: {error.strerror or error}", file=sys.stderr)
-        return FAILED
-    except BrokenPipeError:
         return FAILED
 
 
