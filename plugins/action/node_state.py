@@ -105,7 +105,8 @@ class ActionModule(ActionBase):
     def _copy_folder(self, arguments: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> str:
         folder = arguments.pop("record_copy_dir") or task_vars.get("converged_record_copy_dir") or COPY_DIR
         folder = os.path.expanduser(self._templar.template(folder))
-        host = task_vars["inventory_hostname"].replace("/", "_")
+        # A record is that of the host where the module runs, which a loop over hosts gives in delegate_to.
+        host = (self._task.delegate_to or task_vars["inventory_hostname"]).replace("/", "_")
         return os.path.join(folder, host if host.strip(".") else f"_{host}")
 
     # Calls and transfers

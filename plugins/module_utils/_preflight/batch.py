@@ -25,6 +25,8 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm import prolog
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
 WANTED_FLAGS = "Alloc,DeferBatch"
+# What the record calls our settings in slurm.conf.
+EDITS = "slurm_conf"
 # Slurm's own numbers for "not set" and "no limit", in 16 and in 32 bits.
 _UNLIMITED = {0xFFFE, 0xFFFF, 0xFFFFFFFE, 0xFFFFFFFF}
 _SPARE = 10
@@ -138,13 +140,20 @@ def state(node: JSON) -> Findings:
         yield note("state", f"is drained ({node['reason']}) and gets no pods while it is")
 
 
-def local(found: JSON, *, host: str, digest: str, is_node: bool = True) -> Findings:
-    """slurm.conf and the scripts as the host itself sees them; ``digest`` is that of ``host``. Only nodes run them."""
+def local(found: JSON, *, host: str, digest: str, edited: bool = False, is_node: bool = True) -> Findings:
+    """slurm.conf and the scripts as the host itself sees them. Only nodes run scripts.
+
+    ``digest`` is that of ``host``, and ``edited`` whether our settings are in its copy: a run that was killed leaves
+    copies with them and copies without, which the next run makes the same.
+    """
     slurm = found["slurm"]
     if slurm["error"]:
         yield refuse("slurm_conf", slurm["error"], "repair it; it is left as it is")
     elif not slurm["conf"]:
         yield refuse("slurm_conf", "no slurm.conf in any usual place", "say where it is in share_preflight_slurm_conf")
+    elif digest and slurm["digest"] != digest and edited != (EDITS in found["record"]):
+        text = f"an earlier run has not come to change {slurm['conf']} here and on {host}: this one goes on"
+        yield note("slurm_conf", text)
     elif digest and slurm["digest"] != digest:
         yield refuse(
             "slurm_conf",

@@ -64,6 +64,7 @@ class Reference(t.NamedTuple):
     host: str = ""
     offset: t.Tuple[float, ...] = ()
     digest: str = ""
+    edited: bool = False
 
 
 class Cluster(t.NamedTuple):
@@ -130,7 +131,9 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
     server = str(cluster.kube.get("version", ""))
     node = Machine(wanted, found, cluster.kubelet(settings), server, settings.min_free)
     yield from skew(one["offset"], reference, settings.max_skew)
-    yield from batch.local(found, host=reference.host, digest=reference.digest, is_node=is_node)
+    yield from batch.local(
+        found, host=reference.host, digest=reference.digest, edited=reference.edited, is_node=is_node
+    )
     for check in (*_ANYWHERE, *(_ON_NODES if is_node else ())):
         yield from check(node)
     if is_node:
@@ -168,7 +171,9 @@ def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
     answered = [host for host, one in nodes.items() if one.get("found") is not None]
     for host in (*settings.controllers, *answered):
         if host in answered:
-            return Reference(host, tuple(nodes[host]["offset"]), nodes[host]["found"]["slurm"]["digest"])
+            found = nodes[host]["found"]
+            edited = batch.EDITS in found["record"]
+            return Reference(host, tuple(nodes[host]["offset"]), found["slurm"]["digest"], edited)
     return Reference()
 
 
