@@ -119,7 +119,8 @@ class Site:
         result["failed"] = body.startswith("FAILED")
         return result
 
-    def _call(self, program: str, argv: list[str], *, timeout: float, check: bool) -> Said:
+    def command(self, program: str, argv: list[str]) -> tuple[list[str], dict[str, str]]:
+        """How Ansible is called here: the whole command line, and what its environment has besides ours."""
         hosts = self.folder / "hosts.yml"
         hosts.write_text(json.dumps(self.hosts), encoding="utf-8")
         # A connection that was kept must not be taken for one to the next bed at the same address: that has other keys.
@@ -129,6 +130,9 @@ class Site:
             "ANSIBLE_PIPELINING": "1",
             "ANSIBLE_SSH_CONTROL_PATH": f"%(directory)s/{bed:08x}-%%h-%%p",
         }
-        tool = str(Path(sys.executable).with_name(program))
-        done = run([tool, "--inventory", str(hosts), *argv], timeout=timeout, check=check, env=settings)
+        return [str(Path(sys.executable).with_name(program)), "--inventory", str(hosts), *argv], settings
+
+    def _call(self, program: str, argv: list[str], *, timeout: float, check: bool) -> Said:
+        command, settings = self.command(program, argv)
+        done = run(command, timeout=timeout, check=check, env=settings)
         return Said(done.rc, done.out, done.err)

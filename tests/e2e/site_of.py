@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,11 @@ class ConvertedSite(Site):
         super().__init__(bed, folder)
         self.ask_kubernetes_from_here()
         self.set(
-            "all", node_kubelet_config={"failCgroupV1": False}, node_share_linger=2, node_share_controller_period=5
+            "all",
+            node_kubelet_config={"failCgroupV1": False},
+            node_share_linger=2,
+            node_share_controller_period=5,
+            node_share_squeue="/usr/bin/squeue",
         )
         # As a site would have it on the path.
         self.set("all", converged_kubectl=str(binaries.build_binaries() / "kubectl"))
@@ -71,6 +75,11 @@ class ConvertedSite(Site):
         done = 'until test -z "$(squeue -h -t R,CG)"; do sleep 0.1; done'
         self.bed.exec(self.controllers[0], ["timeout", "60", "sh", "-c", done])
 
+    def until(self, host: str, command: str, seconds: int = 60) -> None:
+        """Until a shell command succeeds on a host."""
+        loop = ["timeout", str(seconds), "sh", "-c", f"until {command}; do sleep 0.3; done"]
+        self.bed.exec(host, loop, timeout=seconds + 10)
+
     def listing(self, host: str) -> dict[str, object]:
         """Everything on a host, but for the state that Slurm's daemons save whenever they like."""
         text = LISTING.read_text(encoding="utf-8")
@@ -78,20 +87,34 @@ class ConvertedSite(Site):
         return {name: thing for name, thing in things.items() if not name.startswith("/var/lib/slurm/")}
 
     def started(self, playbook: str | Path) -> subprocess.Popen[str]:
-        """A playbook of the collection, or a file, that runs beside what follows, in a process group of its own."""
-        (self.folder / "hosts.yml").write_text(json.dumps(self.hosts), encoding="utf-8")
+        """A playbook of the collection, or a file, that runs beside what follows, until `kill` ends it."""
         name = str(playbook) if isinstance(playbook, Path) else f"converged.hpc.{playbook}"
-        argv = [str(Path(sys.executable).with_name("ansible-playbook")), "--inventory", str(self.folder / "hosts.yml")]
-        settings = {
-            **os.environ,
-            "ANSIBLE_NOCOLOR": "1",
-            "PYTHONUNBUFFERED": "1",
-        }
+        argv, settings = self.command("ansible-playbook", [name])
         return subprocess.Popen(
-            [*argv, name],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=settings,
-            start_new_session=True,
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **settings}
         )
+
+    def killed_at(self, playbook: str, part: str, task: str) -> None:
+        """Runs a playbook until a play of it begins a task, kills it there, and waits for what runs on the hosts."""
+        said: list[str] = []
+        with self.started(playbook) as process:
+            assert process.stdout is not None
+            there = False
+            for line in process.stdout:
+                said.append(line)
+                there = line.startswith(f"PLAY [{part}") if line.startswith("PLAY [") else there
+                if there and line.startswith("TASK [") and task in line:
+                    kill(process)
+                    break
+        assert process.returncode == -signal.SIGKILL, f"{playbook} never came to {task!a}:\n{''.join(said)}"
+        for host in (*self.controllers, *self.nodes):
+            self.until(host, "! pgrep -f '[A]nsiballZ|[B]ECOME-SUCCESS' >/dev/null", 90)
+
+
+def kill(process: subprocess.Popen[str]) -> None:
+    """As a machine that goes down would: at once, and with the workers, which have sessions of their own."""
+    process.send_signal(signal.SIGSTOP)
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+    workers = [int(pid) for task in tasks for pid in task.read_text(encoding="ascii").split()]
+    for pid in (process.pid, *workers):
+        os.kill(pid, signal.SIGKILL)

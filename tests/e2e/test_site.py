@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from e2e.playing import play
-from e2e.site_of import ConvertedSite
+from e2e.site_of import ConvertedSite, kill
 from testbed import api
 
 pytestmark = pytest.mark.seconds(120)
@@ -30,13 +30,6 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     yield ConvertedSite(api.find(name) if name else api.bring_up(BED), tmp_path_factory.mktemp("site"))
     if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
         api.take_down(BED)
-
-
-def until(site: ConvertedSite, host: str, command: str, seconds: int = 60) -> None:
-    """Until a shell command succeeds on a host."""
-    site.bed.exec(
-        host, ["timeout", str(seconds), "sh", "-c", f"until {command}; do sleep 0.3; done"], timeout=seconds + 10
-    )
 
 
 # By what is set where, and what is said then. The preflight's own tests have the others.
@@ -84,8 +77,8 @@ def test_two_operators_do_not_convert_at_once(site: ConvertedSite) -> None:
     steps = [{"converged.hpc.share_lock": {}}, {"ansible.builtin.pause": {"minutes": 30}}]
     waiting.write_text(yaml.safe_dump([play("converged_controllers", *steps)]), encoding="utf-8")
     with site.started(waiting) as first:
-        until(site, "ctl", "grep -q token /run/converged.hpc.lock")
+        site.until("ctl", "grep -q token /run/converged.hpc.lock")
         said = site.play("site", check=False)
         assert said.rc != 0
         assert f"changes this site (process {first.pid} on " in said.out
-        first.kill()
+        kill(first)

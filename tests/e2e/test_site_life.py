@@ -1,0 +1,213 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A site's whole life on one bed, from the plan to the proof: it is converted once, and every test takes the next step.
+
+Jobs run all the while, the API server is down for a while, and the site changes files of its own and of ours. In the
+end everything is as it was before, but for what the site has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from e2e import listing
+from e2e.site_of import IMAGE, ConvertedSite
+from testbed import api
+
+pytestmark = pytest.mark.seconds(240)
+
+BED = f"life-{os.getpid()}"
+CONF = "/etc/slurm/slurm.conf"
+HOSTS = ("ctl", "n1", "n2")
+NODES = ("n1", "n2")
+BATCH, CONVERTING = "converged.hpc/batch", "converged.hpc/converting"
+LINE = "# the site was here"
+# systemd keeps a target that was reached; slurm.conf, which the test itself changes, is compared apart.
+NOT_COMPARED = {"unit network-online.target", CONF}
+# What the record keeps of a file that is ours and that the site has changed.
+KEPT = re.compile(r"/var/lib/converged(/record(/kept(/.*)?)?)?")
+KINDS = "nodes,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+OURS = "app.kubernetes.io/managed-by=converged.hpc"
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
+    """Two plain nodes with Slurm 22.05, and a control plane; CONVERGED_KEEP_BED=1 leaves the bed up."""
+    name = request.config.getoption("--bed")
+    yield ConvertedSite(api.find(name) if name else api.bring_up(BED), tmp_path_factory.mktemp("life"))
+    if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(BED)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def before(site: ConvertedSite) -> Mapping[str, Mapping[str, object]]:
+    """The whole site before us."""
+    return look(site)
+
+
+def look(site: ConvertedSite) -> dict[str, dict[str, object]]:
+    """Everything on every host, its packet filter and links, and what Slurm and the API have of us."""
+    found: dict[str, dict[str, object]] = {host: site.listing(host) for host in HOSTS}
+    for host in NODES:
+        found[host]["links"] = sorted(re.findall(r"^\d+: ([^:@]+)", site.node(host, "ip -o link"), re.MULTILINE))
+        saved = site.node(host, "iptables-save; ip6tables-save; nft list ruleset 2>/dev/null || true")
+        found[host]["filter"] = sorted(set(re.findall(r"\b(?:KUBE|CNI|cali)-\S+", saved)))
+    # Requests of kubelets that have joined are the cluster's own: it deletes them after an hour.
+    names = site.kubectl("get", KINDS, "--output=name") + site.kubectl("get", "csr", f"-l{OURS}", "--output=name")
+    found["api"] = dict.fromkeys(names.split())
+    config = site.ctl("scontrol show config").splitlines()
+    found["slurm"] = {"scripts": [line for line in config if re.match(r"(Pro|Epi)log", line)]}
+    return found
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    found = {host: listing.difference(before[host], after[host]) for host in before}
+    rest = {host: {name: x for name, x in one.items() if name not in NOT_COMPARED} for host, one in found.items()}
+    return {host: one for host, one in rest.items() if one}
+
+
+def conf(site: ConvertedSite) -> dict[str, str]:
+    return {host: site.node(host, f"cat {CONF}") for host in HOSTS}
+
+
+def job_on(site: ConvertedSite, node: str) -> str:
+    """The id of a long job that runs there."""
+    words = ["sbatch", "--parsable", f"--nodelist={node}", "--output=/dev/null", "--wrap", "sleep 3600"]
+    job = site.bed.ssh("ctl", words).out.strip()
+    site.until("ctl", f"squeue -h -j {job} -t R -o %N | grep -qx {node}")
+    return job
+
+
+def taints_of(site: ConvertedSite) -> dict[str, set[str]]:
+    """By Node object."""
+    nodes = site.objects("nodes")
+    return {name: {taint["key"] for taint in node["spec"].get("taints", ())} for name, node in nodes.items()}
+
+
+def leases(site: ConvertedSite, node: str) -> list[str]:
+    return [lease["job"] for lease in json.loads(site.node(node, "nodeshare show --json"))["leases"]]
+
+
+def test_a_plan_names_everything_and_touches_nothing(site: ConvertedSite, before: Mapping[str, Any]) -> None:
+    texts = conf(site)
+    said = site.play("site", "--check", "--diff")
+    parts = (
+        *("+Prolog=/etc/converged/slurm/prolog", "Alloc,DeferBatch", "/etc/converged/controller.kubeconfig"),
+        *("converged-controller.service", "/usr/local/sbin/nodeshare", "/etc/containerd/config.toml"),
+        *("kubelet.service", "Only doing can tell"),
+    )
+    assert [part for part in parts if part not in said.out] == []
+    assert differences(before, look(site)) == {}
+    assert conf(site) == texts
+
+
+@pytest.fixture(scope="module")
+def job(site: ConvertedSite) -> str:
+    """A job that runs on n1 before anything is changed there, and all the while."""
+    return job_on(site, "n1")
+
+
+def test_a_node_is_converted_under_its_job(site: ConvertedSite, job: str) -> None:
+    # A killed run leaves its lock to whoever runs next on the same host.
+    site.play("site")
+
+    assert site.ctl("squeue -h -t R -o '%A %N'") == f"{job} n1\n", "the job was lost"
+    assert (leases(site, "n1"), leases(site, "n2")) == ([job], [])
+    taints = taints_of(site)
+    assert (BATCH in taints["n1"], BATCH in taints["n2"]) == (True, False)
+    assert CONVERTING not in taints["n1"] | taints["n2"]
+
+
+def test_a_second_run_changes_nothing_and_costs_ten_results_a_node(site: ConvertedSite) -> None:
+    again = site.play("site")
+    assert set(again.changed().values()) == {0}, again.out
+    results = {host: sum(counts.values()) for host, counts in again.recap().items()}
+    assert results["n2"] <= 10, again.out
+    # What is asked once for all nodes is counted for the first one.
+    assert results["n1"] <= 10 + 6, again.out
+
+
+def test_the_sharing_is_proved_with_a_real_pod_and_a_real_job(site: ConvertedSite) -> None:
+    pod = {"converged_verify_image": IMAGE, "converged_verify_command": ["sleep", "100000"]}
+    said = site.play("verify", converged_verify_nodes=["n2"], **pod)
+    assert "proved" in said.out
+    assert "converged-verify" not in site.kubectl("get", "namespaces", "--output=name")
+    assert "converged-verify" not in site.ctl("squeue -h -o %j")
+    assert "Slurm IDLE; Kubernetes Ready" in site.play("status").out
+
+
+def test_off_makes_all_nodes_batch_only_without_the_api_and_on_ends_it(site: ConvertedSite) -> None:
+    site.ctl("scancel --user=ops --state=RUNNING")
+    site.quiet()
+    site.node("kube", "systemctl stop kube-apiserver")
+    begin = time.monotonic()
+    site.play("off")
+    assert time.monotonic() - begin < 60
+    for node in NODES:
+        assert site.node(node, "systemctl is-active kubelet containerd || true").split() == ["inactive", "inactive"]
+    site.srun("-N2", "true")
+    assert "switched off" in site.play("status").out
+    site.node("kube", "systemctl start kube-apiserver")
+    site.until("kube", "kubectl get --raw /readyz")
+    site.play("on")
+    for node in NODES:
+        site.until(node, "systemctl is-active --quiet kubelet", 90)
+    site.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=90s")
+
+
+def test_the_way_back_with_pods_and_a_job_and_what_the_site_has_changed(
+    site: ConvertedSite, before: Mapping[str, Any]
+) -> None:
+    site.kubectl("create", "--filename=-", input=json.dumps(DEPLOYMENT))
+    site.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
+    job = job_on(site, "n1")
+    ours = conf(site)
+    for host in HOSTS:
+        site.node(host, f"echo '{LINE}' >> {CONF}")
+    site.node("n2", "echo >> /etc/converged/nodeshare.json")
+
+    said = site.play("restore")
+
+    assert site.ctl("squeue -h -t R -o '%A %N'") == f"{job} n1\n", "the job was lost"
+    site.ctl("scancel --user=ops")
+    site.quiet()
+    found = differences(before, look(site))
+    assert [name for name in found.pop("n2", {}) if not KEPT.fullmatch(name)] == []
+    assert found == {}
+    for host, text in conf(site).items():
+        assert text.endswith(f"\n{LINE}\n")
+        assert "converged" in ours[host]
+        assert "converged" not in text
+    assert "things are as they were" in said.out
+    assert "nodeshare.json" in said.out, "a file that the site has changed is named"
+    assert site.node("n2", "find /var/lib/converged -name 'nodeshare.json*'"), "the site's version of it is kept"
+    site.srun("-N2", "true")
+    again = site.play("restore")
+    assert set(again.changed().values()) == {0}, again.out
+    site.kubectl("delete", "deployment/web", "--wait=false")
+
+
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 4,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "containers": [{"name": "main", "image": IMAGE, "command": ["sleep", "100000"]}],
+            },
+        },
+    },
+}
