@@ -51,7 +51,7 @@ class Controller:
         self.nodes: Dict[str, NodeSeen] = {}
         self._empty: Set[str] = set()  # tainted, and seen without pods since
         self._failed: Set[str] = set()
-        self._starting: Set[str] = set()  # jobs that wait for their nodes
+        self._answered: Set[str] = set()  # jobs that hold nodes and wait for them no longer
         self._lock = threading.RLock()
         self._writing: Dict[str, threading.Lock] = {}
         self._pool = ThreadPoolExecutor(connections)
@@ -91,17 +91,20 @@ class Controller:
         names = self.batch.kube_names(wlm_names)
         with self._lock:
             taken = frozenset(name for name in names if self._is_taken(name, key))
-            self._starting.add(key)
             self.beliefs.begin(key, names)
         try:
             return self._begin(key, names, taken, give_up)
         finally:
             with self._lock:
-                self._starting.discard(key)
+                self._answered.intersection_update(self.beliefs.nodes_of)
+                self._answered.add(key)
 
     def _is_taken(self, name: str, key: str) -> bool:
-        """Whether another job has this node: it is the node's own work to be free, and what is left cannot leave."""
-        return any(other != key and other not in self._starting for other in self.beliefs.of(name).holders)
+        """Whether another job was given this node: it is the node's own work to be free, and what is left cannot leave.
+
+        A job that the batch system lists and that has not been handed over yet has sent nobody away.
+        """
+        return any(other != key and other in self._answered for other in self.beliefs.of(name).holders)
 
     def _begin(self, key: str, names: FrozenSet[str], taken: FrozenSet[str], give_up: float) -> Outcome:
         if not self.synced.wait(START_SECONDS):
