@@ -145,6 +145,7 @@ class UnitState:
     links: t.Tuple[t.Tuple[str, str], ...] = ()
     needs_reload: bool = field(default=False, compare=False)
     oneshot: bool = field(default=False, compare=False)
+    held: bool = field(default=False, compare=False)
 
     @property
     def exists(self) -> bool:
@@ -154,7 +155,8 @@ class UnitState:
     def to_json(self) -> JSON:
         """For the record."""
         found = asdict(self)
-        del found["needs_reload"], found["oneshot"]
+        for name in ("needs_reload", "oneshot", "held"):
+            del found[name]
         return found
 
     @staticmethod

@@ -56,6 +56,8 @@ class UnitsDraft(Draft):
         changed = sorted(touched & set(inputs))
         ever = last is None and any(self.view.wrote.get(key("path", path)) for path in inputs)
         ran_once = now.oneshot and last == digest and not changed
+        if now.held:
+            return  # whoever lifts the condition starts it
         if not now.active and item.active and not ran_once:
             self._act(item, "start", "")
         elif (now.active or ran_once) and (changed or ever or last not in (None, digest)):

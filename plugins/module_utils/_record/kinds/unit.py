@@ -37,20 +37,28 @@ def read_all(host: Host, names: t.Sequence[str]) -> t.Dict[str, UnitState]:
     ]
     if len(blocks) != len(names) or any(name not in block for block in blocks for name in _PROPERTIES[:3]):
         raise RecordError(f"systemctl show answered for {len(blocks)} of {len(names)} units: {', '.join(names)}")
-    return {name: _state(name, block, links) for name, block in zip(names, blocks)}
+    return {name: _state(host, name, block, links) for name, block in zip(names, blocks)}
 
 
-def _state(name: str, block: t.Mapping[str, str], links: t.Sequence[t.Tuple[str, str]]) -> UnitState:
+def _state(host: Host, name: str, block: t.Mapping[str, str], links: t.Sequence[t.Tuple[str, str]]) -> UnitState:
     mine = [(path, target) for path, target in links if name in (os.path.basename(path), os.path.basename(target))]
+    active = block["ActiveState"] in _RUNNING
     return UnitState(
         load=block["LoadState"],
-        active=block["ActiveState"] in _RUNNING,
+        active=active,
         failed=block["ActiveState"] == "failed",
         enabled=block["UnitFileState"],
         links=tuple(mine),
         needs_reload=block.get("NeedDaemonReload") == "yes",
         oneshot=block.get("Type") == "oneshot" and block.get("RemainAfterExit") != "yes",
+        held=not active and block["LoadState"] == "loaded" and _is_held(host, name),
     )
+
+
+def _is_held(host: Host, name: str) -> bool:
+    """Whether systemd would skip a start, as a condition of the unit does not hold. None before 250 tells."""
+    answer = host.ask(["systemd-analyze", "condition", f"--unit={name}"], ok=(0, 1))
+    return "Conditions failed" in answer.out + answer.err
 
 
 def read_links(host: Host) -> t.List[t.Tuple[str, str]]:

@@ -213,6 +213,9 @@ class FakeNode(Host):
             f"NeedDaemonReload={'yes' if stale else 'no'}\nType=simple\nRemainAfterExit=no"
         )
 
+    def _systemd_analyze(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        return 0, "Conditions succeeded."
+
     def _unit_start(self, name: str) -> t.Tuple[int, str]:
         if not self.world.unit_file(name):
             return 5, f"Unit {name} not found."

@@ -86,6 +86,16 @@ def test_a_unit_that_falls_over_is_an_error_and_is_started_again_next_time(world
     assert call(world, FakeNode(world), asked("two\n")).steps == ["start site.service"]
 
 
+def test_a_unit_that_its_own_condition_keeps_stopped_is_left_to_whoever_lifts_it(world: World) -> None:
+    class Held(FakeNode):
+        def _systemd_analyze(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+            return 1, "Conditions failed."
+
+    world.running.discard("site.service")
+    assert not call(world, Held(world), asked()).changed
+    assert call(world, FakeNode(world), asked()).steps == ["start site.service"]
+
+
 def test_restore_starts_a_unit_again_with_what_it_had_before(world: World) -> None:
     call(world, FakeNode(world), asked("two\n"))
     unit_actions(world)
