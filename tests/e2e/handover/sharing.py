@@ -232,7 +232,9 @@ class Sharing(ConvertedSite):
         """However a test has ended, the next one begins with idle nodes without pods."""
         self.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
         self.quiet()
-        self.kubectl("delete", "deployments,daemonsets,poddisruptionbudgets", "--all", "--wait=false")
+        # After an outage of the API the garbage collector takes its time with what a Deployment leaves.
+        kinds = "deployments,replicasets,daemonsets,poddisruptionbudgets"
+        self.kubectl("delete", kinds, "--all", "--wait=false")
         self.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
         self.kubectl("uncordon", *self.nodes)
         self.ctl("scontrol update nodename=ALL state=resume 2>/dev/null; true")
