@@ -170,6 +170,19 @@ class Lives(CliCase):
         self.call("end", "--wlm", "slurm", "--job", "4712", "--run", "1")
         self.assertEqual([lease["job"] for lease in self.state()["leases"]], ["4711"])
 
+    def test_a_runtime_is_stopped_for_a_job_only_where_the_node_has_joined_a_cluster(self):
+        kubeconfig = os.path.join(self.top, "kubelet.conf")
+        self.configure(kubeconfig=kubeconfig, handover="stop")
+        with open(self.units, "w") as stream:
+            json.dump([RUNTIME], stream)
+        self.call("adopt", "--wlm", "slurm", "4711")
+        self.call(*self.job("begin"))
+        self.assertEqual(self.active(), {RUNTIME})
+        with open(kubeconfig, "w") as stream:
+            stream.write("{}")
+        self.call("adopt", "--wlm", "slurm", "4711")
+        self.assertEqual(self.active(), set())
+
     def test_a_job_whose_end_was_missed_is_found_by_repair(self):
         self.call(*self.job("begin"))
         code, err = self.call("repair")
