@@ -134,5 +134,7 @@ class Site:
 
     def _call(self, program: str, argv: list[str], *, timeout: float, check: bool) -> Said:
         command, settings = self.command(program, argv)
-        done = run(command, timeout=timeout, check=check, env=settings)
+        done = run(command, timeout=timeout, check=False, env=settings)
+        # What failed stands on stdout, and warnings on stderr.
+        assert done.rc == 0 or not check, f"{program} {argv[0]}: exit status {done.rc}:\n{done.out}\n{done.err}"
         return Said(done.rc, done.out, done.err)

@@ -21,7 +21,7 @@ from e2e import listing
 from e2e.site_of import IMAGE, ConvertedSite
 from testbed import api
 
-pytestmark = pytest.mark.seconds(240)
+pytestmark = pytest.mark.seconds(400)
 
 BED = f"life-{os.getpid()}"
 CONF = "/etc/slurm/slurm.conf"
@@ -112,6 +112,25 @@ def test_a_plan_names_everything_and_touches_nothing(site: ConvertedSite, before
 def job(site: ConvertedSite) -> str:
     """A job that runs on n1 before anything is changed there, and all the while."""
     return job_on(site, "n1")
+
+
+# Where copies of slurm.conf differ; where a node is about to join; and where nothing but pods is missing.
+@pytest.mark.parametrize(
+    ("part", "task"),
+    [
+        ("Have Slurm call our scripts", "Change slurm.conf on the controller"),
+        ("Convert the nodes", "Join the node"),
+        ("Convert the nodes", "Let pods onto the nodes"),
+    ],
+)
+def test_a_run_that_is_killed_costs_no_job_and_lets_no_pod_in(
+    site: ConvertedSite, job: str, part: str, task: str
+) -> None:
+    site.killed_at("site", part, task)
+    assert site.ctl("squeue -h -t R -o '%A %N'") == f"{job} n1\n", "the job was lost"
+    site.srun("-N2", "true")
+    taints = taints_of(site)
+    assert [node for node in taints if not taints[node] & {BATCH, CONVERTING}] == []
 
 
 def test_a_node_is_converted_under_its_job(site: ConvertedSite, job: str) -> None:
