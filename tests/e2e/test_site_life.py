@@ -175,6 +175,8 @@ def test_off_makes_all_nodes_batch_only_without_the_api_and_on_ends_it(site: Con
     assert "switched off" in site.play("status").out
     site.node("kube", "systemctl start kube-apiserver")
     site.until("kube", "kubectl get --raw /readyz")
+    again = site.play("site")
+    assert set(again.changed().values()) == {0}, again.out
     site.play("on")
     for node in NODES:
         site.until(node, "systemctl is-active --quiet kubelet", 90)
