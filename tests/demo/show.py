@@ -120,6 +120,7 @@ class Show:
 
     def cluster(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
         if exists(self.bed):
             with self.report.step(f"Take the bed '{self.bed}' of an earlier demo down", short="down"):
                 bed_command("down", self.bed)
