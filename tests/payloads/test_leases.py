@@ -101,7 +101,11 @@ class Histories(StoreCase):
         self.begin(lease("3"))
         with open(os.path.join(self.store.directory, ".new.x.lease"), "w") as stream:
             stream.write("half")
+        being_written = os.path.join(self.store.directory, ".new.cpuset.json")  # by another process, without our lock
+        open(being_written, "w").close()
         self.store.tidy(boot_id=BOOT, now=350.0, mark_life=LIFE)
+        self.assertTrue(os.path.exists(being_written))
+        os.unlink(being_written)
         self.assertEqual(sorted(os.listdir(self.store.directory)), ["slurm.2.r0.ended", "slurm.3.r0.lease"])
 
     def test_any_order_of_begins_and_ends_of_many_runs_frees_exactly_the_ended_ones(self):

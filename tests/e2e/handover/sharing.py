@@ -29,6 +29,7 @@ from testbed.recipe import ADMINISTRATOR
 TAINT = "converged.hpc/batch"
 CONTROLLER = "converged:controller:ctl"
 KUBELETS = "system:node:"
+CLIENTS = "kube-controller-manager kube-scheduler"
 EVENTS = "/run/e2e-containerd-events"
 RECORDER = Path(__file__).with_name("containerd_events.py")
 POD = re.compile(r"pod([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})")
@@ -177,7 +178,8 @@ class Sharing(ConvertedSite):
             yield
         finally:
             ready = "until kubectl get --raw=/readyz >/dev/null 2>&1; do sleep 0.3; done"
-            self.node("kube", f"systemctl start kube-apiserver; {ready}")
+            # What they have cached is stale until they watch again, which they put off for up to half a minute.
+            self.node("kube", f"systemctl start kube-apiserver; {ready}; systemctl restart {CLIENTS}")
 
     # What containerd and the API have seen
 

@@ -129,7 +129,7 @@ class LeaseStore:
         names = self._names()
         for name in names:
             path = os.path.join(self.directory, name)
-            if name.startswith(".new."):
+            if name.startswith(".new.") and name.endswith((LEASE_SUFFIX, ENDED_SUFFIX)):  # others write here as well
                 durable.remove(path)
             elif name.endswith(ENDED_SUFFIX):
                 lease_name = name[: -len(ENDED_SUFFIX)] + LEASE_SUFFIX
