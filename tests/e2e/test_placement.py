@@ -224,6 +224,9 @@ def test_an_api_server_that_restarts_is_found_again(site: Site, team: Namespace)
         team.pod("before", scheduler=name)
         eventually(lambda: team.bound() == {"before"}, "the pod is bound")
         site.bed.exec("kube", ["systemctl", "restart", "kube-apiserver.service"], timeout=60)
+        # Until it is ready it knows no roles and refuses even the administrator.
+        ready = "until kubectl get --raw=/readyz; do sleep 0.3; done"
+        site.bed.exec("kube", ["sh", "-c", ready], timeout=60)
         eventually(lambda: len(team.pods()) == 1, "the API answers", seconds=90)
         team.pod("after", scheduler=name)
         eventually(lambda: team.bound() == {"before", "after"}, "the pod is bound", seconds=90)
