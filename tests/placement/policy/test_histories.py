@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from placement.core.scheduler import Scheduler
 from placement.model.action import Action, Bind, Evict
@@ -216,6 +216,7 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40))
+@example(1448, 12)  # the last member of a job in a closed queue ends
 def test_no_history_breaks_a_promise(seed: int, steps: int) -> None:
     history = History(seed)
     for _unused in range(steps):

@@ -16,7 +16,7 @@ from placement.model.quantity import PODS
 from placement.model.workload import PodGroup, PriorityClass, Queue
 from placement.policy.amounts import Totals, add
 from placement.policy.groups import GroupIndex
-from placement.policy.jobs import HOLDING, SHARING, Job, Problem, Status, Task, status_of
+from placement.policy.jobs import BEGUN, HOLDING, SHARING, Job, Problem, Status, Task, status_of
 from placement.policy.line import Line
 from placement.policy.membership import GroupKey, group_key
 from placement.policy.queues import QueueTree
@@ -263,6 +263,8 @@ class Book(Line):
             self.promised[task.job.key] = task.job
         if status is Status.ASSUMED:
             self.company_came()
+        if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(task.job.queue):
+            self._refresh(task.job)
         self.push(task.job)
 
     def _book(self, task: Task, status: Status, number: int) -> None:

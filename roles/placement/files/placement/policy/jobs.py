@@ -38,6 +38,8 @@ class Status(IntEnum):
 PLACED: Final = frozenset({Status.ASSUMED, Status.BOUND, Status.RUNNING})
 # What counts as a queue's or job's share: promised room is spoken for.
 SHARING: Final = PLACED | {Status.PROMISED}
+# What a job has begun with.
+BEGUN: Final = SHARING | {Status.SUCCEEDED}
 # What is in use, to the last second.
 HOLDING: Final = PLACED | {Status.RELEASING}
 

@@ -166,6 +166,11 @@ class QueueTree:
                 return Problem("ForbiddenQueue", f"spec.queue: queue {at} does not admit namespace {job.key.namespace}")
         return None
 
+    def is_closed(self, name: str) -> bool:
+        """Whether only jobs that have begun may be in this queue."""
+        queue = self.by_name.get(name)
+        return queue is not None and any(not at.record.is_open for at in queue.path)
+
     def divide(self, total: Mapping[str, int]) -> None:
         """What every queue deserves of the total."""
         asked = (dict(total), [dict(node.requests) for node in self.by_name.values()])
