@@ -140,6 +140,7 @@ def test_installing_it_again_changes_nothing(cluster: Cluster) -> None:
 
 
 def test_pods_leave_both_nodes_before_the_first_task_and_return_after_the_last(cluster: Cluster) -> None:
+    until(lambda: not cluster.tainted(), "both nodes are open to pods", 60)
     cluster.bed.kubectl("apply", "--filename=-", input=json.dumps(DEPLOYMENT))
     try:
         until(lambda: cluster.pods_on_nodes() == {"n1", "n2"}, "pods on both nodes", 60)
