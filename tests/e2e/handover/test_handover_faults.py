@@ -30,7 +30,7 @@ FLAG = "/etc/converged/enabled"
 
 def with_pods(site: Sharing) -> None:
     workload.apply(site, workload.deployment("web", 2))
-    until(lambda: set(workload.ready(site, "web").values()) == {"n1", "n2"}, "pods on both nodes")
+    until(lambda: workload.spread(site, "web"), "pods on both nodes")
 
 
 def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Sharing) -> None:

@@ -28,7 +28,7 @@ HOSTILE = [
 
 def with_pods(site: Sharing) -> None:
     workload.apply(site, workload.deployment("web", 2))
-    until(lambda: set(workload.ready(site, "web").values()) == {"n1", "n2"}, "pods on both nodes")
+    until(lambda: workload.spread(site, "web"), "pods on both nodes")
 
 
 def batch_state(site: Sharing, node: str) -> str:

@@ -81,6 +81,14 @@ def apply(site: Sharing, *objects: Json) -> None:
     site.kubectl("apply", "--filename=-", input=json.dumps(listed))
 
 
+def spread(site: Sharing, app: str) -> bool:
+    """Whether its two pods run on both nodes. The scheduler only prefers that: of two on one node, one goes."""
+    nodes = ready(site, app)
+    if len(nodes) == 2 and len(set(nodes.values())) == 1:
+        site.kubectl("delete", "pod", next(iter(nodes)), "--grace-period=1")
+    return set(nodes.values()) == {"n1", "n2"}
+
+
 def uids(site: Sharing, *apps: str) -> set[str]:
     """Uids of the pods of these names, of a static one that which its processes carry."""
     pods = json.loads(site.kubectl("get", "pods", "--output=json"))["items"]
