@@ -21,7 +21,7 @@ def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing,
     try:
         site.node("n1", f"cat > {STATIC}", input=json.dumps(workload.pod("static")))
         workload.apply(site, workload.deployment("web", 4), workload.daemonset("agent"))
-        until(lambda: set(workload.ready(site, "web").values()) == {"n1", "n2"}, "pods on both nodes")
+        until(lambda: workload.spread(site, "web"), "pods on both nodes")
         until(lambda: len({**workload.ready(site, "agent"), **workload.ready(site, "static")}) == 3, "the others")
         staying, asked_at = workload.uids(site, "agent", "static"), time.time()
 
