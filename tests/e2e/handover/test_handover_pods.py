@@ -38,7 +38,7 @@ def test_what_does_not_leave_is_asked_until_the_deadline_and_then_ended_with_an_
         assert {(event.user, event.code) for event in refused} >= {(CONTROLLER, 429), (KUBELETS + "n1", 429)}
         deletions = site.audit(since=asked_at, verb="delete", resource="pods", name="guarded")
         by_node = [event.received.timestamp() for event in deletions if event.user == KUBELETS + "n1"]
-        assert min(by_node) >= refused[0].received.timestamp() + 13, "both deadlines were waited for"
+        assert min(by_node) >= refused[0].received.timestamp() + 12, "both deadlines were waited for"
         said = site.reports("n1")
         assert "BatchDrainIncomplete: pods have not left in time for batch job slurm/" in said
         assert "DeadlinePassed: " in said
