@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,3 +139,12 @@ class Site:
         # What failed stands on stdout, and warnings on stderr.
         assert done.rc == 0 or not check, f"{program} {argv[0]}: exit status {done.rc}:\n{done.out}\n{done.err}"
         return Said(done.rc, done.out, done.err)
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> float:
+    """Wait for it; the seconds that took."""
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(0.1)
+    return time.monotonic() - begin

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from e2e import playing
+from e2e.playing import until
 from testbed import api
 from testbed.controlplane import kubeconfig
 
@@ -100,14 +100,6 @@ class Cluster(playing.Site):
     def pods_on_nodes(self) -> set[str]:
         """Nodes with pods that have not ended and are not about to."""
         return {pod["spec"]["nodeName"] for pod in self.items("pods") if "nodeName" in pod["spec"]}
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float) -> float:
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
-    return time.monotonic() - begin
 
 
 @pytest.fixture(scope="module")

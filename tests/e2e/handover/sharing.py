@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from e2e.playing import until
 from e2e.site_of import ConvertedSite
 from testbed import keys
 from testbed.controlplane import audit_log
@@ -244,11 +245,3 @@ class Sharing(ConvertedSite):
             self.node(node, "systemctl start kubelet containerd; systemctl start --no-block converged-nodeshare-return")
         until(lambda: not self.objects("pods"), "no pods left")
         self.free()
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> float:
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
-    return time.monotonic() - begin

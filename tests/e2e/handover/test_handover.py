@@ -10,7 +10,8 @@ import time
 
 import pytest
 from e2e.handover import workload
-from e2e.handover.sharing import CONTROLLER, Sharing, until
+from e2e.handover.sharing import CONTROLLER, Sharing
+from e2e.playing import until
 
 STATIC = "/etc/kubernetes/manifests/static.json"
 

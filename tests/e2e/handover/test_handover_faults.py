@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from e2e.handover import workload
-from e2e.handover.sharing import Sharing, until
+from e2e.handover.sharing import Sharing
+from e2e.playing import until
 from testbed.controlplane import kube_host
 from testbed.down import podman_of
 
@@ -28,13 +29,8 @@ EXPIRED = "/run/e2e-expired.conf"
 FLAG = "/etc/converged/enabled"
 
 
-def with_pods(site: Sharing) -> None:
-    workload.apply(site, workload.deployment("web", 2))
-    until(lambda: workload.spread(site, "web"), "pods on both nodes")
-
-
 def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     with site.without_api():
         with site.while_job("-N2", command="sleep 2") as ended:
             assert not site.is_active("n1")
@@ -50,7 +46,7 @@ def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Shari
 
 
 def test_the_api_may_go_and_come_back_in_the_middle_of_a_job(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     with site.while_job("-N2", command="sleep 14") as ended:
         with site.without_api():
             joining = site.job("-n1", "-w", "n1", command="sleep 1")
@@ -94,7 +90,7 @@ def expired(site: Sharing, user: str, group: str) -> str:
 
 
 def test_with_expired_credentials_jobs_start_and_nodes_come_back_with_good_ones(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     site.ctl(f"cp -p {CONTROLLER_CONF} /run/e2e-kept.conf")
     site.ctl(f"cat > {CONTROLLER_CONF}", input=expired(site, "converged:controller:ctl", "converged:controllers"))
     site.ctl("systemctl restart converged-controller")
@@ -115,7 +111,7 @@ def test_with_expired_credentials_jobs_start_and_nodes_come_back_with_good_ones(
 
 
 def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_job_is_gone(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     began = time.time()
     site.ctl("salloc -N2 --no-shell")  # a job without a single process on its nodes
     until(lambda: len(site.leases("n1")) == len(site.leases("n2")) == 1, "the job has its nodes")

@@ -9,7 +9,8 @@ import shlex
 import time
 
 from e2e.handover import workload
-from e2e.handover.sharing import POD, TASK, Sharing, until
+from e2e.handover.sharing import POD, TASK, Sharing
+from e2e.playing import until
 
 STATE = "converged.hpc/batch-state"
 FLAG = "/etc/converged/enabled"
@@ -24,11 +25,6 @@ HOSTILE = [
     "../../../etc/passwd",
     "\u202enu\xefve %s %n \x07",
 ]
-
-
-def with_pods(site: Sharing) -> None:
-    workload.apply(site, workload.deployment("web", 2))
-    until(lambda: workload.spread(site, "web"), "pods on both nodes")
 
 
 def batch_state(site: Sharing, node: str) -> str:
@@ -48,7 +44,7 @@ def test_a_job_cancelled_while_its_nodes_are_taken_lets_them_go(site: Sharing) -
 
 
 def test_array_tasks_and_components_of_a_heterogeneous_job_are_jobs_like_others(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     log = "/var/log/slurm/e2e-%A_%a.out"
     seen = TASK.replace("COMMAND", "sleep 1")
     asked_at = time.time()
@@ -76,7 +72,7 @@ def test_array_tasks_and_components_of_a_heterogeneous_job_are_jobs_like_others(
 
 
 def test_an_allocation_without_a_process_holds_its_nodes_until_it_ends(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     site.ctl("salloc -N2 --no-shell")
     until(lambda: len(site.leases("n1")) == len(site.leases("n2")) == 1, "the job has its nodes")
     held = time.time()
@@ -89,7 +85,7 @@ def test_an_allocation_without_a_process_holds_its_nodes_until_it_ends(site: Sha
 
 
 def test_a_node_that_is_not_in_kubernetes_or_not_converted_runs_jobs_beside_others(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     site.node("n2", f"rm {FLAG}; systemctl stop kubelet")
     site.kubectl("delete", "node", "n2")
     try:
@@ -107,7 +103,7 @@ def test_a_node_that_is_not_in_kubernetes_or_not_converted_runs_jobs_beside_othe
 
 
 def test_nodes_that_batch_wants_for_itself_take_no_new_pods_until_it_gives_them_back(site: Sharing) -> None:
-    with_pods(site)
+    workload.on_both_nodes(site)
     steps = {
         "DRAIN: it's odd": (
             'scontrol update nodename=n2 state=drain reason="it\'s odd"',
@@ -164,7 +160,7 @@ def test_no_name_and_no_environment_of_a_job_is_taken_for_anything_else(site: Sh
 
 def test_a_sites_own_prolog_that_fails_is_treated_by_slurm_as_without_us(site: Sharing) -> None:
     host = "n2"
-    with_pods(site)
+    workload.on_both_nodes(site)
     kept = site.node(host, f"cat {SITE_PROLOG}")
     site.node(host, f"cat > {SITE_PROLOG}", input="#!/bin/sh\nexit 3\n")
     try:

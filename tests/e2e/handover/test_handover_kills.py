@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from e2e.handover import workload
-from e2e.handover.sharing import Sharing, until
+from e2e.handover.sharing import Sharing
+from e2e.playing import until
 
 PROGRAM = "/usr/local/sbin/nodeshare"
 PLAN = "/run/e2e-kill-plan"

@@ -9,7 +9,8 @@ import json
 import time
 
 from e2e.handover import workload
-from e2e.handover.sharing import CONTROLLER, KUBELETS, Sharing, until
+from e2e.handover.sharing import CONTROLLER, KUBELETS, Sharing
+from e2e.playing import until
 
 HELD = "example.org/held"
 LEFTOVER = "ctr --namespace k8s.io run --detach localhost/busybox:local e2e-leftover sleep 98765"

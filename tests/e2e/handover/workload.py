@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from e2e.handover.sharing import Sharing
+from e2e.playing import until
 
 Json = dict[str, Any]
 SLEEP = ["sleep", "3600"]
@@ -87,6 +88,12 @@ def spread(site: Sharing, app: str) -> bool:
     if len(nodes) == 2 and len(set(nodes.values())) == 1:
         site.kubectl("delete", "pod", next(iter(nodes)), "--grace-period=1")
     return set(nodes.values()) == {"n1", "n2"}
+
+
+def on_both_nodes(site: Sharing) -> None:
+    """A Deployment named web, with a pod on each node."""
+    apply(site, deployment("web", 2))
+    until(lambda: spread(site, "web"), "pods on both nodes")
 
 
 def uids(site: Sharing, *apps: str) -> set[str]:
