@@ -8,7 +8,7 @@ ENTER := sh tests/bootstrap/enter.sh
 help:
 	@echo "make demo    the main job, seen working on a test bed of real parts (KEEP=1 leaves it up)"
 	@echo "make test    every gate, random tests sampled (CONVERGED_SEED=N repeats them)"
-	@echo "make check   lint, types and unit tests, in under 2 minutes (GATE='NAME ...' runs only those of all gates)"
+	@echo "make check   lint, types and unit tests, in about 2 minutes (GATE='NAME ...' runs only those of all gates)"
 	@echo "make soak    the long random and fault tests"
 	@echo "make bench   the figures in docs/"
 	@echo "make docs    writes the reference of modules and roles again"
