@@ -96,9 +96,9 @@ def test_a_node_that_is_not_in_kubernetes_or_not_converted_runs_jobs_beside_othe
     finally:
         site.node("n2", f"touch {FLAG}; systemctl start kubelet")
         until(lambda: "n2" in site.objects("nodes"), "n2 registers again")
-        site.kubectl(
-            "label", "node", "n2", "node-restriction.kubernetes.io/converged-share-mode=handover", "--overwrite"
-        )
+        # What site.yml does with a node that has registered: its mode, then pods may come.
+        site.kubectl("label", "node", "n2", "node-restriction.kubernetes.io/converged-share-mode=handover")
+        site.kubectl("taint", "node", "n2", "converged.hpc/converting-")
     site.free()
 
 
