@@ -17,24 +17,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from e2e import listing
 from e2e.site_of import IMAGE, ConvertedSite
+from e2e.whole_site import CONF, differences, look
 from testbed import api
 
 pytestmark = pytest.mark.seconds(400)
 
 BED = f"life-{os.getpid()}"
-CONF = "/etc/slurm/slurm.conf"
 HOSTS = ("ctl", "n1", "n2")
 NODES = ("n1", "n2")
 BATCH, CONVERTING = "converged.hpc/batch", "converged.hpc/converting"
 LINE = "# the site was here"
-# systemd keeps a target that was reached; slurm.conf, which the test itself changes, is compared apart.
-NOT_COMPARED = {"unit network-online.target", CONF}
 # What the record keeps of a file that is ours and that the site has changed.
 KEPT = re.compile(r"/var/lib/converged(/record(/kept(/.*)?)?)?")
-KINDS = "nodes,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
-OURS = "app.kubernetes.io/managed-by=converged.hpc"
 
 
 @pytest.fixture(scope="module")
@@ -50,27 +45,6 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def before(site: ConvertedSite) -> Mapping[str, Mapping[str, object]]:
     """The whole site before us."""
     return look(site)
-
-
-def look(site: ConvertedSite) -> dict[str, dict[str, object]]:
-    """Everything on every host, its packet filter and links, and what Slurm and the API have of us."""
-    found: dict[str, dict[str, object]] = {host: site.listing(host) for host in HOSTS}
-    for host in NODES:
-        found[host]["links"] = sorted(re.findall(r"^\d+: ([^:@]+)", site.node(host, "ip -o link"), re.MULTILINE))
-        saved = site.node(host, "iptables-save; ip6tables-save; nft list ruleset 2>/dev/null || true")
-        found[host]["filter"] = sorted(set(re.findall(r"\b(?:KUBE|CNI|cali)-\S+", saved)))
-    # Requests of kubelets that have joined are the cluster's own: it deletes them after an hour.
-    names = site.kubectl("get", KINDS, "--output=name") + site.kubectl("get", "csr", f"-l{OURS}", "--output=name")
-    found["api"] = dict.fromkeys(names.split())
-    config = site.ctl("scontrol show config").splitlines()
-    found["slurm"] = {"scripts": [line for line in config if re.match(r"(Pro|Epi)log", line)]}
-    return found
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    found = {host: listing.difference(before[host], after[host]) for host in before}
-    rest = {host: {name: x for name, x in one.items() if name not in NOT_COMPARED} for host, one in found.items()}
-    return {host: one for host, one in rest.items() if one}
 
 
 def conf(site: ConvertedSite) -> dict[str, str]:

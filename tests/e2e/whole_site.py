@@ -1,0 +1,42 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A whole site as a proof of the way back compares it: its hosts, their packet filters and links, Slurm and the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from e2e import listing
+from e2e.site_of import ConvertedSite
+
+CONF = "/etc/slurm/slurm.conf"
+# systemd keeps a target that was reached; the text of slurm.conf is compared by those who change it.
+NOT_COMPARED = {"unit network-online.target", CONF}
+KINDS = "nodes,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+OURS = "app.kubernetes.io/managed-by=converged.hpc"
+
+
+def look(site: ConvertedSite, *, without: tuple[str, ...] = ()) -> dict[str, dict[str, object]]:
+    """Everything on every host but those that nobody reaches, and what Slurm and the API have of us."""
+    nodes = [node for node in site.nodes if node not in without]
+    found: dict[str, dict[str, object]] = {host: site.listing(host) for host in (*site.controllers, *nodes)}
+    for host in nodes:
+        found[host]["links"] = sorted(re.findall(r"^\d+: ([^:@]+)", site.node(host, "ip -o link"), re.MULTILINE))
+        saved = site.node(host, "iptables-save; ip6tables-save; nft list ruleset 2>/dev/null || true")
+        found[host]["filter"] = sorted(set(re.findall(r"\b(?:KUBE|CNI|cali)-\S+", saved)))
+    # Requests of kubelets that have joined are the cluster's own: it deletes them after an hour.
+    names = site.kubectl("get", KINDS, "--output=name") + site.kubectl("get", "csr", f"-l{OURS}", "--output=name")
+    found["api"] = dict.fromkeys(names.split())
+    config = site.ctl("scontrol show config").splitlines()
+    found["slurm"] = {"scripts": [line for line in config if re.match(r"(Pro|Epi)log", line)]}
+    return found
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """By host and name; empty where all is as it was."""
+    found = {host: listing.difference(before[host], after[host]) for host in before}
+    rest = {host: {name: x for name, x in one.items() if name not in NOT_COMPARED} for host, one in found.items()}
+    return {host: one for host, one in rest.items() if one}
