@@ -56,5 +56,5 @@ class Turns(Scheduler):
 
 
 if __name__ == "__main__":
-    assembly.Scheduler = Turns  # type: ignore[misc]
+    assembly.Scheduler = Turns  # type: ignore[attr-defined]
     sys.exit(main())

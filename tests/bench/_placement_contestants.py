@@ -58,8 +58,11 @@ class Running(Protocol):
 class Contestant(Protocol):
     """A contestant at rest."""
 
-    name: str
-    scheduler_name: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def scheduler_name(self) -> str: ...
 
     def running(self) -> Any:
         """A context in which it works."""

@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from testbed.api import bring_up, command_line, find, take_down
 from testbed.state import bed_names
@@ -48,8 +49,8 @@ def small_bed(times: Times) -> None:
     timed(times, "srun -N2 hostname", lambda: bed.ssh("ctl", ["srun", "-N2", "hostname"]))
     timed(times, "join of one node", lambda: command_line("join", NAME, "n1", timeout=300))
     for kind in ([], ["--kind", "kwok"]):
-        words = ["load", "--nodes", str(LOAD_NODES), *kind]
-        timed(times, " ".join(words), lambda words=words: command_line(words[0], NAME, *words[1:], timeout=300))
+        words = ["--nodes", str(LOAD_NODES), *kind]
+        timed(times, f"load {' '.join(words)}", partial(command_line, "load", NAME, *words, timeout=300))
         command_line("load", NAME, "--remove", timeout=300)
     timed(times, "down (2 nodes)", lambda: take_down(NAME))
 

@@ -20,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import _figures
+from bench import _figures
 from testbed.api import bring_up, command_line, find, take_down
 from testbed.controlplane import kubeconfig
 from testbed.kube_api import Api

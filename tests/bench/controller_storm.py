@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import _figures
+from bench import _figures
 from e2e.playing import Site, play
 from testbed import api
 from testbed.controlplane import audit_log, kubeconfig

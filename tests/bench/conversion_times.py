@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import _figures
+from bench import _figures
 from e2e.playing import Said
 from e2e.site_of import ConvertedSite
 from testbed import api

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import _figures
+from bench import _figures
 from demo import workload
 from demo.intervals import SHARED, UP
 from demo.kube_record import node_intervals, pod_intervals

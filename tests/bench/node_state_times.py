@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import _figures
 import yaml
+from bench import _figures
 from testbed.api import bring_up, command_line, take_down
 
 NAME = f"bench-{os.getpid()}"

@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from placement.core.scheduler import Scheduler
 from placement.model.action import Bind, Evict
@@ -49,7 +50,7 @@ class Case:
         self.longest = 0.0
         self._version = 10
 
-    def pods(self, name: str, number: int, *, cpu: str = "100m", **more: object) -> list[Pod]:
+    def pods(self, name: str, number: int, *, cpu: str = "100m", **more: Any) -> list[Pod]:
         """Equal pods."""
         like = mine(name, request=amounts(cpu=cpu, memory="1Gi"), **more)
         return [replace(like, uid=f"{name}-{index}", name=f"{name}-{index}") for index in range(number)]
@@ -116,7 +117,8 @@ def plain(nodes: int, number: int) -> None:
     for name, more in (("pods by themselves", {}), ("pods of one controller", {"owner": "set"})):
         case = Case(nodes)
         pods = case.pods("p", number, **more)
-        measured(f"{nodes} nodes, {name}", case, number, iter([case.see(pods)]))
+        case.see(pods)
+        measured(f"{nodes} nodes, {name}", case, number, iter([None]))
 
 
 def preemption(nodes: int, number: int) -> None:
@@ -126,12 +128,8 @@ def preemption(nodes: int, number: int) -> None:
         full = case.pods(f"low{index}", 4, cpu="8", node=f"n{index}", phase=Phase.RUNNING)
         case.see(full)
     case.settle()
-    measured(
-        f"{nodes} full nodes, preemption",
-        case,
-        number,
-        iter([case.see(case.pods("high", number, cpu="8", priority=9))]),
-    )
+    case.see(case.pods("high", number, cpu="8", priority=9))
+    measured(f"{nodes} full nodes, preemption", case, number, iter([None]))
 
 
 def reclaiming(nodes: int, queues: int) -> None:

@@ -66,11 +66,12 @@ class Bench:
         self._credentials = read_kubeconfig(kube_dir(bed.bed) / "super-admin.conf")
         self._context = tls_context(self._credentials)
         self.api = self._connect()
-        for path, body in (
+        wanted: tuple[tuple[str, dict[str, object]], ...] = (
             ("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
             (f"{RBAC}/clusterroles", READER),
             (f"{RBAC}/clusterrolebindings", BINDING),
-        ):
+        )
+        for path, body in wanted:
             self._ensure(path, body)
         self.api.wait_for(
             f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default", lambda _found: True, timeout=30, what="account"

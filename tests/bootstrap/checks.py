@@ -102,7 +102,9 @@ def _room(machine: Machine, need: Need) -> Iterator[Finding]:
         yield _refuse(
             f"{machine.memory / GIB:.1f} GiB of memory; {need.memory / GIB:.0f} GiB are needed: give the machine more."
         )
-    if machine.disk_free < need.disk:
+    if machine.disk_free is None:
+        yield _refuse(f"{machine.cache} cannot be made; type: export CONVERGED_CACHE=/a/folder/with/room")
+    elif machine.disk_free < need.disk:
         yield _refuse(
             f"{machine.disk_free / GIB:.1f} GiB free for {machine.cache}; {need.disk / GIB:.0f} GiB are needed: "
             "free some, or type: export CONVERGED_CACHE=/a/folder/with/room"

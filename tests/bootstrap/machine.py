@@ -36,7 +36,7 @@ class Machine:
     sudo: bool
     user: str
     memory: int
-    disk_free: int
+    disk_free: int | None  # None: the cache would not be a folder on a disk
     cache: str
     cache_owner: str | None  # None: does not exist yet
     cache_possible: bool  # it exists, or this user may make it without root
@@ -152,8 +152,10 @@ def _user_name(uid: int) -> str:
         return str(uid)
 
 
-def _disk_free(folder: Path) -> int:
-    return shutil.disk_usage(_nearest(folder)).free
+def _disk_free(folder: Path) -> int | None:
+    place = _nearest(folder)
+    disk = shutil.disk_usage(place)
+    return disk.free if place.is_dir() and disk.total else None
 
 
 def _nearest(folder: Path) -> Path:

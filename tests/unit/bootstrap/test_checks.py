@@ -49,6 +49,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"root": False, "user": "eve"}, "user eve is not root", "su -c"),
     ({"memory": 2 * GIB}, "2.0 GiB of memory; 4 GiB", "give the machine more"),
     ({"disk_free": 3 * GIB}, "3.0 GiB free for /var/cache/converged-hpc", "export CONVERGED_CACHE="),
+    ({"disk_free": None}, "/var/cache/converged-hpc cannot be made", "export CONVERGED_CACHE="),
     ({"cache_owner": "alice"}, "belongs to alice, not to root", "export CONVERGED_CACHE="),
     ({"cgroup": "none"}, "no cgroup hierarchy", "mount -t cgroup2"),
     ({"routes": tuple(map(IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")))}, "no free /24", "ip route"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,23 @@ def test_a_pytest_run_fails_on_a_skip_that_is_not_on_the_list(how: str, tmp_path
 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "NOT ALLOWED: " in done.stdout
+
+
+def test_random_tests_are_drawn_by_the_seed_of_the_run_under_continuous_integration_too(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "from hypothesis import given, strategies\n\n\n"
+        "@given(strategies.integers())\ndef test_one(number):\n    print('drawn', number)\n",
+        encoding="utf-8",
+    )
+    argv = [sys.executable, "-m", "pytest", "-qs", "-c", TESTS.parent / "pyproject.toml", "--rootdir", tmp_path]
+
+    def drawn(seed: int) -> str:
+        words = [*argv, "-p", "conftest", f"--hypothesis-seed={seed}", tmp_path / "test_it.py"]
+        environ = {**os.environ, "CI": "1"}
+        said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=environ).stdout
+        return "\n".join(line for line in said.splitlines() if line.startswith("drawn"))
+
+    assert drawn(1) == drawn(1) != drawn(2)
 
 
 @pytest.mark.parametrize(
