@@ -37,8 +37,10 @@ class Converging:
         self._view = store.load()
 
     def foretell(self, *, show: bool) -> Outcome:
-        """What `run` would do."""
-        return self._plan_all(assume=True, show=show)[0]
+        """What `run` would do, or why it would do nothing."""
+        outcome, _found, plan, _stale = self._plan_all(assume=True, show=show)
+        apply.check_space(self._host, plan.steps)
+        return outcome
 
     def run(self, *, show: bool) -> Outcome:
         """Does it, unless contents are missing: then nothing is done."""

@@ -23,6 +23,8 @@ MAX_FILES = 200
 SCRIPT_KEYS = ("Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld")
 SCRIPTS = frozenset(key.lower() for key in SCRIPT_KEYS)
 _REPEATED = conftext.LISTS | {"slurmctldhost"}
+# What holds names of nodes. The name of a partition or of a NodeSet is none.
+_HOST_LISTS = frozenset(["nodename", "nodeaddr", "nodehostname", "nodes", "downnodes"])
 
 
 class Conf:
@@ -62,16 +64,9 @@ class Conf:
             if statement.value.upper() == "DEFAULT":
                 defaults.update(attributes)
                 continue
-            for name in self._names(statement):
+            for name in _expanded(statement, statement.value):
                 found[name] = {**defaults, **attributes}
         return found
-
-    @staticmethod
-    def _names(statement: Statement) -> list[str]:
-        try:
-            return _hostlist.expand(statement.value)
-        except _hostlist.HostlistError as error:
-            raise ConfError(f"{statement.place}: {error}") from error
 
 
 def load(path: str, *, release: version.Version, read: t.Callable[[str], bytes]) -> Conf:
@@ -80,6 +75,7 @@ def load(path: str, *, release: version.Version, read: t.Callable[[str], bytes])
         raise ConfError(f"{path}: the path of slurm.conf must be absolute")
     conf = Conf(path, release)
     _load_file(conf, path, read, inside=())
+    _check_host_lists(conf)
     return conf
 
 
@@ -106,6 +102,22 @@ def flattened(conf: Conf) -> str:
             if not lines[-1].endswith("\n"):
                 lines.append("\n")
     return "".join(lines)
+
+
+def _check_host_lists(conf: Conf) -> None:
+    """Of a longer range than it takes, slurmctld dies when it reads its configuration again, and jobs wait."""
+    for statement in conf.statements:
+        if statement.key.lower() in conftext.LISTS:
+            for pair in statement.pairs:
+                if pair.key.lower() in _HOST_LISTS:
+                    _expanded(statement, pair.value)
+
+
+def _expanded(statement: Statement, written: str) -> list[str]:
+    try:
+        return _hostlist.expand(written)
+    except _hostlist.HostlistError as error:
+        raise ConfError(f"{statement.place}: {error}") from error
 
 
 def _load_file(conf: Conf, path: str, read: t.Callable[[str], bytes], inside: tuple[str, ...]) -> None:

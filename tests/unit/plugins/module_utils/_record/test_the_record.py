@@ -182,8 +182,9 @@ def test_room_is_looked_for_before_anything_is_written(
     before = world.listing()
     host = Small(world)
     vars(host).update(odd)
-    with pytest.raises(RecordError, match=says):
-        call(world, host, asked)
+    for check in (True, False):
+        with pytest.raises(RecordError, match=says):
+            call(world, host, asked, check=check)
     assert world.listing() == before
 
 

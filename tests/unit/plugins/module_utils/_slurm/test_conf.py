@@ -82,9 +82,24 @@ def test_definitions_spread_over_their_names_with_defaults() -> None:
     }
 
 
-def test_a_definition_of_too_many_nodes_is_refused_with_its_place() -> None:
-    with pytest.raises(ConfError, match=r"slurm.conf line 1: .*longer than 65536"):
-        conf("NodeName=n[1-9999999]\n").definitions("NodeName")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NodeName=n[1-9999999]",
+        "NodeName=n1 NodeAddr=10.0.0.[1-9999999]",
+        "PartitionName=p Nodes=n[1-9999999]",
+        "DownNodes=n[1-9999999] State=DOWN",
+        "NodeSet=s Nodes=n[1-9999999]",
+    ],
+)
+def test_too_many_nodes_in_one_line_are_refused_with_its_place(line: str) -> None:
+    with pytest.raises(ConfError, match=r"slurm.conf line 2: .*longer than 65536"):
+        conf(f"A=1\n{line}\n")
+
+
+def test_what_is_no_list_of_nodes_is_not_read_as_one() -> None:
+    text = "NodeName=DEFAULT CPUs=4\nPartitionName=p[1- Nodes=ALL\nAccountingStorageHost=h[1-9999999]\n"
+    assert conf(text).value("PartitionName") == "p[1-"
 
 
 def test_the_flat_text_says_the_same_in_one_file() -> None:
