@@ -87,6 +87,7 @@ UP_EXAMPLES = (
     "testbed up --name big --nodes 8 --no-kube",
     "testbed up --name site --slurm-conf configless --slurmdbd",
     "testbed up --name plain --wlm none --debian 13",
+    "testbed up --name ha --controllers 2",
 )
 
 
@@ -94,6 +95,9 @@ def add_up(up: Parser) -> None:
     """The options of `up`."""
     up.add_argument("--name", default=layout.DEFAULT_NAME, help="name of the bed (default: %(default)s)")
     up.add_argument("--nodes", type=int, default=2, metavar="N", help="batch nodes n1..nN (default: %(default)s)")
+    up.add_argument(
+        "--controllers", type=int, default=1, metavar="N", help="SlurmctldHosts, a backup from 2 on (default: 1)"
+    )
     up.add_argument("--wlm", default="slurm", metavar="|".join(layout.WLMS), help="batch system (default: %(default)s)")
     up.add_argument(
         "--slurm-conf",

@@ -19,9 +19,10 @@ DEFAULT_NAME = "bed"
 WLMS = ("slurm", "none")
 SLURM_CONFS = ("local", "shared", "configless")
 MAX_NODES = 64
+MAX_CONTROLLERS = 3
 # Container names are "NAME-nodeN", which podman takes; the limit leaves room in a Unix socket's path.
 NAME = re.compile(r"[a-z][a-z0-9-]{0,18}[a-z0-9]|[a-z]")
-CONTROLLER_OFFSET, KUBE_OFFSET, NODE_OFFSET = 2, 3, 11
+CONTROLLER_OFFSET, KUBE_OFFSET, BACKUP_OFFSET, NODE_OFFSET = 2, 3, 4, 11
 # What pods and services of the bed's own cluster use.
 CLUSTER_NETWORKS = (IPv4Network("10.96.0.0/16"), IPv4Network("10.244.0.0/16"))
 PRIVATE = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
@@ -33,6 +34,7 @@ class Request:
 
     name: str = DEFAULT_NAME
     nodes: int = 2
+    controllers: int = 1
     wlm: str = "slurm"
     slurm_conf: str = "local"
     slurmdbd: bool = False
@@ -46,6 +48,8 @@ def check(request: Request) -> None:
     check_name(request.name)
     if not 1 <= request.nodes <= MAX_NODES:
         raise UsageError(f"--nodes {request.nodes}: give a number from 1 to {MAX_NODES}")
+    if not 1 <= request.controllers <= MAX_CONTROLLERS:
+        raise UsageError(f"--controllers {request.controllers}: give a number from 1 to {MAX_CONTROLLERS}")
     choices = (("--wlm", request.wlm, WLMS), ("--slurm-conf", request.slurm_conf, SLURM_CONFS))
     for option, value, known in choices:
         if value not in known:
@@ -54,6 +58,8 @@ def check(request: Request) -> None:
         raise UsageError(f"--debian {request.debian}: unknown; give one of {', '.join(map(str, SUITES))}")
     if request.slurmdbd and request.wlm != "slurm":
         raise UsageError(f"--slurmdbd needs --wlm slurm, found --wlm {request.wlm}")
+    if request.slurmdbd and request.controllers > 1:
+        raise UsageError(f"--slurmdbd needs --controllers 1, found --controllers {request.controllers}")
 
 
 def check_name(name: str) -> None:
@@ -103,7 +109,11 @@ def layout(request: Request, *, subnet: IPv4Network, way: Way, uid: int) -> Bed:
     if request.kube:
         hosts.insert(0, host("kube", "kube", KUBE_OFFSET))
     if request.wlm == "slurm":
-        hosts.insert(0, host("ctl", "controller", CONTROLLER_OFFSET))
+        backups = range(2, request.controllers + 1)
+        hosts[:0] = [
+            host("ctl", "controller", CONTROLLER_OFFSET),
+            *(host(f"ctl{number}", "controller", BACKUP_OFFSET + number - 2) for number in backups),
+        ]
     return Bed(
         name=request.name,
         debian=request.debian,
@@ -124,6 +134,7 @@ def differences(bed: Bed, request: Request) -> Sequence[str]:
     """How a bed that exists differs from what is asked for, in words."""
     pairs = (
         ("nodes", len(bed.nodes), request.nodes),
+        ("controllers", len(bed.controllers) or 1, request.controllers),
         ("wlm", bed.wlm, request.wlm),
         ("slurm-conf", bed.slurm_conf, request.slurm_conf),
         ("slurmdbd", bed.slurmdbd, request.slurmdbd),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterable
@@ -26,11 +27,15 @@ REAL_FOLDERS = ("containerd", "kubelet")
 NO_BINFMT = NodeFile("/etc/systemd/system/systemd-binfmt.service", target="/dev/null")
 
 
-def make_folders(bed: Bed) -> None:
+def make_folders(bed: Bed, image: CachedImage) -> None:
     """The folders of the machine that containers mount."""
     for host in bed.nodes:
         for name in REAL_FOLDERS:
             (bed.dir / "volumes" / host.name / name).mkdir(parents=True, mode=0o755)
+    if len(bed.controllers) > 1:
+        state = bed.dir / "state-save"
+        state.mkdir(mode=0o755)
+        os.chown(state, *image.account("slurm"))
     if bed.wlm == "slurm" and bed.slurm_conf == "shared":
         shared = bed.dir / "shared-slurm"
         shared.mkdir()
@@ -47,6 +52,8 @@ def spec(bed: Bed, host: Host, *, image: CachedImage, node_image: CachedImage, b
         volumes.append(Volume(binaries, "/opt/testbed/bin", read_only=True))
     if host.role == "node":
         volumes += [Volume(bed.dir / "volumes" / host.name / name, f"/var/lib/{name}") for name in REAL_FOLDERS]
+    if host.role == "controller" and len(bed.controllers) > 1:
+        volumes.append(Volume(bed.dir / "state-save", slurm.STATE_DIR))
     if host.role == "kube":
         volumes += controlplane.control_plane_volumes(bed)
     elif bed.wlm == "slurm" and bed.slurm_conf == "shared":

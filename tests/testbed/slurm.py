@@ -13,7 +13,7 @@ from testbed.archive import NodeFile, enabled
 from testbed.cgroups import Way
 from testbed.state import Bed, Host
 
-CONF_DIR = "/etc/slurm"
+CONF_DIR, STATE_DIR = "/etc/slurm", "/var/lib/slurm/slurmctld"
 NODE_CPUS, NODE_MEMORY_MB = 2, 2000
 
 SLURM_CONF = """\
@@ -21,12 +21,12 @@ SLURM_CONF = """\
 # House rules: one change per ticket, and tell the group before a restart.
 #
 ClusterName={cluster}
-slurmctldhost = {controller}
+{controllers}
 SlurmUser=slurm
 AuthType=auth/munge
 
 # --- where things lie -------------------------------------------------
-StateSaveLocation = /var/lib/slurm/slurmctld
+StateSaveLocation = {state_dir}
 SlurmdSpoolDir    = /var/lib/slurm/slurmd
 SlurmctldPidFile=/run/slurmctld.pid
 SlurmdPidFile=/run/slurmd.pid
@@ -34,7 +34,7 @@ SLURMCTLDLOGFILE=/var/log/slurm/slurmctld.log
 SlurmdLogFile   =  /var/log/slurm/slurmd.log      # rotated by hand, ask ops
 
 # --- timers -----------------------------------------------------------
-SlurmctldTimeout=60
+SlurmctldTimeout={takeover}
 SlurmdTimeout=60
 MessageTimeout=30
 KillWait=5
@@ -129,12 +129,15 @@ def slurm_conf(bed: Bed) -> dict[str, str]:
         accounting = "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=ctl"
     main = SLURM_CONF.format(
         cluster=cluster_name(bed),
-        controller="ctl",
+        controllers="\n".join(f"slurmctldhost = {host.name}" for host in bed.controllers),
+        # After so many seconds a backup takes over.
+        takeover=60 if len(bed.controllers) == 1 else 10,
         proctrack="proctrack/cgroup" if bed.way.has_limits else "proctrack/linuxproc",
         task=task,
         parameters="SlurmctldParameters=enable_configless\n" if bed.slurm_conf == "configless" else "",
         accounting=accounting,
         conf_dir=CONF_DIR,
+        state_dir=STATE_DIR,
     )
     limits = "ConstrainCores=yes\nConstrainRAMSpace=yes\n" if bed.way.has_limits else ""
     return {
@@ -169,7 +172,7 @@ def files(bed: Bed, host: Host, *, munge_key: bytes) -> list[NodeFile]:
 
 def controller_files(bed: Bed) -> list[NodeFile]:
     """slurmctld; or its database, without which it does not start and which has to be filled first."""
-    made = [NodeFile("/var/lib/slurm/slurmctld", mode=0o755, owner="slurm")]
+    made = [NodeFile(STATE_DIR, mode=0o755, owner="slurm")]
     if not bed.slurmdbd:
         return [*made, enabled("slurmctld.service")]
     conf = NodeFile("/etc/slurm/slurmdbd.conf", SLURMDBD_CONF, mode=0o600, owner="slurm")
@@ -180,8 +183,9 @@ def node_files(bed: Bed) -> list[NodeFile]:
     """slurmd."""
     made = [NodeFile("/var/lib/slurm/slurmd", mode=0o755), enabled("slurmd.service")]
     if bed.slurm_conf == "configless":
+        servers = ",".join(host.name for host in bed.controllers)
         made += [
-            NodeFile("/etc/default/slurmd", 'SLURMD_OPTIONS="--conf-server ctl"\n'),
+            NodeFile("/etc/default/slurmd", f'SLURMD_OPTIONS="--conf-server {servers}"\n'),
             # The packaged unit insists on a local slurm.conf.
             NodeFile(
                 "/etc/systemd/system/slurmd.service.d/configless.conf",

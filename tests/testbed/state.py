@@ -73,6 +73,11 @@ class Bed:
         return tuple(host for host in self.hosts if host.role == "node")
 
     @property
+    def controllers(self) -> tuple[Host, ...]:
+        """The batch controllers, primary first."""
+        return tuple(host for host in self.hosts if host.role == "controller")
+
+    @property
     def known_hosts(self) -> tuple[tuple[str, str], ...]:
         """Name → address of every host, for /etc/hosts."""
         return tuple((host.name, host.ip) for host in self.hosts)

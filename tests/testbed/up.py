@@ -160,7 +160,7 @@ def make(store: BedStore, bed: Bed, supplies: Supplies, *, wait: float) -> None:
         if not bed.way.has_limits:
             make_namespace(store, bed)
         keys.make(bed)
-        nodes.make_folders(bed)
+        nodes.make_folders(bed, supplies.controller_image)
         store.record("network", bed.network)
         podman = down.podman_of(bed)
         podman.network_create(bed.network, subnet=bed.subnet, gateway=bed.gateway)

@@ -34,6 +34,8 @@ def test_odd_names_are_refused_with_what_is_allowed(name: str) -> None:
     [
         (Request(nodes=0), "--nodes 0: give a number from 1 to 64"),
         (Request(nodes=65), "--nodes 65: give a number from 1 to 64"),
+        (Request(controllers=0), "--controllers 0: give a number from 1 to 3"),
+        (Request(controllers=2, slurmdbd=True), "--slurmdbd needs --controllers 1, found --controllers 2"),
         (Request(wlm="sge"), "--wlm sge: unknown; give one of slurm, none"),
         (Request(slurm_conf="nfs"), "--slurm-conf nfs: unknown; give one of local, shared, configless"),
         (Request(debian=11), "--debian 11: unknown; give one of 12, 13"),
@@ -93,14 +95,22 @@ def test_an_unfit_subnet_is_refused_with_the_reason(wanted: str, message: str) -
         layout.choose_subnet(wanted, [(IPv4Network("10.89.0.0/16"), "interface eth7")])
 
 
-@given(st.integers(1, layout.MAX_NODES), st.sampled_from(layout.WLMS), st.booleans())
-def test_every_host_has_its_own_name_and_address_within_the_subnet(nodes: int, wlm: str, kube: bool) -> None:
+@given(
+    st.integers(1, layout.MAX_NODES),
+    st.integers(1, layout.MAX_CONTROLLERS),
+    st.sampled_from(layout.WLMS),
+    st.booleans(),
+)
+def test_every_host_has_its_own_name_and_address_within_the_subnet(
+    nodes: int, controllers: int, wlm: str, kube: bool
+) -> None:
     subnet = IPv4Network("172.16.5.0/24")
-    request = Request(name="b", nodes=nodes, wlm=wlm, kube=kube)
+    request = Request(name="b", nodes=nodes, controllers=controllers, wlm=wlm, kube=kube)
     bed = layout.layout(request, subnet=subnet, way=layout.Way.V2, uid=0)
     addresses = [host.ip for host in bed.hosts]
     assert len({host.name for host in bed.hosts}) == len(set(addresses)) == len(bed.hosts)
     assert set(addresses) <= {str(address) for address in subnet.hosts()} - {bed.gateway}
+    assert [host.name for host in bed.controllers] == ["ctl", "ctl2", "ctl3"][: controllers * (wlm == "slurm")]
     assert [host.name for host in bed.nodes] == [f"n{number}" for number in range(1, nodes + 1)]
     assert {host.role for host in bed.hosts} == {"node"} | ({"controller"} - {wlm == "none" and "controller"}) | (
         {"kube"} if kube else set()

@@ -108,5 +108,16 @@ def test_slurmctld_waits_for_its_database(paper_bed: Beds) -> None:
     assert settings(slurm.slurm_conf(bed)["slurm.conf"])["accountingstoragetype"] == "accounting_storage/slurmdbd"
 
 
+@pytest.mark.parametrize(("controllers", "hosts"), [(1, ["ctl"]), (2, ["ctl", "ctl2"])])
+def test_backup_controllers_are_named_in_their_order_and_asked_by_nodes(
+    paper_bed: Beds, controllers: int, hosts: list[str]
+) -> None:
+    bed = paper_bed(controllers=controllers, slurm_conf="configless")
+    text = slurm.slurm_conf(bed)["slurm.conf"]
+    assert re.findall(r"^slurmctldhost = (\S+)$", text, re.M) == hosts
+    options = {file.path: file.content for file in slurm.files(bed, bed.host("n1"), munge_key=b"k")}
+    assert f"--conf-server {','.join(hosts)}" in str(options["/etc/default/slurmd"])
+
+
 def test_a_cluster_name_has_no_hyphen(paper_bed: Beds) -> None:
     assert slurm.cluster_name(paper_bed(name="a-b-c")) == "a_b_c"
