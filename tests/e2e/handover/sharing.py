@@ -105,7 +105,8 @@ class Sharing(ConvertedSite):
         """Within it, tasks of the job run on all its nodes; what is given waits for its end."""
         count = next((int(word[2:]) for word in options if word.startswith("-N")), 1)
         argv = ["srun", "--unbuffered", *options, *task(command)]
-        ssh = [*keys.ssh_command(self.bed.bed, self.bed.bed.host("ctl"), user=ADMINISTRATOR), shlex.join(argv)]
+        submitting = self.bed.bed.host(self.controllers[0])
+        ssh = [*keys.ssh_command(self.bed.bed, submitting, user=ADMINISTRATOR), shlex.join(argv)]
         log = self.folder / f"job-{time.monotonic_ns()}"
         with log.open("w", encoding="utf-8") as stream, subprocess.Popen(ssh, stdout=stream, stderr=stream) as running:
 
@@ -191,6 +192,10 @@ class Sharing(ConvertedSite):
             properties = "--property=Restart=always --property=RestartSec=50ms --property=StartLimitIntervalSec=0"
             self.node(node, "systemctl stop e2e-events 2>/dev/null; true")
             self.node(node, f"systemd-run --quiet --unit=e2e-events {properties} python3 {EVENTS}.py {EVENTS}.log")
+
+    def stop_recording(self) -> None:
+        for node in self.nodes:
+            self.node(node, "systemctl stop e2e-events")
 
     def started(self, node: str, *, since: float, until: float) -> set[str]:
         """Names of the pods of which a container has started in that time; a container of no pod is ``. ``."""

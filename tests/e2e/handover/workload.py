@@ -63,6 +63,13 @@ def deployment(name: str, replicas: int, **fields: Any) -> Json:
     return _controlled("Deployment", name, {"replicas": replicas}, {"topologySpreadConstraints": [spread], **fields})
 
 
+def one_on_each(name: str, nodes: int) -> Json:
+    """A Deployment with a pod for each node, of which no two share one."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": name}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return _controlled("Deployment", name, {"replicas": nodes}, {"affinity": apart})
+
+
 def daemonset(name: str) -> Json:
     return _controlled("DaemonSet", name, {}, {"tolerations": EVERYWHERE})
 
