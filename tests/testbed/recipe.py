@@ -24,7 +24,8 @@ PACKAGES = (
     *("munge", "slurmd", "slurmctld", "slurm-client"),
 )
 ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server")
-RUNTIME_PACKAGES = ("containerd", "runc", "containernetworking-plugins")
+# What the roles install: a container runtime, and what makes virtual environments of Python.
+RUNTIME_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "python3-venv")
 STATIC_PROGRAMS = {"catatonit": "usr/bin/catatonit", "busybox-static": "bin/busybox"}
 
 # Each bed enables what its parts need; hardware, consoles and maintenance timers have no place in a container.
