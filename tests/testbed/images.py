@@ -97,8 +97,8 @@ def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
         with step(f"Debian {wanted.debian} ({wanted.suite}) with Slurm, by debootstrap"):
             rootfs.bootstrap(wanted, root)
         rootfs.configure(root)
-        with step("packages of the container runtime, pause and busybox images"), rootfs.online(root):
-            rootfs.download(root, recipe.RUNTIME_PACKAGES, result / "debs")
+        with step("packages for roles to install, pause and busybox images"), rootfs.online(root):
+            rootfs.download(root, recipe.OFFERED_PACKAGES, result / "debs")
             rootfs.container_images(root, work, result / "images")
         rootfs.index_packages(result / "debs")
     else:

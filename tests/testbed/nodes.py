@@ -23,8 +23,6 @@ BOOT_SECONDS = 120.0
 POLL_SECONDS = 0.2
 # What container runtimes and kubelets write: overlayfs cannot lie on the container's own overlayfs.
 REAL_FOLDERS = ("containerd", "kubelet")
-# It would register programs with the machine's own kernel, and fails where the next container does so at the same time.
-NO_BINFMT = NodeFile("/etc/systemd/system/systemd-binfmt.service", target="/dev/null")
 
 
 def make_folders(bed: Bed, image: CachedImage) -> None:
@@ -83,7 +81,6 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
             mode=0o600,
             owner=ADMINISTRATOR,
         ),
-        NO_BINFMT,
     ]
     if host.role == "kube":
         made += controlplane.control_plane_files(bed)

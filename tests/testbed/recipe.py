@@ -4,7 +4,7 @@
 """What is in a node image, as data: the digest of this data names the cached image.
 
 A node starts as a site has it: Slurm and munge installed but not configured, and nothing of
-Kubernetes. The packages of the container runtime lie beside it in a local repository.
+Kubernetes. The packages that roles install lie beside it in a local repository.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PACKAGES = (
     *("munge", "slurmd", "slurmctld", "slurm-client"),
 )
 ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server")
-# What the roles install: a container runtime, and what makes virtual environments of Python.
-RUNTIME_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "python3-venv")
+# What roles install on nodes.
+OFFERED_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "python3-venv")
 STATIC_PROGRAMS = {"catatonit": "usr/bin/catatonit", "busybox-static": "bin/busybox"}
 
 # Each bed enables what its parts need; hardware, consoles and maintenance timers have no place in a container.
@@ -38,10 +38,12 @@ DISABLED_TIMERS = (
     "dpkg-db-backup.timer",
 )
 ACCOUNTING_UNITS = ("slurmdbd.service", "mariadb.service")
-# systemd-sysctl and systemd-modules-load would change the machine itself: /proc/sys/kernel has no namespace.
+# systemd-sysctl, systemd-modules-load and systemd-binfmt would change the machine itself: /proc/sys/kernel has no
+# namespace, and programs are registered with the machine's own kernel.
 MASKED_UNITS = (
     *("systemd-udevd.service", "systemd-udevd-kernel.socket", "systemd-udevd-control.socket", "systemd-logind.service"),
-    *("systemd-sysctl.service", "systemd-modules-load.service", "getty.target", "console-getty.service"),
+    *("systemd-sysctl.service", "systemd-modules-load.service", "systemd-binfmt.service"),
+    *("getty.target", "console-getty.service"),
     *("sys-kernel-debug.mount", "sys-kernel-config.mount", "systemd-remount-fs.service", "systemd-pstore.service"),
 )
 
@@ -84,7 +86,7 @@ class Recipe:
 
     def digest(self) -> str:
         """Covers everything in this module that shapes the image."""
-        contents = [FORMAT, PACKAGES, RUNTIME_PACKAGES, STATIC_PROGRAMS, DISABLED_UNITS, DISABLED_TIMERS, MASKED_UNITS]
+        contents = [FORMAT, PACKAGES, OFFERED_PACKAGES, STATIC_PROGRAMS, DISABLED_UNITS, DISABLED_TIMERS, MASKED_UNITS]
         contents += [USERS, FILES, asdict(self)]
         if self.accounting:
             contents += [ACCOUNTING_PACKAGES, ACCOUNTING_UNITS]

@@ -81,7 +81,7 @@ def test_the_name_of_an_image_follows_its_contents(monkeypatch: pytest.MonkeyPat
 
 
 def test_nothing_of_kubernetes_is_in_the_recipe_of_a_node() -> None:
-    assert not {*recipe.RUNTIME_PACKAGES, "kubelet", "cri-tools", "docker.io"} & {*recipe.PACKAGES}
+    assert not {*recipe.OFFERED_PACKAGES, "kubelet", "cri-tools", "docker.io"} & {*recipe.PACKAGES}
 
 
 def test_an_archive_without_a_builder_is_a_whole_image() -> None:
