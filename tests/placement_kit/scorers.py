@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 
 def least_allocated(
-    alloc: NDArray[np.int64], opened: NDArray[np.int64], request: NDArray[np.int64]
+    size: NDArray[np.float32], opened: NDArray[np.int64], request: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """The mean of the free shares of CPU and memory after placing."""
-    share = (opened[:2] - request[:2, None]) / np.maximum(alloc[:2], 1)
+    share = (opened[:2] - request[:2, None]) / size
     mean: NDArray[np.float32] = ((share[0] + share[1]) * 50).astype(np.float32)
     return mean

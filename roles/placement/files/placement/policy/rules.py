@@ -99,6 +99,6 @@ class Rules:
 
 
 def _all_alike(
-    _alloc: NDArray[np.int64], opened: NDArray[np.int64], _request: NDArray[np.int64]
+    _size: NDArray[np.float32], opened: NDArray[np.int64], _request: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     return np.zeros(opened.shape[1], np.float32)

@@ -60,6 +60,8 @@ class NodeColumns:
         self.nominated = np.zeros(shape, np.int64)
         # Free and open room in one array, because every charge changes both.
         self._room = np.zeros((2 * len(self.axis), _FIRST_CAPACITY), np.int64)
+        # CPU and memory of each node as divisors, for scores.
+        self.size = np.ones((2, _FIRST_CAPACITY), np.float32)
         self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
         self.taint_set = np.zeros(_FIRST_CAPACITY, np.int32)
         self.taint_sets: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
@@ -70,11 +72,18 @@ class NodeColumns:
         # The index type of numpy itself: others are converted at every use.
         self._ring = np.zeros(self.RING, np.intp)
         self.changes = 0
+        # Moves whenever a Node comes, goes or changes.
+        self.generation = 0
 
     @property
     def capacity(self) -> int:
         """Rows that the arrays have room for."""
         return int(self.flags.shape[0])
+
+    @property
+    def used(self) -> int:
+        """Rows from here on have never been a node's; at least one, so that nothing is ever empty."""
+        return len(self.nodes) or 1
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -116,6 +125,8 @@ class NodeColumns:
         offered = self.axis.offer(node.allocatable)
         self.free[:, row] += offered - self.alloc[:, row]
         self.alloc[:, row] = offered
+        self.size[:, row] = np.maximum(offered[:2], 1)
+        self.generation += 1
         self._reopen(row)
         kept = int(self.flags[row]) & UNREADABLE
         self.flags[row] = kept | PRESENT | UNSCHEDULABLE * node.unschedulable | HELD * bool(node.held_by.strip())
@@ -128,6 +139,7 @@ class NodeColumns:
     def remove_node(self, node: Node) -> int:
         """Leaves a tombstone in the node's row; whoever held room there must have been released before."""
         row = self.rows.pop(node.name)
+        self.generation += 1
         for array in (self.alloc, self._room, self.releasing, self.nominated):
             array[:, row] = 0
         self.flags[row] = 0
@@ -222,6 +234,7 @@ class NodeColumns:
         more = self.capacity
         for name in ("alloc", "_room", "releasing", "nominated"):
             setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more))))
+        self.size = np.pad(self.size, ((0, 0), (0, more)), constant_values=1)
         self.flags = np.pad(self.flags, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))
         for column in self._labels.values():

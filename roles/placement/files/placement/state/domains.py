@@ -3,26 +3,42 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rules about other pods: where required affinity, anti-affinity and hard topology spread let a pod go.
 
-The answers depend on where every other pod is, so they are never stored with a shape: they are made for the whole
-cluster at once, from the counts by node and the label columns, when a pod is about to be placed.
+What a rule says, it says of domains: of each value of a node label, and of nodes without it. The counts by domain are
+kept by addition (see `tallies`), and only when the rules of a pod have been put together they are answered by node.
 """
 
-from typing import Final
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.affinity import PodAffinityTerm, TopologySpread
 from placement.model.pod import PodSpec
-from placement.state.columns import NodeColumns
-from placement.state.labelsets import LabelSet, LabelSets
+from placement.state.columns import LabelColumn, NodeColumns
+from placement.state.labelsets import LabelSet, LabelSets, Rule
 from placement.state.masks import Bools, MaskTable
+from placement.state.tallies import Tally
 
 AFFINITY: Final = "pod affinity"
 ANTI_AFFINITY: Final = "pod anti-affinity"
 REPELLED: Final = "anti-affinity of other pods"
 SPREAD: Final = "topology spread"
 SPREAD_KEY: Final = "topology spread (label missing)"
+
+
+class Verdict(NamedTuple):
+    """What one rule says of each domain; the last is for nodes that are in none."""
+
+    reason: str
+    column: LabelColumn
+    allows: Bools
+
+    def rows(self) -> Bools:
+        """The same by row."""
+        rows: Bools = self.allows.take(self.column.of_row)
+        return rows
 
 
 class DomainRules:
@@ -37,35 +53,38 @@ class DomainRules:
         """Whether any rule about other pods concerns such a pod."""
         if spec.affinity or spec.anti_affinity or self._labelsets.repelling(labelset):
             return True
-        return any(constraint.hard for constraint in spec.spread)
+        return bool(spec.spread) and any(constraint.hard for constraint in spec.spread)
 
     def allowed(self, spec: PodSpec, labelset: LabelSet) -> Bools | None:
         """Rows that every rule allows; None means all."""
         if not self.apply_to(spec, labelset):
             return None
-        answers = self.answers(spec, labelset)
-        together = answers[0][1]
-        for _unused, answer in answers[1:]:
-            together = together & answer
+        # Domains are few, rows are many: what is about one label is put together before it is spread over the rows.
+        joint: dict[int, Verdict] = {}
+        for verdict in self._verdicts(spec, labelset):
+            known = joint.get(id(verdict.column))
+            both = verdict.allows if known is None else known.allows & verdict.allows
+            joint[id(verdict.column)] = Verdict(verdict.reason, verdict.column, both)
+        together, *others = (verdict.rows() for verdict in joint.values())
+        for other in others:
+            together &= other
         return together
 
     def answers(self, spec: PodSpec, labelset: LabelSet) -> list[tuple[str, Bools]]:
         """Each rule with the rows it allows, for an explanation."""
-        found: list[tuple[str, Bools]] = []
+        return [(verdict.reason, verdict.rows()) for verdict in self._verdicts(spec, labelset)]
+
+    def _verdicts(self, spec: PodSpec, labelset: LabelSet) -> Iterator[Verdict]:
         if spec.affinity:
-            found.append((AFFINITY, self._near(spec.affinity, labelset)))
-        found += [(ANTI_AFFINITY, self._apart(term)) for term in spec.anti_affinity]
+            yield from self._near(spec.affinity, labelset)
+        for term in spec.anti_affinity:
+            yield _apart(ANTI_AFFINITY, self._pods((term.matcher,), term.topology_key))
         for anti in self._labelsets.repelling(labelset):
-            domains = self._columns.label_column(anti.term.topology_key)
-            taken = np.zeros(len(domains.ids) + 1, np.bool_)
-            taken[domains.of_row[anti.rows()]] = True
-            # A holder on a node without the key keeps nobody away.
-            taken[-1] = False
-            found.append((REPELLED, ~taken[domains.of_row]))
+            counts = partial(anti.counts, self._columns.capacity)
+            yield _apart(REPELLED, anti.by_domain.obtain(self._columns, anti.term.topology_key, counts))
         hard = [constraint for constraint in spec.spread if constraint.hard]
         for constraint in hard:
-            found += self._spread(constraint, hard, spec, labelset)
-        return found
+            yield from self._spread(constraint, hard, spec, labelset)
 
     def preferences(self, spec: PodSpec, labelset: LabelSet) -> NDArray[np.float32] | None:
         """How much each row is liked for the pods that are near it, from 0 to 100; None where nothing is preferred."""
@@ -74,69 +93,65 @@ class DomainRules:
             return None
         liked = np.zeros(self._columns.capacity, np.float32)
         for weighted in spec.preferred_pods:
-            term = weighted.term
-            counts = self._labelsets.count((term.matcher,), self._columns.capacity).pods
-            domains = self._columns.label_column(term.topology_key)
-            per_domain = _by_domain(domains.of_row, counts, len(domains.ids))
-            per_domain[-1] = 0
-            liked += np.float32(weighted.weight) * per_domain[domains.of_row].astype(np.float32)
+            tally = self._pods((weighted.term.matcher,), weighted.term.topology_key)
+            sums = tally.sums.astype(np.float32)
+            # A node without the key is near nobody.
+            sums[-1] = 0
+            liked += np.float32(weighted.weight) * sums.take(tally.column.of_row)
         for constraint in soft:
-            counts = self._labelsets.count((constraint.matcher,), self._columns.capacity).staying
-            domains = self._columns.label_column(constraint.topology_key)
-            per_domain = _by_domain(domains.of_row, counts, len(domains.ids))
+            tally = self._staying(constraint)
+            sums = tally.sums.astype(np.float32)
             # A node without the key is the last choice.
-            per_domain[-1] = per_domain[:-1].max(initial=0) + 1
-            liked -= per_domain[domains.of_row].astype(np.float32)
+            sums[-1] = sums[:-1].max(initial=0) + 1
+            liked -= sums.take(tally.column.of_row)
         least, most = liked.min(), liked.max()
         return (liked - least) * (np.float32(100) / (most - least)) if most > least else None
 
-    def _near(self, terms: tuple[PodAffinityTerm, ...], labelset: LabelSet) -> Bools:
+    def _pods(self, rule: Rule, key: str) -> Tally:
+        count = self._labelsets.count(rule, self._columns.capacity)
+        return count.pods_by_domain.obtain(self._columns, key, lambda: count.pods)
+
+    def _staying(
+        self, constraint: TopologySpread, eligible: Callable[[], Bools] | None = None, mark: Hashable = None
+    ) -> Tally:
+        count = self._labelsets.count((constraint.matcher,), self._columns.capacity)
+        key = constraint.topology_key
+        return count.staying_by_domain.obtain(self._columns, key, lambda: count.staying, eligible=eligible, mark=mark)
+
+    def _near(self, terms: tuple[PodAffinityTerm, ...], labelset: LabelSet) -> Iterator[Verdict]:
         """Every term's domain has a pod that all terms match; the first of its kind may start anywhere."""
         rule = tuple(term.matcher for term in terms)
-        counts = self._labelsets.count(rule, self._columns.capacity).pods
-        has_keys = np.ones(self._columns.capacity, np.bool_)
-        has_pods = has_keys.copy()
-        somewhere = False
-        for term in terms:
-            domains = self._columns.label_column(term.topology_key)
-            labelled = domains.of_row >= 0
-            per_domain = _by_domain(domains.of_row, counts, len(domains.ids)) > 0
-            somewhere = somewhere or bool(per_domain[:-1].any())
-            has_keys &= labelled
-            has_pods &= per_domain[domains.of_row]
-        if not somewhere and self._labelsets.matches(rule, labelset):
-            return has_keys
-        return has_keys & has_pods
-
-    def _apart(self, term: PodAffinityTerm) -> Bools:
-        """No matching pod in the domain; a node without the key is in no domain."""
-        counts = self._labelsets.count((term.matcher,), self._columns.capacity).pods
-        domains = self._columns.label_column(term.topology_key)
-        per_domain = _by_domain(domains.of_row, counts, len(domains.ids))
-        per_domain[-1] = 0
-        free: Bools = np.equal(per_domain, 0)[domains.of_row]
-        return free
+        tallies = [self._pods(rule, term.topology_key) for term in terms]
+        somewhere = any(tally.sums[:-1].any() for tally in tallies)
+        anywhere = not somewhere and self._labelsets.matches(rule, labelset)
+        for tally in tallies:
+            allows = np.ones(len(tally.sums), np.bool_) if anywhere else tally.sums > 0
+            allows[-1] = False
+            yield Verdict(AFFINITY, tally.column, allows)
 
     def _spread(
         self, constraint: TopologySpread, hard: list[TopologySpread], spec: PodSpec, labelset: LabelSet
-    ) -> list[tuple[str, Bools]]:
-        domains = self._columns.label_column(constraint.topology_key)
-        labelled = domains.of_row >= 0
-        size = len(domains.ids)
-        eligible = self._eligible(constraint, hard, spec)
-        exists = np.bincount(domains.of_row[eligible], minlength=size)[:size] > 0
+    ) -> Iterator[Verdict]:
         selector = constraint.matcher.selector
+        mark = (
+            tuple(other.topology_key for other in hard),
+            spec.selector if constraint.honor_node_affinity else None,
+            spec.tolerations if constraint.honor_node_taints else None,
+        )
+        tally = self._staying(constraint, lambda: self._eligible(constraint, hard, spec), mark)
+        sums = tally.sums
         # kube-scheduler counts no pods for a selector without requirements, although such a selector matches all.
-        if selector is not None and selector.requirements:
-            counts = self._labelsets.count((constraint.matcher,), self._columns.capacity).staying
-            per_domain = _by_domain(domains.of_row, np.where(eligible, counts, 0), size)
-        else:
-            per_domain = np.zeros(size + 1, np.int64)
-        number = int(exists.sum())
-        least = 0 if number < max(constraint.min_domains, 1) else int(per_domain[:size][exists].min())
+        if selector is None or not selector.requirements:
+            sums = np.zeros(len(sums), np.int64)
+        existing = sums[:-1][tally.exists]
+        least = 0 if len(existing) < max(constraint.min_domains, 1) else int(existing.min())
         itself = selector is not None and selector.matches(dict(labelset.labels))
-        even = per_domain + int(itself) - least <= constraint.max_skew
-        return [(SPREAD_KEY, labelled), (SPREAD, even[domains.of_row] | ~labelled)]
+        labelled = np.ones(len(sums), np.bool_)
+        labelled[-1] = False
+        yield Verdict(SPREAD_KEY, tally.column, labelled)
+        even = sums + int(itself) - least <= constraint.max_skew
+        even[-1] = True
+        yield Verdict(SPREAD, tally.column, even)
 
     def _eligible(self, constraint: TopologySpread, hard: list[TopologySpread], spec: PodSpec) -> Bools:
         """Nodes whose domains count: those with all keys, and by policy those the pod's own rules accept."""
@@ -150,9 +165,8 @@ class DomainRules:
         return eligible
 
 
-def _by_domain(of_row: NDArray[np.int32], counts: NDArray[np.int32], size: int) -> NDArray[np.int64]:
-    """Sums by domain; the last entry is the sum over rows without one, so that -1 finds it."""
-    # Few rows have pods of one kind: adding those up is much less than adding up all.
-    rows = np.flatnonzero(counts)
-    summed = np.bincount(of_row[rows] + 1, weights=counts[rows], minlength=size + 1)
-    return np.roll(summed, -1).astype(np.int64)
+def _apart(reason: str, tally: Tally) -> Verdict:
+    """No such pod in the domain; a node without the key is in no domain."""
+    allows = np.equal(tally.sums, 0)
+    allows[-1] = True
+    return Verdict(reason, tally.column, allows)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from placement.model.affinity import PodAffinityTerm, PodMatcher
 from placement.model.selector import LabelMap, LabelPairs
+from placement.state.tallies import Tallies
 
 _COUNTED_RULES: Final = 256
 
@@ -44,11 +45,21 @@ class LabelSet:
 class RuleCount:
     """Pods that a rule finds, by row; `staying` leaves out those that are terminating, as topology spread does."""
 
-    __slots__ = ("pods", "staying")
+    __slots__ = ("pods", "pods_by_domain", "staying", "staying_by_domain")
 
     def __init__(self, capacity: int) -> None:
         self.pods = np.zeros(capacity, np.int32)
         self.staying = np.zeros(capacity, np.int32)
+        self.pods_by_domain = Tallies()
+        self.staying_by_domain = Tallies()
+
+    def add(self, row: int, number: int, *, leaving: bool) -> None:
+        """Counts pods on a node in or out."""
+        self.pods[row] += number
+        self.pods_by_domain.add(row, number)
+        if not leaving:
+            self.staying[row] += number
+            self.staying_by_domain.add(row, number)
 
     def grow(self, capacity: int) -> None:
         """Makes room for more nodes."""
@@ -61,15 +72,18 @@ class RuleCount:
 class AntiTerm:
     """A required anti-affinity term of placed pods, and the rows they sit in."""
 
-    __slots__ = ("holders", "term")
+    __slots__ = ("by_domain", "holders", "term")
 
     def __init__(self, term: PodAffinityTerm) -> None:
         self.term = term
         self.holders: dict[int, int] = {}
+        self.by_domain = Tallies()
 
-    def rows(self) -> NDArray[np.int32]:
-        """Rows with at least one pod that has the term."""
-        return np.fromiter(self.holders, np.int32, len(self.holders))
+    def counts(self, capacity: int) -> NDArray[np.int32]:
+        """How many pods with the term each row has."""
+        counts = np.zeros(capacity, np.int32)
+        counts[list(self.holders)] = list(self.holders.values())
+        return counts
 
 
 class LabelSets:
@@ -109,9 +123,7 @@ class LabelSets:
         if leaving:
             _count(labelset.leaving, row, number)
         for count in labelset.counted_by:
-            count.pods[row] += number
-            if not leaving:
-                count.staying[row] += number
+            count.add(row, number, leaving=leaving)
 
     def place_terms(self, terms: Iterable[PodAffinityTerm], row: int, number: int) -> None:
         """Counts the anti-affinity terms of a pod in or out."""
@@ -121,6 +133,7 @@ class LabelSets:
                 anti = self._anti[term] = AntiTerm(term)
                 self._anti_generation += 1
             _count(anti.holders, row, number)
+            anti.by_domain.add(row, number)
             if not anti.holders:
                 del self._anti[term]
                 self._anti_generation += 1

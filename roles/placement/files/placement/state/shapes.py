@@ -24,13 +24,15 @@ from placement.state.vectors import Vector
 
 Scores = NDArray[np.float32]
 Int64s = NDArray[np.int64]
-# Score of nodes from what they have, what is open on them and what is asked for, by resource and node. It must treat
-# every node by itself and use +, -, *, / and comparisons only: then a node scores the same alone as among all. The
-# answer is the caller's to change.
-Scorer = Callable[[Int64s, Int64s, Int64s], Scores]
+# Score of nodes from the CPU and memory they have, what is open on them and what is asked for, by resource and node. It
+# must treat every node by itself and use +, -, *, / and comparisons only: then a node scores the same alone as among
+# all. The answer is the caller's to change.
+Scorer = Callable[[Scores, Int64s, Int64s], Scores]
 
 INFEASIBLE: Final = np.float32(-np.inf)
 _LADDER: Final = 8
+# Blocks of rows of which the best is looked for, at least.
+_BLOCKS: Final = 256
 _MET: Final = 1 << 12
 
 
@@ -134,35 +136,39 @@ class ShapeTable:
         rows = columns.changed_since(shape.cursor)
         if rows is None or shape.cursor < 0 or vector is not shape.vector or len(shape.scores) != columns.capacity:
             shape.vector = vector
-            shape.scores = self._evaluate(shape, columns.alloc, columns.open, None)
+            shape.scores = self._evaluate(shape, columns.size, columns.open, None)
             if shape.spec.host_ports:
                 shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
         else:
             # `take`, because plain indexing of so few columns costs several times as much.
-            alloc, opened = columns.alloc.take(rows, axis=1), columns.open.take(rows, axis=1)
-            shape.scores[rows] = self._evaluate(shape, alloc, opened, rows)
+            size, opened = columns.size.take(rows, axis=1), columns.open.take(rows, axis=1)
+            shape.scores[rows] = self._evaluate(shape, size, opened, rows)
             if shape.spec.host_ports:
                 clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
                 shape.scores[clashing] = INFEASIBLE
         shape.cursor = columns.changes
 
-    def _evaluate(self, shape: ShapeRow, alloc: Int64s, opened: Int64s, rows: NDArray[np.intp] | None) -> Scores:
+    def _evaluate(self, shape: ShapeRow, size: Scores, opened: Int64s, rows: NDArray[np.intp] | None) -> Scores:
         """Scores of these rows; None means all."""
         allows = shape.mask.allows if rows is None else shape.mask.allows.take(rows)
         if shape.vector.unknown:
             return np.full(len(allows), INFEASIBLE, np.float32)
         fits = np.logical_and.reduce(opened >= shape.vector.least)
-        scores = self._scorer(alloc, opened, shape.vector.dense)
+        fits &= allows
+        scores = self._scorer(size, opened, shape.vector.dense)
         for bonus, mask in shape.preferred:
             scores += bonus * (mask.allows if rows is None else mask.allows.take(rows))
-        scores[~(fits & allows)] = INFEASIBLE
+        np.putmask(scores, np.logical_not(fits, out=fits), INFEASIBLE)
         return scores
 
     def best(self, shape: ShapeRow, allowed: Bools | None = None, liked: Scores | None = None) -> int:
         """The best row, or -1; among equals the first, so that the answer is always the same."""
-        scores = shape.scores if allowed is None else np.where(allowed, shape.scores, INFEASIBLE)
+        used = self._columns.used
+        scores = shape.scores[:used]
+        if allowed is not None:
+            scores = np.where(allowed[:used], scores, INFEASIBLE)
         if liked is not None:
-            scores = scores + liked
+            scores = scores + liked[:used]
         row = int(scores.argmax())
         return row if scores[row] > INFEASIBLE else -1
 
@@ -171,7 +177,7 @@ class ShapeTable:
 
         Only for pods that no rule about other pods concerns.
         """
-        rows = _best_rows(shape.scores, number)
+        rows = _best_rows(shape.scores[: self._columns.used], number)
         heap = list(zip((-shape.scores[rows]).tolist(), rows.tolist(), strict=True))
         heapify(heap)
         # Most nodes are taken once or twice: the score after the first pod is made for all of them at once.
@@ -196,15 +202,15 @@ class ShapeTable:
             return [float(INFEASIBLE)] * len(rows)
         columns = self._columns
         opened = columns.open.take(rows, axis=1) - shape.vector.dense[:, None]
-        scores: list[float] = self._evaluate(shape, columns.alloc.take(rows, axis=1), opened, rows).tolist()
+        scores: list[float] = self._evaluate(shape, columns.size.take(rows, axis=1), opened, rows).tolist()
         return scores
 
     def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
         """Scores of one node after `placed` pods of the shape, one more, two more, ...; the next one last."""
         counts = np.arange(placed + _LADDER - 1, placed - 1, -1, dtype=np.int64)
         opened = self._columns.open[:, row, None] - shape.vector.dense[:, None] * counts
-        alloc = np.broadcast_to(self._columns.alloc[:, row, None], opened.shape)
-        ladder: list[float] = self._evaluate(shape, alloc, opened, np.full(_LADDER, row)).tolist()
+        size = np.repeat(self._columns.size[:, row, None], _LADDER, axis=1)
+        ladder: list[float] = self._evaluate(shape, size, opened, np.full(_LADDER, row)).tolist()
         return ladder
 
 
@@ -214,8 +220,21 @@ def _best_rows(scores: Scores, number: int) -> NDArray[np.intp]:
         return np.flatnonzero(scores > INFEASIBLE)
     if number < 1:
         return np.zeros(0, np.intp)
-    last = np.partition(scores, len(scores) - number)[len(scores) - number]
-    better = np.flatnonzero(scores > last)
-    if last == INFEASIBLE:
-        return better
-    return np.concatenate((better, np.flatnonzero(scores == last)[: number - len(better)]))
+    least = _bound(scores, number)
+    better = np.flatnonzero(scores > least)
+    if len(better) > number:
+        ranked = scores[better]
+        least = np.partition(ranked, len(ranked) - number)[len(ranked) - number]
+        better, equal = better[ranked > least], better[ranked == least]
+    else:
+        equal = np.flatnonzero(scores == least) if least > INFEASIBLE else better[:0]
+    return np.concatenate((better, equal[: number - len(better)]))
+
+
+def _bound(scores: Scores, number: int) -> np.float32:
+    """A score that at least so many rows reach: the best of so many blocks do. Sorting all would take much longer."""
+    blocks = max(number, min(_BLOCKS, len(scores)))
+    size = len(scores) // blocks
+    best = scores[: size * blocks].reshape(blocks, size).max(axis=1)
+    bound: np.float32 = np.partition(best, blocks - number)[blocks - number]
+    return bound

@@ -26,21 +26,24 @@ class NodeOrder(Plugin):
         """The measures that follow from amounts of CPU and memory alone."""
         least = np.float32(self.choice.arguments["leastrequested.weight"])
         most = np.float32(self.choice.arguments["mostrequested.weight"])
-        balanced = np.float32(self.choice.arguments["balancedresource.weight"])
+        balanced = _PER_CENT * np.float32(self.choice.arguments["balancedresource.weight"])
+        # The mean of two shares, so half of the weight for each.
+        slope, base = (least - most) * _PER_CENT / np.float32(2), most * _PER_CENT
 
         def score(
-            alloc: NDArray[np.int64], opened: NDArray[np.int64], request: NDArray[np.int64]
+            size: NDArray[np.float32], opened: NDArray[np.int64], request: NDArray[np.int64]
         ) -> NDArray[np.float32]:
-            room = np.maximum(alloc[:2], 1).astype(np.float32)
             # Shares that are free after the pod has been placed; single precision is exact enough to prefer by.
-            shares = (opened[:2] - request[:2, None]).astype(np.float32) / room
-            cpu, memory = shares
-            mean = (cpu + memory) * np.float32(0.5)
-            scores = (least - most) * mean + most
+            left: NDArray[np.float32] = (opened[:2] - request[:2, None]).astype(np.float32)
+            left /= size
+            cpu, memory = left
+            scores: NDArray[np.float32] = cpu + memory
+            scores *= slope
+            if most:
+                scores += base
             if balanced:
-                scores = scores + balanced * (np.float32(1) - np.abs(cpu - memory))
-            weighted: NDArray[np.float32] = scores * _PER_CENT
-            return weighted
+                scores += balanced - balanced * np.abs(cpu - memory)
+            return scores
 
         return score
 
