@@ -45,8 +45,8 @@ UNITS_OUT = re.compile(
 SYSCTLS_OUT = re.compile(r"/proc/sys/net/(netfilter/nf_conntrack_(count|buckets)|.*/(stable_secret|gc_.*|nf_log.*))")
 
 
-def listing(seen: dict[tuple[int, ...], str] | None = None) -> dict[str, object]:
-    """By name. `seen` keeps digests between two listings of one process."""
+def listing(seen: dict[str, str] | None = None) -> dict[str, object]:
+    """By name. `seen` keeps digests from one listing to the next: reading every file is most of the work."""
     found: dict[str, object] = {}
     seen = {} if seen is None else seen
     for folder, names, files in os.walk("/"):
@@ -67,7 +67,7 @@ def difference(before: dict[str, object], after: dict[str, object]) -> dict[str,
     return {name: [before.get(name), after.get(name)] for name in names if before.get(name) != after.get(name)}
 
 
-def _path(path: str, seen: dict[tuple[int, ...], str]) -> list[object]:
+def _path(path: str, seen: dict[str, str]) -> list[object]:
     state = os.lstat(path)
     if stat.S_ISLNK(state.st_mode):
         return ["link", os.readlink(path), state.st_uid, state.st_gid]
@@ -75,7 +75,7 @@ def _path(path: str, seen: dict[tuple[int, ...], str]) -> list[object]:
     owner = [oct(stat.S_IMODE(state.st_mode)), state.st_uid, state.st_gid, attributes]
     if not stat.S_ISREG(state.st_mode):
         return [oct(stat.S_IFMT(state.st_mode)), *owner]
-    stamp = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    stamp = f"{state.st_dev} {state.st_ino} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"
     if stamp not in seen:
         with open(path, "rb") as file:
             seen[stamp] = hashlib.sha256(file.read()).hexdigest()

@@ -23,6 +23,8 @@ from module_utils._record.contents import Contents
 from module_utils._record.host import Host
 from module_utils._record.session import Session
 
+# Where the listing does not look; the next history begins with what this one has read.
+DIGESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "digests.json")
 EFFECTS = (
     "open_lock",
     "make_file",
@@ -122,9 +124,15 @@ def in_a_process(action):
 def main():
     actions = json.load(sys.stdin)
     seen = {}
+    if os.path.exists(DIGESTS):
+        with open(DIGESTS) as digests:
+            seen = json.load(digests)
     before = listing.listing(seen)
     answers = [in_a_process(action) for action in actions]
     after = listing.listing(seen)
+    with open(f"{DIGESTS}.new", "w") as digests:
+        json.dump(seen, digests)
+    os.replace(f"{DIGESTS}.new", DIGESTS)
     json.dump({"answers": answers, "difference": listing.difference(before, after)}, sys.stdout)
 
 

@@ -116,8 +116,7 @@ class RecordNode:
 
     def prepare(self) -> None:
         """The site as it begins, whatever was before."""
-        self.sh(CLEAN)
-        self.sh(PREPARE)
+        self.sh(CLEAN + PREPARE)
 
     def history(self, actions: list[dict[str, Any]]) -> dict[str, Any]:
         """What each action answered, and how the node differs after the last one from before the first."""
