@@ -54,6 +54,7 @@ def run(
 
     `pass_fds`: open files that the program inherits, such as a lock that holds as long as it runs.
     """
+    given = None if text is None else text.encode("utf-8", "surrogateescape")
     shown = " ".join(shlex.quote(word) for word in argv)
     try:
         process = subprocess.Popen(
@@ -66,8 +67,6 @@ def run(
             ),
             pass_fds=tuple(pass_fds),
             start_new_session=True,  # so that a timeout ends its children too
-            encoding="utf-8",
-            errors="surrogateescape",
         )
     except FileNotFoundError as error:
         raise CommandError(f"{argv[0]}: command not found (needed for: {shown})") from error
@@ -75,12 +74,14 @@ def run(
         raise CommandError(f"cannot run {shown}: {error.strerror}") from error
     with process:
         try:
-            out, err = process.communicate(text, timeout=timeout)
+            answer = process.communicate(given, timeout=timeout)
         except subprocess.TimeoutExpired as error:
             os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):  # a child in a session of its own may keep the pipe
                 process.communicate(timeout=_LAST_WORDS)
             raise CommandError(f"{shown}: no answer within {timeout:g} s, stopped") from error
+    # Not decoded by subprocess, which would turn every kind of line end into one.
+    out, err = (part.decode("utf-8", "surrogateescape") for part in answer)
     if process.returncode not in ok:
         reason = last_line(err) or last_line(out) or "it printed nothing"
         raise CommandError(f"{shown}: exit status {process.returncode}: {reason}")

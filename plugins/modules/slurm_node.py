@@ -101,14 +101,29 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import hold
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.answers import Node
+from ansible_collections.converged.hpc.plugins.module_utils import _hold, _hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
+_WORKING = frozenset(["ALLOCATED", "MIXED", "COMPLETING"])
 
-def apply(slurm: Slurm, change: hold.Change) -> None:
+
+def read(slurm: Slurm, names: t.Sequence[str]) -> t.List[_hold.Node]:
+    """The named nodes; Slurm itself gives a reason to a node that is down."""
+    nodes = [
+        _hold.Node(
+            name=node.name,
+            held="DRAIN" in node.flags,
+            reason=node.reason,
+            busy=not _WORKING.isdisjoint({node.state, *node.flags}),
+            keeps=node.state == "DOWN",
+        )
+        for node in slurm.nodes()
+    ]
+    return _hold.named("Slurm", nodes, names)
+
+
+def apply(slurm: Slurm, change: _hold.Change) -> None:
     """One command for all nodes that get the same reason."""
     for reason in dict.fromkeys(change.drain.values()):
         slurm.drain([name for name, given in change.drain.items() if given == reason], reason)
@@ -123,36 +138,19 @@ def give_back(slurm: Slurm, names: t.Sequence[str]) -> None:
     try:
         slurm.undrain(names)
     except SlurmError:
-        if any(hold.is_ours(node) for node in hold.named(slurm.nodes(), names)):
+        if any(node.ours for node in read(slurm, names)):
             raise
-
-
-def result_of(change: hold.Change, nodes: t.Sequence[Node]) -> t.Dict[str, t.Any]:
-    """What is returned, with a diff of the nodes that change."""
-    changing = {**change.drain, **dict.fromkeys(change.undrain, ""), **change.explain}
-    reasons = {node.name: node.reason for node in nodes}
-    return {
-        "changed": bool(changing),
-        "drained": list(change.drain),
-        "given_back": change.undrain,
-        "others": change.others,
-        "busy": change.busy,
-        "diff": {
-            "before": "".join(f"{name}: {reasons[name]}\n" for name in changing),
-            "after": "".join(f"{name}: {reason}\n" for name, reason in changing.items()),
-        },
-    }
 
 
 def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read the nodes, decide, act."""
     params = module.params
     slurm = Slurm(bin_dir=params["bin_dir"], conf_path=params["conf_path"], timeout=params["timeout"])
-    nodes = hold.named(slurm.nodes(), _hostlist.expand(",".join(params["names"])))
-    change = hold.drained(nodes, params["reason"]) if params["state"] == "drained" else hold.given_back(nodes)
+    nodes = read(slurm, _hostlist.expand(",".join(params["names"])))
+    change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
     if not module.check_mode:
         apply(slurm, change)
-    return result_of(change, nodes)
+    return _hold.result_of(change, nodes)
 
 
 def main() -> None:
@@ -170,7 +168,7 @@ def main() -> None:
     )
     try:
         result = run(module)
-    except (SlurmError, _hostlist.HostlistError) as error:
+    except (SlurmError, _hold.HoldError, _hostlist.HostlistError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -32,6 +32,9 @@ REPEATED_SCRIPTS = Version(24, 5, 0)
 # A relative Include is looked for beside slurm.conf; before, beside the including file.
 INCLUDE_BESIDE_CONF = Version(23, 2, 0)
 
+# `scontrol reconfigure` starts slurmctld anew; one that stands by goes on as it was.
+RECONFIGURE_STARTS_ANEW = Version(23, 11, 0)
+
 
 def parse(printed: str) -> Version:
     """The release from what `scontrol --version` prints."""

@@ -28,6 +28,8 @@ taken.write_text(str(number + 1))
 got = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
 want = calls[number] if number < len(calls) else {{"argv": ["no further call"]}}
 env = {{name: os.environ.get(name) for name in want.get("env", {{}})}}
+if "text" in want and sys.stdin.read() != want["text"]:
+    sys.exit(f"call {{number + 1}} was given another text than {{want['text']!r}}")
 if got != want["argv"] or env != want.get("env", {{}}):
     sys.exit(f"call {{number + 1}} is {{got}} with {{env}}: expected {{want['argv']}} with {{want.get('env', {{}})}}")
 sys.stdout.write(want.get("out", ""))
@@ -42,7 +44,7 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir()
-        for name in ("scontrol", "squeue"):
+        for name in ("scontrol", "squeue", "qmgr", "qstat", "pbsnodes"):
             (folder / name).write_text(_PROGRAM.format(python=sys.executable))
             (folder / name).chmod(0o755)
 

@@ -15,12 +15,15 @@ from pathlib import Path
 import pytest
 from ansible_collections.converged.hpc.plugins.inventory.slurm import (
     controller_hosts,
-    group_name,
     node_host,
-    refuse_shared_groups,
 )
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.answers import Node
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+from ansible_collections.converged.hpc.plugins.plugin_utils._inventory import (
+    InventoryError,
+    group_name,
+    refuse_shared_groups,
+)
 
 NODE = Node(
     "n1", "IDLE", frozenset(["DRAIN"]), "n1", "n1", 2, 1000, ("gpu",), ("batch",), "22.05.8", "why", "root", "now"
@@ -94,17 +97,16 @@ def test_a_node_is_in_the_group_of_each_partition_and_feature() -> None:
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=x", "a b", "n1;x", "n$(x)", ""])
 def test_a_name_that_is_more_than_a_name_is_refused(name: str) -> None:
-    with pytest.raises(SlurmError, match="is no name or address"):
+    with pytest.raises(InventoryError, match="is no name or address"):
         node_host(NODE._replace(name=name, address=name))
-    with pytest.raises(SlurmError, match="is no name or address"):
+    with pytest.raises(InventoryError, match="is no name or address"):
         node_host(NODE._replace(address=name))
 
 
 def test_partitions_whose_groups_would_be_one_are_refused() -> None:
-    nodes = [NODE._replace(partitions=("a-b",)), NODE._replace(partitions=("a.b",))]
-    with pytest.raises(SlurmError, match="'a-b' and 'a.b' would both be the group slurm_partition_a_b"):
-        refuse_shared_groups(nodes)
-    assert group_name("partition", "a-b") == group_name("partition", "a.b")
+    with pytest.raises(InventoryError, match="'a-b' and 'a.b' would both be the group slurm_partition_a_b"):
+        refuse_shared_groups("slurm_partition", "partition", ["a-b", "a-b", "a.b"])
+    assert group_name("slurm_partition", "a-b") == group_name("slurm_partition", "a.b")
 
 
 def test_a_controller_in_an_unknown_form_is_refused() -> None:

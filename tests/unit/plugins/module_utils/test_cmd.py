@@ -42,3 +42,8 @@ def test_a_missing_command_is_named() -> None:
 
 def test_words_are_never_read_by_a_shell() -> None:
     assert run(["echo", "$(id); `id`\n&"], timeout=10).out == "$(id); `id`\n&\n"
+
+
+def test_text_goes_in_and_comes_back_byte_by_byte() -> None:
+    text = "a\r\nb\rc\n\udcff\u00e9"
+    assert run(["cat"], timeout=10, text=text).out == text

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What PBS prints, read as it is meant, and nothing made up where it is not whole."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers, attributes, qmgr
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, PbsError
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(n1:ncpus=1)", [("n1", {"ncpus": 1})]),
+        ("(n1:ncpus=2:mem=102400kb)+(n2:ncpus=1)", [("n1", {"ncpus": 2, "mem": 104857600}), ("n2", {"ncpus": 1})]),
+        # one chunk over two vnodes
+        ("(v[0]:ncpus=2+v[1]:ncpus=1)", [("v[0]", {"ncpus": 2}), ("v[1]", {"ncpus": 1})]),
+        ("(n1:ncpus=1)+(n1:ncpus=1)", [("n1", {"ncpus": 1}), ("n1", {"ncpus": 1})]),
+        ("(n1:ncpus=0:licence=a1)", [("n1", {"ncpus": 0, "licence": "a1"})]),
+        ("(n1)", [("n1", {})]),
+    ],
+)
+def test_chunks_are_read_one_by_one(text: str, expected: list[tuple[str, dict[str, t.Any]]]) -> None:
+    assert [(chunk["vnode"], chunk["resources"]) for chunk in answers.chunks(text)] == expected
+
+
+@pytest.mark.parametrize("text", ["n1:ncpus=1", "(n1:ncpus=1", "(n1:ncpus=1)(n2:ncpus=1)", "(:ncpus=1)", "(n1:ncpus)"])
+def test_chunks_that_are_not_whole_are_no_answer(text: str) -> None:
+    with pytest.raises(NoAnswerError):
+        answers.chunks(text)
+
+
+@given(st.text(alphabet='{}[]":,0aJobsnodetimp \\', max_size=40) | st.text(max_size=20))
+def test_no_text_breaks_the_readers(text: str) -> None:
+    for read in (answers.jobs, answers.nodes, answers.queues, answers.chunks, qmgr.printed, qmgr.listed):
+        try:
+            read(text)
+        except NoAnswerError:
+            continue
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda some: (
+            st.lists(some)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["timestamp", "Jobs", "nodes", "1.s", "job_state", "array_id", "exec_vnode", "jobs", "state"]
+                ),
+                some,
+            )
+        ),
+    )
+)
+def test_no_json_breaks_the_readers(answer: t.Any) -> None:
+    for read in (answers.jobs, answers.nodes, answers.queues, answers.server_host):
+        try:
+            read(json.dumps(answer))
+        except NoAnswerError:
+            continue
+
+
+@given(st.text(max_size=30))
+def test_what_is_given_to_qmgr_is_read_back_as_one_value(value: str) -> None:
+    try:
+        command = qmgr.assigned("server", "", "comment", value)
+    except PbsError:
+        return
+    assert qmgr.printed(command + "\n") == {("server", ""): {"comment": (value,)}}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "now", "wished", "same"),
+    [
+        ("resources_max.mem", "2048mb", "2gb", True),
+        ("resources_max.mem", "2048mb", "2g", True),
+        ("resources_max.mem", "2047mb", "2gb", False),
+        ("resources_max.walltime", "01:00:00", 3600, True),
+        ("resources_max.walltime", "01:00:00", "60:00", True),
+        ("resources_max.walltime", "01:00:00", "60", False),
+        ("resources_max.ncpus", "4", 4, True),
+        ("comment", "2048mb", "2gb", False),
+        ("scheduling", "True", "true", True),
+        ("scheduling", "True", False, False),
+        ("comment", "All", "all", False),
+        ("queue_type", "Execution", "execution", True),
+        ("max_run", "[u:PBS_GENERIC=5]", "[u:PBS_GENERIC=5]", True),
+    ],
+)
+def test_what_means_the_same_is_no_change(attribute: str, now: str, wished: t.Any, same: bool) -> None:
+    assert (attributes.plan({attribute: (now,)}, {attribute: wished}) == []) is same
+
+
+def test_a_long_value_is_whole_again() -> None:
+    text = "Hook h\n    event = execjob_begin,\n\texecjob_end,\n\texechost_startup\n    order = 5\n\n"
+    assert qmgr.listed(text) == {("hook", "h"): {"event": "execjob_begin,execjob_end,exechost_startup", "order": "5"}}
+
+
+@pytest.mark.parametrize("text", ["order = 5\n", "    order = 5\n", "Hook h\nordr\n", "\tx\n"])
+def test_a_list_in_another_form_is_no_answer(text: str) -> None:
+    with pytest.raises(NoAnswerError):
+        qmgr.listed(text)
