@@ -31,11 +31,16 @@ _EACH = 'set --; for script in {}; do set -- "$script" "$@"; done; for script; d
 
 
 class Plan(t.NamedTuple):
-    """Settings for slurm.conf, the site's script to run around by key, and a shell function for each of our files."""
+    """Settings for slurm.conf, the site's script to run around by key, and a shell function for each of our files.
+
+    `restart` says which slurmctlds ("all", "backups" or "none") are to be started anew: one that had no PrologSlurmctld
+    when it started shows a later one, and never runs it.
+    """
 
     settings: list[dict[str, str]]
     sites: dict[str, str]
     functions: dict[str, str]
+    restart: str
 
 
 def slurm_scripts(
@@ -43,9 +48,10 @@ def slurm_scripts(
 ) -> dict[str, t.Any]:
     """The plan for a cluster as `slurm_info` tells of it. `remembered` is `sites` of the run before."""
     try:
-        repeated = version.parse(f"slurm {info['version']}") >= version.REPEATED_SCRIPTS
+        release = version.parse(f"slurm {info['version']}")
     except SlurmError as error:
         raise AnsibleFilterError(f"slurm_scripts: {error}") from error
+    repeated = release >= version.REPEATED_SCRIPTS
     sites: dict[str, str] = {}
     if not repeated:
         for key in SCRIPT_KEYS:
@@ -54,7 +60,10 @@ def slurm_scripts(
     settings = [{"key": key, "value": f"{folder}/{name}", "action": action} for key, name in FILES.items()]
     settings.append({"key": "PrologFlags", "value": "Alloc,DeferBatch", "action": "merge"})
     functions = {name: site_function(sites.get(key, "")) for key, name in FILES.items()}
-    return Plan(settings, sites, functions)._asdict()
+    running = info["config"].get("PrologSlurmctld") or []
+    had_one = sites.get("PrologSlurmctld") or set(running) - {f"{folder}/{FILES['PrologSlurmctld']}"}
+    restart = "none" if had_one else "backups" if release >= version.RECONFIGURE_STARTS_ANEW else "all"
+    return Plan(settings, sites, functions, restart)._asdict()
 
 
 def site_function(script: str) -> str:

@@ -46,6 +46,28 @@ def test_a_second_run_finds_the_sites_script_by_what_the_first_has_remembered() 
         plan("22.05.8", running)
 
 
+@pytest.mark.parametrize(
+    ("release", "sites", "restart"),
+    [
+        ("22.05.8", None, "all"),
+        ("23.11.0", [], "backups"),
+        ("24.11.5", [], "backups"),
+        ("22.05.8", ["/opt/own"], "none"),
+        ("24.11.5", ["/opt/own"], "none"),
+    ],
+)
+def test_a_first_prolog_slurmctld_needs_a_start_of_each_slurmctld_that_reconfigure_does_not_start(
+    release: str, sites: list[str] | None, restart: str
+) -> None:
+    first = plan(release, {"PrologSlurmctld": sites})
+    assert first["restart"] == restart
+    ours = [item["value"] for item in first["settings"] if item["key"] == "PrologSlurmctld"]
+    running = ours if release < "24.05" else [*(sites or []), *ours]
+    remembered = {"Prolog": "", "Epilog": "", "EpilogSlurmctld": "", **first["sites"]}
+    again = plan(release, {"PrologSlurmctld": running}, remembered)
+    assert again["restart"] == restart, "a run that was killed before is made good"
+
+
 def test_what_the_site_has_set_since_counts_more_than_what_is_remembered() -> None:
     remembered = plan("22.05.8", SITE)["sites"]
     assert plan("22.05.8", {"Prolog": ["/opt/new"]}, remembered)["sites"]["Prolog"] == "/opt/new"
