@@ -97,7 +97,7 @@ class Explainer:
             yield f"in queue {queue.name}, which holds {shown(frozen(queue.allocated))}: any pod"
         if vector.unknown:
             return
-        fits = session.chooser.usable(task) & np.logical_and.reduce(columns.alloc >= vector.least)
+        fits = session.chooser.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
         allowed = session.chooser.allowed(task)
         rows = np.flatnonzero(fits if allowed is None else fits & allowed)
         lacking = np.maximum(vector.dense[:, None] - columns.open[:, rows], 0) / np.maximum(vector.dense[:, None], 1)

@@ -22,7 +22,7 @@ from placement.policy.membership import GroupKey, group_key
 from placement.policy.queues import QueueTree
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
-from placement.state.columns import HELD, PRESENT, UNREADABLE
+from placement.state.columns import HELD, UNREADABLE
 from placement.state.pods import PodEntry
 
 # New pods that are taken in at once, at the beginning of a slice.
@@ -46,6 +46,8 @@ class Book(Line):
         self.settled: dict[str, None] = {}
         # Jobs that could not run if all nodes were empty.
         self.hopeless: dict[GroupKey, Job] = {}
+        # Pods that are asked to leave or on their way out.
+        self.releasing: dict[str, Task] = {}
         # Jobs that room is kept for.
         self.promised: dict[GroupKey, Job] = {}
         self._foreigners: dict[str, Job] = {}
@@ -250,6 +252,10 @@ class Book(Line):
         self._book(task, status, 1)
         if status is Status.PENDING:
             job.wait(task)
+        elif status is Status.RELEASING:
+            self.releasing[task.uid] = task
+        if old is Status.RELEASING:
+            del self.releasing[task.uid]
 
     def moved(self, task: Task, old: Status) -> None:
         """What follows from a move that is final."""
@@ -290,8 +296,9 @@ class Book(Line):
     def _add_up(self) -> None:
         """What there is for our pods, and what each queue deserves of it."""
         columns = self.cluster.columns
-        usable = np.equal(columns.flags & (PRESENT | HELD | UNREADABLE), PRESENT)
-        sums = columns.free[:, usable].sum(axis=1).tolist()
+        # Rows without a node are all zero.
+        closed = np.flatnonzero(columns.flags & (HELD | UNREADABLE))
+        sums = (columns.free.sum(axis=1) - columns.free[:, closed].sum(axis=1)).tolist()
         total = {name: sums[index] + self._held.get(name, 0) for index, name in enumerate(columns.axis.names)}
         total.pop(PODS)
         if total != self.total:

@@ -7,36 +7,42 @@ from collections.abc import Sequence
 
 from placement.model.disruption import DisruptionBudget
 from placement.policy.book import Book
-from placement.policy.jobs import Status, Task
+from placement.policy.jobs import Task
 
 
 class Budgets:
-    """The budgets as of now."""
+    """The budgets as of when they are first asked for."""
 
     def __init__(self, book: Book) -> None:
-        self._by_namespace: dict[str, list[DisruptionBudget]] = {}
-        for item in book.cluster.objects.get(DisruptionBudget, {}).values():
-            if isinstance(item, DisruptionBudget):
-                self._by_namespace.setdefault(item.namespace, []).append(item)
-        self.allowed: dict[str, int] = {
-            item.uid: max(0, item.allowed) for items in self._by_namespace.values() for item in items
-        }
-        if self.allowed:
-            # Asked to leave and not yet on the way out: the API has not counted these.
-            for task in book.tasks.values():
-                if task.status is Status.RELEASING and not task.pod.terminating:
-                    for uid in self.of(task):
-                        self.allowed[uid] = max(0, self.allowed[uid] - 1)
+        self._book = book
+        self._by_namespace: dict[str, list[DisruptionBudget]] | None = None
+        self._allowed: dict[str, int] = {}
 
     def of(self, task: Task) -> Sequence[str]:
         """UIDs of the budgets that the pod counts in."""
-        items = self._by_namespace.get(task.pod.namespace)
+        items = self._known().get(task.pod.namespace)
         if not items:
             return ()
         labels = dict(task.pod.labels)
         return [item.uid for item in items if item.selector is not None and item.selector.matches(labels)]
 
+    def allowed(self, uid: str) -> int:
+        """How many more of a budget's pods may be asked to leave."""
+        return self._allowed.get(uid, 0)
+
     def take(self, task: Task) -> None:
         """The pod is asked to leave."""
         for uid in self.of(task):
-            self.allowed[uid] = max(0, self.allowed[uid] - 1)
+            self._allowed[uid] = max(0, self._allowed[uid] - 1)
+
+    def _known(self) -> dict[str, list[DisruptionBudget]]:
+        if self._by_namespace is None:
+            self._by_namespace = {}
+            for item in self._book.cluster.objects.every(DisruptionBudget):
+                self._by_namespace.setdefault(item.namespace, []).append(item)
+                self._allowed[item.uid] = max(0, item.allowed)
+            # Asked to leave and not yet on the way out: the API has not counted these.
+            for task in self._book.releasing.values():
+                if not task.pod.terminating:
+                    self.take(task)
+        return self._by_namespace

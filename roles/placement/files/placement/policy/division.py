@@ -9,7 +9,8 @@ is left over by rounding down goes, one unit each, to the first that may still t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+
+from placement.policy.amounts import share
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,9 @@ class Claim:
 def divide(total: int, claims: Sequence[Claim]) -> list[int]:
     """The part of each claimant, in order; floors are given even where they exceed the total."""
     floors = [min(claim.floor, claim.ceiling) for claim in claims]
-    level = _level(total, claims, floors)
+    part, whole = _level(total, claims, floors)
     parts = [
-        max(floor, min(claim.ceiling, claim.weight * level.numerator // level.denominator))
+        max(floor, min(claim.ceiling, claim.weight * part // whole))
         for claim, floor in zip(claims, floors, strict=True)
     ]
     left = total - sum(parts)
@@ -34,25 +35,26 @@ def divide(total: int, claims: Sequence[Claim]) -> list[int]:
         if left <= 0:
             break
         # Only who was rounded down is owed a unit.
-        if parts[index] < claim.ceiling and parts[index] <= claim.weight * level < parts[index] + 1:
+        if parts[index] < claim.ceiling and parts[index] == claim.weight * part // whole:
             parts[index] += 1
             left -= 1
     return parts
 
 
-def _level(total: int, claims: Sequence[Claim], floors: Sequence[int]) -> Fraction:
-    """The amount per weight up to which everybody is filled: the greatest whose parts fit into the total."""
+def _level(total: int, claims: Sequence[Claim], floors: Sequence[int]) -> tuple[int, int]:
+    """The amount per weight, as a fraction, up to which everybody is filled: the greatest whose parts fit."""
     # Where the level passes floor/weight a claimant begins to rise, and at ceiling/weight it stops.
-    steps: list[tuple[Fraction, int]] = []
+    steps: list[tuple[int, int, int, int]] = []
     for claim, floor in zip(claims, floors, strict=True):
-        steps.append((Fraction(floor, claim.weight), claim.weight))
-        steps.append((Fraction(claim.ceiling, claim.weight), -claim.weight))
-    level, rising, left = Fraction(0), 0, Fraction(total - sum(floors))
-    if left <= 0:
-        return level
-    for at, change in sorted(steps):
-        if rising and (at - level) * rising > left:
-            return level + Fraction(left, rising)
-        left_after = left - (at - level) * rising
-        left, level, rising = left_after, at, rising + change
-    return level
+        steps.append((share(floor, claim.weight), floor, claim.weight, claim.weight))
+        steps.append((share(claim.ceiling, claim.weight), claim.ceiling, claim.weight, -claim.weight))
+    # What those have that do not rise, and how fast the others do; whole numbers, for fractions are slow.
+    fixed, rising, part, whole = sum(floors), 0, 0, 1
+    if fixed >= total:
+        return part, whole
+    for _unused, amount, weight, change in sorted(steps):
+        if rising and fixed * weight + rising * amount > total * weight:
+            return total - fixed, rising
+        fixed, rising = fixed - (amount if change > 0 else -amount), rising + change
+        part, whole = amount, weight
+    return part, whole

@@ -37,11 +37,11 @@ class Taking:
 class Making:
     """Makes room, for one action run."""
 
-    def __init__(self, session: Session, taking: Taking) -> None:
+    def __init__(self, session: Session, taking: Taking, budgets: Budgets) -> None:
         self._session = session
         self._taking = taking
         self._seekers: dict[Hashable, Seeker] = {}
-        self._budgets = Budgets(session.book)
+        self._budgets = budgets
 
     def room_for(self, job: Job) -> Iterator[bool]:
         """Makes room for what of the job must start together; yields False to end a slice, and once True if it did."""
@@ -50,7 +50,7 @@ class Making:
         first = job.peek()
         if first is None or not first.pod.spec.preempts or not self._taking.possible(first):
             return
-        yield from (False for _unused in self._seeker(first).build(first))
+        yield from (False for _unused in self._seeker(first).refresh(first))
         if session.slice != begun and (session.book.jobs.get(job.key) is not job or job.problem is not None):
             return
         needed = session.rules.needed(job)
@@ -82,9 +82,6 @@ class Making:
             statement.promise(task, node)
             return True
         seeker = self._seeker(task)
-        # Members of another kind than the first are rare: their search is not divided into slices.
-        for _unused in seeker.build(task):
-            pass
         opening = seeker.best(task)
         if opening is None:
             return False

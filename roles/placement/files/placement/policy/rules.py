@@ -43,11 +43,14 @@ class Rules:
         self._job_order = with_option("job_order")
         self._task_order = with_option("task_order")
         self._queue_order = with_option("queue_order")
-        self._all = plugins
+        # Only those that say something about it: these are asked for every pod.
+        self._overusing = [plugin for plugin in plugins if type(plugin).overused is not Plugin.overused]
+        self._sparing = [plugin for plugin in plugins if type(plugin).spares is not Plugin.spares]
         self.gangs = any(plugin.gangs() for plugin in with_option("job_ready"))
         # The first of these that finds victims decides, as with kube-batch's tiers.
         self.preempting = [plugin for plugin in with_option("preemptable") if plugin.preempts]
-        self._reclaiming = with_option("reclaimable")
+        reclaiming = with_option("reclaimable")
+        self._reclaiming = [plugin for plugin in reclaiming if type(plugin).may_reclaim is not Plugin.may_reclaim]
         orders = [plugin for plugin in with_option("node_order") if isinstance(plugin, NodeOrder)]
         self._node_order = orders[0] if orders else None
 
@@ -69,7 +72,7 @@ class Rules:
 
     def overused(self, queue: QueueNode) -> bool:
         """Whether some plugin says that the queue has enough."""
-        return any(plugin.overused(queue) for plugin in self._all)
+        return any(plugin.overused(queue) for plugin in self._overusing)
 
     def needed(self, job: Job) -> int:
         """How many pending tasks must be placed together."""
@@ -77,7 +80,7 @@ class Rules:
 
     def spares(self, victim: Task) -> bool:
         """Whether some plugin protects the task from eviction."""
-        return any(plugin.spares(victim) for plugin in self._all)
+        return any(plugin.spares(victim) for plugin in self._sparing)
 
     def may_reclaim(self, victims: Sequence[Task], queue: QueueNode) -> bool:
         """Whether some plugin lets another queue have the victims' room."""

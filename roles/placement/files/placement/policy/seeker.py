@@ -7,16 +7,17 @@ Nodes are searched one after another, in slices, and what was found is kept with
 same kind asks, few nodes have changed. What was found long ago is looked at again before it is used.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
 
+from placement.policy.amounts import Totals
 from placement.policy.jobs import Status, Task
 from placement.policy.session import Session
-from placement.policy.victims import NOBODY, Cost, Found, NodeSearch, Question
+from placement.policy.victims import NOBODY, Cost, Found, NodeSearch, Question, classes, priced
 
 # Nodes between two looks at the clock.
 _STRIDE: Final = 8
@@ -37,32 +38,40 @@ class Seeker:
 
     def __init__(self, session: Session, question: Question) -> None:
         self._session = session
-        self.question = question
+        self._question = question
         self._columns = session.book.cluster.columns
         self._heap: list[tuple[Cost, int]] = []
         self._cursor = -1
+        # What was found out while nothing changed: of kinds of pods, whether they may leave, and of nodes with so many
+        # of each kind, how many of each kind leave. Most nodes are like another.
+        self._valid: tuple[int, int] = (-1, -1)
+        self._may: dict[Hashable, bool] = {}
+        self._numbers: dict[Hashable, tuple[int, ...] | None] = {}
 
-    def build(self, claimant: Task) -> Iterator[None]:
-        """Searches all nodes once; later only those that changed are searched again."""
-        if self._cursor >= 0:
-            return
+    def refresh(self, claimant: Task) -> Iterator[None]:
+        """Searches nodes that have changed, all of them at first; between two answers others may have a turn."""
+        changed = self._columns.changed_since(self._cursor) if self._cursor >= 0 else None
         self._cursor = self._columns.changes
-        allows = self._session.chooser.usable(claimant)
-        for count, row in enumerate(np.flatnonzero(allows).tolist()):
-            self._search(claimant, row)
+        usable = self._session.chooser.usable(claimant)
+        if changed is None:
+            self._heap.clear()
+            rows = np.flatnonzero(usable)
+        else:
+            rows = np.unique(changed)
+            rows = rows[usable[rows]]
+        for count, row in enumerate(rows.tolist()):
+            found = self._look(claimant, row)
+            if found is not None:
+                heappush(self._heap, (found.cost, row))
             if count % _STRIDE == _STRIDE - 1:
                 yield
 
     def best(self, claimant: Task) -> Opening | None:
         """The cheapest opening as things stand."""
-        changed = self._columns.changed_since(self._cursor)
-        rows = set(range(self._columns.capacity)) if changed is None else set(changed.tolist())
-        self._cursor = self._columns.changes
+        for _unused in self.refresh(claimant):
+            pass
         usable = self._session.chooser.usable(claimant)
         allowed = self._session.chooser.allowed(claimant)
-        for row in rows:
-            if row < len(usable) and usable[row]:
-                self._search(claimant, row)
         aside: list[tuple[Cost, int]] = []
         opening: Opening | None = None
         while self._heap and opening is None:
@@ -86,38 +95,75 @@ class Seeker:
             heappush(self._heap, place)
         return opening
 
-    def _search(self, claimant: Task, row: int) -> None:
-        found = self._look(claimant, row)
-        if found is not None:
-            heappush(self._heap, (found.cost, row))
-
     def _look(self, claimant: Task, row: int) -> Found | None:
         """Who has to leave this node; None where the claimant cannot have it at all."""
-        book, columns, node = self._session.book, self._columns, self._columns.nodes[row]
-        vector = columns.axis.request(claimant.pod.request)
-        if node is None or vector.unknown or (columns.alloc[:, row] < vector.dense).any():
+        book, node = self._session.book, self._columns.nodes[row]
+        needed = self._lacking(claimant, row)
+        if node is None or needed is None:
             return None
-        lacking = vector.dense - columns.free[:, row] - columns.releasing[:, row] + columns.nominated[:, row]
-        needed = {columns.axis.names[index]: int(lacking[index]) for index in np.flatnonzero(lacking > 0).tolist()}
-        # What is not asked for is never lacking, even where too much of it has been promised.
-        needed = {name: amount for name, amount in needed.items() if vector.dense[columns.axis.names.index(name)]}
         ports = claimant.pod.spec.host_ports
         clashing = bool(ports) and book.cluster.ports.clash(ports, row)
         if not needed and not clashing:
             return NOBODY
-        candidates: list[Task] = []
+        self._forget_old()
+        candidates: list[tuple[Hashable, Task]] = []
         forced: list[Task] = []
         for entry in book.cluster.pods.at_node(node.name):
             task = book.tasks.get(entry.pod.uid)
-            evictable = task is not None and self.question.alone(task)
+            like = self._like(task) if task is not None else None
             blocks = clashing and any(mine.clashes(theirs) for mine in ports for theirs in entry.pod.spec.host_ports)
             if blocks and not entry.leaving and entry.charged:
-                if not evictable or task is None:
+                if task is None or like is None:
                     return None
                 forced.append(task)
-            elif evictable and task is not None:
-                candidates.append(task)
-        return NodeSearch(self.question, candidates, needed, forced).run()
+            elif task is not None and like is not None:
+                candidates.append((like, task))
+        return self._search(candidates, needed, forced)
+
+    def _lacking(self, claimant: Task, row: int) -> Totals | None:
+        """What the claimant asks for and the node will not have without evictions; None where it is too small."""
+        columns = self._columns
+        vector = columns.axis.request(claimant.pod.request)
+        if vector.unknown or (columns.alloc[:, row] < vector.dense).any():
+            return None
+        lacking = vector.dense - columns.free[:, row] - columns.releasing[:, row] + columns.nominated[:, row]
+        # What is not asked for is never lacking, even where too much of it has been promised.
+        short = np.flatnonzero((lacking > 0) & (vector.dense > 0)).tolist()
+        return {columns.axis.names[index]: int(lacking[index]) for index in short}
+
+    def _forget_old(self) -> None:
+        now = (self._session.slice, self._columns.changes)
+        if self._valid != now:
+            self._valid = now
+            self._may.clear()
+            self._numbers.clear()
+
+    def _like(self, task: Task) -> Hashable | None:
+        """The kind of a pod that can be asked to leave; None where it cannot."""
+        if not self._question.evictable(task):
+            return None
+        like = self._question.like(task)
+        may = self._may.get(like)
+        if may is None:
+            may = self._may[like] = self._question.alone(task)
+        return like if may else None
+
+    def _search(self, candidates: list[tuple[Hashable, Task]], needed: Totals, forced: list[Task]) -> Found | None:
+        found = classes(candidates)
+        members = [tasks for _unused, tasks in found]
+        if forced:
+            return NodeSearch(self._question, members, needed, forced).run()
+        kind = (tuple(needed.items()), tuple((like, len(tasks)) for like, tasks in found))
+        if kind not in self._numbers:
+            search = NodeSearch(self._question, members, needed, forced)
+            best = search.run()
+            self._numbers[kind] = search.numbers if best else None
+            return best
+        numbers = self._numbers[kind]
+        if numbers is None:
+            return None
+        chosen = [task for tasks, number in zip(members, numbers, strict=False) for task in tasks[:number]]
+        return priced(chosen, self._question)
 
 
 def evictable(session: Session, task: Task) -> bool:

@@ -8,11 +8,12 @@ few pods. A gang that would lose its minimum leaves as a whole, wherever its pod
 search tries every set of distinguishable pods and gives up improving what it has after a bounded number of steps.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from placement.policy.amounts import Totals
+from placement.policy.budgets import Budgets
 from placement.policy.jobs import PLACED, Job, Task
 from placement.policy.membership import GroupKey
 
@@ -33,11 +34,12 @@ class Found:
 class Question:
     """What is asked about every node: who may be a victim, alone and together, and whom nobody can tell apart."""
 
+    # About the pod itself.
+    evictable: Callable[[Task], bool]
+    # The same for all that nobody can tell apart.
     alone: Callable[[Task], bool]
     together: Callable[[Sequence[Task]], bool]
-    budgets: Callable[[Task], Sequence[str]]
-    # What is left of each budget.
-    allowed: Mapping[str, int]
+    budgets: Budgets
     like: Callable[[Task], Hashable]
 
 
@@ -47,20 +49,23 @@ NOBODY: Final = Found((0, -(2**31) - 1, 0, 0), ())
 class NodeSearch:
     """The search on one node."""
 
-    def __init__(self, question: Question, candidates: Sequence[Task], needed: Totals, forced: Sequence[Task]) -> None:
+    def __init__(
+        self, question: Question, classes: Sequence[Sequence[Task]], needed: Totals, forced: Sequence[Task]
+    ) -> None:
         self._question = question
-        self._needed = {name: amount for name, amount in needed.items() if amount > 0}
-        self._classes = _classes(question, candidates)
+        self._needed = needed
+        self._classes = classes
         self._forced = forced
         self._best: Found | None = None
+        # How many of each class are chosen where the best was found.
+        self.numbers: tuple[int, ...] = ()
         self._steps = 0
         # What the classes from each on can free together, to see when a branch is dead.
         self._behind: list[Totals] = [{}]
         for members in reversed(self._classes):
             sums = dict(self._behind[-1])
-            for task in members:
-                for name, amount in task.amounts:
-                    sums[name] = sums.get(name, 0) + amount
+            for name, amount in members[0].amounts:
+                sums[name] = sums.get(name, 0) + amount * len(members)
             self._behind.append(sums)
         self._behind.reverse()
 
@@ -70,18 +75,19 @@ class NodeSearch:
         left = dict(self._needed)
         for task in chosen:
             _take(left, task, 1)
-        self._descend(0, chosen, left)
+        self._descend((), chosen, left)
         return self._best
 
-    def _descend(self, index: int, chosen: list[Task], left: Totals) -> None:
+    def _descend(self, numbers: tuple[int, ...], chosen: list[Task], left: Totals) -> None:
+        index = len(numbers)
         self._steps += 1
         if self._best is not None and self._steps > _STEPS:
             return
-        found = self._price(chosen)
+        found = priced(chosen, self._question)
         if found is None or (self._best is not None and found.cost >= self._best.cost):
             return
         if all(amount <= 0 for amount in left.values()):
-            self._best = found
+            self._best, self.numbers = found, numbers
             return
         if index == len(self._classes):
             return
@@ -95,26 +101,27 @@ class NodeSearch:
             taken = members[:number]
             for task in taken:
                 _take(left, task, 1)
-            self._descend(index + 1, chosen + taken, left)
+            self._descend((*numbers, number), [*chosen, *taken], left)
             for task in taken:
                 _take(left, task, -1)
 
-    def _price(self, chosen: Sequence[Task]) -> Found | None:
-        """The set with the rest of the gangs it breaks, and its cost; None where that must not leave."""
-        closed = closure(chosen, self._question.alone)
-        if closed is None or (closed[0] and not self._question.together(closed[0])):
-            return None
-        victims, broken = closed
-        hits: dict[str, int] = {}
-        for task in victims:
-            for budget in self._question.budgets(task):
-                hits[budget] = hits.get(budget, 0) + 1
-        violations = sum(max(0, number - self._question.allowed.get(budget, 0)) for budget, number in hits.items())
-        highest = max((task.job.priority for task in victims), default=NOBODY.cost[1])
-        return Found((violations, highest, broken, len(victims)), tuple(victims))
+
+def priced(chosen: Sequence[Task], question: Question) -> Found | None:
+    """The set with the rest of the gangs it breaks, and its cost; None where that must not leave."""
+    closed = closure(chosen, question)
+    if closed is None or (closed[0] and not question.together(closed[0])):
+        return None
+    victims, broken = closed
+    hits: dict[str, int] = {}
+    for task in victims:
+        for budget in question.budgets.of(task):
+            hits[budget] = hits.get(budget, 0) + 1
+    violations = sum(max(0, number - question.budgets.allowed(budget)) for budget, number in hits.items())
+    highest = max((task.job.priority for task in victims), default=NOBODY.cost[1])
+    return Found((violations, highest, broken, len(victims)), tuple(victims))
 
 
-def closure(chosen: Sequence[Task], alone: Callable[[Task], bool]) -> tuple[list[Task], int] | None:
+def closure(chosen: Sequence[Task], question: Question) -> tuple[list[Task], int] | None:
     """The chosen ones and all of every gang that would be left without its minimum, and how many gangs that are."""
     by_job: dict[GroupKey, list[Task]] = {}
     jobs: dict[GroupKey, Job] = {}
@@ -128,19 +135,19 @@ def closure(chosen: Sequence[Task], alone: Callable[[Task], bool]) -> tuple[list
         if job.min_member > 1 and job.ready >= job.min_member > job.ready - len(tasks):
             broken += 1
             tasks = [task for task in job.tasks.values() if task.status in PLACED]
-            if not all(alone(task) for task in tasks):
+            if not all(question.evictable(task) and question.alone(task) for task in tasks):
                 return None
         victims += tasks
     return victims, broken
 
 
-def _classes(question: Question, candidates: Sequence[Task]) -> list[list[Task]]:
+def classes(candidates: Sequence[tuple[Hashable, Task]]) -> list[tuple[Hashable, list[Task]]]:
     """Candidates that nobody can tell apart, together; low priority first, and large before small."""
     found: dict[Hashable, list[Task]] = {}
-    for task in sorted(candidates, key=lambda task: task.uid):
-        found.setdefault(question.like(task), []).append(task)
+    for like, task in sorted(candidates, key=lambda item: item[1].uid):
+        found.setdefault(like, []).append(task)
     return sorted(
-        found.values(), key=lambda tasks: (tasks[0].job.priority, [-amount for _n, amount in tasks[0].amounts])
+        found.items(), key=lambda item: (item[1][0].job.priority, [-amount for _n, amount in item[1][0].amounts])
     )
 
 

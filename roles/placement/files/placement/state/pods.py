@@ -15,6 +15,7 @@ from placement.model.pod import TERMINAL, Pod
 from placement.state.columns import NodeColumns
 from placement.state.labelsets import LabelSet, LabelSets
 from placement.state.ports import PortTable
+from placement.state.vectors import Vector
 
 # What we intend with a pod: the node we assume it on, the node where room is promised to it, and whether it is to go.
 Plan = tuple[str, str, bool]
@@ -26,7 +27,7 @@ _NOWHERE: Final = "/"
 class PodEntry:
     """What the state knows of one pod."""
 
-    __slots__ = ("at", "charged", "labelset", "plan", "pod", "row")
+    __slots__ = ("at", "charged", "labelset", "plan", "pod", "row", "vector")
 
     def __init__(self, pod: Pod, labelset: LabelSet) -> None:
         self.pod = pod
@@ -36,6 +37,8 @@ class PodEntry:
         self.at = ""
         self.charged = False
         self.row = -1
+        # Its request over the axis as that was when it was last charged; finding it again costs a hash.
+        self.vector: Vector | None = None
 
     @property
     def leaving(self) -> bool:
@@ -80,6 +83,7 @@ class PodTable:
                 self._labelsets.leave(entry.labelset)
                 entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
             entry.pod = pod
+            entry.vector = None
         if pod.node or pod.phase in TERMINAL:
             # The truth has spoken: only the wish that it leaves is still ours.
             entry.plan = ("", "", entry.plan[2])
@@ -126,21 +130,24 @@ class PodTable:
 
     def assume(self, uid: str, node: str) -> None:
         """We have decided to put the pod there."""
-        self._plan(uid, (node, "", self.by_uid[uid].plan[2]))
+        entry = self.by_uid[uid]
+        self._plan(entry, (node, "", entry.plan[2]))
 
     def promise(self, uid: str, node: str) -> None:
         """Room on this node is kept for the pod until it is placed."""
-        self._plan(uid, ("", node, self.by_uid[uid].plan[2]))
+        entry = self.by_uid[uid]
+        self._plan(entry, ("", node, entry.plan[2]))
 
     def forget(self, uid: str) -> None:
         """The pod is not where we wanted it, and the truth says so; what it was nominated for is void, too."""
         entry = self.by_uid[uid]
-        self._plan(uid, ("", _NOWHERE if entry.pod.nominated_node else "", entry.plan[2]))
+        self._plan(entry, ("", _NOWHERE if entry.pod.nominated_node else "", entry.plan[2]))
 
     def evict(self, uid: str, *, evicting: bool = True) -> None:
         """The pod is to leave, or is not after all."""
-        assumed, promised, _unused = self.by_uid[uid].plan
-        self._plan(uid, (assumed, promised, evicting))
+        entry = self.by_uid[uid]
+        assumed, promised, _unused = entry.plan
+        self._plan(entry, (assumed, promised, evicting))
 
     def mark(self) -> int:
         """A point to come back to. Between it and the way back no event may be applied."""
@@ -156,9 +163,8 @@ class PodTable:
         """Nothing decided so far will be taken back."""
         self._undo.clear()
 
-    def _plan(self, uid: str, plan: Plan) -> None:
-        entry = self.by_uid[uid]
-        self._undo.append((uid, entry.plan))
+    def _plan(self, entry: PodEntry, plan: Plan) -> None:
+        self._undo.append((entry.pod.uid, entry.plan))
         self._set_plan(entry, plan)
 
     def _set_plan(self, entry: PodEntry, plan: Plan) -> None:
@@ -192,8 +198,9 @@ class PodTable:
             entry.row = -1
 
     def _book(self, entry: PodEntry, number: int) -> None:
-        pod, row = entry.pod, entry.row
-        vector = self._columns.axis.request(pod.request)
+        pod, row, vector = entry.pod, entry.row, entry.vector
+        if vector is None or len(vector.dense) != len(self._columns.axis):
+            vector = entry.vector = self._columns.axis.request(pod.request)
         if not entry.charged:
             self._columns.promise(row, vector, number)
             return

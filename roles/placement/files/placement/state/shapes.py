@@ -132,16 +132,17 @@ class ShapeTable:
         columns = self._columns
         if shape.cursor == columns.changes:
             return
-        vector = columns.axis.request(shape.request)
         rows = columns.changed_since(shape.cursor)
-        if rows is None or shape.cursor < 0 or vector is not shape.vector or len(shape.scores) != columns.capacity:
-            shape.vector = vector
-            shape.scores = self._evaluate(shape, columns.size, columns.open, None)
+        older = len(shape.vector.dense) != len(columns.axis) or len(shape.scores) != columns.capacity
+        if rows is None or shape.cursor < 0 or older:
+            shape.vector = columns.axis.request(shape.request)
+            shape.scores = self._evaluate(shape, columns.size, columns.open[: len(shape.vector.least)], None)
             if shape.spec.host_ports:
                 shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
         else:
             # `take`, because plain indexing of so few columns costs several times as much.
-            size, opened = columns.size.take(rows, axis=1), columns.open.take(rows, axis=1)
+            opened = columns.open[: len(shape.vector.least)].take(rows, axis=1)
+            size = columns.size.take(rows, axis=1)
             shape.scores[rows] = self._evaluate(shape, size, opened, rows)
             if shape.spec.host_ports:
                 clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
@@ -201,14 +202,16 @@ class ShapeTable:
         if shape.spec.host_ports:
             return [float(INFEASIBLE)] * len(rows)
         columns = self._columns
-        opened = columns.open.take(rows, axis=1) - shape.vector.dense[:, None]
+        asked = len(shape.vector.least)
+        opened = columns.open[:asked].take(rows, axis=1) - shape.vector.dense[:asked, None]
         scores: list[float] = self._evaluate(shape, columns.size.take(rows, axis=1), opened, rows).tolist()
         return scores
 
     def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
         """Scores of one node after `placed` pods of the shape, one more, two more, ...; the next one last."""
         counts = np.arange(placed + _LADDER - 1, placed - 1, -1, dtype=np.int64)
-        opened = self._columns.open[:, row, None] - shape.vector.dense[:, None] * counts
+        asked = len(shape.vector.least)
+        opened = self._columns.open[:asked, row, None] - shape.vector.dense[:asked, None] * counts
         size = np.repeat(self._columns.size[:, row, None], _LADDER, axis=1)
         ladder: list[float] = self._evaluate(shape, size, opened, np.full(_LADDER, row)).tolist()
         return ladder

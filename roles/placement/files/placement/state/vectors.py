@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts
 
-PODS_INDEX: Final = 3
+PODS_INDEX: Final = 2
 # A sum of 2^13 amounts of at most MAX_AMOUNT is the most that 64 bits hold: beyond this count a node is full.
 MAX_PODS: Final = 2**13 - 1
 
@@ -27,7 +27,8 @@ class Vector:
     dense: NDArray[np.int64]
     # The same twice, one after the other: charged room and open room change together.
     twice: NDArray[np.int64]
-    # As a column to compare with: what is not asked for is less than anything, so it blocks nowhere.
+    # As a column to compare with, up to the last resource asked for: what is not asked for is less than anything, so it
+    # blocks nowhere.
     least: NDArray[np.int64]
     # Resources asked for that no node offers.
     unknown: tuple[str, ...]
@@ -37,7 +38,8 @@ class ResourceAxis:
     """The order of resources; it only ever grows."""
 
     def __init__(self) -> None:
-        self.names = [CPU, MEMORY, EPHEMERAL_STORAGE, PODS]
+        # What most pods ask for comes first, so that the rest need not be looked at.
+        self.names = [CPU, MEMORY, PODS, EPHEMERAL_STORAGE]
         self._index = {name: index for index, name in enumerate(self.names)}
         self._requests: dict[Amounts, Vector] = {}
 
@@ -71,7 +73,8 @@ class ResourceAxis:
                 if name in self._index:
                     dense[self._index[name]] = amount
             dense[PODS_INDEX] = 1
-            least = np.where(dense > 0, dense, np.iinfo(np.int64).min)[:, None]
+            last = int(np.flatnonzero(dense)[-1])
+            least = np.where(dense > 0, dense, np.iinfo(np.int64).min)[: last + 1, None]
             vector = Vector(dense, np.concatenate((dense, dense)), least, tuple(self.unknown_names(amounts)))
             if len(self._requests) >= 1 << 16:
                 self._requests.clear()

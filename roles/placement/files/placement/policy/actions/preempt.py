@@ -6,67 +6,44 @@
 The plugins that say something about it are asked in order, and the first that finds victims decides.
 """
 
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from placement.policy.budgets import Budgets
+from placement.policy.claimants import in_order, parked_by_queue, serve, waits
 from placement.policy.jobs import PLACED, Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.plugin import Plugin
-from placement.policy.queues import QueueNode
 from placement.policy.seeker import evictable
 from placement.policy.session import Session
 from placement.policy.victims import Question
 
 REASON = "Preempted"
-# So many jobs of a queue in a row that find nothing are enough for one cycle.
-VAIN = 16
 
 
 def preempt(session: Session) -> Iterator[None]:
     """The action."""
-    makings = [Making(session, _terms(session, plugin, within=False)) for plugin in session.rules.preempting]
-    makings += [
-        Making(session, _terms(session, plugin, within=True))
-        for plugin in session.rules.preempting
-        if not plugin.looks_at_job
-    ]
-    for queue in list(session.book.tree.by_name.values()):
-        claimants = [job for job in _tried_or_barred(session, queue) if _claims(session, job)]
-        vain = 0
-        for job in sorted(claimants, key=lambda job: session.rules.job_order(job, session.book.total)):
-            if vain == VAIN:
-                # The rest have their turn in the next cycle.
-                session.unfinished = True
-                break
-            vain += 1
-            while _claims(session, job) and (yield from _first(makings, job)):
-                vain = 0
-                yield
-            # Until something changes there is nothing more for this job.
-            job.sought = session.book.generation
-            yield
+    plugins, budgets = session.rules.preempting, Budgets(session.book)
+    ways = [(plugin, False) for plugin in plugins]
+    ways += [(plugin, True) for plugin in plugins if not plugin.looks_at_job]
+    makings = [Making(session, _terms(session, plugin, within=within), budgets) for plugin, within in ways]
+
+    def claims(job: Job) -> bool:
+        return waits(session, job, job.sought)
+
+    def served(job: Job) -> None:
+        job.sought = session.book.generation
+
+    yield from serve(session, _lines(session), makings, claims=claims, served=served)
 
 
-def _claims(session: Session, job: Job) -> bool:
-    waits = bool(job.pending) and job.problem is None and job.sought != session.book.generation
-    return waits and session.book.enough(job)
-
-
-def _tried_or_barred(session: Session, queue: QueueNode) -> list[Job]:
+def _lines(session: Session) -> list[list[Job]]:
     """Jobs that allocate has tried in vain, and all of a queue that it does not visit because that has enough."""
-    if session.rules.overused(queue):
-        return list(queue.jobs.values())
-    return [job for job in session.book.parked.values() if job.queue == queue.name]
-
-
-def _first(makings: Sequence[Making], job: Job) -> Generator[None, None, bool]:
-    for making in makings:
-        for made in making.room_for(job):
-            if made:
-                return True
-            yield
-    return False
+    parked = parked_by_queue(session)
+    queues = session.book.tree.by_name.values()
+    lines = (queue.jobs.values() if session.rules.overused(queue) else parked.get(queue.name, ()) for queue in queues)
+    return [in_order(session, jobs) for jobs in lines]
 
 
 def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
@@ -92,7 +69,7 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
         def alone(task: Task) -> bool:
             if task.job.queue != claimant.job.queue or (task.job is claimant.job) is not within:
                 return False
-            return evictable(session, task) and plugin.may_preempt(claimant, (task,), total)
+            return plugin.may_preempt(claimant, (task,), total)
 
         def together(tasks: Sequence[Task]) -> bool:
             by_job: dict[object, list[Task]] = {}
@@ -101,9 +78,11 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
             return all(plugin.may_preempt(claimant, members, total) for members in by_job.values())
 
         def like(task: Task) -> Hashable:
-            alike = task.job.key if plugin.looks_at_job or task.job.min_member > 1 else None
-            return (task.job.priority, task.pod.request, alike, tuple(budgets.of(task)))
+            alike = task.job.key if plugin.looks_at_job or within or task.job.min_member > 1 else None
+            lesser = task.pod.spec.priority if within else 0
+            own = task.job is claimant.job
+            return (task.job.queue, task.job.priority, own, lesser, task.pod.request, alike, tuple(budgets.of(task)))
 
-        return Question(alone, together, budgets.of, budgets.allowed, like)
+        return Question(partial(evictable, session), alone, together, budgets, like)
 
     return Taking(key, question, possible, REASON)

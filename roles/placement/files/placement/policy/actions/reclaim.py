@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """reclaim: a queue with less than it deserves takes room back from queues that have more."""
 
-from collections.abc import Generator, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 
-from placement.policy.actions.preempt import VAIN
 from placement.policy.budgets import Budgets
+from placement.policy.claimants import in_order, parked_by_queue, serve, waits
 from placement.policy.jobs import Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.queues import QueueNode
@@ -19,36 +20,21 @@ REASON = "Reclaimed"
 
 def reclaim(session: Session) -> Iterator[None]:
     """The action."""
-    making = Making(session, _terms(session))
-    for queue in sorted(session.book.tree.by_name.values(), key=session.rules.queue_order):
-        claimants = [job for job in session.book.parked.values() if job.queue == queue.name and _claims(session, job)]
-        vain = 0
-        for job in sorted(claimants, key=lambda job: session.rules.job_order(job, session.book.total)):
-            if vain == VAIN:
-                session.unfinished = True
-                break
-            vain += 1
-            while _claims(session, job) and (yield from _once(making, job)):
-                vain = 0
-                yield
-            job.reclaimed = session.book.generation
-            yield
+    making = Making(session, _terms(session), Budgets(session.book))
+    parked = parked_by_queue(session)
+    queues = sorted(session.book.tree.by_name.values(), key=session.rules.queue_order)
+    lines = [in_order(session, parked.get(queue.name, ())) for queue in queues]
 
+    def claims(job: Job) -> bool:
+        queue = session.book.tree.by_name.get(job.queue)
+        if queue is None or not waits(session, job, job.reclaimed):
+            return False
+        return not any(session.rules.overused(at) for at in queue.path)
 
-def _claims(session: Session, job: Job) -> bool:
-    waits = bool(job.pending) and job.problem is None and session.book.enough(job)
-    if not waits or job.key not in session.book.parked or job.reclaimed == session.book.generation:
-        return False
-    queue = session.book.tree.by_name.get(job.queue)
-    return queue is not None and not any(session.rules.overused(at) for at in queue.path)
+    def served(job: Job) -> None:
+        job.reclaimed = session.book.generation
 
-
-def _once(making: Making, job: Job) -> Generator[None, None, bool]:
-    for made in making.room_for(job):
-        if made:
-            return True
-        yield
-    return False
+    yield from serve(session, lines, [making], claims=claims, served=served)
 
 
 def _terms(session: Session) -> Taking:
@@ -77,7 +63,7 @@ def _terms(session: Session) -> Taking:
 
         def alone(task: Task) -> bool:
             queues = losers(task)
-            if not queues or not all(queue.record.reclaimable for queue in queues) or not evictable(session, task):
+            if not queues or not all(queue.record.reclaimable for queue in queues):
                 return False
             return all(session.rules.may_reclaim((task,), queue) for queue in queues)
 
@@ -92,6 +78,6 @@ def _terms(session: Session) -> Taking:
             gang = task.job.key if task.job.min_member > 1 else None
             return (task.job.queue, task.job.priority, task.pod.request, gang, tuple(budgets.of(task)))
 
-        return Question(alone, together, budgets.of, budgets.allowed, like)
+        return Question(partial(evictable, session), alone, together, budgets, like)
 
     return Taking(key, question, possible, REASON)
