@@ -49,6 +49,25 @@ def test_a_gang_that_does_not_fit_whole_holds_nothing() -> None:
     assert simulated.placements() == {"theirs": "n2", "small": "n1"}
 
 
+def test_members_that_fit_nowhere_are_passed_over_by_others_that_do() -> None:
+    simulated = cluster(1)
+    large = [mine(f"a{index}", group="g", request=amounts(cpu="5")) for index in range(70)]
+    simulated.see(gang("g", 2), *large, *(mine(f"b{index}", group="g") for index in range(3)))
+    simulated.run()
+    assert set(simulated.placements()) == {"b0", "b1", "b2"}
+    assert simulated.conditions()["a0"].endswith(
+        "cpu: 5 wanted, all nodes together have 4; 0/1 nodes are available: 1 too small: cpu"
+    )
+
+
+def test_a_gang_of_which_too_few_members_fit_holds_nothing() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 3), mine("large", group="g", request=amounts(cpu="5")))
+    simulated.see(mine("b0", group="g"), mine("b1", group="g"))
+    simulated.run()
+    assert simulated.placements() == {}
+
+
 def test_a_gang_that_can_never_fit_is_told_so_and_tried_again_when_nodes_change() -> None:
     simulated = cluster(1)
     simulated.see(gang("g", 5), *(mine(f"g{index}", group="g") for index in range(5)))

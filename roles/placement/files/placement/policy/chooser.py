@@ -48,7 +48,7 @@ class Chooser:
         start = 0
         while start < len(tasks):
             first, end = tasks[start], start + 1
-            while end < len(tasks) and _alike(tasks[end].pod, first.pod):
+            while end < len(tasks) and alike(tasks[end].pod, first.pod):
                 end += 1
             if end - start == 1 or self._one_by_one(first):
                 for task in tasks[start:end]:
@@ -83,7 +83,7 @@ class Chooser:
                 figures = (format_amount(name, amount) for amount in (wanted, offered))
                 return "{}: {} wanted, all nodes together have {}".format(name, *figures)
         first = tasks[0].pod
-        if all(_alike(task.pod, first) for task in tasks):
+        if all(alike(task.pod, first) for task in tasks):
             vector = columns.axis.request(first.request)
             rows = self._cluster.masks.selector(first.spec.selector).allows
             asked = vector.dense > 0
@@ -115,7 +115,7 @@ class Chooser:
         return node.name if node is not None else ""
 
 
-def _alike(pod: Pod, other: Pod) -> bool:
+def alike(pod: Pod, other: Pod) -> bool:
     """Whether two pods can be placed in one run; equal specs and requests are mostly one object."""
     return (
         (pod.spec is other.spec or pod.spec == other.spec)

@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from placement.policy.amounts import Totals, add
-from placement.policy.jobs import Job, Problem, Task
+from placement.policy.chooser import alike
+from placement.policy.jobs import Job, Problem, Status, Task
 from placement.policy.queues import Place, QueueNode
 from placement.policy.session import Refused, Session
 from placement.policy.turns import take_turns
 
 # So many tasks of one job are placed in one go where no other job waits.
 _RUN: Final = 64
+# Kinds of members that are passed over in one go.
+_KINDS: Final = 8
 
 
 def allocate(session: Session) -> Iterator[None]:
@@ -44,7 +47,7 @@ def place_first(session: Session, queue: QueueNode, places: list[Place], alone: 
     return True
 
 
-def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) -> None:
+def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()) -> None:
     together = session.rules.needed(job)
     wanted: Totals = {}
     for task in tasks:
@@ -53,7 +56,7 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) 
     if limit and len(tasks) > together:
         # The run was a guess: only what must start together is asked for.
         _put_back(job, tasks[together:])
-        _place(session, queue, job, tasks[:together])
+        _place(session, queue, job, tasks[:together], passed)
         return
     if limit:
         _put_back(job, tasks)
@@ -66,9 +69,13 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) 
         refused = Refused("NotEnoughResources", _short(job, together, placed), session.chooser.reasons(failed))
         statement.discard()
         _put_back(job, tasks[placed:])
+        others = _others(job, together, (*passed, failed))
+        if others:
+            _place(session, queue, job, others, (*passed, failed))
+            return
         never = session.chooser.never(tasks[:together])
         if never:
-            text = f"{job} can never run: {format_size(job)}{never}; {refused.nodes}"
+            text = f"{job} can never run: {format_size(job) if together > 1 else ''}{never}; {refused.nodes}"
             session.book.give_up(job, Problem("NeverFits", text))
             return
         session.refuse(job, failed, refused)
@@ -79,6 +86,18 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task]) 
     if failed is not None:
         _put_back(job, tasks[placed:])
         session.refuse(job, failed, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))
+
+
+def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
+    """Members unlike those that fit nowhere, in the job's order; none where they are too few."""
+    if len(passed) > _KINDS:
+        return []
+    left = [
+        task
+        for task in job.tasks.values()
+        if task.status is Status.PENDING and not any(alike(task.pod, other.pod) for other in passed)
+    ]
+    return sorted(left, key=lambda task: task.key)[:number] if len(left) >= number else []
 
 
 def _put_back(job: Job, tasks: Sequence[Task]) -> None:

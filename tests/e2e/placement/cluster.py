@@ -1,72 +1,36 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster with the role's own objects and identity, and the daemon as processes of this checkout."""
+"""A cluster with the role's own objects and identity, and namespaces of tests in it."""
 
 from __future__ import annotations
 
 import base64
-import json
 import os
-import re
-import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2.nativetypes import NativeEnvironment
+from e2e.placement.daemon import Daemon
+from e2e.placement.role import ROLE, RoleVariables
 from testbed.api import RunningBed, command_line
 from testbed.controlplane import audit_log, kubeconfig
-from testbed.kube_api import STRATEGIC_PATCH, Api, ApiError
+from testbed.kube_api import STRATEGIC_PATCH, Api
 from testbed.kube_audit import AuditEvent, read_audit
 
 Json = dict[str, Any]
 
-ROLE = Path(__file__).resolve().parents[2] / "roles/placement"
 USER = "converged:placement:e2e"
 NODES = 20
 SCHEDULER = "placement"
-READY_SECONDS = 40.0
+KUBE_BATCH = "scheduling.incubator.k8s.io/v1alpha1"
+GROUP_NAME = "scheduling.k8s.io/group-name"
 SIGNER = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
-class RoleVariables(Mapping[str, Any]):
-    """The role's variables, rendered one by one as they are asked for, as Ansible does."""
-
-    def __init__(self, **given: Any) -> None:
-        self._given = given
-        self._texts = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
-        self._jinja = NativeEnvironment()
-
-    def __getitem__(self, name: str) -> Any:
-        return self._given[name] if name in self._given else self._rendered(self._texts[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self._texts, **self._given})
-
-    def __len__(self) -> int:
-        return len({**self._texts, **self._given})
-
-    def _rendered(self, value: Any) -> Any:
-        if isinstance(value, str) and "{{" in value:
-            return self._evaluated(value)
-        if isinstance(value, list):
-            return [self._rendered(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self._rendered(item) for key, item in value.items()}
-        return value
-
-    def _evaluated(self, text: str) -> Any:
-        # Only what the text names: everything else may need what only a play has.
-        names = {name: self[name] for name in self if re.search(rf"\b{name}\b", text)}
-        return self._jinja.from_string(text).render(names)
-
-
-class Site:
+class Cluster:
     """The cluster."""
 
     def __init__(self, bed: RunningBed, folder: Path) -> None:
@@ -80,15 +44,24 @@ class Site:
     def prepare(self) -> None:
         """CRDs, rights and flow level as the role makes them, an identity, and nodes on which pods seem to run."""
         crds = (ROLE / "files/crds/crds.yml").read_text(encoding="utf-8")
-        objects = self.role["_placement_objects"]
         # An empty CRD of the dialects that we do not ship, so that they are served.
         foreign = [crd("scheduling.volcano.sh", "v1beta1"), crd("scheduling.volcano.sh", "v1beta1", "Queue")]
         foreign.append(crd("scheduling.x-k8s.io", "v1alpha1"))
         self.bed.kubectl("apply", "-f", "-", input=crds)
-        self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump_all([*objects, *foreign]))
+        self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(foreign))
+        self.grant()
         self._sign()
         if not self.api.items("/api/v1/nodes?labelSelector=converged.hpc/load&limit=1"):
             command_line("load", self.bed.bed.name, "--nodes", str(NODES), "--kind", "kwok", timeout=120)
+
+    def grant(self) -> None:
+        """The rights and the flow level."""
+        self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(self.role["_placement_objects"]))
+
+    def allowed(self) -> set[tuple[str, str]]:
+        """Verb and resource of everything that the role lets the daemon do."""
+        rules = [rule for part in ("role", "lease_role") for rule in self.role[f"_placement_{part}"]["rules"]]
+        return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
 
     def _sign(self) -> None:
         """A certificate of the group that the role's rights are for."""
@@ -124,13 +97,15 @@ class Site:
         self.kubeconfig.write_text(yaml.safe_dump(config), encoding="utf-8")
         self.api.delete(f"{SIGNER}/{name}")
 
-    def audit(self) -> list[AuditEvent]:
+    def audit(self, users: Collection[str] = (USER,)) -> list[AuditEvent]:
         """What the daemon has asked the API for."""
-        return [event for event in read_audit(self._audit) if event.user == USER]
+        return [event for event in read_audit(self._audit) if event.user in users]
 
-    def namespace(self, name: str) -> Namespace:
+    def namespace(self, name: str, *, labels: dict[str, str] | None = None) -> Namespace:
         """A namespace of a test's own."""
-        self.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        metadata = {"name": name, "labels": labels or {}}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+        self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump(body))
         self.api.wait_for(
             f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _item: True, timeout=30, what="account"
         )
@@ -160,9 +135,19 @@ class Namespace:
         """A pod with one container."""
         metadata = {"name": name, "namespace": self.name}
         metadata |= {key: more.pop(key) for key in ("annotations", "labels") if key in more}
-        container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": cpu}}}
+        container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": cpu}} if cpu else {}}
         spec = {"schedulerName": scheduler, "containers": [container], **more}
         self.api.create(f"{self.path}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def job(self, name: str, *, replicas: int, least: int | None = None, **more: Any) -> None:
+        """Pods of one PodGroup of kube-batch's, which all must start together unless `least` says fewer."""
+        group = {"minMember": replicas if least is None else least}
+        group |= {key: more.pop(key) for key in ("queue", "priorityClassName") if key in more}
+        self.create(KUBE_BATCH, "PodGroup", name, group)
+        if "priorityClassName" in group:
+            more["priorityClassName"] = group["priorityClassName"]
+        for number in range(replicas):
+            self.pod(f"{name}-{number}", annotations={GROUP_NAME: name}, **more)
 
     def create(self, version: str, kind: str, name: str, spec: Json) -> None:
         """An object of a dialect."""
@@ -177,9 +162,22 @@ class Namespace:
         """All pods."""
         return self.api.items(f"{self.path}/pods")
 
-    def bound(self) -> set[str]:
-        """Names of pods that have a node."""
-        return {pod["metadata"]["name"] for pod in self.pods() if pod["spec"].get("nodeName")}
+    def bound(self, prefix: str = "") -> set[str]:
+        """Names of pods that have a node and keep it."""
+        return set(self.places(prefix))
+
+    def places(self, prefix: str = "") -> dict[str, str]:
+        """The node of each pod that has one and is not about to leave it."""
+        found = ((pod["metadata"], pod["spec"].get("nodeName")) for pod in self.pods())
+        return {
+            meta["name"]: node
+            for meta, node in found
+            if node and "deletionTimestamp" not in meta and meta["name"].startswith(prefix)
+        }
+
+    def clear(self) -> None:
+        """Nothing of it is left on a node."""
+        self.api.delete(f"{self.path}/pods?gracePeriodSeconds=0")
 
     def events(self, name: str) -> list[tuple[str, str]]:
         """Reason and note of each Event about an object."""
@@ -194,99 +192,6 @@ class Namespace:
     def finish(self, pod: str, phase: str) -> None:
         """What a kubelet would write when the pod has ended."""
         self.api.patch(f"{self.path}/pods/{pod}/status", {"status": {"phase": phase}}, content_type=STRATEGIC_PATCH)
-
-
-class Daemon:
-    """One process of the daemon."""
-
-    def __init__(self, folder: Path, config: Path, settings: Mapping[str, Any]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.socket = folder / "socket"
-        self.log = folder / "log"
-        self.settings = folder / "settings.yml"
-        chosen = {
-            "kubeconfig": str(config),
-            "socket": str(self.socket),
-            "listen": "",
-            "lease_duration": 4,
-            "renew_deadline": 2,
-            "retry_period": 0.5,
-            **settings,
-        }
-        self.settings.write_text(yaml.safe_dump(chosen), encoding="utf-8")
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def argv(self, *arguments: str) -> list[str]:
-        """The command line."""
-        return [sys.executable, "-m", "placement", *arguments]
-
-    def environment(self) -> dict[str, str]:
-        """With this checkout's package."""
-        return {**os.environ, "PYTHONPATH": str(ROLE / "files"), "PYTHONDONTWRITEBYTECODE": "1"}
-
-    def start(self) -> Daemon:
-        """Starts it, and waits until it answers."""
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.argv("run", "--settings", str(self.settings)), env=self.environment(), stderr=log
-            )
-        eventually(self.synced, "the daemon is synced", seconds=READY_SECONDS)
-        return self
-
-    def synced(self) -> bool:
-        """Whether it has seen everything."""
-        if self.process is not None and self.process.poll() is not None:
-            raise AssertionError(f"the daemon has ended: {self.log.read_text(encoding='utf-8')[-2000:]}")
-        answer = self.ask("status", "--json")
-        return bool(answer) and all(source["synced"] for source in json.loads(answer)["sources"].values())
-
-    def leads(self) -> bool:
-        """Whether it may write."""
-        answer = self.ask("status", "--json")
-        return bool(answer) and bool(json.loads(answer)["leader"])
-
-    def ask(self, *arguments: str) -> str:
-        """What a question prints; empty where there is no answer."""
-        done = subprocess.run(
-            [*self.argv(arguments[0]), "--socket", str(self.socket), *arguments[1:]],
-            env=self.environment(),
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
-        return done.stdout.decode() if done.returncode == 0 else ""
-
-    def signal(self, number: signal.Signals) -> None:
-        """Sends a signal."""
-        assert self.process is not None
-        self.process.send_signal(number)
-
-    def wait(self, seconds: float = 30) -> int:
-        """Its exit status."""
-        assert self.process is not None
-        return self.process.wait(timeout=seconds)
-
-    def stop(self) -> None:
-        """Ends it, however it is."""
-        if self.process is not None and self.process.poll() is None:
-            self.signal(signal.SIGCONT)
-            self.signal(signal.SIGTERM)
-            self.wait()
-
-
-def eventually(holds: Callable[[], bool], what: str, *, seconds: float = 20.0) -> None:
-    """Waits until it holds."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            if holds():
-                return
-        except ApiError as error:
-            if error.status not in (0, 404):
-                raise
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not so after {seconds:g} s: {what}")
-        time.sleep(0.1)
 
 
 def crd(group: str, version: str, kind: str = "PodGroup") -> Json:

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One cluster for all tests of the daemon: twenty nodes on which pods seem to run, and two hosts for daemons."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from e2e.placement.cluster import Cluster, Namespace
+from e2e.placement.daemon import Daemon
+from testbed import api
+
+BED = f"place-{zlib.crc32(bytes(Path(__file__))):08x}"
+NAMES = (f"place-{os.getpid()}-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A bed of our own, because nodes for load switch off what other tests need."""
+    given = request.config.getoption("--bed")
+    bed = api.find(given) if given else api.bring_up(BED, "--nodes", "2", "--wlm", "none")
+    made = Cluster(bed, tmp_path_factory.mktemp("placement"))
+    made.prepare()
+    yield made
+    made.api.close()
+    if not given and os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(BED)
+
+
+@pytest.fixture(scope="module")
+def daemon(cluster: Cluster) -> Iterator[Daemon]:
+    """One daemon for the tests that do not disturb it."""
+    policy = cluster.folder / "policy.yml"
+    policy.write_text(
+        'actions: "allocate, backfill, preempt"\ntiers:\n- plugins: [{name: priority}, {name: gang}]\n'
+        "- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]\n"
+    )
+    running = cluster.daemon("main", policy=str(policy), lease_name="main").start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def team(cluster: Cluster) -> Iterator[Namespace]:
+    """A namespace; what a test leaves on nodes would be in the next one's way."""
+    made = cluster.namespace(next(NAMES))
+    yield made
+    made.clear()

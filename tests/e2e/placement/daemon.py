@@ -1,0 +1,97 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The daemon as a process of this checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from e2e.placement.role import ROLE
+from e2e.playing import until
+
+
+class Daemon:
+    """One process of the daemon."""
+
+    def __init__(self, folder: Path, config: Path, settings: Mapping[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.socket = folder / "socket"
+        self.log = folder / "log"
+        self.settings = folder / "settings.yml"
+        chosen = {
+            "kubeconfig": str(config),
+            "socket": str(self.socket),
+            "listen": "",
+            "lease_duration": 4,
+            "renew_deadline": 2,
+            "retry_period": 0.5,
+            **settings,
+        }
+        self.settings.write_text(yaml.safe_dump(chosen), encoding="utf-8")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The command line."""
+        return [sys.executable, "-m", "placement", *arguments]
+
+    def environment(self) -> dict[str, str]:
+        """With this checkout's package."""
+        return {**os.environ, "PYTHONPATH": str(ROLE / "files"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def start(self) -> Daemon:
+        """Starts it, and waits until it answers."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.argv("run", "--settings", str(self.settings)), env=self.environment(), stderr=log
+            )
+        until(self.synced, "the daemon is synced")
+        return self
+
+    def synced(self) -> bool:
+        """Whether it has seen everything."""
+        if self.process is not None and self.process.poll() is not None:
+            raise AssertionError(f"the daemon has ended: {self.log.read_text(encoding='utf-8')[-2000:]}")
+        answer = self.ask("status", "--json")
+        return bool(answer) and all(source["synced"] for source in json.loads(answer)["sources"].values())
+
+    def leads(self) -> bool:
+        """Whether it may write."""
+        answer = self.ask("status", "--json")
+        return bool(answer) and bool(json.loads(answer)["leader"])
+
+    def ask(self, *arguments: str) -> str:
+        """What a question prints; empty where there is no answer."""
+        done = subprocess.run(
+            [*self.argv(arguments[0]), "--socket", str(self.socket), *arguments[1:]],
+            env=self.environment(),
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        return done.stdout.decode() if done.returncode == 0 else ""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = 30) -> int:
+        """Its exit status."""
+        assert self.process is not None
+        return self.process.wait(timeout=seconds)
+
+    def stop(self) -> None:
+        """Ends it, however it is."""
+        if self.process is not None and self.process.poll() is None:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGTERM)
+            self.wait()

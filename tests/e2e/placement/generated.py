@@ -1,0 +1,236 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Small clusters with everything in them that decides where a pod may go, drawn at random.
+
+FEATURES is the list that is compared with kube-scheduler; docs/guides/from-kube-batch.md publishes it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+Json = dict[str, Any]
+
+ZONE, HOSTNAME = "zone", "kubernetes.io/hostname"
+NAMESPACES = {"feasible-a": {"kind": "batch"}, "feasible-b": {}}
+DRIVER = "csi.example.com"
+LABEL = "feasible"
+NODES = 6
+WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class Draw:
+    """Objects of one cluster; `number` keeps their names apart from those of other clusters."""
+
+    def __init__(self, rng: random.Random, number: int) -> None:
+        self.rng = rng
+        self.number = number
+        self.names = [f"f{number}-{index}" for index in range(NODES)]
+
+    def some(self, *choices: Any) -> Any:
+        return self.rng.choice(choices)
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def node(self, name: str) -> Json:
+        """Labels that selectors look for, taints, room for little."""
+        labels = {LABEL: str(self.number), HOSTNAME: name}
+        labels |= {ZONE: self.some("a", "b", "c")} if self.chance(0.85) else {}
+        labels |= {"disk": self.some("ssd", "hdd")} if self.chance(0.7) else {}
+        labels |= {"rank": self.some("1", "5", "9", "x")} if self.chance(0.7) else {}
+        room = {
+            "cpu": self.some("2", "4", "7500m"),
+            "memory": self.some("4Gi", "8Gi"),
+            "pods": self.some("3", "5", "20"),
+        }
+        room |= {"example.com/gpu": self.some("0", "2", "8")} if self.chance(0.5) else {}
+        room |= {"ephemeral-storage": "10Gi"} if self.chance(0.5) else {}
+        taints = [
+            {"key": key, "value": self.some("x", "y"), "effect": effect}
+            for key, effect in (("team", "NoSchedule"), ("drain", "NoExecute"), ("soft", "PreferNoSchedule"))
+            if self.chance(0.2)
+        ]
+        spec = {"taints": taints, "unschedulable": self.chance(0.1)}
+        return {
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+            "status": {"allocatable": room, "capacity": room},
+        }
+
+    def resources(self, *, small: bool) -> Json:
+        """Of one container."""
+        asked = {"cpu": self.some("100m", "1", "1500m") if small else self.some("500m", "1", "2", "3900m", "8")}
+        asked |= {"memory": self.some("128Mi", "1Gi", "3Gi")} if self.chance(0.6) else {}
+        asked |= {"ephemeral-storage": self.some("1Gi", "20Gi")} if self.chance(0.1) else {}
+        gpus = {"example.com/gpu": self.some("1", "2", "4")} if self.chance(0.15) else {}
+        return {"requests": {**asked, **gpus}, "limits": gpus}
+
+    def pod(self, name: str, *, small: bool) -> Json:
+        """A pod with a few of the features."""
+        containers = [
+            {"name": f"c{index}", "image": "localhost/none", "resources": self.resources(small=small)}
+            for index in range(self.some(1, 1, 2))
+        ]
+        spec: Json = {"containers": containers, "terminationGracePeriodSeconds": 30}
+        labels = {"app": self.some("x", "y"), "rev": self.some("1", "2")}
+        pod = {"metadata": {"name": name, "namespace": self.some(*NAMESPACES), "labels": labels}, "spec": spec}
+        drawn = self.rng.sample(sorted(FEATURES), k=self.some(0, 1, 1, 2, 3))
+        for feature, add in FEATURES.items():
+            if feature in drawn:
+                add(self, spec)
+        return pod
+
+    def expressions(self) -> list[Json]:
+        """Requirements on a node's labels, by every operator."""
+        drawn: dict[str, Json] = {
+            "In": {"key": "disk", "operator": "In", "values": ["ssd"]},
+            "NotIn": {"key": "disk", "operator": "NotIn", "values": ["ssd"]},
+            "Exists": {"key": ZONE, "operator": "Exists"},
+            "DoesNotExist": {"key": "rank", "operator": "DoesNotExist"},
+            "Gt": {"key": "rank", "operator": "Gt", "values": [self.some("1", "4")]},
+            "Lt": {"key": "rank", "operator": "Lt", "values": [self.some("5", "9")]},
+        }
+        return self.rng.sample(list(drawn.values()), k=self.some(1, 1, 2))
+
+    def term(self) -> Json:
+        """A term about other pods."""
+        selector: Json = {"matchLabels": {"app": self.some("x", "y")}}
+        if self.chance(0.3):
+            selector = {"matchExpressions": [{"key": "app", "operator": self.some("Exists", "DoesNotExist")}]}
+        term: Json = {"labelSelector": selector, "topologyKey": self.some(ZONE, HOSTNAME, "disk")}
+        where = self.some("own", "own", "named", "selected", "all")
+        if where == "named":
+            term["namespaces"] = [self.some(*NAMESPACES)]
+        elif where in ("selected", "all"):
+            term["namespaceSelector"] = {"matchLabels": {"kind": "batch"}} if where == "selected" else {}
+        if self.chance(0.2):
+            term[self.some("matchLabelKeys", "mismatchLabelKeys")] = ["rev"]
+        return term
+
+
+def several_containers(draw: Draw, spec: Json) -> None:
+    started = {"name": "init", "image": "localhost/none", "resources": draw.resources(small=False)}
+    sidecar = {
+        "name": "side",
+        "image": "localhost/none",
+        "restartPolicy": "Always",
+        "resources": draw.resources(small=True),
+    }
+    spec["initContainers"] = draw.some([started], [sidecar], [sidecar, started], [started, sidecar])
+
+
+def pod_level_resources(draw: Draw, spec: Json) -> None:
+    for container in spec["containers"]:
+        container["resources"] = {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    spec.pop("initContainers", None)
+    spec["resources"] = {"requests": {"cpu": draw.some("300m", "3"), "memory": draw.some("256Mi", "6Gi")}}
+
+
+def nothing_requested(_draw: Draw, spec: Json) -> None:
+    if "resources" not in spec:
+        spec["containers"] = [{"name": "c0", "image": "localhost/none"}]
+
+
+def node_selector(draw: Draw, spec: Json) -> None:
+    spec["nodeSelector"] = draw.some(
+        {"disk": "ssd"}, {ZONE: "a"}, {LABEL: str(draw.number)}, {"disk": "hdd", ZONE: "b"}
+    )
+
+
+def node_affinity(draw: Draw, spec: Json) -> None:
+    terms = [{"matchExpressions": draw.expressions()} for _unused in range(draw.some(1, 2))]
+    if draw.chance(0.3):
+        field = {"key": "metadata.name", "operator": draw.some("In", "NotIn"), "values": [draw.some(*draw.names)]}
+        draw.some(*terms)["matchFields"] = [field]
+    spec.setdefault("affinity", {})["nodeAffinity"] = {WHEN: {"nodeSelectorTerms": terms}}
+
+
+def tolerations(draw: Draw, spec: Json) -> None:
+    drawn = [
+        {"key": "team", "operator": "Equal", "value": draw.some("x", "y"), "effect": "NoSchedule"},
+        {"key": "drain", "operator": "Exists"},
+        {"key": "drain", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60},
+        {"operator": "Exists", "effect": draw.some("NoSchedule", "NoExecute")},
+        {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"},
+        {"operator": "Exists"},
+    ]
+    spec["tolerations"] = draw.rng.sample(drawn, k=draw.some(1, 2))
+
+
+def host_ports(draw: Draw, spec: Json) -> None:
+    port = {"containerPort": 80, "hostPort": draw.some(8080, 8081), "protocol": draw.some("TCP", "TCP", "UDP")}
+    port |= {"hostIP": draw.some("127.0.0.1", "10.0.0.1")} if draw.chance(0.4) else {}
+    spec["containers"][0]["ports"] = [port]
+
+
+def pod_affinity(draw: Draw, spec: Json) -> None:
+    spec.setdefault("affinity", {})["podAffinity"] = {WHEN: [draw.term() for _unused in range(draw.some(1, 1, 2))]}
+
+
+def pod_anti_affinity(draw: Draw, spec: Json) -> None:
+    spec.setdefault("affinity", {})["podAntiAffinity"] = {WHEN: [draw.term() for _unused in range(draw.some(1, 1, 2))]}
+
+
+def topology_spread(draw: Draw, spec: Json) -> None:
+    rule = {
+        "maxSkew": draw.some(1, 1, 2),
+        "topologyKey": draw.some(ZONE, ZONE, HOSTNAME),
+        "whenUnsatisfiable": draw.some("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
+        "labelSelector": {"matchLabels": {"app": draw.some("x", "y")}},
+    }
+    if rule["whenUnsatisfiable"] == "DoNotSchedule" and draw.chance(0.3):
+        rule["minDomains"] = draw.some(2, 4)
+    for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        rule |= {policy: draw.some("Honor", "Ignore")} if draw.chance(0.4) else {}
+    rule |= {"matchLabelKeys": ["rev"]} if draw.chance(0.2) else {}
+    spec["topologySpreadConstraints"] = [rule]
+
+
+def volumes(draw: Draw, spec: Json) -> None:
+    claim = f"claim-{draw.number}-{draw.some('bound', 'tied', 'once', 'late', 'zoned', 'now', 'missing')}"
+    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+
+
+FEATURES: dict[str, Callable[[Draw, Json], None]] = {
+    feature.__name__: feature
+    for feature in (
+        *(several_containers, pod_level_resources, nothing_requested, node_selector, node_affinity, tolerations),
+        *(host_ports, pod_affinity, pod_anti_affinity, topology_spread, volumes),
+    )
+}
+
+
+def storage_classes() -> list[Json]:
+    """Volumes that are made when the first pod comes, anywhere or in one zone, and volumes that are made at once."""
+    in_zone_a = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
+    waits = {**kind, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
+    return [
+        {"metadata": {"name": "feasible-late"}, **waits},
+        {"metadata": {"name": "feasible-zoned"}, **waits, "allowedTopologies": in_zone_a},
+        {**kind, "metadata": {"name": "feasible-now"}, "provisioner": DRIVER, "volumeBindingMode": "Immediate"},
+    ]
+
+
+def claims(number: int, namespace: str) -> tuple[list[Json], list[Json]]:
+    """Volumes and claims: two that are bound, one of them to a zone; one for a single pod; three that are not bound."""
+    tied = {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}]}
+    volumes, found = [], []
+    for name, mode in (("bound", "ReadWriteMany"), ("tied", "ReadWriteMany"), ("once", "ReadWriteOncePod")):
+        claim, volume = f"claim-{number}-{name}", f"{namespace}-{number}-{name}"
+        common = {"accessModes": [mode], "storageClassName": ""}
+        spec = {**common, "capacity": {"storage": "1Gi"}, "csi": {"driver": DRIVER, "volumeHandle": volume}}
+        spec |= {"claimRef": {"namespace": namespace, "name": claim}}
+        spec |= {"nodeAffinity": {"required": tied}} if name == "tied" else {}
+        volumes.append({"metadata": {"name": volume, "labels": {LABEL: str(number)}}, "spec": spec})
+        asked = {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume}
+        found.append({"metadata": {"name": claim, "namespace": namespace}, "spec": asked})
+    for name in ("late", "zoned", "now"):
+        asked = {"accessModes": ["ReadWriteOnce"], "storageClassName": f"feasible-{name}"}
+        asked |= {"resources": {"requests": {"storage": "1Gi"}}}
+        found.append({"metadata": {"name": f"claim-{number}-{name}", "namespace": namespace}, "spec": asked})
+    return volumes, found

@@ -1,0 +1,184 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""On clusters drawn at random, a pod may go to the same nodes as kube-scheduler would let it go to."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+import yaml
+from e2e.placement import generated
+from e2e.placement.cluster import Cluster
+from e2e.placement.generated import LABEL, NAMESPACES, Draw, Json
+from e2e.placement.reference import SCHEDULER, Reference
+from e2e.playing import until
+from placement.core.scheduler import Scheduler
+from placement.kube.decode import Decoder
+from placement.kube.sources import BUILT_IN
+from placement.model.event import Seen
+from placement.model.refusal import Refusal
+from placement.policy.configuration import DEFAULT
+from placement.policy.jobs import Status
+from placement.state.shapes import INFEASIBLE
+from testbed.controlplane import kubeconfig
+from testbed.kube_api import STRATEGIC_PATCH, ApiError
+
+CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+CLUSTERS, BOUND, PROBES = 10, 10, 14
+# A view that lags is no difference: the same is asked again.
+TRIES = 3
+
+
+@pytest.fixture(scope="module")
+def reference(cluster: Cluster) -> Iterator[Reference]:
+    """kube-scheduler, and what every cluster needs besides nodes and pods."""
+    for name, labels in NAMESPACES.items():
+        cluster.namespace(name, labels=labels)
+    cluster.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(generated.storage_classes()))
+    with Reference(kubeconfig(cluster.bed.bed), cluster.folder) as running:
+        yield running
+
+
+def populate(cluster: Cluster, draw: Draw) -> None:
+    """Nodes, and pods on them: running ones, some that are about to go and some that have ended."""
+    api = cluster.api
+    for name in draw.names:
+        node = draw.node(name)
+        api.create("/api/v1/nodes", node)
+        # Admission calls every new node not ready.
+        api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": node["spec"]["taints"]}})
+        limit = {"name": generated.DRIVER, "nodeID": name, "allocatable": {"count": draw.some(0, 1, 3)}}
+        drivers = [limit] if draw.chance(0.5) else []
+        api.create(CSI_NODES, {"metadata": node["metadata"], "spec": {"drivers": drivers}})
+    for namespace in NAMESPACES:
+        volumes, claims = generated.claims(draw.number, namespace)
+        for volume in volumes:
+            api.create("/api/v1/persistentvolumes", volume)
+        for claim in claims:
+            api.create(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
+    for index in range(BOUND):
+        pod = draw.pod(f"bound-{draw.number}-{index}", small=True)
+        pod["spec"]["nodeName"] = draw.some(*draw.names)
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+        api.create(path, pod)
+        fate = draw.some("runs", "runs", "runs", "leaves", "ended")
+        if fate == "leaves":
+            # No kubelet is there to let it go.
+            api.delete(f"{path}/{pod['metadata']['name']}")
+        elif fate == "ended":
+            phase = {"status": {"phase": "Succeeded"}}
+            api.patch(f"{path}/{pod['metadata']['name']}/status", phase, content_type=STRATEGIC_PATCH)
+
+
+def clean(cluster: Cluster, number: int) -> None:
+    """Nothing of a cluster is left."""
+    for namespace in NAMESPACES:
+        cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0")
+        cluster.api.delete(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+    for path in ("/api/v1/nodes", CSI_NODES, "/api/v1/persistentvolumes"):
+        cluster.api.delete(f"{path}?labelSelector={LABEL}={number}")
+
+
+def bound_claims(cluster: Cluster, number: int) -> bool:
+    """Whether the volume controller has bound what is to be bound."""
+    names = {f"claim-{number}-{name}" for name in ("bound", "tied", "once")}
+    found = [
+        claim["status"].get("phase")
+        for namespace in NAMESPACES
+        for claim in cluster.api.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+        if claim["metadata"]["name"] in names
+    ]
+    return found == ["Bound"] * len(names) * len(NAMESPACES)
+
+
+def probe(cluster: Cluster, reference: Reference, pods: list[Json]) -> dict[str, set[str]]:
+    """Where kube-scheduler would let each of these pods go, by name."""
+    uids: dict[str, str] = {}
+    for pod in pods:
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+        made = cluster.api.create(path, {**pod, "spec": {**pod["spec"], "schedulerName": SCHEDULER}})
+        uids[made["metadata"]["name"]] = made["metadata"]["uid"]
+
+    def refused() -> bool:
+        found = [pod for name in NAMESPACES for pod in cluster.api.items(f"/api/v1/namespaces/{name}/pods")]
+        told = {
+            pod["metadata"]["uid"]
+            for pod in found
+            for condition in pod.get("status", {}).get("conditions") or ()
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        }
+        return told >= set(uids.values())
+
+    until(refused, "kube-scheduler has looked at all pods")
+    return {name: reference.survivors.get(uid, set()) for name, uid in uids.items()}
+
+
+def ours(cluster: Cluster) -> dict[str, set[str]]:
+    """The same from the daemon's own code, fed with the API's own bytes."""
+    scheduler = Scheduler(DEFAULT, scheduler_name=SCHEDULER)
+    decoder = Decoder()
+    for source in BUILT_IN:
+        page = msgspec.json.decode(cluster.api.send("GET", source.path, None), type=dict[str, msgspec.Raw])
+        for raw in msgspec.json.decode(page["items"], type=list[msgspec.Raw]):
+            item = decoder.decode_object(source.kind, raw)
+            assert not isinstance(item, Refusal), item
+            scheduler.apply(Seen(item))
+    scheduler.book.catch_up()
+    while scheduler.book.arriving:
+        scheduler.book.catch_up()
+    chooser, columns = scheduler.session.chooser, scheduler.cluster.columns
+    found = {}
+    for task in scheduler.book.tasks.values():
+        if task.status is not Status.PENDING:
+            continue
+        fits = chooser.shapes.row(task.pod.spec, task.pod.request).scores > INFEASIBLE
+        allowed = chooser.allowed(task)
+        fits = fits if allowed is None else fits & allowed
+        found[task.pod.name] = {name for name, row in columns.rows.items() if fits[row]}
+    return found
+
+
+def compare(cluster: Cluster, reference: Reference, pods: list[Json]) -> tuple[list[set[str]], list[str]]:
+    """Where each pod may go, and each that one would let go where the other would not, with all that it asks for."""
+    for attempt in range(TRIES):
+        tried = [
+            {**pod, "metadata": {**pod["metadata"], "name": f"{pod['metadata']['name']}-{attempt}"}} for pod in pods
+        ]
+        theirs = probe(cluster, reference, tried)
+        mine = ours(cluster)
+        found = [
+            f"they alone {sorted(theirs[name] - mine[name])}, we alone {sorted(mine[name] - theirs[name])}: {pod}"
+            for name, pod in ((pod["metadata"]["name"], pod) for pod in tried)
+            if theirs[name] != mine[name]
+        ]
+        if not found:
+            break
+        for pod in tried:
+            meta = pod["metadata"]
+            cluster.api.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}?gracePeriodSeconds=0")
+    return list(theirs.values()), found
+
+
+@pytest.mark.drawn
+def test_feasible_nodes_are_those_of_kube_scheduler(cluster: Cluster, reference: Reference) -> None:
+    seed = int(os.environ.get("CONVERGED_SEED", "0"))
+    choices = 0
+    for number in range(CLUSTERS):
+        draw = Draw(random.Random(f"{seed}-{number}"), number)
+        try:
+            populate(cluster, draw)
+            until(lambda number=number: bound_claims(cluster, number), "claims are bound")  # type: ignore[misc]
+            pods = [draw.pod(f"probe-{number}-{index}", small=False) for index in range(PROBES)]
+            places, differences = compare(cluster, reference, pods)
+            assert not differences, f"seed {seed}, cluster {number}:\n" + "\n".join(differences)
+            choices += sum(0 < len(names & set(draw.names)) < len(draw.names) for names in places)
+        except ApiError as error:
+            raise AssertionError(f"seed {seed}, cluster {number}: {error}") from error
+        finally:
+            clean(cluster, number)
+    assert choices >= 2 * CLUSTERS, "hardly a pod had to choose"
