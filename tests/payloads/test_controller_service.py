@@ -289,6 +289,92 @@ class Jobs(ServiceCase):
         self.assertIn("slurm/5/1", self.annotation("n1", HELD_BY))
 
 
+class Notes(ServiceCase):
+    """What the scripts do for jobs on one node that they find held: see tests of the scripts for their side."""
+
+    def held(self):
+        return sorted(os.listdir(self.socket + ".held"))
+
+    def note(self, event, job, node="n1", run="0"):
+        name = "{}.{}.{}.{}".format(job, run, event, node)
+        os.close(os.open(os.path.join(self.socket + ".jobs", name), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+    def all_read(self):
+        until(lambda: not os.listdir(self.socket + ".jobs"), "all notes are read")
+
+    def test_nodes_are_shown_by_the_batch_systems_names_from_the_answer_until_they_are_given_back(self):
+        self.slurm(jobs="1^0^RUNNING^n[1-2],Big-1^\n")
+        self.api.put_pod("slow", "n2")
+        self.api.lingering.add("slow")
+        self.start()
+        shown_early = []
+
+        def leave():
+            shown_early.extend(self.held())
+            self.api.pods.clear()
+
+        self.when(self.evictions, leave)
+        self.assertTrue(self.ask("prolog", nodes="n[1-2],Big-1")["ok"])
+        self.assertNotIn("n2", shown_early)
+        self.assertEqual(self.held(), ["Big-1", "n1", "n2"])
+        self.slurm()
+        self.ask("epilog")
+        until(lambda: not self.tainted(), "the taints are lifted")
+        self.assertEqual(self.held(), [])
+
+    def test_a_storm_of_notes_writes_nothing_and_every_job_leaves_a_line(self):
+        self.slurm(jobs="1^0^RUNNING^n1^\n")
+        self.start()
+        self.ask("prolog", nodes="n1")
+        before = len(self.api.calls)
+        for job in range(100, 300):
+            self.note("prolog", job)
+        for job in range(100, 300):
+            self.note("epilog", job)
+        self.all_read()
+        self.assertEqual([call for call in self.api.calls[before:] if "watch" not in call[1]], [])
+        for event in ("prolog", "epilog"):
+            self.assertEqual(self.told().count("event={} wlm=slurm job=2".format(event)), 100)
+
+    def test_a_job_that_was_noted_holds_its_node_when_the_others_end(self):
+        jobs = range(1, 30)
+        self.slurm(jobs="".join("{}^0^RUNNING^n1^\n".format(job) for job in jobs))
+        self.start()
+        self.ask("prolog", job="1", nodes="n1")
+        for job in jobs[1:]:
+            self.note("prolog", job)  # its script goes on at once: the node is held
+            self.ask("epilog", job=str(job - 1), nodes="n1")
+        self.assertEqual(self.tainted(), ["n1"])
+        bodies = [body for method, _path, body in self.api.calls if method == "PATCH"]
+        self.assertEqual(len([body for body in bodies if "taints" in body.get("spec", {})]), 1)
+        self.slurm()
+        self.note("epilog", jobs[-1])
+        until(lambda: not self.tainted(), "the last one gives it back")
+
+    def test_what_a_killed_predecessor_has_left_is_worth_nothing(self):
+        self.slurm(jobs="1^0^RUNNING^n1^\n")
+        self.start()
+        self.ask("prolog", nodes="n1")
+        self.stop(self.process, signal.SIGKILL)
+        self.assertEqual(self.held(), ["n1"])
+        self.note("prolog", 7, node="n2")
+        self.slurm(ping=UP.replace("UP", "DOWN"))
+        self.start()
+        self.assertEqual((self.held(), os.listdir(self.socket + ".jobs")), ([], []))
+        self.assertNotIn("job=7", self.told())
+
+    def test_what_is_no_note_is_removed_and_means_nothing(self):
+        self.configure(group="root")
+        self.start()
+        folder = self.socket + ".jobs"
+        self.assertEqual(os.stat(folder).st_mode & 0o777, 0o730)
+        for name in ("1.0.prolog.-rf", "x.0.prolog.n1", "1.0.begin.n1", "1.0.prolog.n1\n", "$(id)"):
+            os.symlink("/etc/passwd", os.path.join(folder, name))
+        self.all_read()
+        self.assertEqual(self.tainted(), [])
+        self.assertIn("is no note of a job", self.told())
+
+
 class Repairs(ServiceCase):
     def test_states_of_the_batch_system_become_the_taint_and_go_again(self):
         self.slurm(states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE"), ("Big-1", "DOWN*")))

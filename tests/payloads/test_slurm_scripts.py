@@ -282,6 +282,91 @@ class ControllerScripts(ScriptCase):
         for name in self.BOTH:
             self.assertEqual(self.run_it(self.script(name, python="/nonexistent/python")), 0)
 
+    def spool(self):
+        """What `nodeshare controller` makes: nodes that are held, and a place for notes."""
+        self.held, self.jobs = self.socket + ".held", self.socket + ".jobs"
+        os.mkdir(self.held)
+        os.mkdir(self.jobs)
+        self.write("controller.sock.held/n1", "")
+
+    def notes(self):
+        return sorted(os.listdir(self.jobs))
+
+    def test_a_job_on_a_node_that_is_held_is_noted_and_no_program_is_started(self):
+        self.enable()
+        self.spool()
+        self.listen(b"{}\n")
+        gone = "/nonexistent/python"
+        for job, shell in enumerate(SHELLS):
+            for name in self.BOTH:
+                script = self.script(name, python=gone)
+                self.assertEqual(self.run_it(script, shell=shell, SLURM_JOB_ID=str(job), SLURM_JOB_NODELIST="n1"), 0)
+        wanted = ["{}.0.{}.n1".format(job, event) for job in range(len(SHELLS)) for event in ("epilog", "prolog")]
+        self.assertEqual(self.notes(), wanted)
+        for name in wanted:
+            found = os.stat(os.path.join(self.jobs, name))
+            self.assertEqual((stat.S_IMODE(found.st_mode), found.st_size), (0o600, 0))
+
+    def test_a_job_on_another_node_or_on_several_is_handed_over(self):
+        self.enable()
+        self.spool()
+        listener = self.listen(b"{}\n")
+        for nodes in ("n2", "n[1-2]", "n1,n2"):
+            for name in self.BOTH:
+                self.assertEqual(self.run_it(self.script(name), SLURM_JOB_NODELIST=nodes), 0)
+        self.assertEqual(len(listener.heard), 6)
+        self.assertEqual(self.notes(), [])
+
+    def test_a_note_that_cannot_be_written_or_is_there_already_becomes_a_request(self):
+        self.enable()
+        self.spool()
+        listener = self.listen(b"{}\n")
+        target = self.write("target", "kept")
+        os.symlink(target, os.path.join(self.jobs, "4711.0.prolog.n1"))
+        os.symlink(os.path.join(self.top, "here"), os.path.join(self.jobs, "4712.0.prolog.n1"))
+        script = self.script("prolog-slurmctld")
+        for job in ("4711", "4712"):
+            for shell in SHELLS:
+                self.assertEqual(self.run_it(script, shell=shell, SLURM_JOB_ID=job, SLURM_JOB_NODELIST="n1"), 0)
+        os.rename(self.jobs, os.path.join(self.top, "elsewhere"))
+        for shell in SHELLS:
+            self.assertEqual(self.run_it(script, shell=shell, SLURM_JOB_NODELIST="n1"), 0)
+        self.assertEqual(len(listener.heard), 6)
+        self.assertFalse(os.path.exists(os.path.join(self.top, "here")))
+        with open(target) as stream:
+            self.assertEqual(stream.read(), "kept")
+
+    def test_a_node_that_is_given_back_while_the_note_is_written_becomes_a_request(self):
+        self.enable()
+        self.spool()
+        listener = self.listen(b"{}\n")
+        script = self.script("prolog-slurmctld")
+        with open(script) as stream:
+            text = stream.read()
+        with open(script, "w") as stream:
+            stream.write(text.replace("&& true >", '&& rm "$socket.held/$2" && true >'))
+        self.assertEqual(self.run_it(script, SLURM_JOB_NODELIST="n1"), 0)
+        self.assertEqual(self.notes(), ["4711.0.prolog.n1"])
+        self.assertEqual(len(listener.heard), 1)
+
+    def test_nothing_hostile_becomes_the_name_of_a_note(self):
+        self.enable()
+        self.spool()
+        self.listen(b"{}\n")
+        os.mkdir(os.path.join(self.top, "here"))
+        words = [*HOSTILE, "..", ".", "n1/../../here", "../held/n1", "n1\n", "9" * 300, "4711.1", ".1", "-n"]
+        for text in words:
+            text = text.replace("HERE", os.path.join(self.top, "here", "x"))
+            for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST", "SLURM_JOB_RESTART_COUNT"):
+                if text or name != "SLURM_JOB_RESTART_COUNT":
+                    given = {"SLURM_JOB_NODELIST": "n1"}
+                    given[name] = text
+                    for shell in SHELLS:
+                        self.assertEqual(self.run_it(self.script("prolog-slurmctld"), shell=shell, **given), 0)
+        self.assertEqual([note for note in self.notes() if note != "1.0.prolog.n1"], [])
+        self.assertEqual(os.listdir(os.path.join(self.top, "here")), [])
+        self.assertEqual(os.listdir(self.held), ["n1"])
+
     def test_a_controller_that_hangs_is_waited_for_no_longer_than_told(self):
         self.enable()
         listener = self.listen(None)

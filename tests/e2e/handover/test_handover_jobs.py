@@ -128,10 +128,13 @@ def test_a_node_that_is_to_be_rebooted_takes_no_new_pods(site: Sharing) -> None:
         site.node(host, "echo RebootProgram=/bin/true >> /etc/slurm/slurm.conf")
     try:
         site.ctl("scontrol reconfigure")
-        with site.while_job("-w", "n2", command="sleep 5"):
-            site.ctl("scontrol reboot n2")
-            until(lambda: "REBOOT_REQUESTED" in batch_state(site, "n2"), "the request shows")
-            site.ctl("scontrol cancel_reboot n2")
+        job = site.batch("-w", "n2")  # with nobody on it the node would be rebooted at once
+        until(lambda: site.state(job).startswith("RUNNING"), "the job has n2")
+        site.ctl("scontrol reboot n2")
+        until(lambda: "REBOOT_REQUESTED" in batch_state(site, "n2"), "the request shows")
+        site.ctl("scontrol cancel_reboot n2")
+        until(lambda: batch_state(site, "n2") == "" and site.tainted() == {"n2"}, "the job still has n2")
+        site.ctl(f"scancel {job}")
         site.free()
         assert batch_state(site, "n2") == ""
     finally:

@@ -61,6 +61,18 @@ class Decision(NamedTuple):
     unknown: Tuple[str, ...] = ()
 
 
+class Outcome(NamedTuple):
+    """What became of a job handed over. Not `ok`: the nodes help themselves, and `reason` says why."""
+
+    ok: bool
+    reason: str = ""
+    nodes: int = 0
+    patched: int = 0
+    evicted: int = 0
+    left: int = 0
+    unknown: Tuple[str, ...] = ()
+
+
 def node_from(item: Mapping[str, Any]) -> NodeSeen:
     meta = item["metadata"]
     annotations = meta.get("annotations") or {}
@@ -207,6 +219,11 @@ def patch_of(node: NodeSeen, wanted: Wanted) -> Optional[Dict[str, Any]]:
         others = [dict(taint) for taint in node.taints if taint.get("key") != TAINT]
         body["spec"] = {"taints": [*others, {"key": TAINT, "effect": "NoSchedule"}] if tainted else others}
     return body
+
+
+def lifts(patch: Mapping[str, Any]) -> bool:
+    """Whether this patch takes our taint away."""
+    return "spec" in patch and not any(is_our_taint(taint) for taint in patch["spec"]["taints"])
 
 
 def _listed(wanted: Wanted, node: NodeSeen) -> Tuple[str, ...]:

@@ -69,10 +69,14 @@ class Batch:
         self.scontrol = scontrol
         self.host = host
         self.names = names
+        self.wlm_names = {kube: wlm for wlm, kube in names.items()}
         self.remark = remark
 
     def kube_names(self, wlm_names: Iterable[str]) -> FrozenSet[str]:
         return frozenset(self.names.get(name, name) for name in wlm_names)
+
+    def wlm_name(self, kube_name: str) -> str:
+        return self.wlm_names.get(kube_name, kube_name)
 
     def in_control(self) -> Optional[bool]:
         """The scripts run where slurmctld is in control, so this follows slurmctld and no election of our own."""

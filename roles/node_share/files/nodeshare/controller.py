@@ -10,41 +10,43 @@ same step, `settle`: look at the Node as kept in memory, decide, and write by co
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set
 
-from .cluster import Beliefs, NodeSeen, decide_cluster, patch_of
+from .cluster import Beliefs, NodeSeen, Outcome, decide_cluster, lifts, patch_of
 from .cluster_api import ClusterApi
 from .cluster_batch import Batch
+from .cluster_drain import Drain
+from .jobid import JobKey
 from .kube import ApiError
+from .spool import Spool
 from .view import Pod
 
 TRIES = 6  # of one compare-and-set: a kubelet writes to its Node a few times a minute
 RETRY_SECONDS = 1.0
 LEARNING_SECONDS = 2.0  # between the first lists, until they are enough to lift anything
 START_SECONDS = 2.0  # that a job waits for the first list of nodes
-EVENTS_PER_JOB = 10
 UNKNOWN_SHOWN = 10
-
-
-class Outcome(NamedTuple):
-    """What became of a job handed over. Not `ok`: the nodes help themselves, and `reason` says why."""
-
-    ok: bool
-    reason: str = ""
-    nodes: int = 0
-    patched: int = 0
-    evicted: int = 0
-    left: int = 0
-    unknown: Tuple[str, ...] = ()
+Told = Callable[[str, JobKey, Outcome, float], None]
 
 
 class Controller:
-    """May be used by several threads at once."""
+    """May be used by several threads at once. `told` hears of every job that has come by a note."""
 
-    def __init__(self, *, api: ClusterApi, batch: Batch, connections: int, remark: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        *,
+        api: ClusterApi,
+        batch: Batch,
+        spool: Spool,
+        connections: int,
+        remark: Callable[[str], None],
+        told: Told,
+    ) -> None:
         self.api = api
         self.batch = batch
+        self.spool = spool
         self.remark = remark
+        self.told = told
         self.stopping = threading.Event()
         self.synced = threading.Event()  # all nodes have been listed
         self.beliefs = Beliefs()
@@ -52,16 +54,21 @@ class Controller:
         self._empty: Set[str] = set()  # tainted, and seen without pods since
         self._failed: Set[str] = set()
         self._answered: Set[str] = set()  # jobs that hold nodes and wait for them no longer
+        self._lifting: Set[str] = set()
         self._lock = threading.RLock()
+        self._reading = threading.Lock()
         self._writing: Dict[str, threading.Lock] = {}
         self._pool = ThreadPoolExecutor(connections)
+        self._drain = Drain(api=api, pool=self._pool, stopping=self.stopping, remark=remark)
 
     # What the API tells
 
     def replace(self, nodes: List[NodeSeen]) -> None:
         with self._lock:
+            gone = self.nodes
             self.nodes = {node.name: node for node in nodes}
             self._empty.clear()
+            self._show({*gone, *self.nodes})
         self.synced.set()
         self.settle_all()
 
@@ -70,6 +77,7 @@ class Controller:
             if kind == "DELETED":
                 self.nodes.pop(node.name, None)
                 self._empty.discard(node.name)
+                self._show([node.name])
                 return
             self._see(node)
             due = patch_of(self.nodes[node.name], self.beliefs.of(node.name)) is not None
@@ -84,6 +92,7 @@ class Controller:
         self.nodes[node.name] = node
         if not node.tainted or (known is not None and known.uid != node.uid):
             self._empty.discard(node.name)
+        self._show([node.name])
 
     # What the batch system tells
 
@@ -96,8 +105,8 @@ class Controller:
             return self._begin(key, names, taken, give_up)
         finally:
             with self._lock:
-                self._answered.intersection_update(self.beliefs.nodes_of)
                 self._answered.add(key)
+                self._show(names)
 
     def _is_taken(self, name: str, key: str) -> bool:
         """Whether another job was given this node: it is the node's own work to be free, and what is left cannot leave.
@@ -117,17 +126,62 @@ class Controller:
             return outcome._replace(ok=False, reason=reason)
         with self._lock:
             full = [name for name in names.difference(decision.unknown, taken) if name not in self._empty]
+        if not full:
+            return outcome
+
+        def looked(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
+            with self._lock:
+                self._empty.update(name for name in names if not pods[name] and self.nodes[name].tainted)
+                self._show(names)
+                return key in self.beliefs.nodes_of
+
         try:
-            return self._drain(key, full, give_up, outcome) if full else outcome
+            drained = self._drain.run(key, full, give_up=give_up, looked=looked)
         except ApiError as error:
             return outcome._replace(ok=False, reason=str(error))
+        return outcome._replace(ok=not drained.reason, **drained._asdict())
 
     def end(self, key: str, wlm_names: Iterable[str], *, give_up: float) -> Outcome:
         with self._lock:
             names = self.batch.kube_names(wlm_names) | self.beliefs.end(key)
             decision = decide_cluster(self.nodes, self.beliefs, names)
+            self._show(names)
         reason = self._settle(decision.patches, give_up)
         return Outcome(not reason, reason, len(names), len(decision.patches), 0, 0, decision.unknown[:UNKNOWN_SHOWN])
+
+    def read_notes(self) -> None:
+        """Jobs on nodes that are held already: believed at once, and nobody waits."""
+        with self._reading:
+            for note in self.spool.read():
+                key = JobKey("slurm", note.job, int(note.run))
+                outcome = self._take_note(note.event, str(key), note.node)
+                self.told(note.event, key, outcome, max(0.0, time.time() - note.at / 1e9))
+                self.spool.remove(note.name)
+
+    def _take_note(self, event: str, key: str, wlm_name: str) -> Outcome:
+        with self._lock:
+            names = self.batch.kube_names([wlm_name])
+            if event == "prolog":
+                self.beliefs.begin(key, names)
+                self._answered.add(key)
+            else:
+                names |= self.beliefs.end(key)
+            decision = decide_cluster(self.nodes, self.beliefs, names)
+            self._show(names)
+        self._submit(decision.patches)
+        return Outcome(True, "", len(names), len(decision.patches), 0, 0, decision.unknown)
+
+    def _show(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.spool.show(self.batch.wlm_name(name), held=self._is_held(name))
+
+    def _is_held(self, name: str) -> bool:
+        """Whether a job that comes now has nothing to wait for: the taint stays, and pods were sent away."""
+        node, wanted = self.nodes.get(name), self.beliefs.of(name)
+        if node is None or not node.tainted or not wanted.acting or name in self._lifting:
+            return False
+        answered = any(key in self._answered for key in wanted.holders)
+        return answered or (name in self._empty and bool(wanted.holders or node.leases))
 
     def poll(self) -> None:
         """Who is in control, all jobs, all nodes' states; what cannot be told stays as it was."""
@@ -137,6 +191,7 @@ class Controller:
                 self.remark("another controller is in control: standing by")
             if in_control is False:
                 self.beliefs = Beliefs()
+                self._show(self.nodes)
             elif in_control and not self.beliefs.acting:
                 self.remark("in control")
             if not in_control:
@@ -147,6 +202,8 @@ class Controller:
         with self._lock:
             beliefs.take_jobs(jobs)
             beliefs.take_states(states)
+            self._answered.intersection_update(beliefs.nodes_of)
+            self._show(self.nodes)
         self.settle_all()
 
     def run_polls(self, period: float) -> None:
@@ -196,12 +253,20 @@ class Controller:
                 with self._lock:
                     self._failed.add(name)
                 return str(error)
+            finally:
+                with self._lock:
+                    self._lifting.discard(name)
+                    self._show([name])
 
     def _write(self, name: str) -> str:
         for _attempt in range(TRIES):
-            with self._lock:
-                node = self.nodes.get(name)
-                patch = None if node is None else patch_of(node, self.beliefs.of(name))
+            patch = self._patch(name)
+            if patch is not None and lifts(patch) and name not in self._lifting:
+                with self._lock:
+                    self._lifting.add(name)
+                    self._show([name])
+                self.read_notes()  # who was told just now that the node is held has left one
+                patch = self._patch(name)
             if patch is None:
                 return ""
             try:
@@ -218,51 +283,10 @@ class Controller:
                 self._see(found)
         raise ApiError(409, "{}: changed by others {} times in a row".format(name, TRIES))
 
-    # Pods
-
-    def _drain(self, key: str, names: List[str], give_up: float, outcome: Outcome) -> Outcome:
-        """Ask all pods on all the nodes to leave, again and again: budgets are respected until the deadline."""
-        asked: Set[str] = set()
-        pause = 0.1
-        while True:
-            pods = self.api.pods(names)
-            with self._lock:
-                self._empty.update(name for name in names if not pods[name] and self.nodes[name].tainted)
-                running = key in self.beliefs.nodes_of
-            names = [name for name in names if pods[name]]
-            here = [pod for name in names for pod in pods[name]]
-            outcome = outcome._replace(evicted=len(asked), left=len(here))
-            if not here:
-                return outcome
-            if not running or self.stopping.is_set():
-                return outcome._replace(ok=False, reason="stopping" if running else "the job has ended")
-            if time.monotonic() + pause >= give_up:
-                self._report(key, names)
-                return outcome._replace(ok=False, reason="pods have not left in time")
-            asked |= self._evict([pod for pod in here if not pod.leaving])
-            self.stopping.wait(pause)
-            pause = min(1.0, pause * 1.5)
-
-    def _evict(self, pods: List[Pod]) -> FrozenSet[str]:
-        if self.stopping.is_set():
-            return frozenset()
-        under_way = [(pod, self._pool.submit(self._evict_one, pod)) for pod in pods]
-        return frozenset(pod.uid for pod, future in under_way if future.result())
-
-    def _evict_one(self, pod: Pod) -> bool:
-        """False: ask again later. One pod that the API cannot evict now is no reason to give up on the others."""
-        try:
-            return self.api.evict(pod)
-        except ApiError as error:
-            self.remark(str(error))
-            return False
-
-    def _report(self, key: str, names: List[str]) -> None:
-        for name in names[:EVENTS_PER_JOB]:
-            try:
-                self.api.event(name, "BatchDrainIncomplete", "pods have not left in time for batch job " + key)
-            except ApiError as error:
-                self.remark(str(error))
+    def _patch(self, name: str) -> Optional[Dict[str, Any]]:
+        with self._lock:
+            node = self.nodes.get(name)
+            return None if node is None else patch_of(node, self.beliefs.of(name))
 
     def stop(self) -> None:
         """What is being written is finished; each request has its own bound."""

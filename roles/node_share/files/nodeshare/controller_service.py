@@ -21,15 +21,18 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from . import cluster_api, hostlist, jobid, report
 from . import controller_settings as site
+from .cluster import Outcome
 from .cluster_batch import Batch
-from .controller import Controller, Outcome
+from .controller import Controller
 from .evidence import Answer
 from .settings import SettingsError
+from .spool import Spool
 
 LONGEST_REQUEST = hostlist.LONGEST + 4096
 HANDOVER_SECONDS = 5.0  # for a script to send its line
 COMMAND_SECONDS = 20.0  # for squeue and scontrol
 WAITING_SCRIPTS = 4096
+NOTES_SECONDS = 0.1  # between two looks into the spool
 
 
 class RequestError(ValueError):
@@ -41,10 +44,10 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     block_on_close = False
     request_queue_size = 1024
 
-    def __init__(self, path: str, *, group: str, controller: Controller, deadline: float) -> None:
+    def __init__(self, path: str, *, gid: int, controller: Controller, deadline: float) -> None:
         self.controller = controller
         self.deadline = deadline
-        self.group = group
+        self.gid = gid
         self.room = threading.BoundedSemaphore(WAITING_SCRIPTS)
         super().__init__(path, Handler)
 
@@ -64,8 +67,8 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             super().server_bind()
         finally:
             os.umask(before)
-        if self.group:
-            os.chown(path, -1, grp.getgrnam(self.group).gr_gid)
+        if self.gid >= 0:
+            os.chown(path, -1, self.gid)
             os.chmod(path, 0o660)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -104,10 +107,14 @@ def serve(line: bytes, controller: Controller, deadline: float) -> Dict[str, Any
     act = controller.begin if event == "prolog" else controller.end
     outcome: Outcome = act(str(key), nodes, give_up=began + deadline)
     seconds = time.monotonic() - began
+    tell_job(event, key, outcome, seconds)
+    return {"ok": outcome.ok, "reason": outcome.reason, "seconds": round(seconds, 3)}
+
+
+def tell_job(event: str, key: jobid.JobKey, outcome: Outcome, seconds: float) -> None:
     facts: List[Tuple[str, object]] = [("event", event), ("wlm", key.wlm), ("job", key.job), ("run", key.run)]
     facts += [(name, value) for name, value in outcome._asdict().items() if name not in ("ok", "unknown")]
     tell([*facts, ("unknown", ",".join(outcome.unknown)), ("seconds", seconds)], bad=not outcome.ok)
-    return {"ok": outcome.ok, "reason": outcome.reason, "seconds": round(seconds, 3)}
 
 
 def understand(line: bytes) -> Tuple[str, jobid.JobKey, Tuple[str, ...]]:
@@ -166,10 +173,19 @@ def main(path: str) -> int:
         names=settings.names,
         remark=remark,
     )
-    controller = Controller(api=api, batch=batch, connections=settings.connections, remark=remark)
     try:
-        server = Server(settings.socket, group=settings.group, controller=controller, deadline=settings.deadline)
-    except (OSError, KeyError) as error:
+        gid = grp.getgrnam(settings.group).gr_gid if settings.group else -1
+    except KeyError as error:
+        tell([("event", "controller"), ("error", "{}: {}".format(path, error.args[0]))], bad=True)
+        return 1
+    spool = Spool(settings.socket, gid=gid, remark=remark)
+    controller = Controller(
+        api=api, batch=batch, spool=spool, connections=settings.connections, remark=remark, told=tell_job
+    )
+    try:
+        server = Server(settings.socket, gid=gid, controller=controller, deadline=settings.deadline)
+        spool.open()
+    except OSError as error:
         controller.stop()
         tell([("event", "controller"), ("error", "{}: {}".format(settings.socket, error))], bad=True)
         return 1
@@ -188,16 +204,22 @@ def _run(server: Server, controller: Controller, settings: site.ControllerSettin
     threading.Thread(
         target=cluster_api.follow, args=(controller.api,), kwargs=dict(watch, stopping=controller.stopping), daemon=True
     ).start()
-    polls = threading.Thread(target=controller.run_polls, args=(settings.period,), daemon=True)
-    polls.start()
+    threading.Thread(target=controller.run_polls, args=(settings.period,), daemon=True).start()
+    threading.Thread(target=_run_notes, args=(controller,), daemon=True).start()
     tell([("event", "controller"), ("reason", "listening on " + settings.socket)], bad=False)
     try:
         server.serve_forever(poll_interval=0.2)
     finally:
+        controller.spool.close()
         server.server_close()
         os.unlink(settings.socket)
         controller.stop()
     tell([("event", "controller"), ("reason", "stopped")], bad=False)
+
+
+def _run_notes(controller: Controller) -> None:
+    while not controller.stopping.wait(NOTES_SECONDS):
+        controller.read_notes()
 
 
 def run_command(argv: Tuple[str, ...]) -> Answer:
