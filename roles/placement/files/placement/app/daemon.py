@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from placement.app import collector
 from placement.app.assembly import Assembly
 from placement.app.journal import Journal
 from placement.app.local_socket import LocalSocket
@@ -49,7 +50,7 @@ class Daemon:
         kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
         self._parts = Assembly(settings, Credentials(kubeconfig), unique=uuid.uuid4().hex[:12], log=log)
         self._terminated = False
-        self._frozen = False
+        self._rest = collector.Rest()
         self._journal = _journal(settings)
         if self._journal is not None:
             self._parts.journal = self._journal.note
@@ -59,6 +60,7 @@ class Daemon:
         """Until a signal, the loss of the lease or an error."""
         sys.setswitchinterval(_SWITCH_SECONDS)
         gc.callbacks.append(self._collected)
+        collector.begin()
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, self._terminate)
         parts = self._parts
@@ -107,16 +109,15 @@ class Daemon:
         return servers
 
     def _watch_over(self) -> None:
-        """What has to be looked at now and then: the lease, the settings, and the first moment of rest."""
+        """What has to be looked at now and then: the lease, the settings, and moments of rest."""
         looked = time.monotonic()
         closing = self._parts.switches.closing
         while not closing.wait(0.1):
             if self._parts.leadership.lost:
                 closing.set()
             self._parts.refusals.catch_up()
-            if not self._frozen and self._parts.synced() and not self._parts.loop.waiting():
-                self._frozen = True
-                self._parts.loop.put_call(_freeze)
+            if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
+                self._parts.loop.put_call(collector.collect)
             if time.monotonic() - looked >= _RELOAD_SECONDS:
                 looked = time.monotonic()
                 self._reload()
@@ -255,12 +256,6 @@ def _journal(settings: Settings) -> Journal | None:
 
 def _single(read: Callable[[], float]) -> dict[Labels, float]:
     return {(): float(read())}
-
-
-def _freeze() -> None:
-    """What was listed at the start stays: the garbage collector need not look at it again."""
-    gc.collect()
-    gc.freeze()
 
 
 def _resident() -> float:

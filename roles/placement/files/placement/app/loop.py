@@ -83,6 +83,11 @@ class Loop:
         """Batches that have not been taken in."""
         return self._inbox.qsize()
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to take in, to decide or to bind."""
+        return not (self._more or self._inbox.qsize() or self._carrier.binding)
+
     def ask(self, question: Callable[[], Answer], timeout: float = _ASK_SECONDS) -> Answer:
         """Asks between two events, from another thread; what the question raises is raised here."""
         done = threading.Event()

@@ -126,7 +126,8 @@ class Scheduler:
             # Where reclaim stands before allocate, it has not seen yet what allocate could not place.
             yield from reclaim(self.session)
         for action in self._announcer.run():
-            self.session.actions.append(action)
+            if action is not None:
+                self.session.actions.append(action)
             yield
 
     def explain(self, namespace: str, name: str) -> Explanation | None:

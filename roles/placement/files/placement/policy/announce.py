@@ -33,8 +33,8 @@ class Announcer:
         self._groups: dict[str, tuple[GroupStatus, float]] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
 
-    def run(self) -> Iterator[Action]:
-        """What is new about the jobs that something happened to, and about queues."""
+    def run(self) -> Iterator[Action | None]:
+        """What is new about the jobs that something happened to, and about queues; None where there is nothing."""
         book = self._session.book
         for uid in book.settled:
             self._pods.pop(uid, None)
@@ -44,6 +44,7 @@ class Announcer:
             # Between two of these events may come, and with them jobs may go.
             if book.jobs.get(job.key) is job:
                 yield from self._job(job)
+            yield None
         for queue in list(book.tree.by_name.values()):
             if queue.record.uid:
                 yield from self._queue(queue)
@@ -121,6 +122,9 @@ class Announcer:
         yield status
 
     def _queue(self, queue: QueueNode) -> Iterator[Action]:
+        before, when = self._queues.get(queue.record.uid, (None, 0.0))
+        if before is not None and before.message == queue.problem and self._session.now - when < _PAUSE:
+            return
         phases = dict.fromkeys(GroupPhase, 0)
         for job in queue.jobs.values():
             if job.group is not None:
@@ -138,13 +142,9 @@ class Announcer:
             reason="InvalidQueue" if queue.problem else "",
             message=queue.problem,
         )
-        before, when = self._queues.get(queue.record.uid, (None, 0.0))
-        if before == status:
-            return
-        if before is not None and before.message == status.message and self._session.now - when < _PAUSE:
-            return
         self._queues[queue.record.uid] = (status, self._session.now)
-        yield status
+        if before != status:
+            yield status
 
 
 def _phase(job: Job, *, enough: bool) -> GroupPhase:

@@ -40,10 +40,12 @@ def preempt(session: Session) -> Iterator[None]:
 
 def _lines(session: Session) -> list[list[Job]]:
     """Jobs that allocate has tried in vain, and all of a queue that it does not visit because that has enough."""
-    parked = parked_by_queue(session)
-    queues = session.book.tree.by_name.values()
-    lines = (queue.jobs.values() if session.rules.overused(queue) else parked.get(queue.name, ()) for queue in queues)
-    return [in_order(session, jobs) for jobs in lines]
+    lines = parked_by_queue(session)
+    for queue in session.book.tree.by_name.values():
+        if session.rules.overused(queue):
+            places = (*queue.order, *queue.idle)
+            lines.setdefault(queue.name, []).extend(job for _key, ticket, job in places if ticket == job.ticket)
+    return [in_order(session, jobs) for jobs in lines.values()]
 
 
 def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
