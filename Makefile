@@ -18,7 +18,7 @@ demo:
 	@$(ENTER) demo $(if $(KEEP),--keep)
 
 test:
-	@$(ENTER) test
+	@$(ENTER) $(if $(GATE),gate $(GATE),test)
 
 check:
 	@$(ENTER) $(if $(GATE),gate $(GATE),check)

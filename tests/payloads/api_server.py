@@ -137,7 +137,8 @@ class ApiServer:
         context.verify_mode = ssl.CERT_REQUIRED
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         self.url = "https://127.0.0.1:{}".format(self.server.server_address[1])
-        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02})
+        # Daemon: a run that is interrupted ends without `close`.
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self.thread.start()
 
     def close(self):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from gates import cli
 from gates.catalogue import GATES
 from gates.checkout import strays
 from gates.gate import Context, Gate, GateFailure
-from gates.process import TIMED_OUT, run
+from gates.process import INTERRUPTED, TIMED_OUT, run
 from gates.runner import run_gates
 
 
@@ -103,6 +104,35 @@ def test_a_command_that_does_not_end_is_stopped_with_its_children(tmp_path: Path
 
     assert status == TIMED_OUT
     assert "the gate's time is over" in log.read_text(encoding="utf-8")
+
+
+def test_after_an_interrupt_what_does_not_end_is_killed_and_nothing_more_starts(tmp_path: Path) -> None:
+    program = """
+import sys, threading, time
+from pathlib import Path
+from gates import process
+
+folder = Path(sys.argv[1])
+process.GRACE = 0.5
+
+def run(script):
+    where = {"cwd": folder, "env": {"PATH": "/usr/bin:/bin"}, "log": folder / "log"}
+    return process.run(["sh", "-c", script], **where, deadline=time.monotonic() + 60)
+
+stubborn = threading.Thread(target=run, args=("trap '' INT; touch began; sleep 60",))
+stubborn.start()
+while not (folder / "began").exists():
+    time.sleep(0.01)
+process.interrupt_all()
+stubborn.join()
+print(run("touch late"))
+"""
+    argv = [sys.executable, "-c", program, str(tmp_path)]
+
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=40, check=True)
+
+    assert int(done.stdout) == INTERRUPTED
+    assert not (tmp_path / "late").exists()
 
 
 def test_a_command_that_is_missing_is_named(tmp_path: Path) -> None:
