@@ -22,7 +22,8 @@ def taken(podman: Podman) -> list[Taken]:
     routes = json.loads(run(["ip", "-json", "-4", "route", "show", "table", "all"], timeout=10).out or "[]")
     addresses = json.loads(run(["ip", "-json", "-4", "address"], timeout=10).out or "[]")
     names = podman.call("network", "ls", "--quiet").out.split()
-    networks = json.loads(podman.call("network", "inspect", *names).out) if names else []
+    # A bed that goes down just now takes its network away between these two calls; the others are told all the same.
+    networks = json.loads(podman.call("network", "inspect", *names, check=False).out or "[]") if names else []
     beds = [
         (IPv4Network(record.bed.subnet), f"bed '{name}'") for name in bed_names() if (record := BedStore(name).load())
     ]
