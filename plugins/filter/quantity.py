@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters that turn amounts of Kubernetes, Slurm and PBS into whole numbers that can be compared."""
+"""Filters that turn amounts and durations of Kubernetes, Slurm and PBS into whole numbers that can be compared."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def quantity_millicores(text: t.Any) -> int:
         raise AnsibleFilterError(f"quantity_millicores: {error}") from error
 
 
+def quantity_seconds(text: t.Any) -> int:
+    try:
+        return _quantity.seconds(_text(text))
+    except _quantity.QuantityError as error:
+        raise AnsibleFilterError(f"quantity_seconds: {error}") from error
+
+
 def _text(value: t.Any) -> t.Any:
     """YAML reads a bare 2000 as a number; a float may have lost digits already and stays an error."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -34,4 +41,8 @@ class FilterModule:
     """The filters of this file by their names in templates."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"quantity_bytes": quantity_bytes, "quantity_millicores": quantity_millicores}
+        return {
+            "quantity_bytes": quantity_bytes,
+            "quantity_millicores": quantity_millicores,
+            "quantity_seconds": quantity_seconds,
+        }

@@ -14,7 +14,10 @@ from ansible.errors import AnsibleFilterError
 
 # What says by `changed` that a host is not as it should be.
 RESULTS = {
-    "slurm": ("__slurm_share_stubs", "__slurm_share_copy", "__slurm_share_conf", "__slurm_share_restart"),
+    "slurm": (
+        *("__slurm_share_stubs", "__slurm_share_left_out"),
+        *("__slurm_share_copy", "__slurm_share_conf", "__slurm_share_restart"),
+    ),
     "controller": (
         *("__drain_access_rights", "__drain_access_identity", "__drain_access_signed"),
         *("__node_share_controller", "__slurm_share_enabled"),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Amounts as Kubernetes, Slurm and PBS spell them, as exact numbers.
+"""Amounts and durations as Kubernetes, Slurm and PBS spell them, as exact numbers.
 
 The three disagree on what a bare number, ``M`` and ``w`` mean, and a wrong reading books memory that is not there. So
 every dialect has its own strict grammar, arithmetic is exact (no floating point), and text that one of them would bend
@@ -26,6 +26,10 @@ _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _KUBERNETES = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]{1,2})|([KMGTPE]i|[numkMGTPE])?)\Z", re.ASCII)
 _SLURM = re.compile(r"([0-9]+)(?:([kKmMgGtT])[bB]?)?\Z", re.ASCII)
 _PBS = re.compile(r"([0-9]+)([kKmMgGtTpP]?)([bBwW]?)\Z", re.ASCII)
+_UNITS = r"(?=[0-9])(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s?)?"
+# Slurm takes fewer parts, too, and then 90:00 are minutes: such a text is for a person to make clear.
+_CLOCK = r"(?:([0-9]+)-)?([0-9]+):([0-9]{2}):([0-9]{2})"
+_DURATION = re.compile(rf"(?:{_UNITS}|{_CLOCK})\Z", re.ASCII)
 
 
 class QuantityError(ValueError):
@@ -76,6 +80,13 @@ def millicores(text: str) -> int:
     """Thousandths of a core of a Kubernetes cpu quantity, rounded up as the scheduler does."""
     value = kubernetes(text) * 1000
     return -(-value.numerator // value.denominator)
+
+
+def seconds(text: str) -> int:
+    """Of a duration: ``90``, ``1d12h``, ``30m``, or Slurm's ``1-12:00:00``."""
+    groups = _match(_DURATION, text, "duration", "such as 90, 30m, 1d12h or 1-12:00:00").groups()
+    days, hours, minutes, rest = (int(units or clock or 0) for units, clock in zip(groups[:4], groups[4:]))
+    return _bounded(((days * 24 + hours) * 60 + minutes) * 60 + rest, text, _LARGEST)
 
 
 def _match(pattern: re.Pattern[str], text: t.Any, what: str, example: str) -> re.Match[str]:

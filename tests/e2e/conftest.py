@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import zlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -102,3 +103,9 @@ def bed(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
     yield api.bring_up(BED)
     if os.environ.get("CONVERGED_KEEP_BED") != "1":
         api.take_down(BED)
+
+
+@pytest.fixture
+def chosen(request: pytest.FixtureRequest) -> random.Random:
+    """Seeded like all random tests of the run, so that CONVERGED_SEED repeats it."""
+    return random.Random(request.config.getoption("--hypothesis-seed"))

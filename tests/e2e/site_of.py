@@ -86,10 +86,10 @@ class ConvertedSite(Site):
         things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=text, timeout=120).out)
         return {name: thing for name, thing in things.items() if not name.startswith("/var/lib/slurm/")}
 
-    def started(self, playbook: str | Path) -> subprocess.Popen[str]:
+    def started(self, playbook: str | Path, **variables: Any) -> subprocess.Popen[str]:
         """A playbook of the collection, or a file, that runs beside what follows, until `kill` ends it."""
         name = str(playbook) if isinstance(playbook, Path) else f"converged.hpc.{playbook}"
-        argv, settings = self.command("ansible-playbook", [name])
+        argv, settings = self.command("ansible-playbook", [name, "--extra-vars", json.dumps(variables)])
         return subprocess.Popen(
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **settings}
         )
@@ -107,6 +107,10 @@ class ConvertedSite(Site):
                     kill(process)
                     break
         assert process.returncode == -signal.SIGKILL, f"{playbook} never came to {task!a}:\n{''.join(said)}"
+        self.let_hosts_end()
+
+    def let_hosts_end(self) -> None:
+        """What a run that was killed had begun on the hosts."""
         for host in (*self.controllers, *self.nodes):
             self.until(host, "! pgrep -f '[A]nsiballZ|[B]ECOME-SUCCESS' >/dev/null", 90)
 

@@ -98,12 +98,6 @@ def written_lists(count: int, chosen: random.Random) -> Iterator[str]:
         yield ",".join(token() for _ in range(chosen.randint(1, 3)))
 
 
-@pytest.fixture
-def chosen(request: pytest.FixtureRequest) -> random.Random:
-    """Seeded like all random tests of the run, so that CONVERGED_SEED repeats it."""
-    return random.Random(request.config.getoption("--hypothesis-seed"))
-
-
 @pytest.mark.drawn
 def test_host_lists_expand_and_fold_as_slurms_own(bed: api.RunningBed, chosen: random.Random) -> None:
     lists = list(written_lists(100, chosen))

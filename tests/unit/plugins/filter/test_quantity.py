@@ -21,6 +21,8 @@ FILTERS = FilterModule().filters()
         ("quantity_bytes", ("1gw", "pbs"), 2**33),
         ("quantity_millicores", ("250m",), 250),
         ("quantity_millicores", (4,), 4000),
+        ("quantity_seconds", ("24h",), 86400),
+        ("quantity_seconds", (30,), 30),
     ],
 )
 def test_an_amount_becomes_a_whole_number(name: str, arguments: tuple[object, ...], number: int) -> None:
@@ -35,6 +37,7 @@ def test_an_amount_becomes_a_whole_number(name: str, arguments: tuple[object, ..
         ("quantity_bytes", (1.5,), "found float"),
         ("quantity_bytes", ("1", "torque"), "kubernetes, slurm or pbs"),
         ("quantity_millicores", (-1,), "is no Kubernetes quantity"),
+        ("quantity_seconds", ("a day",), "is no duration"),
     ],
 )
 def test_bad_input_is_a_filter_error(name: str, arguments: tuple[object, ...], message: str) -> None:

@@ -15,6 +15,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._quantity import (
     kubernetes,
     millicores,
     pbs_size,
+    seconds,
     slurm_memory,
 )
 from hypothesis import given
@@ -135,3 +136,31 @@ def test_any_text_gives_a_number_that_is_not_negative_or_an_error(text: str) -> 
     for read in (kubernetes, slurm_memory, pbs_size):
         with contextlib.suppress(QuantityError):
             assert read(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("90", 90),
+        ("90s", 90),
+        ("30m", 1800),
+        ("24h", 86400),
+        ("1d12h", 129600),
+        ("1h30m15s", 5415),
+        ("1h30", 3630),
+        ("00:01:30", 90),
+        ("100:00:00", 360000),
+        ("1-12:00:00", 129600),
+    ],
+)
+def test_a_duration_is_read_as_seconds(text: str, number: int) -> None:
+    assert seconds(text) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "s", "h", "-1", "1.5h", "1h2d", "12:30", "1-12", "1-", "1:2:3", "24 h", "1H", "٣", "1w"]
+)
+def test_a_duration_that_could_mean_something_else_is_refused(text: str) -> None:
+    with pytest.raises(QuantityError, match="is no duration"):
+        seconds(text)
