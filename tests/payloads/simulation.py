@@ -66,13 +66,14 @@ class Node(World):
         self.boot = "boot-1"
         self.api_up = True
         self.tainted = True
+        self.registered = True
         self.announced = ""
         self.guests = {}
         self.active = {KUBELET, RUNTIME}
         self.stubborn_units = False
         self.confined = False
         self.alive = {}  # job key -> True, False, None
-        self.batch = {}  # job key -> LIVE or GONE
+        self.batch = {}  # job key -> LIVE, ENDING or GONE
         self.batch_up = True
         self.log = []
         self.born = 0
@@ -99,6 +100,8 @@ class Node(World):
 
     def ask_api(self):
         self.settle()
+        if not self.registered:
+            return view.Api(self.api_up, "not joined", registered=False)
         if not self.api_up:
             self.time += 2.0
             return view.Api(False, "no answer within 2 s")

@@ -12,7 +12,7 @@ import payload_path  # noqa: F401
 from nodeshare import evidence
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
-from nodeshare.view import GONE, LIVE
+from nodeshare.view import ENDING, GONE, LIVE
 
 
 def lease(job="4711", run=0, *, wlm="slurm", boot="b", corrupt=False):
@@ -66,7 +66,7 @@ class Asking(unittest.TestCase):
         for state, restarts, verdict in (
             ("RUNNING", 0, LIVE),
             ("CONFIGURING", 0, LIVE),
-            ("COMPLETING", 0, LIVE),
+            ("COMPLETING", 0, ENDING),
             ("SUSPENDED", 0, LIVE),
             ("COMPLETED", 0, GONE),
             ("CANCELLED", 0, GONE),

@@ -41,6 +41,18 @@ class Taking(HandoverCase):
         self.assertEqual(site.did("stop"), [("stop", (KUBELET, RUNTIME), False)])
         self.assertEqual(site.did("kill"), [])
 
+    def test_what_stays_is_confined_in_stop_too_and_released_before_the_services_start(self):
+        site = self.site(handover="stop", linger=0.0)
+        site.node.add("logger", stays=True)
+        site.begin()
+        self.assertTrue(site.node.guests["logger"].running)
+        self.assertTrue(site.node.confined)
+        site.end()
+        site.repair()
+        kinds = [entry[0] for entry in site.node.log]
+        self.assertLess(kinds.index("release"), kinds.index("start"))
+        self.assertFalse(site.node.confined)
+
     def test_without_the_api_a_lease_is_served_by_stop_whatever_is_set(self):
         site = self.site()
         site.node.api_up = False

@@ -30,7 +30,8 @@ class Cpuset:
             values = {group: _get(group) for group in groups}
             before.update({group: value for group, value in values.items() if group not in before and value != cpus})
             if before:
-                durable.write(self.saved, json.dumps(before, sort_keys=True).encode("utf-8"))
+                # a power cut ends the groups as well
+                durable.write(self.saved, json.dumps(before, sort_keys=True).encode("utf-8"), synced=False)
             for group in reversed(groups):
                 if values[group] != cpus:
                     _put(group, cpus)

@@ -60,17 +60,21 @@ def decide(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Obse
     if event == END:
         return _after_end(leases, seen)
     if leases:
-        if event == ADOPT and memory.phase == OPEN:
-            return _adopt(leases, event, settings, seen)
+        if event in (ADOPT, TICK) and memory.phase == OPEN:
+            return _take_where_joined(leases, event, settings, seen)
         return taking.take(leases, event, settings, seen)
     return _give_back(event, settings, seen)
 
 
-def _adopt(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
-    """Before a conversion no kubelet runs, and there is nothing to take: it must still be allowed to join, tainted."""
+def _take_where_joined(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
+    """Where jobs were adopted the kubelet must still be allowed to join: until then there is nothing to take."""
     if seen.active is None:
         return Look(UNITS)
-    if not seen.active:
+    if seen.active and seen.api is None:
+        return Look(API)
+    if seen.api is not None and not seen.api.registered:
+        return Done(ACCEPT, "this node has not joined yet: nothing can be bound here")
+    if event == ADOPT and not seen.active:
         return Done(ACCEPT, "adopted; no service of Kubernetes runs here yet")
     return taking.take(leases, event, settings, seen)
 

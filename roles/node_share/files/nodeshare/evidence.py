@@ -8,7 +8,7 @@ import re
 from typing import Callable, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
 from .leases import Lease
-from .view import GONE, LIVE
+from .view import ENDING, GONE, LIVE
 
 
 class Answer(NamedTuple):
@@ -20,9 +20,7 @@ class Answer(NamedTuple):
 
 
 Run = Callable[[Tuple[str, ...]], Answer]
-_LIVE_STATES = frozenset(
-    ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED")
-)
+_LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
 _OVER_STATES = frozenset(
     ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
 )
@@ -70,6 +68,8 @@ def _judge(lease: Lease, answer: Answer) -> str:
             continue
         if int(words[2]) > lease.key.run:
             return GONE  # this run is over: a later one has the same id
+        if words[1] == "COMPLETING":
+            return ENDING
         if words[1] in _LIVE_STATES:
             return LIVE
         if words[1] in _OVER_STATES:

@@ -142,17 +142,18 @@ class NodeClient:
         self.client = client
         self.node = node
         self.path = "/api/v1/nodes/" + urllib.parse.quote(node, safe="")
+        self.seen: Optional[Dict[str, Any]] = None  # the Node as last looked at
 
     def look(self) -> Api:
         """The Node and its pods. A Node object that is not there is an answer too: nothing is bound to it."""
         try:
-            node = self.client.request("GET", self.path)
+            node = self.seen = self.client.request("GET", self.path)
             pods = self.client.request(
                 "GET", "/api/v1/pods?" + urllib.parse.urlencode({"fieldSelector": "spec.nodeName=" + self.node})
             )
         except ApiError as error:
             if error.status == 404:
-                return Api(True, "no Node object named {}".format(self.node))
+                return Api(True, "no Node object named {}".format(self.node), registered=False)
             return Api(False, str(error))
         try:
             return Api(
@@ -164,7 +165,7 @@ class NodeClient:
     def announce(self, text: str, *, tries: int = 3) -> None:
         """Set our annotation by compare-and-set: whoever has changed the Node since we looked is looked at first."""
         for attempt in range(tries):
-            node = self.client.request("GET", self.path)
+            node, self.seen = self.seen or self.client.request("GET", self.path), None
             if _annotation(node) == text:
                 return
             body = {

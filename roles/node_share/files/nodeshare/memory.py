@@ -50,6 +50,7 @@ class MemoryStore:
     def __init__(self, directory: str) -> None:
         self.path = os.path.join(directory, "state.json")
         self.fence = os.path.join(directory, "closed")
+        self.loses = True  # what is on record, as far as known, must outlive a power cut
 
     def load(self, *, boot_id: str) -> Tuple[Memory, str]:
         """The memory, and a remark where it could not be read: then the fence tells what we had stopped."""
@@ -57,17 +58,24 @@ class MemoryStore:
             content = durable.read(self.path)
             if content is None:
                 return Memory(boot_id), ""
-            return _from_json(json.loads(content.decode("utf-8"))), ""
+            memory = _from_json(json.loads(content.decode("utf-8")))
+            self.loses = bool(memory.off or memory.stopped)
+            return memory, ""
         except (durable.StoreError, ValueError, KeyError, TypeError) as error:
             remark = "{}: unreadable ({}); judged by the fence".format(self.path, error)
         stopped = self.fenced()
         way = STOP if stopped else QUIESCE
-        return Memory(boot_id, phase=TAKING, way=way, stopped=stopped, confined=not stopped), remark
+        return Memory(boot_id, phase=TAKING, way=way, stopped=stopped, confined=True), remark
 
     def save(self, memory: Memory) -> None:
-        """Fence before the record when closing, after it when opening: never open a unit that is on record as ours."""
+        """Fence before the record when closing, after it when opening: never open a unit that is on record as ours.
+
+        Where nothing is stopped, a power cut takes all that is on record with it: the node is judged anew then.
+        """
         self.raise_fence(memory.stopped)
-        durable.write(self.path, json.dumps(memory._asdict(), sort_keys=True).encode("utf-8"))
+        synced = bool(memory.off or memory.stopped or self.loses)
+        durable.write(self.path, json.dumps(memory._asdict(), sort_keys=True).encode("utf-8"), synced=synced)
+        self.loses = bool(memory.off or memory.stopped)
         self.lift(tuple(unit for unit in self.fenced() if unit not in memory.stopped))
 
     def raise_fence(self, units: Tuple[str, ...]) -> None:

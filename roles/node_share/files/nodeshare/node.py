@@ -86,6 +86,8 @@ class RealNode(World):
     def ask_api(self) -> Api:
         from .kube import ApiError
 
+        if not os.path.exists(self.settings.kubeconfig) and not self.settings.api.server:
+            return Api(False, "{}: no such file".format(self.settings.kubeconfig), registered=False)
         try:
             return self._api().look()
         except ApiError as error:

@@ -7,10 +7,10 @@ from typing import Dict, List, Optional, Tuple
 
 from .leases import Lease
 from .settings import Settings
-from .view import GONE, LIFE, LIVE, Action, AskBatch, Drop, Look, Observed, Remember
+from .view import ENDING, GONE, LIFE, LIVE, Action, AskBatch, Drop, Look, Observed, Remember
 
 FIRST_PAUSE = 60.0
-LONGEST_PAUSE = 3600.0
+LONGEST_PAUSE = 600.0
 QUESTIONS_PER_CALL = 4  # a node with many silent leases must not become a storm on the controller
 
 
@@ -44,7 +44,7 @@ def _due(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Lease, ...]:
 def _why_gone(lease: Lease, settings: Settings, seen: Observed) -> str:
     """Why this lease without processes on the node may be dropped; empty: it holds."""
     answer = seen.answers.get(str(lease.key))
-    if answer == LIVE:
+    if answer in (LIVE, ENDING):
         return ""
     if answer == GONE:
         return "the batch system says that this run is over"
@@ -66,7 +66,7 @@ def _asked_next(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Tuple[str, f
         if seen.answers.get(key) == LIVE and before.get(key, (seen.now, 0.0))[0] <= seen.now:
             pause = min(max(before.get(key, (0.0, FIRST_PAUSE / 2))[1] * 2, FIRST_PAUSE), LONGEST_PAUSE)
             after[key] = (seen.now + pause, pause)
-        elif key in before:
+        elif key in before and seen.answers.get(key) != ENDING:  # that one is asked about at the next repair
             after[key] = before[key]
     rows: List[Tuple[str, float, float]] = [(key, after[key][0], after[key][1]) for key in after]
     return tuple(sorted(rows))

@@ -86,8 +86,8 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
         step = clear_by_stop(event, settings, seen, keep=keep, grace=grace)
     else:
         step = _kill_strays(event, settings, seen, keep)
-        if step is None and not seen.tried.get("confine"):
-            step = Confine(settings.housekeeping_cpus)
+    if step is None and not seen.tried.get("confine"):
+        step = Confine(settings.housekeeping_cpus)
     if step is not None:
         return step
     return Remember(memory._replace(phase=HELD, idle_since=None))
@@ -176,9 +176,7 @@ def _prepared(seen: Observed, api: Api, way: str) -> Memory:
     memory = seen.memory
     keep = staying(api) if api.answers else memory.keep
     stopped = joined(memory.stopped, seen.active or ()) if way == STOP else memory.stopped
-    return memory._replace(
-        phase=TAKING, way=way, keep=keep, stopped=stopped, idle_since=None, confined=memory.confined or way == QUIESCE
-    )
+    return memory._replace(phase=TAKING, way=way, keep=keep, stopped=stopped, idle_since=None, confined=True)
 
 
 def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Observed) -> Optional[Action]:

@@ -13,7 +13,7 @@ BEGIN, END, TICK, OFF, ON, ADOPT = "begin", "end", "tick", "off", "on", "adopt"
 # what can be looked at
 API, LOCAL, UNITS, LIFE = "api", "local", "units", "life"
 # what the batch system says of a run
-LIVE, GONE = "live", "gone"
+LIVE, ENDING, GONE = "live", "ending", "gone"
 # outcomes for the caller
 ACCEPT, REQUEUE, DRAIN = "accept", "requeue", "drain"
 
@@ -30,13 +30,17 @@ class Pod(NamedTuple):
 
 
 class Api(NamedTuple):
-    """One reading of the API; `announced` is our annotation's present text, `tainted` whether our taint is there."""
+    """One reading of the API; `announced` is our annotation's present text, `tainted` whether our taint is there.
+
+    Not `registered`: this node has no Node object, or no identity to ask with.
+    """
 
     answers: bool
     why: str = ""
     tainted: bool = False
     announced: str = ""
     pods: Tuple[Pod, ...] = ()
+    registered: bool = True
 
 
 class Observed(NamedTuple):
@@ -50,7 +54,7 @@ class Observed(NamedTuple):
     local: Optional[FrozenSet[str]] = None  # uids of pods that have processes here
     active: Optional[Tuple[str, ...]] = None  # of settings.services, in their order
     life: Optional[Mapping[str, Optional[bool]]] = None  # per lease: processes here; None: cannot tell
-    answers: Mapping[str, str] = {}  # per lease: LIVE or GONE; absent: not asked, or cannot tell
+    answers: Mapping[str, str] = {}  # per lease: LIVE, ENDING or GONE; absent: not asked, or cannot tell
     tried: Mapping[str, int] = {}
     evicted_at: Mapping[str, float] = {}  # per pod uid, by this call
     deleted_at: Optional[float] = None
