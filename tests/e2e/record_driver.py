@@ -11,6 +11,7 @@ of a name. Effects are the methods of `Host` that change a node, so product code
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -25,26 +26,6 @@ from module_utils._record.session import Session
 
 # Where the listing does not look; the next history begins with what this one has read.
 DIGESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "digests.json")
-EFFECTS = (
-    "open_lock",
-    "make_file",
-    "append",
-    "set_owner",
-    "set_link_owner",
-    "set_mode",
-    "set_xattr",
-    "remove_xattr",
-    "set_mtime",
-    "rename",
-    "publish",
-    "make_link",
-    "make_directory",
-    "remove",
-    "remove_directory",
-    "sync_directory",
-    "write_value",
-    "run",
-)
 
 
 class MortalHost(Host):
@@ -52,24 +33,19 @@ class MortalHost(Host):
 
     def __init__(self, death):
         super().__init__()
-        self.name, self.nth, self.when = death
-        self.count = 0
-
-    def __getattribute__(self, name):
-        found = super().__getattribute__(name)
-        if name not in EFFECTS or name != self.name:
-            return found
+        name, nth, when = death
+        effect, count = getattr(self, name), itertools.count(1)
 
         def counted(*args, **kwargs):
-            self.count += 1
-            if self.count == self.nth and self.when == "before":
+            last = next(count) == nth
+            if last and when == "before":
                 os.kill(os.getpid(), signal.SIGKILL)
-            answer = found(*args, **kwargs)
-            if self.count == self.nth:
+            answer = effect(*args, **kwargs)
+            if last:
                 os.kill(os.getpid(), signal.SIGKILL)
             return answer
 
-        return counted
+        setattr(self, name, counted)
 
 
 def converge(host, arguments):
