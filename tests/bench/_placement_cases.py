@@ -12,6 +12,7 @@ Json = dict[str, Any]
 NAMESPACE: Final = "placement-bench"
 ZONE: Final = "topology.kubernetes.io/zone"
 HOST: Final = "kubernetes.io/hostname"
+DEVICE: Final = "example.com/device"
 APP: Final = {"matchLabels": {"app": "bench"}}
 GROUPS: Final = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{NAMESPACE}/podgroups"
 
@@ -47,9 +48,10 @@ class Case:
             }
 
 
-def _spec(**more: Any) -> Json:
-    requests = {"cpu": "100m", "memory": "128Mi"}
-    container = {"name": "main", "image": "localhost/none", "resources": {"requests": requests}}
+def _spec(devices: int = 0, **more: Any) -> Json:
+    limits = {DEVICE: str(devices)} if devices else {}
+    resources = {"requests": {"cpu": "100m", "memory": "128Mi", **limits}, "limits": limits}
+    container = {"name": "main", "image": "localhost/none", "resources": resources}
     # Without a service account token there is one volume less to write and to read, for everybody.
     return {"containers": [container], "automountServiceAccountToken": False, **more}
 
@@ -78,8 +80,11 @@ CASES: Final[dict[str, Callable[[float], Case]]] = {
     "node-affinity": lambda share: Case(_count(3000, share), _spec(**_node_affinity())),
     "pod-affinity": lambda share: Case(_count(2000, share), _spec(**_affinity("podAffinity", ZONE))),
     "spread": lambda share: Case(_count(3000, share), _spec(**_spread())),
+    "extended-resource": lambda share: Case(_count(3000, share), _spec(devices=1)),
     "anti-affinity": lambda share: Case(_count(2000, share), _spec(**_affinity("podAntiAffinity", HOST))),
 }
+# What comes in turn where pods of several kinds come and go.
+MIXED: Final = ("plain", "node-affinity", "spread", "extended-resource")
 
 
 def _count(pods: int, share: float, gang: int = 1) -> int:

@@ -8,13 +8,16 @@ All act as `system:kube-scheduler`, so the API server gives all the same priorit
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
+from urllib.request import urlopen
 
 import yaml
 from testbed.api import RunningBed
@@ -45,14 +48,26 @@ BINDING: Final[dict[str, Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of a process so far."""
+
+    cpu_seconds: float
+    peak_mib: float
+    resident_mib: float
+
+
 class Running(Protocol):
     """A contestant at work."""
 
     def ended(self) -> bool:
         """Whether it has ended by itself, which no contestant should."""
 
-    def usage(self) -> tuple[float, float]:
-        """Seconds of CPU so far, and peak memory in MiB."""
+    def usage(self) -> Usage:
+        """What it has used so far."""
+
+    def metrics(self) -> str:
+        """What it tells Prometheus; empty where it is not asked."""
 
 
 class Contestant(Protocol):
@@ -77,11 +92,13 @@ class Ours:
         self.name = "bare" if bare else "placement"
         self._module = "bench._placement_bare" if bare else "placement"
         self._folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._address = f"127.0.0.1:{free.getsockname()[1]}"
         settings = {
             "scheduler_name": self.scheduler_name,
             "kubeconfig": str(kube_dir(bed.bed) / "scheduler.conf"),
             "leader_election": False,
-            "listen": "",
+            "listen": self._address,
             "socket": str(folder / f"{self.name}.sock"),
         }
         self._settings = folder / f"{self.name}-{SETTINGS}"
@@ -98,7 +115,7 @@ class Ours:
                 stderr=log,
             )
         try:
-            yield Process(process)
+            yield Process(process, self._address)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=STOP_SECONDS)
@@ -107,17 +124,24 @@ class Ours:
 class Process:
     """What the kernel tells of a process of this machine."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], address: str) -> None:
         self._process = process
+        self._address = address
         self._folder = Path("/proc") / str(process.pid)
 
     def ended(self) -> bool:
         """Whether it has ended by itself, which no contestant should."""
         return self._process.poll() is not None
 
-    def usage(self) -> tuple[float, float]:
+    def usage(self) -> Usage:
         """From its accounts."""
         return parsed((self._folder / "stat").read_text(), (self._folder / "status").read_text())
+
+    def metrics(self) -> str:
+        """What it tells Prometheus."""
+        with urlopen(f"http://{self._address}/metrics", timeout=10) as answer:
+            text: str = answer.read().decode()
+        return text
 
 
 class KubeScheduler:
@@ -153,16 +177,20 @@ class KubeScheduler:
         shown = self._bed.exec("kube", ["systemctl", "is-active", f"{UNIT}.service"], check=False)
         return shown.out.strip() != "active"
 
-    def usage(self) -> tuple[float, float]:
+    def usage(self) -> Usage:
         """Of the unit's process, which lives in the container."""
         shown = self._bed.exec("kube", ["systemctl", "show", "-p", "MainPID", "--value", f"{UNIT}.service"])
         pid = shown.out.strip()
         files = [self._bed.exec("kube", ["cat", f"/proc/{pid}/{name}"]).out for name in ("stat", "status")]
         return parsed(files[0], files[1])
 
+    def metrics(self) -> str:
+        """It is not asked."""
+        return ""
 
-def parsed(stat: str, status: str) -> tuple[float, float]:
-    """Seconds of CPU and peak memory in MiB."""
+
+def parsed(stat: str, status: str) -> Usage:
+    """Seconds of CPU, and memory in MiB."""
     words = stat.rpartition(")")[2].split()
-    peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
-    return (int(words[11]) + int(words[12])) / TICKS, int(peak.split()[1]) / 1024
+    kib = {line.partition(":")[0]: line.split()[1] for line in status.splitlines() if line.startswith("Vm")}
+    return Usage((int(words[11]) + int(words[12])) / TICKS, int(kib["VmHWM"]) / 1024, int(kib["VmRSS"]) / 1024)

@@ -12,35 +12,28 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from bench._placement_cases import CASES, GROUPS, NAMESPACE, Case
-from bench._placement_contestants import BINDING, READER, Contestant, KubeScheduler, Ours
-from testbed.api import RunningBed, bring_up, command_line, find, take_down
-from testbed.controlplane import audit_log, kube_dir
-from testbed.kube_api import Api, ApiError, read_kubeconfig, tls_context
-from testbed.kube_audit import parse_event
+from bench._figures import load_average
+from bench._placement_cases import CASES, Case
+from bench._placement_cluster import Cluster, Follower, field, options
+from bench._placement_contestants import Contestant
 
 EXAMPLES: Final = """\
 examples:
-  python -m bench.placement_throughput                                    all cases, five times, on a bed of its own
+  python -m bench.placement_throughput                    all cases, five times, on a bed of its own
+  python -m bench.placement_throughput --quick            all cases once with fewer pods: minutes, and rough figures
   python -m bench.placement_throughput --case plain --repeats 3 --json /tmp/plain.json
-  python -m bench.placement_throughput --bed mine --share 0.2 --repeats 1 a short look, on a bed that is up
+  python -m bench.placement_throughput --bed mine --share 0.2 --repeats 1
 """
-BED: Final = "placement-bench"
-CREATORS: Final = 16
 BOUND_SECONDS: Final = 900.0
 QUIET_SECONDS: Final = 30.0
-RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
-PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
-NO_CHECK: Final = "?fieldValidation=Ignore"
+# Of a quick look: so many pods are bound by kube-scheduler in the time there is, and Events are not waited for so long.
+QUICK_SHARE: Final = 0.2
+QUICK_QUIET_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,104 +51,36 @@ class Result:
     peak_mib: float
 
 
-class Bench:
-    """The cluster, and what is done with it before, in and after a run."""
+def run(cluster: Cluster, name: str, case: Case, contestant: Contestant, *, quiet: float) -> Result:
+    """One run: the pods wait, the contestant comes, binds, and goes."""
+    pods = [case.pod(index, contestant.scheduler_name) for index in range(case.pods)]
+    cluster.create_all(pods, [*case.groups()])
+    follower = cluster.follow()
+    with contestant.running() as running:
+        follow(follower, case.pods, running.ended, quiet=quiet)
+        usage = running.usage()
+    cluster.clear()
+    binds, events = follower.binds, follower.events
+    first, last = min(bind.received for bind in binds), max(bind.answered for bind in binds)
+    lag = (max(event.answered for event in events) - last).total_seconds() if events else float("nan")
+    rate = len(binds) / (last - first).total_seconds()
+    return Result(name, contestant.name, case.pods, rate, lag, len(events), usage.cpu_seconds, usage.peak_mib)
 
-    def __init__(self, bed: RunningBed) -> None:
-        self._log = audit_log(bed.bed)
-        self._credentials = read_kubeconfig(kube_dir(bed.bed) / "super-admin.conf")
-        self._context = tls_context(self._credentials)
-        self.api = self._connect()
-        wanted: tuple[tuple[str, dict[str, object]], ...] = (
-            ("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
-            (f"{RBAC}/clusterroles", READER),
-            (f"{RBAC}/clusterrolebindings", BINDING),
-        )
-        for path, body in wanted:
-            self._ensure(path, body)
-        self.api.wait_for(
-            f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default", lambda _found: True, timeout=30, what="account"
-        )
 
-    def _connect(self) -> Api:
-        return Api(self._credentials, context=self._context, timeout=300)
-
-    def _ensure(self, path: str, body: dict[str, object]) -> None:
-        try:
-            self.api.create(path, body)
-        except ApiError as error:
-            if error.status != 409:
-                raise
-
-    def offer(self, case: Case, scheduler: str) -> None:
-        """Creates groups, then pods, over several connections."""
-        for group in case.groups():
-            self.api.create(GROUPS + NO_CHECK, group)
-
-        def create(first: int) -> None:
-            api = self._connect()
-            for index in range(first, case.pods, CREATORS):
-                api.send("POST", PODS + NO_CHECK, json.dumps(case.pod(index, scheduler)).encode())
-            api.close()
-
-        with ThreadPoolExecutor(CREATORS) as pool:
-            list(pool.map(create, range(CREATORS)))
-
-    def clear(self) -> None:
-        """Deletes pods at once (nobody runs them), groups and Events."""
-        self.api.send("DELETE", PODS, b'{"gracePeriodSeconds": 0}')
-        for path in (GROUPS, f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"):
-            self.api.send("DELETE", path, None)
-        deadline = time.monotonic() + BOUND_SECONDS
-        while self.api.items(f"{PODS}?limit=1") or self.api.items(f"{GROUPS}?limit=1"):
-            if time.monotonic() > deadline:
-                raise SystemExit("pods or groups of the last run do not go away")
-            time.sleep(0.2)
-
-    def run(self, name: str, case: Case, contestant: Contestant) -> Result:
-        """One run: the pods wait, the contestant comes, binds, and goes."""
-        self.offer(case, contestant.scheduler_name)
-        start = self._log.stat().st_size
-        with contestant.running() as running:
-            binds, events = self._follow(start, case.pods, running.ended)
-            cpu, peak = running.usage()
-        self.clear()
-        first, last = min(received for received, _answered in binds), max(answered for _received, answered in binds)
-        lag = (max(events) - last).total_seconds() if events else float("nan")
-        rate = len(binds) / (last - first).total_seconds()
-        return Result(name, contestant.name, case.pods, rate, lag, len(events), cpu, peak)
-
-    def _follow(
-        self, start: int, pods: int, ended: Callable[[], bool]
-    ) -> tuple[list[tuple[datetime, datetime]], list[datetime]]:
-        """Reads the log as it grows, until every pod is bound and has its Event."""
-        binds: list[tuple[datetime, datetime]] = []
-        events: list[datetime] = []
-        begun = heard = time.monotonic()
-        rest = b""
-        with self._log.open("rb") as stream:
-            stream.seek(start)
-            while len(binds) < pods or len(events) < pods:
-                piece = stream.read()
-                *lines, rest = (rest + piece).split(b"\n")
-                # Parsing costs CPU that the contestants need: most lines are passed over by their text.
-                for line in lines:
-                    if b'"create"' not in line or (b'"binding"' not in line and b'"events"' not in line):
-                        continue
-                    event = parse_event(line.decode())
-                    if event.namespace == NAMESPACE and event.code == 201:
-                        heard = time.monotonic()
-                        if event.resource == "pods/binding":
-                            binds.append((event.received, event.answered))
-                        elif event.resource == "events":
-                            events.append(event.answered)
-                now = time.monotonic()
-                if len(binds) >= pods and now - heard > QUIET_SECONDS:
-                    break
-                if now - heard > QUIET_SECONDS and (now - begun > BOUND_SECONDS or ended()):
-                    raise SystemExit(f"{len(binds)} of {pods} pods bound after {now - begun:.0f} s")
-                time.sleep(0.5)
-        return binds, events
+def follow(follower: Follower, pods: int, ended: Callable[[], bool], *, quiet: float) -> None:
+    """Until every pod is bound and has its Event, or nothing more comes."""
+    begun = heard = time.monotonic()
+    while len(follower.binds) < pods or len(follower.events) < pods:
+        time.sleep(0.5)
+        now = time.monotonic()
+        if follower.read():
+            heard = now
+        if now - heard <= quiet:
+            continue
+        if len(follower.binds) >= pods:
+            return
+        if now - heard > QUIET_SECONDS and (now - begun > BOUND_SECONDS or ended()):
+            raise SystemExit(f"{len(follower.binds)} of {pods} pods bound after {now - begun:.0f} s")
 
 
 def table(results: Sequence[Result]) -> str:
@@ -188,52 +113,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--bed", help="a bed that is up; it keeps its nodes for load (default: one of our own)")
-    parser.add_argument("--nodes", type=int, default=5000, help="nodes, where there are none yet (default: 5000)")
-    parser.add_argument(
-        "--case", action="append", choices=list(CASES), help="may be given several times (default: all)"
-    )
-    parser.add_argument("--contestant", action="append", choices=["bare", "placement", "kube-scheduler"])
-    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="runs of each (default: 5)")
-    parser.add_argument("--share", type=float, default=1.0, metavar="X", help="share of each case's pods (default: 1)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there")
-    options = parser.parse_args()
-    bed = find(options.bed) if options.bed else bring_up(BED, "--nodes", "1", "--wlm", "none")
-    try:
-        return measure(bed, options)
-    finally:
-        if not options.bed:
-            take_down(BED)
-
-
-def measure(bed: RunningBed, options: argparse.Namespace) -> int:
-    """On a bed that is up; its own kube-scheduler rests meanwhile."""
-    bench = Bench(bed)
-    if not bench.api.items("/api/v1/nodes?labelSelector=converged.hpc/load&limit=1"):
-        command_line("load", bed.bed.name, "--nodes", str(options.nodes), timeout=600)
+    options(parser)
+    parser.add_argument("--case", action="append", choices=list(CASES), help="may be repeated (default: all)")
+    parser.add_argument("--repeats", type=int, metavar="N", help="runs of each (default: 5; quick: 1)")
+    parser.add_argument("--share", type=float, metavar="X", help="share of each case's pods (default: 1; quick: 0.2)")
+    parser.add_argument("--quick", action="store_true", help="once each, with fewer pods")
+    given = parser.parse_args()
+    share = given.share or (QUICK_SHARE if given.quick else 1.0)
+    repeats = given.repeats or (1 if given.quick else 5)
+    quiet = QUICK_QUIET_SECONDS if given.quick else QUIET_SECONDS
     results: list[Result] = []
-    bed.exec("kube", ["systemctl", "stop", "kube-scheduler.service"])
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            makers: dict[str, Callable[[], Contestant]] = {
-                "bare": lambda: Ours(bed, Path(folder), bare=True),
-                "placement": lambda: Ours(bed, Path(folder), bare=False),
-                "kube-scheduler": lambda: KubeScheduler(bed),
-            }
-            contestants = [makers[name]() for name in options.contestant or makers]
-            bench.clear()
-            for name in options.case or CASES:
-                case = CASES[name](options.share)
-                for _unused in range(options.repeats):
-                    for contestant in contestants:
-                        results.append(bench.run(name, case, contestant))
-                        print(
-                            f"  {name}: {contestant.name}: {results[-1].rate:.0f} pods/s", file=sys.stderr, flush=True
-                        )
-    finally:
-        bed.exec("kube", ["systemctl", "start", "kube-scheduler.service"])
-    if options.json:
-        options.json.write_text(json.dumps([{key: getattr(r, key) for key in Result.__slots__} for r in results]))
+    begun = time.monotonic()
+    with field(given) as ground:
+        for name in given.case or CASES:
+            case = CASES[name](share)
+            for _unused in range(repeats):
+                for contestant in ground.contestants:
+                    results.append(run(ground.cluster, name, case, contestant, quiet=quiet))
+                    print(f"  {name}: {contestant.name}: {results[-1].rate:.0f} pods/s", file=sys.stderr, flush=True)
+        nodes = len(ground.nodes)
+    if given.json:
+        given.json.write_text(json.dumps([asdict(result) for result in results]))
+    print(f"{nodes} nodes, {repeats} runs of each in {time.monotonic() - begun:.0f} s, {load_average()}\n")
     print(table(results))
     return 0
 
