@@ -125,6 +125,9 @@ class Scheduler:
         if "reclaim" in self.session.rules.actions:
             # Where reclaim stands before allocate, it has not seen yet what allocate could not place.
             yield from reclaim(self.session)
+        if self.book.arriving:
+            # What is said of half a gang is not true a moment later, and its bindings would wait until it is written.
+            return
         for action in self._announcer.run():
             if action is not None:
                 self.session.actions.append(action)
