@@ -149,7 +149,7 @@ class Namespace:
         for number in range(replicas):
             self.pod(f"{name}-{number}", annotations={GROUP_NAME: name}, **more)
 
-    def create(self, version: str, kind: str, name: str, spec: Json) -> None:
+    def create(self, version: str, kind: str, name: str, spec: object) -> None:
         """An object of a dialect."""
         body = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
         self.api.create(self.group_path(version), body)

@@ -19,6 +19,7 @@ from testbed.kube_api import Json
 
 MIN_MEMBER = "scheduling.k8s.io/group-min-member"
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
+CONVERGED = "scheduling.converged.hpc/v1alpha1"
 NAMES = (f"pair-{os.getpid()}-{number}" for number in itertools.count())
 
 # Dialect, spec of a gang of three, and how pods name it.
@@ -90,15 +91,52 @@ def test_a_gang_that_can_never_fit_is_told_and_holds_up_nobody(daemon: Daemon, t
     )
 
 
-def test_an_unreadable_group_is_answered_by_the_name_of_its_field(daemon: Daemon, team: Namespace) -> None:
+# Specs of PodGroups that a CRD without a schema lets through, and what their conditions and Events must name.
+BAD_GROUPS: dict[str, tuple[object, str]] = {
+    "text": ({"minMember": "many"}, "minMember"),
+    "zero": ({"minMember": 0}, "spec.minMember: 0"),
+    "negative": ({"minMember": -1}, "spec.minMember: -1"),
+    "list": ({"minMember": [1]}, "minMember"),
+    "overflow": ({"minMember": 1 << 62}, "minMember"),
+    "not-a-number": ({"minMember": 1, "minResources": {"cpu": "NaN"}}, "minResources"),
+    "no-queue": ({"minMember": 1, "queue": "nowhere"}, "there is no queue 'nowhere'"),
+    "circle": ({"minMember": 1, "queue": "circle-a"}, "circle"),
+    "no-spec": ([], "spec"),
+}
+
+
+def test_bad_groups_are_answered_by_the_name_of_their_field_and_hold_up_nobody(
+    cluster: Cluster, daemon: Daemon, team: Namespace
+) -> None:
     dialect = "scheduling.volcano.sh/v1beta1"
-    team.create(dialect, "PodGroup", "odd", {"minMember": "many"})
-    path = f"{team.group_path(dialect)}/odd"
-    until(
-        lambda: any("minMember" in c["message"] for c in team.api.get(path).get("status", {}).get("conditions", [])),
-        "the condition names the field",
-    )
-    until(lambda: any(reason == "Invalid" for reason, _note in team.events("odd")), "an Event says so")
+    for name, parent in (("circle-a", "circle-b"), ("circle-b", "circle-a")):
+        body = {"apiVersion": CONVERGED, "kind": "Queue", "metadata": {"name": name}, "spec": {"parent": parent}}
+        cluster.api.create(f"/apis/{CONVERGED}/queues", body)
+    for name, (spec, _said) in BAD_GROUPS.items():
+        team.create(dialect, "PodGroup", name, spec)
+        team.pod(name, annotations={GROUP_NAME: name})
+    # A group of another namespace is none, and half a million characters are no reason to stop.
+    team.pod("elsewhere", annotations={GROUP_NAME: "another-namespace/gang"})
+    team.create(dialect, "PodGroup", "large", {"minMember": 1, "notes": "x" * 500_000})
+    team.pod("large", annotations={GROUP_NAME: "large"})
+    team.pod("good")
+    until(lambda: team.bound() == {"good", "large"}, "good ones run")
+    until(lambda: team.condition("elsewhere")[0] == "False", "who names what is not there is told")
+    for name, (_spec, said) in BAD_GROUPS.items():
+        path = f"{team.group_path(dialect)}/{name}"
+        until(lambda path=path, said=said: said in conditions(team.api.get(path)), f"{name}: a condition")
+        until(
+            lambda name=name, said=said: any(said in note for _reason, note in team.events(name)), f"{name}: an Event"
+        )
+    for name in ("circle-a", "circle-b"):
+        queue = f"/apis/{CONVERGED}/queues/{name}"
+        until(lambda queue=queue: "circle" in conditions(team.api.get(queue)), "the queue says so")
+        cluster.api.delete(queue)
+
+
+def conditions(found: Json) -> str:
+    """All that an object's conditions say."""
+    return " ".join(item.get("message", "") for item in found.get("status", {}).get("conditions") or ())
 
 
 def test_a_pod_that_fits_nowhere_is_explained(daemon: Daemon, team: Namespace) -> None:
@@ -111,12 +149,12 @@ def test_a_pod_that_fits_nowhere_is_explained(daemon: Daemon, team: Namespace) -
 
 def test_a_queue_holds_its_groups_to_its_capability(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
     queue = {
-        "apiVersion": "scheduling.converged.hpc/v1alpha1",
+        "apiVersion": CONVERGED,
         "kind": "Queue",
         "metadata": {"name": team.name},
         "spec": {"capability": {"cpu": "4"}},
     }
-    cluster.api.create("/apis/scheduling.converged.hpc/v1alpha1/queues", queue)
+    cluster.api.create(f"/apis/{CONVERGED}/queues", queue)
     dialect = "scheduling.sigs.dev/v1alpha2"
     for number in range(3):
         team.create(dialect, "PodGroup", f"job-{number}", {"minMember": 1, "queue": team.name})

@@ -1,0 +1,271 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A proxy before the API server that does to chosen requests what networks and overloaded servers do.
+
+It speaks TLS with a certificate of its own and passes on under the daemon's identity, so that everything between the
+daemon and the server is real but for the fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import yaml
+from testbed.kube_api import read_kubeconfig, tls_context
+
+UPSTREAM_SECONDS = 300.0
+# What stands in for an answer: status, body, Retry-After.
+Reply = tuple[int, bytes, str]
+
+
+class Cut(Exception):
+    """The connection ends without an answer."""
+
+
+# Given a way to pass the request on, says what is answered.
+Fault = Callable[[Callable[[], Reply]], Reply]
+# What becomes of one line of a watch.
+Lines = Callable[[str, bytes], list[bytes]]
+
+
+@dataclass(slots=True)
+class Rule:
+    """The next `times` requests of a kind meet a fault."""
+
+    method: str
+    path: re.Pattern[str]
+    fault: Fault
+    times: int
+    met: int = 0
+
+
+@dataclass(slots=True)
+class Seen:
+    """A request that came, and when."""
+
+    method: str
+    path: str
+    at: float = field(default_factory=time.monotonic)
+
+
+class Proxy:
+    """Listens as long as the context lasts; `kubeconfig` is for the daemon."""
+
+    def __init__(self, upstream: Path, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.credentials = read_kubeconfig(upstream)
+        self.context = tls_context(self.credentials)
+        self.seen: list[Seen] = []
+        self.lines: Lines = lambda _path, line: [line]
+        self.open: set[socket.socket] = set()
+        self._rules: list[Rule] = []
+        self._lock = threading.Lock()
+        self._server = Listener(self)
+        self.kubeconfig = self._prepare(folder)
+
+    def _prepare(self, folder: Path) -> Path:
+        key, certificate = folder / "proxy.key", folder / "proxy.crt"
+        made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days=2"]
+        made += [
+            "-subj=/CN=proxy",
+            "-addext=subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ]
+        subprocess.run(made, check=True, capture_output=True, timeout=30)
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate, key)
+        self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        config = {
+            "current-context": "proxy",
+            "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "daemon"}}],
+            "users": [{"name": "daemon", "user": {"token": "taken-for-the-daemon"}}],
+            "clusters": [
+                {
+                    "name": "proxy",
+                    "cluster": {
+                        "server": f"https://127.0.0.1:{self._server.server_port}",
+                        "certificate-authority": str(certificate),
+                    },
+                }
+            ],
+        }
+        path = folder / "proxy.kubeconfig"
+        path.write_text(yaml.safe_dump(config), encoding="utf-8")
+        return path
+
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self.cut()
+
+    @contextlib.contextmanager
+    def fault(self, method: str, path: str, fault: Fault, *, times: int = 1 << 30) -> Iterator[Rule]:
+        """Requests whose path has this in it meet the fault, until so many have or the context ends."""
+        rule = Rule(method, re.compile(path), fault, times)
+        with self._lock:
+            self._rules.append(rule)
+        try:
+            yield rule
+        finally:
+            with self._lock:
+                self._rules.remove(rule)
+
+    def rule_for(self, method: str, path: str) -> Rule | None:
+        """The fault that a request meets."""
+        with self._lock:
+            self.seen.append(Seen(method, path))
+            for rule in self._rules:
+                if rule.met < rule.times and rule.method == method and rule.path.search(path):
+                    rule.met += 1
+                    return rule
+        return None
+
+    def cut(self) -> None:
+        """Ends all connections, whatever is under way."""
+        for connection in list(self.open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def lost_before(_forward: Callable[[], Reply]) -> Reply:
+    """The request never arrives."""
+    raise Cut
+
+
+def lost_after(forward: Callable[[], Reply]) -> Reply:
+    """It is carried out, and the answer is lost."""
+    forward()
+    raise Cut
+
+
+def late(seconds: float) -> Fault:
+    """It is carried out, and the answer comes late."""
+
+    def fault(forward: Callable[[], Reply]) -> Reply:
+        reply = forward()
+        time.sleep(seconds)
+        return reply
+
+    return fault
+
+
+def held(before: threading.Event, *, then: Fault = lost_before) -> Fault:
+    """Nothing happens until somebody lets it."""
+
+    def fault(forward: Callable[[], Reply]) -> Reply:
+        before.wait(UPSTREAM_SECONDS)
+        return then(forward)
+
+    return fault
+
+
+def answered(status: int, *, retry_after: str = "", message: str = "a fault") -> Fault:
+    """The server answers so, and does nothing."""
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": status}
+    return lambda _forward: (status, json.dumps(body).encode(), retry_after)
+
+
+class Listener(ThreadingHTTPServer):
+    """Knows its proxy; connections that break are what it is for."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.proxy = proxy
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves one connection of the daemon, with one of its own to the API server."""
+
+    server: Listener
+    protocol_version = "HTTP/1.1"
+    timeout = UPSTREAM_SECONDS
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.proxy.open.add(self.request)
+        host, port = self.server.proxy.credentials.host, self.server.proxy.credentials.port
+        self.up = http.client.HTTPSConnection(host, port, context=self.server.proxy.context, timeout=UPSTREAM_SECONDS)
+
+    def finish(self) -> None:
+        self.server.proxy.open.discard(self.request)
+        self.up.close()
+        with contextlib.suppress(OSError):
+            super().finish()
+
+    def serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        rule = self.server.proxy.rule_for(self.command, self.path)
+        try:
+            if rule is None and "watch=true" in self.path:
+                self._watch()
+                return
+            status, content, retry = rule.fault(lambda: self._forward(body)) if rule else self._forward(body)
+        except (Cut, OSError, http.client.HTTPException):
+            self.close_connection = True
+            with contextlib.suppress(OSError):
+                self.request.shutdown(socket.SHUT_RDWR)
+            return
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        if retry:
+            self.send_header("Retry-After", retry)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def do_GET(self) -> None:
+        self.serve()
+
+    def do_POST(self) -> None:
+        self.serve()
+
+    def do_PUT(self) -> None:
+        self.serve()
+
+    def do_PATCH(self) -> None:
+        self.serve()
+
+    def _ask(self, body: bytes) -> http.client.HTTPResponse:
+        kept = {name: self.headers[name] for name in ("Content-Type", "Accept") if name in self.headers}
+        self.up.request(self.command, self.path, body or None, kept)
+        return self.up.getresponse()
+
+    def _forward(self, body: bytes) -> Reply:
+        answer = self._ask(body)
+        return answer.status, answer.read(), answer.headers.get("Retry-After", "")
+
+    def _watch(self) -> None:
+        answer = self._ask(b"")
+        self.send_response(answer.status)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while line := answer.readline():
+            for out in self.server.proxy.lines(self.path, line):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(out), out))
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""

@@ -1,0 +1,236 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The daemon behind a faulty network: each pod is bound once, no node is overfull, no gang stays half placed."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from e2e.placement import proxy as faults
+from e2e.placement.cluster import NODES, Cluster, Namespace
+from e2e.placement.daemon import Daemon
+from e2e.placement.proxy import Fault, Proxy
+from e2e.playing import until
+
+PODS = 12
+NAMES = (f"faulty-{os.getpid()}-{number}" for number in itertools.count())
+BINDING = "/binding"
+# What becomes of a Binding, and what only seems to have become of it.
+BINDINGS: dict[str, Fault] = {
+    "late": faults.late(3),
+    "lost before it arrived": faults.lost_before,
+    "lost after it was done": faults.lost_after,
+    "answered by 404": faults.answered(404),
+    "answered by 409": faults.answered(409),
+    "answered by 422": faults.answered(422),
+    "answered by 403": faults.answered(403, message="exceeded quota"),
+    "answered by 429": faults.answered(429, retry_after="1"),
+    "answered by 500": faults.answered(500),
+    "answered by 503": faults.answered(503),
+}
+# How a server says that it no longer has the version.
+EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
+
+
+@pytest.fixture(scope="module")
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    with Proxy(cluster.kubeconfig, cluster.folder / "proxy") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def daemon(cluster: Cluster, proxy: Proxy) -> Iterator[Daemon]:
+    """A daemon that keeps its Lease over short faults."""
+    running = behind(cluster, proxy, next(NAMES)).start()
+    until(running.leads, "it leads")
+    yield running
+    running.stop()
+
+
+def behind(cluster: Cluster, proxy: Proxy, name: str, **settings: object) -> Daemon:
+    """A daemon that reaches the API by way of the proxy."""
+    chosen = {"scheduler_name": name, "lease_name": name, "lease_duration": 60, "renew_deadline": 50, **settings}
+    return cluster.daemon(name, kubeconfig=str(proxy.kubeconfig), **chosen)
+
+
+def scheduler(daemon: Daemon) -> str:
+    return daemon.settings.parent.name
+
+
+def bindings(cluster: Cluster, team: Namespace) -> Counter[str]:
+    """How often each pod of a test was bound."""
+    return Counter(
+        event.name
+        for event in cluster.audit()
+        if event.namespace == team.name and event.resource == "pods/binding" and event.code == 201
+    )
+
+
+def assert_all_is_well(cluster: Cluster, team: Namespace, pods: int) -> None:
+    """Each pod was bound once, and each node has room for what is on it."""
+    until(lambda: len(team.bound()) == pods, "all pods are bound")
+    assert set(bindings(cluster, team).values()) == {1}
+    used: Counter[str] = Counter()
+    for pod in cluster.api.items("/api/v1/pods"):
+        if pod["spec"].get("nodeName", "").startswith("load-"):
+            used[pod["spec"]["nodeName"]] += int(
+                pod["spec"]["containers"][0]["resources"].get("requests", {}).get("cpu", 0)
+            )
+    assert max(used.values()) <= 32
+
+
+@pytest.mark.parametrize("fault", BINDINGS)
+def test_bindings_that_meet_a_fault(
+    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace, fault: str
+) -> None:
+    with proxy.fault("POST", f"/{team.name}/.*{BINDING}", BINDINGS[fault], times=4) as rule:
+        team.job("gang", replicas=PODS // 2, cpu="8", scheduler=scheduler(daemon))
+        for number in range(PODS // 2):
+            team.pod(f"pod-{number}", scheduler=scheduler(daemon))
+        assert_all_is_well(cluster, team, PODS)
+    assert rule.met == 4
+    until(lambda: team.events("pod-0").count(scheduled(team, "pod-0")) == 1, "one Event says where it went")
+
+
+def scheduled(team: Namespace, pod: str) -> tuple[str, str]:
+    return "Scheduled", f"Successfully assigned {team.name}/{pod} to {team.places()[pod]}"
+
+
+def test_connections_that_are_cut_again_and_again(
+    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace
+) -> None:
+    for number in range(60):
+        team.pod(f"pod-{number}", scheduler=scheduler(daemon))
+        if number % 15 == 0:
+            proxy.cut()
+    proxy.cut()
+    assert_all_is_well(cluster, team, 60)
+
+
+EXPIRIES: dict[str, Fault] = {
+    "as the answer": faults.answered(410),
+    "as an event": lambda _forward: (200, EXPIRED, ""),
+    "as silence": lambda _forward: (200, b"", ""),
+}
+
+
+@pytest.mark.parametrize("how", EXPIRIES)
+def test_a_version_that_is_too_old_loses_no_deletion(
+    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace, how: str
+) -> None:
+    team.job("filler", replicas=NODES, cpu="32", scheduler=scheduler(daemon))
+    until(lambda: len(team.bound()) == NODES, "the cluster is full")
+    team.pod("waits", cpu="32", scheduler=scheduler(daemon))
+    until(lambda: team.condition("waits")[0] == "False", "one pod waits")
+    # The deletion happens while nobody watches, and the version from before is not known any more.
+    with proxy.fault("GET", "/api/v1/pods.*watch=true", EXPIRIES[how], times=3):
+        with proxy.fault("GET", "/api/v1/pods", faults.lost_before):
+            proxy.cut()
+            cluster.api.delete(f"{team.path}/pods/filler-0?gracePeriodSeconds=0")
+        until(lambda: "waits" in team.bound(), "it has the place")
+
+
+def test_events_that_come_twice_or_not_at_all(cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace) -> None:
+    proxy.lines = lambda path, line: [line, line] if "/pods?" in path else [line]
+    proxy.cut()
+    try:
+        for number in range(20):
+            team.pod(f"twice-{number}", scheduler=scheduler(daemon))
+        assert_all_is_well(cluster, team, 20)
+        # What is dropped shows at the next list, and only there.
+        proxy.lines = lambda path, line: [] if b'"dropped-' in line and "/pods?" in path else [line]
+        for number in range(5):
+            team.pod(f"dropped-{number}", scheduler=scheduler(daemon))
+        team.pod("after", scheduler=scheduler(daemon))
+        until(lambda: "after" in team.bound(), "what was not dropped is bound")
+        assert not team.bound("dropped")
+    finally:
+        proxy.lines = lambda _path, line: [line]
+    with proxy.fault("GET", "/api/v1/pods.*watch=true", faults.answered(410), times=1):
+        proxy.cut()
+        assert_all_is_well(cluster, team, 26)
+
+
+def test_an_api_that_is_away_is_asked_for_patiently(
+    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace
+) -> None:
+    with proxy.fault("GET", "/pods", faults.answered(503, retry_after="1")):
+        proxy.cut()
+        begun = len(proxy.seen)
+        threading.Event().wait(5)
+        asked = [seen for seen in proxy.seen[begun:] if seen.path.startswith("/api/v1/pods")]
+        # Once a second, and once more for a beginning and an end that do not meet a second.
+        assert 1 <= len(asked) <= 7
+        team.pod("pod", scheduler=scheduler(daemon))
+    assert_all_is_well(cluster, team, 1)
+
+
+STEPS = {
+    "a binding is on its way": ("POST", BINDING, faults.lost_before),
+    "a binding is done": ("POST", BINDING, faults.lost_after),
+    "the group's status is on its way": ("PATCH", "/podgroups/gang/status", faults.lost_before),
+    "an Event is on its way": ("POST", "/events", faults.lost_before),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_kill_at_any_step_leaves_whole_gangs(cluster: Cluster, proxy: Proxy, team: Namespace, step: str) -> None:
+    method, path, then = STEPS[step]
+    name = next(NAMES)
+    daemon = behind(cluster, proxy, name, lease_duration=4, renew_deadline=2).start()
+    until(daemon.leads, "it leads")
+    go = threading.Event()
+    try:
+        with proxy.fault(
+            method, f"/{team.name}/.*{path}|/{team.name}{path}", faults.held(go, then=then), times=1
+        ) as rule:
+            team.job("gang", replicas=6, cpu="8", scheduler=name)
+            until(lambda: rule.met == 1, "it has come to the step")
+            if then is faults.lost_after:
+                go.set()
+            daemon.signal(signal.SIGKILL)
+            daemon.wait()
+            go.set()
+        daemon.start()
+        assert_all_is_well(cluster, team, 6)
+        group = f"{team.group_path('scheduling.incubator.k8s.io/v1alpha1')}/gang"
+        until(lambda: team.api.get(group).get("status", {}).get("phase") == "Running", "the group says so")
+    finally:
+        go.set()
+        daemon.stop()
+
+
+def test_a_leader_that_is_stopped_with_a_binding_on_its_way(cluster: Cluster, proxy: Proxy, team: Namespace) -> None:
+    name = next(NAMES)
+    first = behind(cluster, proxy, name, lease_duration=4, renew_deadline=2)
+    second = cluster.daemon(f"{name}-second", scheduler_name=name, lease_name=name)
+    first.start()
+    until(first.leads, "the first leads")
+    second.start()
+    go = threading.Event()
+    try:
+        with proxy.fault(
+            "POST", f"/{team.name}/.*{BINDING}", faults.held(go, then=lambda forward: forward()), times=3
+        ) as rule:
+            for number in range(PODS):
+                team.pod(f"pod-{number}", scheduler=name)
+            until(lambda: rule.met == 3, "bindings are on their way")
+            first.signal(signal.SIGSTOP)
+            until(second.leads, "the second leads")
+            until(lambda: len(team.bound()) == PODS, "it binds what is left")
+        # Now they arrive after all, at pods that have a node.
+        go.set()
+        first.signal(signal.SIGCONT)
+        assert first.wait() == 3
+        assert_all_is_well(cluster, team, PODS)
+    finally:
+        go.set()
+        first.stop()
+        second.stop()
