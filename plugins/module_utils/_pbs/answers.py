@@ -26,7 +26,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import N
 
 _CHUNK = re.compile(r"\(([^()]+)\)")
 _NAMES = frozenset(["arch", "host", "vnode"])
-_JOB_ID = re.compile(r"(\d+)(?:\[(\d*)\])?\.\S+\Z", re.ASCII)
+_JOB_ID = re.compile(r"(\d+)(?:\[(\d*)\])?(\.\S+)\Z", re.ASCII)
 
 
 class Node(t.NamedTuple):
@@ -168,23 +168,23 @@ def _job(name: str, fields: dict[str, t.Any]) -> Job:
     state = fields.get("job_state")
     if match is None or not isinstance(state, str):
         raise NoAnswerError(f"qstat: {name[:60]!a} is no job with a state")
-    placed = fields.get("exec_vnode")
-    index = fields.get("array_index")
+    placed, run = fields.get("exec_vnode"), _number(fields.get("run_count"))
     if placed is not None and not isinstance(placed, str):
         raise NoAnswerError(f"qstat: job {name[:60]!a} has exec_vnode {placed!a}")
     resources = fields.get("Resource_List")
     return Job(
         id=name,
-        array_id=_text(fields["array_id"]) if "array_id" in fields else None,
-        array_index=index if isinstance(index, int) else None,
-        run=_number(fields.get("run_count")),
+        # a sub-job that has not run yet shows neither its array nor its index, and what it shows is its array's
+        array_id=f"{match[1]}[]{match[3]}" if match[2] else None,
+        array_index=int(match[2]) if match[2] else None,
+        run=run,
         state=state,
         substate=_number(fields.get("substate")),
         # the owner is user@host; euser is known once the job is queued
         user=_text(fields.get("euser") or str(fields.get("Job_Owner", "")).partition("@")[0]),
         queue=_text(fields.get("queue", "")),
         submitted=_time(fields.get("qtime")),
-        started=_time(fields.get("stime")),
+        started=_time(fields.get("stime")) if run else None,
         placement=_text(resources.get("place", "")) if isinstance(resources, dict) else "",
         chunks=chunks(placed) if placed else (),
     )

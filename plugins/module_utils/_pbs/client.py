@@ -8,6 +8,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import shlex
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _cmd
@@ -31,7 +32,9 @@ _LONGEST = 100  # nodes named in one command
 class Runner(t.Protocol):
     """`_cmd.run`, or a test's double of it."""
 
-    def __call__(self, argv: t.Sequence[str], *, timeout: float, text: str | None = None) -> _cmd.Completed: ...
+    def __call__(
+        self, argv: t.Sequence[str], *, timeout: float, ok: t.Container[int] = (0,), text: str | None = None
+    ) -> _cmd.Completed: ...
 
 
 class Pbs:
@@ -122,6 +125,10 @@ class Pbs:
     def _answer(self, program: str, *words: str, text: str | None = None, env: t.Sequence[str] = ()) -> _cmd.Completed:
         argv = (*self._prefix, *env, f"{self._bin_dir}/{program}", *words)
         try:
-            return self._run(argv, timeout=self._timeout, text=text)
+            answer = self._run(argv, timeout=self._timeout, ok=range(256), text=text)
         except _cmd.CommandError as error:
             raise NoAnswerError(str(error)) from error
+        if answer.rc != 0:  # the reason stands in the first line, its number in the last
+            reason = "; ".join(answer.err.split("\n")).strip("; ") or "it printed nothing"
+            raise NoAnswerError(f"{shlex.join(argv)}: exit status {answer.rc}: {reason}")
+        return answer

@@ -79,8 +79,8 @@ def unset(kind: str, name: str, attribute: str) -> str:
 
 def quoted(value: str) -> str:
     """One value as qmgr reads it. It knows no escapes: what it would end early or break is refused."""
-    if not value.isprintable():
-        raise WishError(f"value {value[:60]!a}: qmgr takes printable text on one line only")
+    if not (value.isascii() and value.isprintable()):
+        raise WishError(f"value {value[:60]!a}: qmgr takes printable ASCII on one line only")
     if _PLAIN.match(value):
         return value
     for mark in ('"', "'"):

@@ -1,0 +1,37 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster as tests see it, whatever is behind it: a folder of programs, a server and two execution hosts."""
+
+from __future__ import annotations
+
+import subprocess
+import typing as t
+from dataclasses import dataclass
+from pathlib import Path
+
+SERVER = "pbs-srv"
+HOSTS = ("pbs-n1", "pbs-n2")
+PROGRAMS = ("qsub", "qstat", "qdel", "qmgr", "pbsnodes")
+
+
+class Answer(t.NamedTuple):
+    """What a program said."""
+
+    rc: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Programs that reach one server, as root."""
+
+    bin_dir: Path
+
+    def call(self, program: str, *words: str, text: str = "") -> Answer:
+        """One command; nothing is judged."""
+        done = subprocess.run(
+            [str(self.bin_dir / program), *words], input=text.encode(), capture_output=True, timeout=120, check=False
+        )
+        return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())

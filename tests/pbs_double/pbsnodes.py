@@ -1,0 +1,95 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`pbsnodes` of the double."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from pbs_double import as_json, schedule
+from pbs_double.state import State
+
+_ZERO = {"mem": "0kb", "ncpus": "0", "naccelerators": "0", "accelerator_memory": "0kb", "hbmem": "0kb", "vmem": "0kb"}
+
+
+def main(state: State, arguments: list[str]) -> int:
+    """Shows or marks nodes."""
+    parser = argparse.ArgumentParser(prog="pbsnodes", add_help=False)
+    for option in ("-a", "-v", "-o", "-r", "-l"):
+        parser.add_argument(option, action="store_true")
+    parser.add_argument("-C")
+    parser.add_argument("-F")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args(arguments)
+    if options.l:
+        for name in state.nodes:
+            if state.nodes[name].get("offline"):
+                print(f"{name:<20} {schedule.node_state(state, name)} {state.nodes[name].get('comment', '')}")
+        return 0
+    if options.o or options.r or options.C is not None:
+        return _mark(state, options)
+    unknown = [name for name in options.names if name not in state.nodes]
+    for name in unknown:
+        print(f"Node: {name},  Error: Unknown node ", file=sys.stderr)
+    names = list(state.nodes) if options.a else [name for name in options.names if name in state.nodes]
+    if options.F == "json":
+        sys.stdout.write(as_json.answer("nodes", {name: _as_json(state, name) for name in names}))
+    else:
+        for name in names:
+            _as_text(state, name)
+    return 1 if unknown else 0
+
+
+def _mark(state: State, options: argparse.Namespace) -> int:
+    status = 0
+    for name in options.names:
+        if name not in state.nodes:
+            print(f"Error marking node {name} - Unknown node ", file=sys.stderr)
+            status = 1
+            continue
+        node = state.nodes[name]
+        if options.o:
+            node["offline"] = "1"
+        if options.r:
+            node.pop("offline", None)
+        if options.C:
+            node["comment"] = options.C
+        elif options.C == "":
+            node.pop("comment", None)
+    return status
+
+
+def _as_json(state: State, name: str) -> dict[str, object]:
+    shown = as_json.grouped(_attributes(state, name), drop_zero=["resources_assigned"])
+    jobs = [job for job, _slot in schedule.used(state, name)[2]]
+    return {key: jobs if key == "jobs" else value for key, value in shown.items()}
+
+
+def _as_text(state: State, name: str) -> None:
+    print(name)
+    for attribute, value in _attributes(state, name).items():
+        if attribute == "last_state_change_time":
+            value = time.ctime(int(value))
+        print(f"     {attribute} = {value}")
+    print()
+
+
+def _attributes(state: State, name: str) -> dict[str, str]:
+    cores, memory, jobs = schedule.used(state, name)
+    assigned = {**_ZERO, "ncpus": str(cores), "mem": f"{memory // 1024}kb"}
+    shown: dict[str, str] = {}
+    for attribute, value in state.nodes[name].items():
+        if attribute == "pcpus":
+            shown["state"] = schedule.node_state(state, name)
+        if attribute == "resv_enable":
+            shown.update({f"resources_assigned.{key}": assigned[key] for key in sorted(assigned)})
+            if "comment" in state.nodes[name]:
+                shown["comment"] = state.nodes[name]["comment"]
+        if attribute not in ("offline", "comment"):
+            shown[attribute] = value
+        if attribute == "pcpus" and jobs:
+            shown["jobs"] = ", ".join(f"{job}/{slot}" for job, slot in jobs)
+    return shown

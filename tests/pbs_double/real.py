@@ -1,0 +1,159 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A cluster of the OpenPBS that is installed: a server and two execution hosts, each in namespaces of its own.
+
+Every host is a process that keeps a network, a host name and a mount namespace; the server's holds the bridge. Nothing
+of this is seen from outside, and all of it ends with these processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+from pathlib import Path
+
+from pbs_double.cluster import HOSTS, PROGRAMS, SERVER, Cluster
+
+_ADDRESSES = {SERVER: "10.99.0.1", **{host: f"10.99.0.{number}" for number, host in enumerate(HOSTS, 2)}}
+# PBS wants a home below folders that only root writes; every host has a file system of its own there.
+_HOME = "/var/spool/pbs"
+_START = 120.0
+
+
+def installation() -> Path | None:
+    """Where OpenPBS is, if it is and may be started."""
+    root = Path(os.environ.get("PBS_EXEC", "/opt/pbs"))
+    return root if os.geteuid() == 0 and (root / "sbin/pbs_server").exists() else None
+
+
+@contextlib.contextmanager
+def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
+    """A cluster whose nodes are free, until it is no longer needed."""
+    with contextlib.ExitStack() as stack:
+        keepers = {host: stack.enter_context(_keeper(folder, host)) for host in _ADDRESSES}
+        _connect(keepers)
+        for host, pid in keepers.items():
+            _prepare(root, folder, host)
+            stack.callback(_end, root, folder, host, pid)
+            _inside(folder, host, pid, [f"{root}/libexec/pbs_habitat"])
+            if host != SERVER:
+                # output stays on the host: there is no ssh between them
+                _inside(folder, host, pid, ["sh", "-c", f"echo '$usecp *:/ /' >> {_HOME}/mom_priv/config"])
+                _inside(folder, host, pid, [f"{root}/sbin/pbs_mom"])
+        _server(root, folder, keepers[SERVER])
+        (folder / "bin").mkdir()
+        for program in PROGRAMS:
+            words = " ".join(map(shlex.quote, [*_enter(folder, SERVER, keepers[SERVER]), f"{root}/bin/{program}"]))
+            path = folder / "bin" / program
+            path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+            path.chmod(0o755)
+        cluster = Cluster(folder / "bin")
+        for host in HOSTS:
+            cluster.call("qmgr", "-c", f"create node {host}")
+        cluster.call("qmgr", "-c", "set server acl_roots = root")
+        _wait_until_free(cluster)
+        yield cluster
+
+
+@contextlib.contextmanager
+def _keeper(folder: Path, host: str) -> t.Iterator[int]:
+    inner = """
+        set -e
+        mount --make-rprivate /
+        mount --bind "$1/hosts" /etc/hosts
+        mount -t tmpfs -o mode=755 tmpfs /var/spool
+        hostname "$2"
+        ip link set lo up
+        echo ready
+        exec sleep infinity
+    """
+    folder.mkdir(exist_ok=True)
+    lines = [f"{address} {name}\n" for name, address in _ADDRESSES.items()]
+    (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
+    argv = ["unshare", "--net", "--uts", "--mount", "sh", "-c", inner, "sh", str(folder), host]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                sys.exit(f"the namespaces of {host} cannot be made")
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _connect(keepers: t.Mapping[str, int]) -> None:
+    """A bridge in the server's namespace, with a leg in each other."""
+    server = ["nsenter", "-t", str(keepers[SERVER]), "-n", "ip"]
+    _run([*server, "link", "add", "bridge", "type", "bridge"])
+    _run([*server, "addr", "add", f"{_ADDRESSES[SERVER]}/24", "dev", "bridge"])
+    _run([*server, "link", "set", "bridge", "up"])
+    for number, host in enumerate(HOSTS):
+        leg = f"leg{number}"
+        pid = str(keepers[host])
+        _run([*server, "link", "add", leg, "type", "veth", "peer", "name", "eth0", "netns", pid])
+        _run([*server, "link", "set", leg, "master", "bridge", "up"])
+        inside = ["nsenter", "-t", pid, "-n", "ip"]
+        _run([*inside, "addr", "add", f"{_ADDRESSES[host]}/24", "dev", "eth0"])
+        _run([*inside, "link", "set", "eth0", "up"])
+
+
+def _prepare(root: Path, folder: Path, host: str) -> None:
+    lines = [f"PBS_EXEC={root}", f"PBS_HOME={_HOME}", f"PBS_SERVER={SERVER}", "PBS_CORE_LIMIT=0"]
+    for daemon in ("SERVER", "SCHED", "COMM"):
+        lines.append(f"PBS_START_{daemon}={int(host == SERVER)}")
+    lines.append(f"PBS_START_MOM={int(host != SERVER)}")
+    (folder / f"{host}.conf").write_text("\n".join(lines) + "\n")
+
+
+def _server(root: Path, folder: Path, pid: int) -> None:
+    for daemon in ("pbs_comm", "pbs_server", "pbs_sched"):
+        _inside(folder, SERVER, pid, [f"{root}/sbin/{daemon}"])
+
+
+def _enter(folder: Path, host: str, pid: int) -> list[str]:
+    return [
+        "env",
+        f"PBS_CONF_FILE={folder}/{host}.conf",
+        *("nsenter", "-t", str(pid), "--net", "--uts", "--mount", "--"),
+    ]
+
+
+def _inside(folder: Path, host: str, pid: int, argv: list[str]) -> None:
+    _run([*_enter(folder, host, pid), *argv])
+
+
+def _end(root: Path, folder: Path, host: str, pid: int) -> None:
+    """Ends the daemons of a host: all processes in its network, but for the one that keeps it."""
+    if host == SERVER:
+        subprocess.run(
+            [*_enter(folder, host, pid), f"{root}/bin/qterm", "-t", "immediate"],
+            timeout=60, check=False, capture_output=True,
+        )  # fmt: skip
+        time.sleep(1)  # the data service ends after the server
+    network = os.readlink(f"/proc/{pid}/ns/net")
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(process / "ns/net") == network and int(process.name) != pid:
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+def _wait_until_free(cluster: Cluster) -> None:
+    deadline = time.monotonic() + _START
+    while cluster.call("pbsnodes", "-av").out.count("state = free") < len(HOSTS):
+        if time.monotonic() > deadline:
+            sys.exit(f"nodes are not free after {_START:g} s:\n{cluster.call('pbsnodes', '-av').out}")
+        time.sleep(0.5)
+
+
+def _run(argv: list[str]) -> None:
+    with open(os.devnull, "wb") as null:
+        done = subprocess.run(argv, stdout=null, stderr=subprocess.PIPE, stdin=null, timeout=_START, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{shlex.join(argv)}: {done.returncode}: {done.stderr.decode()}")

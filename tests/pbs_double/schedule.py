@@ -1,0 +1,180 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Time in the double: jobs end, jobs start, and nodes say what is on them."""
+
+from __future__ import annotations
+
+import re
+import time
+
+from pbs_double.state import Job, Share, State
+
+_SESSION = 2.0  # seconds from the start to the session
+_UNIT = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3, "tb": 1024**4, "k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+def bytes_of(text: str) -> int:
+    """A size as PBS writes it."""
+    match = re.fullmatch(r"(\d+)([a-z]*)", text.lower())
+    return int(match[1]) * _UNIT[match[2]] if match else 0
+
+
+def seconds_of(text: str) -> int:
+    """``3600`` or ``01:00:00``."""
+    total = 0
+    for part in text.split(":"):
+        total = total * 60 + int(part)
+    return total
+
+
+def advance(state: State, now: float) -> None:
+    """All that has happened until now."""
+    for job in list(state.jobs.values()):
+        if job.state == "R" and job.started is not None:
+            if now - job.started >= _SESSION:
+                job.substate = 42
+            limit = job.resources.get("walltime")
+            over = job.started + seconds_of(limit) if limit else None
+            if over is not None and job.ends is not None and over < job.ends and now >= over:
+                end(state, job, substate=93, status=-29, said=" and exceeded resource walltime")
+            elif job.ends is not None and now >= job.ends:
+                end(state, job, substate=92, status=0, said=" and finished")
+    if state.server.get("scheduling") == "True":
+        for job in sorted(state.jobs.values(), key=lambda job: (job.number, job.index or 0)):
+            if job.state == "Q" and not job.indices and state.queues[job.queue].get("started") == "True":
+                _try(state, job, now)
+    _arrays(state)
+
+
+def end(state: State, job: Job, *, substate: int, status: int | None, said: str) -> None:
+    """A job that is over; it stays in the history where there is one."""
+    job.state, job.substate, job.exit_status, job.ends = "F", substate, status, None
+    job.comment += said
+    if not state.history and job.index is None:
+        del state.jobs[job.id]
+
+
+def used(state: State, vnode: str) -> tuple[int, int, list[tuple[str, int]]]:
+    """Cores and bytes that are taken of a vnode, and its jobs with their slots."""
+    cores = memory = 0
+    jobs = []
+    for job in state.jobs.values():
+        for share in job.shares if job.state in "RE" else []:
+            if share.vnode == vnode:
+                cores += share.ncpus
+                memory += bytes_of(share.amounts.get("mem", "0"))
+                jobs.append((job.id, share.slot))
+    return cores, memory, sorted(jobs, key=lambda each: each[1])
+
+
+def node_state(state: State, vnode: str) -> str:
+    """The words of its state."""
+    attributes = state.nodes[vnode]
+    cores, _memory, jobs = used(state, vnode)
+    words = ["offline"] if attributes.get("offline") else []
+    if any(_exclusive(job) and job.state == "R" and _is_on(job, vnode) for job in state.jobs.values()):
+        words.append("job-exclusive")
+    elif jobs and cores >= int(attributes["resources_available.ncpus"]):
+        words.append("job-busy")
+    return ",".join(words) or "free"
+
+
+def _try(state: State, job: Job, now: float) -> None:
+    total = sum(int(node["resources_available.ncpus"]) for node in state.nodes.values())
+    asked = sum(int(chunk["ncpus"]) for chunk in job.chunks)
+    if asked > total:
+        free = total - sum(used(state, vnode)[0] for vnode in state.nodes)
+        job.comment = f"Can Never Run: Insufficient amount of resource: ncpus (R: {asked} A: {free} T: {total})"
+        return
+    shares = _placed(state, job)
+    if shares is None:
+        job.comment = "Not Running: Not enough free nodes available"
+        return
+    job.shares, job.started, job.state, job.substate = shares, now, "R", 41
+    job.runs += 1
+    job.comment = f"Job run at {time.strftime('%a %b %d at %H:%M', time.localtime(now))} on {exec_vnode(job)}"
+    words = job.command[1:] if job.command[:1] in (["/bin/sleep"], ["sleep"]) else ["0"]
+    job.ends = now + float(words[0])
+
+
+def _placed(state: State, job: Job) -> list[Share] | None:
+    """The first vnodes that fit; ``scatter`` takes each only once, ``pack`` one for all."""
+    taken: dict[str, tuple[int, int]] = {}
+    shares: list[Share] = []
+    for chunk in job.chunks:
+        for vnode in sorted(state.nodes):
+            before = {share.vnode for share in shares}
+            if "scatter" in job.place and vnode in before:
+                continue
+            if "pack" in job.place and before and vnode not in before:
+                continue
+            cores, memory = taken.get(vnode, (0, 0))
+            needed = (int(chunk["ncpus"]), bytes_of(chunk.get("mem", "0")))
+            if _fits(state, job, vnode, (cores + needed[0], memory + needed[1])):
+                taken[vnode] = (cores + needed[0], memory + needed[1])
+                slots = {slot for _id, slot in used(state, vnode)[2]} | {s.slot for s in shares if s.vnode == vnode}
+                slot = next(number for number in range(len(slots) + 1) if number not in slots)
+                amounts = {name: _in_kb(value) for name, value in chunk.items() if name != "ncpus"}
+                shares.append(Share(vnode, needed[0], amounts, slot))
+                break
+        else:
+            return None
+    return shares
+
+
+def _fits(state: State, job: Job, vnode: str, needed: tuple[int, int]) -> bool:
+    attributes = state.nodes[vnode]
+    cores, memory, jobs = used(state, vnode)
+    bound = attributes.get("queue")
+    if attributes.get("offline") or "job-exclusive" in node_state(state, vnode) or (_exclusive(job) and jobs):
+        return False
+    if (bound or job.queue) != job.queue or (not bound and _has_nodes(state, job.queue)):
+        return False
+    return cores + needed[0] <= int(attributes["resources_available.ncpus"]) and memory + needed[1] <= bytes_of(
+        attributes["resources_available.mem"]
+    )
+
+
+def exec_vnode(job: Job) -> str:
+    """``(a:ncpus=1:mem=102400kb)+(b:ncpus=1)``."""
+    parts = []
+    for share in job.shares:
+        amounts = "".join(f":{name}={value}" for name, value in share.amounts.items())
+        parts.append(f"({share.vnode}:ncpus={share.ncpus}{amounts})")
+    return "+".join(parts)
+
+
+def exec_host(job: Job) -> str:
+    """``a/0*2+b/0``."""
+    return "+".join(f"{s.vnode}/{s.slot}" + (f"*{s.ncpus}" if s.ncpus != 1 else "") for s in job.shares)
+
+
+def _arrays(state: State) -> None:
+    for parent in [job for job in state.jobs.values() if job.indices]:
+        parts = [job for job in state.jobs.values() if job.number == parent.number and job.index is not None]
+        begun = [job.started for job in parts if job.started is not None]
+        if begun and parent.started is None:
+            parent.started, parent.state, parent.substate = min(begun), "B", 70
+            parent.comment = f"Job Array Began at {time.strftime('%a %b %d at %H:%M', time.localtime(parent.started))}"
+        if parent.state == "B" and all(job.state == "F" for job in parts):
+            parent.state, parent.substate, parent.exit_status = "F", 92, 0
+            for job in [] if state.history else [parent, *parts]:
+                del state.jobs[job.id]
+
+
+def _has_nodes(state: State, queue: str) -> bool:
+    return any(node.get("queue") == queue for node in state.nodes.values())
+
+
+def _exclusive(job: Job) -> bool:
+    return "excl" in job.place
+
+
+def _is_on(job: Job, vnode: str) -> bool:
+    return any(share.vnode == vnode for share in job.shares)
+
+
+def _in_kb(value: str) -> str:
+    match = re.fullmatch(r"\d+(b|[kmgt]b?)", value.lower())
+    return f"{-(-bytes_of(value) // 1024)}kb" if match else value
