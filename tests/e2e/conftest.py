@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -32,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[api.MADE] = str(Path(os.environ["CONVERGED_OWN_CACHE"]) / f"beds-of-{os.getpid()}")
     config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
     config.addinivalue_line("markers", "no_other_bed: no test may run beside it")
+    config.addinivalue_line("markers", "soak: long or rare, so it is no part of `make test` but of `make soak`")
     config.addinivalue_line("markers", "seconds(n): how long a whole file takes; the longest files start first")
 
 
@@ -51,8 +53,16 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, so that workers end together."""
-    items.sort(key=lambda item: -expected_seconds(item))
+    """What takes longest first, so that workers end together."""
+    takes: Counter[str] = Counter()
+    for path, seconds in {item.path: expected_seconds(item) for item in items}.items():
+        takes[scope_of(path)] += seconds
+    items.sort(key=lambda item: -takes[scope_of(item.path)])
+
+
+def scope_of(file: Path) -> str:
+    """What one worker gets whole, because its tests share a bed: a file, or a folder below this one."""
+    return str(file if file.parent.name == "e2e" else file.parent)
 
 
 def expected_seconds(item: pytest.Item) -> int:
@@ -61,11 +71,10 @@ def expected_seconds(item: pytest.Item) -> int:
 
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
-    """A worker gets whole files, because the tests of a file share a bed; those of a folder below do as well."""
+    """A worker gets scopes of ours."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = Path(nodeid.partition("::")[0])
-        return str(file if file.parent.name == "e2e" else file.parent)
+        return scope_of(Path(nodeid.partition("::")[0]))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> WholeFiles:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs for hours: the random and fault tests in rounds, and the figures."""
+"""What runs for hours: the random, fault and long tests in rounds, and the figures."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FOLDERS = ["tests/unit", "tests/placement", "tests/e2e"]
 
 
 def run_soak(context: Context) -> None:
-    """Every random test, round after round with new seeds, until the time is over.
+    """Every random test, and those for which `make test` has no time, round after round with new seeds.
 
-    A round is what `make test` runs, so that CONVERGED_SEED repeats whatever it finds.
+    What is random is drawn as `make test` draws it, so that CONVERGED_SEED repeats whatever it finds.
     """
     ends = time.monotonic() + 60 * soak_minutes(context.environ)
     number = 0
@@ -38,13 +38,13 @@ def run_soak(context: Context) -> None:
 
 
 def soak_round(context: Context, seed: int) -> None:
-    """The random tests of all kinds with one seed."""
+    """The random tests of all kinds with one seed, and the long ones."""
     roots = [str(context.checkout / root) for root in context.payload_roots()]
     histories = {"NODESHARE_HISTORIES": str(HISTORIES_PER_ROUND), "PYTHONPATH": ":".join(roots)}
     drawn = {"CONVERGED_SEED": str(seed)}
     payloads = [sys.executable, "-W", "error", "-m", "unittest", "test_random_histories"]
     context.run(payloads, cwd=context.checkout / "tests/payloads", env={**drawn, **histories})
-    options = ["-q", "-m", "hypothesis or drawn", f"--hypothesis-seed={seed}"]
+    options = ["-q", "-m", "hypothesis or drawn or soak", f"--hypothesis-seed={seed}"]
     context.run([sys.executable, "-m", "pytest", *options, *existing(context, FOLDERS)], env=drawn)
 
 

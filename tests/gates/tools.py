@@ -89,9 +89,9 @@ def run_end_to_end(context: Context) -> None:
     if not context.files("tests/e2e/test_*.py", "tests/e2e/**/test_*.py"):
         raise GateFailure("tests/e2e has no tests")
     pytest = [sys.executable, "-m", "pytest", "-v", "--durations=0", f"--hypothesis-seed={context.seed}", "tests/e2e"]
-    beside = ["-m", "not no_other_bed", "--numprocesses=2", "--no-loadscope-reorder"]
+    beside = ["-m", "not (no_other_bed or soak)", "--numprocesses=2", "--no-loadscope-reorder"]
     failures = []
-    for options in (["-m", "no_other_bed"], beside):
+    for options in (["-m", "no_other_bed and not soak"], beside):
         try:
             context.run([*pytest, *options])
         except GateFailure as error:
