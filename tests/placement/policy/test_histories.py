@@ -192,7 +192,7 @@ def assert_sums(scheduler: Scheduler) -> None:
             for queue in of.tree.by_name.values()
         }
         found["jobs"] = {
-            job.key: (job.counts, job.asking, nonzero(job.allocated), job.queue, job.problem, sorted(job.foreign))
+            job.key: (job.counts, job.asking, nonzero(job.allocated), job.queue, job.problem, job.foreign)
             for job in of.jobs.values()
         }
         return found | {"total": of.total}

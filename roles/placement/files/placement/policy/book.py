@@ -8,8 +8,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-import numpy as np
-
 from placement.model.event import Object
 from placement.model.pod import Pod
 from placement.model.quantity import PODS
@@ -22,8 +20,6 @@ from placement.policy.membership import GroupKey, group_key
 from placement.policy.queues import QueueTree
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
-from placement.state.columns import HELD, UNREADABLE
-from placement.state.pods import PodEntry
 
 # New pods that are taken in at once, at the beginning of a slice.
 _ARRIVALS: Final = 128
@@ -86,7 +82,7 @@ class Book(Line):
 
     @property
     def arriving(self) -> bool:
-        """Whether there are new pods that have not had their turn to be taken in."""
+        """Whether new pods have not had their turn to be taken in."""
         return bool(self._arriving)
 
     def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
@@ -123,10 +119,7 @@ class Book(Line):
                 self.generation += 1
             if task is not None:
                 self._drop(task)
-            if entry is None:
-                self._foreign_gone(uid)
-            else:
-                self._foreign_seen(entry)
+            self._foreign_changed(uid, group_key(entry.pod) if entry is not None else None)
             return
         if task is not None and task.job.key != (key := group_key(entry.pod)):
             self._drop(task)
@@ -141,21 +134,19 @@ class Book(Line):
         task.entry, task.pod = entry, entry.pod
         self.move(task, status_of(entry))
 
-    def _foreign_seen(self, entry: PodEntry) -> None:
-        key = group_key(entry.pod)
-        if key.named:
-            job = self._job(key)
-            if entry.pod.uid not in job.foreign:
-                job.foreign.add(entry.pod.uid)
-                self._foreigners[entry.pod.uid] = job
-                self._refresh(job)
-
-    def _foreign_gone(self, uid: str) -> None:
-        job = self._foreigners.pop(uid, None)
+    def _foreign_changed(self, uid: str, key: GroupKey | None) -> None:
+        old, job = self._foreigners.pop(uid, None), self._job(key) if key is not None and key.named else None
         if job is not None:
-            job.foreign.discard(uid)
+            self._foreigners[uid] = job
+        if job is old:
+            return
+        if job is not None:
+            job.foreign += 1
             self._refresh(job)
-            self._forget_empty(job.key)
+        if old is not None:
+            old.foreign -= 1
+            self._refresh(old)
+            self._forget_empty(old.key)
 
     def _job(self, key: GroupKey) -> Job:
         job = self.jobs.get(key)
@@ -252,10 +243,10 @@ class Book(Line):
         self._book(task, status, 1)
         if status is Status.PENDING:
             job.wait(task)
-        elif status is Status.RELEASING:
-            self.releasing[task.uid] = task
         if old is Status.RELEASING:
             del self.releasing[task.uid]
+        if status is Status.RELEASING:
+            self.releasing[task.uid] = task
 
     def moved(self, task: Task, old: Status) -> None:
         """What follows from a move that is final."""
@@ -295,12 +286,8 @@ class Book(Line):
 
     def _add_up(self) -> None:
         """What there is for our pods, and what each queue deserves of it."""
-        columns = self.cluster.columns
-        # Rows without a node are all zero.
-        closed = np.flatnonzero(columns.flags & (HELD | UNREADABLE))
-        sums = (columns.free.sum(axis=1) - columns.free[:, closed].sum(axis=1)).tolist()
-        total = {name: sums[index] + self._held.get(name, 0) for index, name in enumerate(columns.axis.names)}
-        total.pop(PODS)
+        free = self.cluster.columns.free_in_all()
+        total = {name: amount + self._held.get(name, 0) for name, amount in free.items() if name != PODS}
         if total != self.total:
             self.total = total
             self.reorder([job for job in self.jobs.values() if job.pending and job.allocated])

@@ -86,7 +86,7 @@ class GroupIndex:
             problem = Problem("InvalidGroup", f"{group.member_field}: {members} is not a number of pods from 1")
         if job.foreign:
             problem = Problem(
-                "ForeignMembers", f"{len(job.foreign)} pods of the group name another scheduler; a group needs one"
+                "ForeignMembers", f"{job.foreign} pods of the group name another scheduler; a group needs one"
             )
         created = group.created if group is not None and group.created else first
         return JobFacts(group, max(1, members), queue or self._default_queue, priority, created, problem)

@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Final
 
@@ -69,6 +70,12 @@ def status_of(entry: PodEntry) -> Status:
     return Status.PROMISED if entry.at else Status.PENDING
 
 
+@lru_cache(maxsize=1 << 12)
+def _counted(request: Amounts) -> Amounts:
+    """The request, and one pod; the same object for equal requests, for there are many pods of few sizes."""
+    return (*request, (PODS, 1))
+
+
 class Task:
     """One pod of ours."""
 
@@ -78,8 +85,8 @@ class Task:
         self.uid = entry.pod.uid
         self.entry = entry
         self.pod: Pod = entry.pod
-        # What it counts for in its queue: its request, and one pod.
-        self.amounts: Amounts = (*entry.pod.request, (PODS, 1))
+        # What it counts for in its queue.
+        self.amounts = _counted(entry.pod.request)
         self.job = job
         self.key = key
         self.status = Status.FAILED
@@ -135,7 +142,7 @@ class Job:
         self.created = ""
         self.problem: Problem | None = None
         # Members that name another scheduler; one is enough to leave the whole group alone.
-        self.foreign: set[str] = set()
+        self.foreign = 0
         self.tasks: dict[str, Task] = {}
         self.counts = [0] * len(Status)
         # Pending tasks that request something; where none does, the job is left to backfill.

@@ -98,6 +98,13 @@ class NodeColumns:
         """What a pod without a promise may take: free, less the promises that leaving pods do not cover."""
         return self._room[len(self.axis) :]
 
+    def free_in_all(self) -> dict[str, int]:
+        """What is free in all on nodes that are neither held nor unreadable, by resource."""
+        # Rows without a node are all zero.
+        closed = np.flatnonzero(self.flags & (HELD | UNREADABLE))
+        sums = self.free.sum(axis=1) - self.free[:, closed].sum(axis=1)
+        return dict(zip(self.axis.names, sums.tolist(), strict=True))
+
     def add_resource(self, name: str) -> None:
         """One more line in every array of amounts."""
         line = np.zeros((1, self.capacity), np.int64)
