@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -42,6 +42,7 @@ TARGETS = {
     "gate": Target(program=("-m", "gates", "only"), test_bed=True, groups=("dev", "importer")),
     "docs": Target(program=("-m", "gates.reference")),
 }
+GATES_ON_BEDS = {"e2e", "molecule", "demo", "soak", "bench"}
 CACHE_TAG = "CACHEDIR.TAG"
 USAGE = f"usage: tests/bootstrap/enter.sh {'|'.join(TARGETS)}|exec COMMAND ...|clean"
 
@@ -57,6 +58,8 @@ def main(arguments: list[str]) -> int:
             target, argv = Target(program=()), rest
         elif name in TARGETS:
             target, argv = TARGETS[name], []
+            if name == "gate" and not GATES_ON_BEDS.intersection(rest):
+                target = replace(target, test_bed=False)
         else:
             wrong = "exec: no command given" if name == "exec" else f"unknown target '{name}'"
             print(f"error: {wrong}\n{USAGE}", file=sys.stderr)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bootstrap.cli import GATES_ON_BEDS
 from gates import cli
 from gates.catalogue import GATES
 from gates.checkout import strays
@@ -148,6 +149,10 @@ def test_test_holds_all_that_check_looks_at() -> None:
 
     assert check < test
     assert {"sanity", "importer", "e2e", "molecule"} <= test - check
+
+
+def test_a_single_gate_asks_for_root_only_where_it_has_the_machine_for_itself() -> None:
+    assert {gate.name for gate in GATES if gate.alone} == GATES_ON_BEDS
 
 
 def test_an_unknown_gate_is_answered_with_the_list() -> None:
