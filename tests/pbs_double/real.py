@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -41,20 +40,14 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
         _connect(keepers)
         for host, pid in keepers.items():
             _prepare(root, folder, host)
-            stack.callback(_end, root, folder, host, pid)
             _inside(folder, host, pid, [f"{root}/libexec/pbs_habitat"])
-            if host != SERVER:
-                # output stays on the host: there is no ssh between them
-                _inside(folder, host, pid, ["sh", "-c", f"echo '$usecp *:/ /' >> {_HOME}/mom_priv/config"])
-                _inside(folder, host, pid, [f"{root}/sbin/pbs_mom"])
-        _server(root, folder, keepers[SERVER])
-        (folder / "bin").mkdir()
-        for program in PROGRAMS:
-            words = " ".join(map(shlex.quote, [*_enter(folder, SERVER, keepers[SERVER]), f"{root}/bin/{program}"]))
-            path = folder / "bin" / program
-            path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-            path.chmod(0o755)
-        cluster = Cluster(folder / "bin")
+        for host in HOSTS:
+            # output stays on the host: there is no ssh between them
+            _inside(folder, host, keepers[host], ["sh", "-c", f"echo '$usecp *:/ /' >> {_HOME}/mom_priv/config"])
+            _inside(folder, host, keepers[host], [f"{root}/sbin/pbs_mom"])
+        for daemon in ("pbs_comm", "pbs_server", "pbs_sched"):
+            _inside(folder, SERVER, keepers[SERVER], [f"{root}/sbin/{daemon}"])
+        cluster = _programs(root, folder, keepers[SERVER])
         for host in HOSTS:
             cluster.call("qmgr", "-c", f"create node {host}")
         cluster.call("qmgr", "-c", "set server acl_roots = root")
@@ -62,8 +55,20 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
         yield cluster
 
 
+def _programs(root: Path, folder: Path, pid: int) -> Cluster:
+    """The programs as they are called on the server's host."""
+    (folder / "bin").mkdir()
+    for program in PROGRAMS:
+        words = shlex.join([*_enter(folder, SERVER, pid), f"{root}/bin/{program}"])
+        path = folder / "bin" / program
+        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+        path.chmod(0o755)
+    return Cluster(folder / "bin")
+
+
 @contextlib.contextmanager
 def _keeper(folder: Path, host: str) -> t.Iterator[int]:
+    """The first process of a host; with it, and with whoever runs the tests, all others of the host end."""
     inner = """
         set -e
         mount --make-rprivate /
@@ -74,16 +79,16 @@ def _keeper(folder: Path, host: str) -> t.Iterator[int]:
         echo ready
         exec sleep infinity
     """
-    folder.mkdir(exist_ok=True)
     lines = [f"{address} {name}\n" for name, address in _ADDRESSES.items()]
     (folder / "hosts").write_text("127.0.0.1 localhost\n" + "".join(lines))
-    argv = ["unshare", "--net", "--uts", "--mount", "sh", "-c", inner, "sh", str(folder), host]
+    namespaces = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *namespaces, "sh", "-c", inner, "sh", str(folder), host]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
                 sys.exit(f"the namespaces of {host} cannot be made")
-            yield process.pid
+            yield int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
         finally:
             process.kill()
 
@@ -112,36 +117,16 @@ def _prepare(root: Path, folder: Path, host: str) -> None:
     (folder / f"{host}.conf").write_text("\n".join(lines) + "\n")
 
 
-def _server(root: Path, folder: Path, pid: int) -> None:
-    for daemon in ("pbs_comm", "pbs_server", "pbs_sched"):
-        _inside(folder, SERVER, pid, [f"{root}/sbin/{daemon}"])
-
-
 def _enter(folder: Path, host: str, pid: int) -> list[str]:
     return [
         "env",
         f"PBS_CONF_FILE={folder}/{host}.conf",
-        *("nsenter", "-t", str(pid), "--net", "--uts", "--mount", "--"),
+        *("nsenter", "-t", str(pid), "--net", "--uts", "--ipc", "--mount", "--pid", "--"),
     ]
 
 
 def _inside(folder: Path, host: str, pid: int, argv: list[str]) -> None:
     _run([*_enter(folder, host, pid), *argv])
-
-
-def _end(root: Path, folder: Path, host: str, pid: int) -> None:
-    """Ends the daemons of a host: all processes in its network, but for the one that keeps it."""
-    if host == SERVER:
-        subprocess.run(
-            [*_enter(folder, host, pid), f"{root}/bin/qterm", "-t", "immediate"],
-            timeout=60, check=False, capture_output=True,
-        )  # fmt: skip
-        time.sleep(1)  # the data service ends after the server
-    network = os.readlink(f"/proc/{pid}/ns/net")
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if os.readlink(process / "ns/net") == network and int(process.name) != pid:
-                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _wait_until_free(cluster: Cluster) -> None:
