@@ -21,7 +21,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import W
 # PBS takes nothing else before a queue's type, and jobs should find the queue complete.
 _FIRST = ("queue_type",)
 _LAST = ("enabled", "started", "scheduling")
-_DURATION = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+)\Z", re.ASCII)
+_DURATION = re.compile(r"(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,9})\Z", re.ASCII)
 
 
 class Step(t.NamedTuple):
