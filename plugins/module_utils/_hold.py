@@ -80,13 +80,13 @@ def named(system: str, nodes: t.Sequence[Node], names: t.Sequence[str]) -> list[
     return [known[name] for name in dict.fromkeys(names)]
 
 
-def result_of(change: Change, nodes: t.Sequence[Node]) -> dict[str, t.Any]:
-    """What a module returns, with a diff of the nodes that change."""
+def result_of(change: Change, nodes: t.Sequence[Node], *, held: str) -> dict[str, t.Any]:
+    """What a module returns, with a diff of the nodes that change; `held` is the batch system's word for it."""
     changing = {**change.drain, **dict.fromkeys(change.undrain, ""), **change.explain}
     reasons = {node.name: node.reason for node in nodes}
     return {
         "changed": bool(changing),
-        "drained": list(change.drain),
+        held: list(change.drain),
         "given_back": change.undrain,
         "others": change.others,
         "busy": change.busy,

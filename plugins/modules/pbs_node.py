@@ -59,8 +59,8 @@ EXAMPLES = r"""
     names: [n1, n2]
     state: offline
     reason: conversion to shared mode
-  register: drain
-  until: not drain.busy
+  register: held
+  until: not held.busy
   retries: 60
   delay: 60
   become: true
@@ -73,7 +73,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-drained:
+offline:
   description: The vnodes that were marked offline by this call.
   returned: always
   type: list
@@ -146,7 +146,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     change = _hold.drained(nodes, params["reason"]) if params["state"] == "offline" else _hold.given_back(nodes)
     if not module.check_mode:
         apply(pbs, change)
-    return _hold.result_of(change, nodes)
+    return _hold.result_of(change, nodes, held="offline")
 
 
 def main() -> None:

@@ -150,7 +150,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
     if not module.check_mode:
         apply(slurm, change)
-    return _hold.result_of(change, nodes)
+    return _hold.result_of(change, nodes, held="drained")
 
 
 def main() -> None:
