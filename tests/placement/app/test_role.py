@@ -7,7 +7,12 @@ import tomllib
 from pathlib import Path
 
 import yaml
+from placement.kube import requests
 from placement.kube.dialects import DIALECTS
+from placement.kube.performer import told
+from placement.kube.requests import Note, Request
+from placement.kube.sources import sources
+from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition, QueueStatus, SelectNode
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLE = CHECKOUT / "roles/placement"
@@ -32,3 +37,65 @@ def test_every_api_below_k8s_io_that_we_ship_has_its_annotation():
     for crd in crds:
         protected = crd["spec"]["group"].endswith(".k8s.io")
         assert ("api-approved.kubernetes.io" in crd["metadata"].get("annotations", {})) is protected
+
+
+VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "GET": "get"}
+WHO = {"uid": "uid", "name": "name"}
+POD = {**WHO, "namespace": "team"}
+
+
+def rights(rules):
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def right(request):
+    """What a request needs: group, resource with its subresource, verb."""
+    parts = request.path.partition("?")[0].strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    rest = rest[2:] if rest[0] == "namespaces" and len(rest) > 2 else rest
+    return group, "/".join([rest[0], *rest[2:]]), VERBS[request.method]
+
+
+def writes():
+    """One of each kind of request that the daemon sends, but for those about its Lease."""
+    condition = PodCondition(**POD, reason="Unschedulable", message="no room")
+    telling = told(condition)
+    note = Note(
+        subject=telling.subject, reason="", text="", action="", warning=True, serial="1", time="2026-01-01T00:00:00Z"
+    )
+    yield requests.bind(Bind(**POD, node="n1"))
+    yield Request("GET", requests.pod_path("team", "name"), b"")
+    yield requests.evict(Evict(**POD, reason="Preempted", message=""))
+    yield requests.pod_condition(condition, "now")
+    yield requests.select_node(SelectNode(**POD, node="n1"))
+    yield requests.event(note, controller="placement", instance="one")
+    for dialect in DIALECTS:
+        group = GroupStatus(**POD, dialect=dialect.name, phase=GroupPhase.PENDING, scheduled=False)
+        yield requests.group_status(group, dialect, "now")
+        yield requests.queue_status(QueueStatus(**WHO, dialect=dialect.name), dialect, "now")
+
+
+def test_the_role_gives_the_rights_that_the_daemon_asks_for_and_no_other():
+    variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+    rules = variables["_placement_role"]["rules"]
+    # The dialects are one variable; a right for a resource that a group does not have is none.
+    dialects = variables["_placement_dialects"]
+    given = rights([{**rule, "apiGroups": dialects} if isinstance(rule["apiGroups"], str) else rule for rule in rules])
+    wanted = {right(request) for request in writes() if request is not None}
+    for source in sources():
+        group, resource, _verb = right(Request("GET", source.path, b""))
+        wanted |= {(group, resource, verb) for verb in ("list", "watch")}
+    # A CRD may be without the subresource for its status.
+    whole = {
+        (group, resource.removesuffix("/status"), verb) for group, resource, verb in wanted if "/status" in resource
+    }
+    served = {(group, resource) for group, resource, _verb in wanted}
+    assert wanted <= given
+    assert {item for item in given if item[:2] in served} - wanted <= whole
+    assert {group for group, _resource, _verb in given - wanted} <= set(dialects)

@@ -63,5 +63,10 @@ def test_what_cannot_be_is_refused_by_line(tmp_path, text, line, problem):
         assert f"settings.yml:{line}:" in str(caught.value)
 
 
+def test_settings_can_be_checked_before_their_policy_is_there(tmp_path):
+    (tmp_path / "settings.yml").write_text("policy: missing.yml\n")
+    assert read_settings(tmp_path / "settings.yml", with_policy=False).policy == "missing.yml"
+
+
 def test_some_changes_need_a_restart(tmp_path):
     assert changed_fixed(Settings(), Settings(binders=3, events_per_second=9.0)) == ["binders"]

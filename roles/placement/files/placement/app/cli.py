@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="check settings or a policy, and say what they mean")
     check.add_argument("file", type=Path, nargs="?", default=SETTINGS, metavar="FILE")
     check.add_argument("--cluster", action="store_true", help="also load the kubeconfig that the settings name")
+    check.add_argument("--alone", action="store_true", help="without the policy that the settings name")
     check.set_defaults(run=_check)
 
     why = commands.add_parser("why", help="say what a pod waits for")
@@ -97,8 +98,9 @@ def _check(options: argparse.Namespace) -> int:
     if is_policy(options.file):
         _show(read_policy(options.file))
         return 0
-    settings = read_settings(options.file)
-    _show(settings.configuration)
+    settings = read_settings(options.file, with_policy=not options.alone)
+    if not options.alone:
+        _show(settings.configuration)
     if options.cluster:
         Credentials(Path(settings.kubeconfig) if settings.kubeconfig else None)
     print(f"{options.file}: good")

@@ -130,7 +130,7 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
 _TYPES: Final = {item.name: item.type for item in dataclasses.fields(Settings) if item.name != "configuration"}
 
 
-def read_settings(path: Path) -> Settings:
+def read_settings(path: Path, *, with_policy: bool = True) -> Settings:
     """The settings in a file, with the policy it names; SettingsError says what is wrong."""
     try:
         root = yaml.compose(_text(path), Loader=yaml.SafeLoader)
@@ -156,7 +156,7 @@ def read_settings(path: Path) -> Settings:
         lines[key] = line
         values[key] = _value(path, key, node)
     _check_times(path, values, lines)
-    policy = str(values.get("policy", ""))
+    policy = str(values.get("policy", "")) if with_policy else ""
     chosen = read_policy(path.parent / policy) if policy else configuration.DEFAULT
     return Settings(**values, configuration=chosen)  # type: ignore[arg-type] # checked by _value
 

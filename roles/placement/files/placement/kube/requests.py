@@ -74,19 +74,6 @@ def evict(action: Evict) -> Request:
     return Request("POST", f"{pod_path(action.namespace, action.name)}/eviction", _encode(body))
 
 
-def disruption(action: Evict, now: str) -> Request:
-    """The condition that tells the pod's owner why it is about to be evicted."""
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "PreemptionByScheduler",
-        "message": action.message[:MAX_CONDITION],
-        "lastTransitionTime": now,
-    }
-    body = {"metadata": {"uid": action.uid}, "status": {"conditions": [condition]}}
-    return Request("PATCH", f"{pod_path(action.namespace, action.name)}/status", _encode(body), STRATEGIC_PATCH)
-
-
 def pod_condition(action: PodCondition, now: str) -> Request:
     """PodScheduled=False with the reason; and the nomination, which an empty one takes back."""
     condition = {

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The role on two hosts: one takes Python packages from a folder of wheels, the other from a package index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from e2e import listing, playing
+from e2e.placement import wheels
+from e2e.placement.cluster import Cluster
+from e2e.playing import play, until
+from testbed import binaries
+
+HOSTS = ("n1", "n2")
+UNIT = "converged-placement.service"
+SCHEDULER = "deployed"
+FOLDER, INDEX = "/opt/wheels", "/opt/index"
+INDEX_PORT = "8180"
+SETTINGS = {"scheduler_name": SCHEDULER, "lease_name": SCHEDULER, "lease_duration": 6, "renew_deadline": 4}
+LISTING = listing.__file__
+
+
+class Deployment(playing.Site):
+    """An administrator's folder for two hosts of the daemon."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster.bed, cluster.folder / "deployment")
+        self.ask_kubernetes_from_here()
+        self.hosts["all"]["children"]["converged_placement"] = {"hosts": {name: {} for name in HOSTS}}
+        self.set("all", converged_kubectl=str(binaries.build_binaries() / "kubectl"))
+        self.set("n1", placement_wheels=FOLDER)
+
+    def prepare(self) -> None:
+        """What a site has: wheels on one host, an index that the other reaches."""
+        version = "import sys; print('%d.%d' % sys.version_info[:2])"
+        found = wheels.wheels(python=self.bed.exec("n1", ["python3", "-c", version]).out.strip())
+        for host, folder, packed in (("n1", FOLDER, wheels.as_folder(found)), ("n2", INDEX, wheels.as_index(found))):
+            self.bed.exec(host, ["mkdir", "-p", folder])
+            self.bed.exec(host, ["tar", "--extract", "--directory", folder], input=packed)
+        server = ["python3", "-m", "http.server", INDEX_PORT, "--bind=127.0.0.1", f"--directory={INDEX}"]
+        self.bed.exec("n2", ["systemctl", "stop", "index.service"], check=False)
+        self.bed.exec("n2", ["systemd-run", "--quiet", "--collect", "--unit=index", *server])
+
+    def role(self, step: str = "placement", *options: str, check: bool = True, **variables: Any) -> playing.Said:
+        """The role with these variables beside those that every run has."""
+        index = {"PIP_INDEX_URL": f"http://127.0.0.1:{INDEX_PORT}/simple/"}
+        given = {"placement_settings": SETTINGS, "placement_ready_seconds": 60, **variables}
+        return self.run([play("converged_placement", step, environment=index)], *options, check=check, **given)
+
+    def show(self, host: str, *properties: str) -> list[str]:
+        """Properties of the unit."""
+        names = [f"--property={name}" for name in properties]
+        return self.bed.exec(host, ["systemctl", "show", "--value", *names, UNIT]).out.split()
+
+    def status(self, host: str) -> dict[str, Any]:
+        """What the daemon says of itself."""
+        found: dict[str, Any] = json.loads(self.bed.exec(host, ["/usr/local/sbin/placement", "status", "--json"]).out)
+        return found
+
+    def listing(self, host: str) -> dict[str, object]:
+        """Everything on a host."""
+        with open(LISTING, encoding="utf-8") as file:
+            things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=file.read()).out)
+        return things
+
+
+@pytest.fixture(scope="module")
+def deployment(cluster: Cluster) -> Iterator[Deployment]:
+    """Hosts that have not seen the role yet; the other tests' rights are those it takes away at the end."""
+    (cluster.folder / "deployment").mkdir()
+    site = Deployment(cluster)
+    site.prepare()
+    yield site
+    cluster.grant()
+
+
+@pytest.fixture(scope="module")
+def before(deployment: Deployment) -> dict[str, dict[str, object]]:
+    """What is on the hosts before the role."""
+    return {host: deployment.listing(host) for host in HOSTS}
+
+
+def test_check_mode_says_what_it_would_do_on_hosts_that_have_nothing(
+    deployment: Deployment, before: dict[str, dict[str, object]]
+) -> None:
+    said = deployment.role("placement", "--check", "--diff")
+    assert "converged-placement.service" in said.out
+    assert {host: deployment.listing(host) for host in HOSTS} == before
+
+
+def test_two_hosts_become_replicas_of_which_one_leads(deployment: Deployment, cluster: Cluster) -> None:
+    deployment.role()
+    until(lambda: sum(deployment.status(host)["leader"] for host in HOSTS) == 1, "one of them leads")
+    team = cluster.namespace("deployed")
+    team.job("gang", replicas=3, scheduler=SCHEDULER)
+    until(lambda: len(team.bound()) == 3, "the gang is bound")
+
+
+def test_a_second_run_changes_nothing(deployment: Deployment) -> None:
+    said = deployment.role()
+    assert set(said.changed().values()) == {0}, said.out
+
+
+def test_the_daemon_runs_as_a_user_without_rights_on_the_host(deployment: Deployment) -> None:
+    for host in HOSTS:
+        pid = deployment.show(host, "MainPID")[0]
+        status = deployment.bed.exec(host, ["cat", f"/proc/{pid}/status"]).out
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert "0" not in fields["Uid"].split()
+        assert int(fields["CapBnd"], 16) == 0
+        assert fields["NoNewPrivs"] == "1"
+        score = deployment.bed.exec(host, ["systemd-analyze", "security", "--threshold=25", "--no-pager", UNIT])
+        assert score.rc == 0, score.out
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "settings": {"placement_settings": {**SETTINGS, "binders": 0}},
+    "policy": {"placement_policy": {"actions": "allocate, conquer", "tiers": [{"plugins": [{"name": "gang"}]}]}},
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_the_daemon_would_refuse_never_reaches_it(deployment: Deployment, bad: str) -> None:
+    said = deployment.role(check=False, **BAD[bad])
+    assert said.rc != 0
+    assert ("conquer" if bad == "policy" else "binders") in said.out
+    for host in HOSTS:
+        deployment.bed.exec(host, ["/usr/local/sbin/placement", "check", "/etc/converged/placement.yml"])
+        assert deployment.show(host, "ActiveState") == ["active"]
+
+
+def test_a_daemon_that_does_not_become_ready_gives_way_to_the_one_before(
+    deployment: Deployment, cluster: Cluster
+) -> None:
+    # `check` cannot know it: the file is there, the cluster it names is not.
+    nowhere = {**SETTINGS, "kubeconfig": "/run/placement/nowhere"}
+    said = deployment.role(check=False, placement_settings=nowhere, placement_ready_seconds=3)
+    assert said.rc != 0
+    assert "did not become ready" in said.out
+    team = cluster.namespace("rolled-back")
+    team.pod("pod", scheduler=SCHEDULER)
+    until(lambda: team.bound() == {"pod"}, "the daemon before it places pods")
+
+
+def test_it_asks_the_api_for_nothing_that_its_role_does_not_give(cluster: Cluster, deployment: Deployment) -> None:
+    users = {f"converged:placement:{host}" for host in HOSTS}
+    asked = [event for event in cluster.audit(users) if event.resource]
+    assert {event.user for event in asked} == users
+    assert {(event.verb, event.resource) for event in asked} <= cluster.allowed()
+    assert not [event for event in asked if event.code == 403]
+
+
+def test_restore_leaves_the_hosts_and_the_api_as_they_were(
+    deployment: Deployment, cluster: Cluster, before: dict[str, dict[str, object]]
+) -> None:
+    deployment.role("placement/restore")
+    for host in HOSTS:
+        changed = listing.difference(before[host], deployment.listing(host))
+        # systemd knows no way back from having reached it.
+        assert set(changed) <= {"unit network-online.target"}
+    labelled = cluster.bed.kubectl(
+        *(
+            "get",
+            "clusterroles,clusterrolebindings,roles,rolebindings,flowschemas",
+            "--all-namespaces",
+            "--output=name",
+        ),
+        "--selector=app.kubernetes.io/managed-by=converged.hpc",
+    )
+    assert labelled == ""
