@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the benchmarks of the placement daemon share: a cluster, nodes for load, pods that nobody runs, the audit log."""
+"""What the placement daemon's benchmarks share: a cluster, nodes for load, pods that nobody runs, the audit log."""
 
 import argparse
 import json

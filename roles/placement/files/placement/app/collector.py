@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 # Objects made and not freed between two looks at the youngest, and such looks between two at those that outlived one.
-_YOUNG: Final = 2_000
+_YOUNG: Final = 1_000
 _MIDDLE: Final = 10
 _NEVER: Final = 1 << 30
 # Looks at the middle generation after which the old ones are worth one.

@@ -75,6 +75,14 @@ class Chooser:
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
         columns = self._cluster.columns
+        first = tasks[0].pod
+        vector = columns.axis.request(first.request)
+        rows = self._cluster.masks.selector(first.spec.selector).allows
+        equal = all(alike(task.pod, first) for task in tasks)
+        enough = np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
+        if equal and np.count_nonzero(enough & rows) >= len(tasks):
+            # Each could have a node of its own.
+            return ""
         present = self._cluster.masks.present()
         for name, index in ((name, index) for index, name in enumerate(columns.axis.names)):
             wanted = sum(int(columns.axis.request(task.pod.request).dense[index]) for task in tasks)
@@ -82,10 +90,7 @@ class Chooser:
             if wanted > offered:
                 figures = (format_amount(name, amount) for amount in (wanted, offered))
                 return "{}: {} wanted, all nodes together have {}".format(name, *figures)
-        first = tasks[0].pod
-        if all(alike(task.pod, first) for task in tasks):
-            vector = columns.axis.request(first.request)
-            rows = self._cluster.masks.selector(first.spec.selector).allows
+        if equal:
             asked = vector.dense > 0
             each = (columns.alloc[asked][:, rows] // vector.dense[asked, None]).min(axis=0)
             if not vector.unknown and int(each.sum()) < len(tasks):
