@@ -8,10 +8,12 @@ The hosts are containers on a machine that may have cgroup v1: what that needs i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +88,19 @@ class ConvertedSite(Site):
         things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=text, timeout=120).out)
         return {name: thing for name, thing in things.items() if not name.startswith("/var/lib/slurm/")}
 
-    def started(self, playbook: str | Path, **variables: Any) -> subprocess.Popen[str]:
-        """A playbook of the collection, or a file, that runs beside what follows, until `kill` ends it."""
+    @contextlib.contextmanager
+    def started(self, playbook: str | Path, **variables: Any) -> Iterator[subprocess.Popen[str]]:
+        """A playbook of the collection, or a file, that runs beside what follows, until it ends or `kill` ends it."""
         name = str(playbook) if isinstance(playbook, Path) else f"converged.hpc.{playbook}"
         argv, settings = self.command("ansible-playbook", [name, "--extra-vars", json.dumps(variables)])
-        return subprocess.Popen(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, **settings}
-        )
+        env = {**os.environ, **settings}
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as process:
+            try:
+                yield process
+            except BaseException:
+                if process.poll() is None:
+                    kill(process)
+                raise
 
     def killed_at(self, playbook: str, part: str, task: str) -> None:
         """Runs a playbook until a play of it begins a task, kills it there, and waits for what runs on the hosts."""
