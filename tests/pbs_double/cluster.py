@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,3 +36,12 @@ class Cluster:
             [str(self.bin_dir / program), *words], input=text.encode(), capture_output=True, timeout=120, check=False
         )
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def until(question: t.Callable[[], t.Any]) -> t.Any:
+    """The first answer that is true; two minutes are enough on a busy machine."""
+    deadline = time.monotonic() + 120
+    while not (found := question()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    return found

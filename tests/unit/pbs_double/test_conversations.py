@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pbs_double.cluster import Answer, Cluster
+from pbs_double.cluster import Answer, Cluster, until
 
 CASES = yaml.safe_load(Path(__file__).with_name("test_conversations.yaml").read_text(encoding="utf-8"))
 
@@ -36,14 +36,6 @@ def submitted(pbs: Cluster, *words: str) -> str:
     answer = pbs.call("qsub", "-o", "/dev/null", "-e", "/dev/null", *words)
     assert answer.rc == 0, answer.err
     return answer.out.strip()
-
-
-def until(question: t.Callable[[], t.Any]) -> t.Any:
-    deadline = time.monotonic() + 120
-    while not (found := question()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    return found
 
 
 def job(pbs: Cluster, name: str) -> dict[str, t.Any]:

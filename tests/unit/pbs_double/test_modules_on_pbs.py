@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.converged.hpc.plugins.modules import pbs_hook, pbs_info, pbs_node, pbs_queue, pbs_server
-from pbs_double.cluster import Cluster
+from pbs_double.cluster import Cluster, until
 
 Call = t.Callable[..., dict[str, t.Any]]
 
@@ -116,9 +116,12 @@ def test_jobs_are_read_with_their_chunks(call: Call, pbs: Cluster) -> None:
     words = ("-o", "/dev/null", "-e", "/dev/null", "-l", "select=2:ncpus=1:mem=100mb", "-l", "place=scatter")
     name = pbs.call("qsub", *words, "--", "/bin/sleep", "100").out.strip()
     array = pbs.call("qsub", "-J", "1-2", "-h", "--", "/bin/sleep", "100").out.strip()
-    found: dict[str, t.Any] = {}
-    while not found.get(name, {}).get("chunks"):
+
+    def jobs() -> dict[str, t.Any] | None:
         found = {job["id"]: job for job in call(pbs_info, gather=["jobs"])["jobs"]}
+        return found if found[name]["chunks"] else None
+
+    found = until(jobs)
     assert (found[name]["state"], found[name]["run"], found[name]["user"]) == ("R", 1, "root")
     share = {"ncpus": 1, "mem": 104857600}
     assert found[name]["chunks"] == [{"vnode": "pbs-n1", "resources": share}, {"vnode": "pbs-n2", "resources": share}]
