@@ -28,10 +28,12 @@ def serve(
     claims: Callable[[Job], bool],
     served: Callable[[Job], None],
 ) -> Iterator[None]:
-    """Makes room for the jobs of each line in their order, by the first of the ways that finds victims."""
+    """Makes room for the jobs of each queue in their order, by the first of the ways that finds victims."""
     for line in lines:
+        # Putting many in order takes a good part of a slice.
+        yield
         vain = 0
-        for job in filter(claims, line):
+        for job in filter(claims, _in_order(session, line)):
             if vain == _VAIN:
                 # The rest have their turn in the next cycle.
                 session.unfinished = True
@@ -45,17 +47,16 @@ def serve(
             yield
 
 
-def in_order(session: Session, jobs: Iterable[Job]) -> list[Job]:
-    """Jobs of one queue as it serves them."""
-    return sorted(jobs, key=lambda job: session.rules.job_order(job, session.book.total))
-
-
 def parked_by_queue(session: Session) -> dict[str, list[Job]]:
     """Jobs that allocate has tried in vain. Those that events wake up while the action runs still have their turn."""
     found: dict[str, list[Job]] = {}
     for job in session.book.parked.values():
         found.setdefault(job.queue, []).append(job)
     return found
+
+
+def _in_order(session: Session, jobs: Iterable[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: session.rules.job_order(job, session.book.total))
 
 
 def _made(makings: Sequence[Making], job: Job) -> Generator[None, None, bool]:

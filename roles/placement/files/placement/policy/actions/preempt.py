@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from placement.policy.budgets import Budgets
-from placement.policy.claimants import in_order, parked_by_queue, serve, waits
+from placement.policy.claimants import parked_by_queue, serve, waits
 from placement.policy.jobs import PLACED, Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.plugin import Plugin
@@ -45,7 +45,7 @@ def _lines(session: Session) -> list[list[Job]]:
         if session.rules.overused(queue):
             places = (*queue.order, *queue.idle)
             lines.setdefault(queue.name, []).extend(job for _key, ticket, job in places if ticket == job.ticket)
-    return [in_order(session, jobs) for jobs in lines.values()]
+    return list(lines.values())
 
 
 def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
 from placement.policy.budgets import Budgets
-from placement.policy.claimants import in_order, parked_by_queue, serve, waits
+from placement.policy.claimants import parked_by_queue, serve, waits
 from placement.policy.jobs import Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.queues import QueueNode
@@ -23,7 +23,7 @@ def reclaim(session: Session) -> Iterator[None]:
     making = Making(session, _terms(session), Budgets(session.book))
     parked = parked_by_queue(session)
     queues = sorted(session.book.tree.by_name.values(), key=session.rules.queue_order)
-    lines = [in_order(session, parked.get(queue.name, ())) for queue in queues]
+    lines = [parked[queue.name] for queue in queues if queue.name in parked]
 
     def claims(job: Job) -> bool:
         queue = session.book.tree.by_name.get(job.queue)
