@@ -6,6 +6,7 @@
 import os
 import shutil
 import unittest
+import unittest.mock
 
 import payload_path  # noqa: F401
 from nodeshare.durable import StoreError
@@ -33,6 +34,24 @@ class Remembering(unittest.TestCase):
 
     def test_nothing_written_is_an_open_node(self):
         self.assertEqual(self.memories.load(boot_id="b"), (Memory("b", OPEN), ""))
+
+    def test_only_what_a_power_cut_must_not_take_is_waited_for(self):
+        quiesced, stopped, off = Memory("b", HELD, QUIESCE), Memory("b", HELD, STOP, UNITS), Memory("b", off=True)
+        for before, after, waits in (
+            (None, quiesced, False),
+            (quiesced, Memory("b"), False),
+            (quiesced, off, True),
+            (off, quiesced, True),
+            (stopped, Memory("b"), True),
+        ):
+            with self.subTest(before=before, after=after):
+                if before is not None:
+                    self.memories.save(before)
+                self.memories.load(boot_id="b")
+                self.memories.raise_fence(after.stopped)
+                with unittest.mock.patch("os.fsync") as synced:
+                    self.memories.save(after)
+                self.assertEqual(synced.called, waits)
 
     def test_the_fence_is_exactly_what_we_keep_stopped(self):
         for stopped in (UNITS, UNITS[:1], (), UNITS[1:]):

@@ -28,6 +28,13 @@ TIMES = {
 }
 
 
+def requeue_soon(site: Sharing) -> None:
+    """A job that is requeued waits for as long as credentials live: two minutes, where nothing is said."""
+    for host in (*site.nodes, *site.controllers):
+        site.node(host, "echo AuthInfo=cred_expire=30 >> /etc/slurm/slurm.conf; systemctl try-restart slurmd slurmctld")
+    site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
+
+
 @pytest.fixture(scope="session")
 def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
     """Two nodes of a Slurm cluster after `site.yml`. CONVERGED_KEEP_BED=1 keeps it, `--bed` takes a converted one."""
@@ -35,6 +42,7 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     site = Sharing(api.find(given) if given else api.bring_up(BED), tmp_path_factory.mktemp("handover"))
     site.set("all", **TIMES)
     if not given:
+        requeue_soon(site)
         site.play("site")
     site.record_events()
     site.tidy()

@@ -34,10 +34,14 @@ CLIENTS = "kube-controller-manager kube-scheduler"
 EVENTS = "/run/e2e-containerd-events"
 RECORDER = Path(__file__).with_name("containerd_events.py")
 POD = re.compile(r"pod([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})")
-# What a task says: when it began and ended on which node, and which pods had processes there at both moments.
+GO = "/run/e2e-go"
+UNTIL_TOLD = f"until test -e {GO}; do sleep 0.2; done"  # a job that lasts as long as its test needs it
+# What a task says: when it began and ended on which node, the kubelet's state, the cores that pods may use, and which
+# pods had processes there at both moments.
 TASK = """
 pods() { cat /proc/[0-9]*/cgroup 2>/dev/null | grep -o 'pod[0-9a-f-]*' | sort -u; }
-look() { echo "$1 $(date +%s.%N) $SLURMD_NODENAME" $(pods); }
+cores() { cd /sys/fs/cgroup; cat cpuset/kubepods/cpuset.cpus kubepods/cpuset.cpus 2>/dev/null | grep . || echo any; }
+look() { echo "$1 $(date +%s.%N) $SLURMD_NODENAME $(systemctl is-active kubelet) $(cores)" $(pods); }
 look began; COMMAND; look ended
 """
 
@@ -49,6 +53,8 @@ class Moment:
     what: str
     at: float
     node: str
+    kubelet: str
+    cores: str
     pods: frozenset[str]
 
 
@@ -71,6 +77,9 @@ class Job:
     def nodes(self) -> set[str]:
         return {moment.node for moment in self.moments}
 
+    def kubelets(self) -> set[str]:
+        return {moment.kubelet for moment in self.moments}
+
     def pods(self) -> set[str]:
         return {pod for moment in self.moments for pod in moment.pods}
 
@@ -81,8 +90,9 @@ def parse(out: str) -> Job:
     for line in out.splitlines():
         what, *words = line.split()
         if what in ("began", "ended"):
-            pods = frozenset(found.group(1) for word in words[2:] if (found := POD.fullmatch(word)))
-            moments.append(Moment(what, float(words[0]), words[1], pods))
+            at, node, kubelet, cores, *names = words
+            pods = frozenset(found.group(1) for name in names if (found := POD.fullmatch(name)))
+            moments.append(Moment(what, float(at), node, kubelet, cores, pods))
     return Job(tuple(moments), out)
 
 
@@ -125,6 +135,10 @@ class Sharing(ConvertedSite):
             finally:
                 self.ctl("scancel --user=ops") if running.poll() is None else None
                 running.wait(60)
+
+    def tell_to_end(self) -> None:
+        for node in self.nodes:
+            self.node(node, f"touch {GO}")
 
     def batch(self, *options: str, script: str = "sleep 600") -> str:
         """The id of a job that runs by itself."""
@@ -247,6 +261,7 @@ class Sharing(ConvertedSite):
         self.kubectl("uncordon", *self.nodes)
         self.ctl("scontrol update nodename=ALL state=resume 2>/dev/null; true")
         for node in self.nodes:
-            self.node(node, "systemctl start kubelet containerd; systemctl start --no-block converged-nodeshare-return")
+            self.node(node, f"rm -f {GO}; systemctl start kubelet containerd")
+            self.node(node, "systemctl start --no-block converged-nodeshare-return")
         until(lambda: not self.objects("pods"), "no pods left")
         self.free()

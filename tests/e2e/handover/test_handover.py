@@ -10,9 +10,10 @@ import time
 
 import pytest
 from e2e.handover import workload
-from e2e.handover.sharing import CONTROLLER, Sharing
+from e2e.handover.sharing import CONTROLLER, UNTIL_TOLD, Sharing
 from e2e.playing import until
 
+HELD = "ls /run/converged/controller.sock.held"
 STATIC = "/etc/kubernetes/manifests/static.json"
 
 
@@ -21,15 +22,15 @@ def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing,
     site.settings(handover=way)
     try:
         site.node("n1", f"cat > {STATIC}", input=json.dumps(workload.pod("static")))
-        workload.apply(site, workload.deployment("web", 4), workload.daemonset("agent"))
-        until(lambda: workload.spread(site, "web"), "pods on both nodes")
+        workload.apply(site, workload.daemonset("agent"))
+        workload.on_both_nodes(site, 4)
         until(lambda: len({**workload.ready(site, "agent"), **workload.ready(site, "static")}) == 3, "the others")
         staying, asked_at = workload.uids(site, "agent", "static"), time.time()
 
-        with site.while_job("-N2", command="sleep 4") as ended:
-            assert site.is_active("n1") == site.is_active("n2") == (way == "quiesce")
-            job = ended()
+        job = site.job("-N2", command="sleep 4")
 
+        assert job.kubelets() == {"active" if way == "quiesce" else "inactive"}
+        assert {moment.cores for moment in job.moments} == {"0"}, "what stays is confined"
         assert job.pods() == staying, "only pods of a DaemonSet and static ones stay"
         for node in ("n1", "n2"):
             assert site.started(node, since=job.began, until=job.ended) == set()
@@ -46,28 +47,34 @@ def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing,
         until(lambda: len(workload.ready(site, "web")) == 4, "pods return")
         lifted = [at for at, _node, on in site.taint_patches(since=asked_at) if not on]
         assert min(lifted) > job.ended
+        cores = "cat /sys/fs/cgroup/cpuset/kubepods/cpuset.cpus || cat /sys/fs/cgroup/kubepods/cpuset.cpus"
+        assert site.node("n1", cores).strip() != "0", "and no longer than the job"
     finally:
         site.node("n1", f"rm -f {STATIC}")
         site.settings(handover="quiesce")
 
 
 def test_the_first_of_two_jobs_to_end_gives_nothing_back_and_the_next_job_finds_the_node_free(site: Sharing) -> None:
-    workload.apply(site, workload.deployment("web", 2))
-    until(lambda: len(workload.ready(site, "web")) == 2, "pods run")
+    workload.on_both_nodes(site)
     asked_at = time.time()
-    with site.while_job("-n1", "-w", "n1", command="sleep 7") as longer:
+    with site.while_job("-n1", "-w", "n1", command=UNTIL_TOLD) as longer:
         shorter = site.job("-n1", "-w", "n1", command="sleep 1")
         assert shorter.pods() == set()
         until(lambda: len(site.leases("n1")) == 1, "the shorter job's lease ends")
         time.sleep(3)  # more than the linger
         assert (site.show("n1")["phase"], site.tainted()) == ("held", {"n1"})
         assert set(workload.ready(site, "web").values()) == {"n2"}
+        assert site.ctl(HELD).split() == ["n1"], "what starts on n1 now need not be asked for"
+        site.settings(linger=8)
+        site.tell_to_end()
         longer_job = longer()
     next_job = site.job("-n1", "-w", "n1", command="sleep 1")  # within the linger
     assert longer_job.pods() | next_job.pods() == set()
     assert site.started("n1", since=shorter.began, until=next_job.ended) == set()
+    site.settings(linger=2)
     site.free()
     on_n1 = [on for _at, node, on in site.taint_patches(since=asked_at) if node == "n1"]
+    assert site.ctl(HELD) == ""
     assert on_n1 == [True, False], "the taint was set once and lifted once: back-to-back jobs do not flap"
 
 
@@ -79,7 +86,7 @@ def test_a_late_epilog_of_an_earlier_run_does_not_free_a_requeued_job(site: Shar
     site.ctl(f"scontrol requeue {job}")
     until(lambda: site.state(job).split() == ["PENDING", "1"], "it has left its nodes")
     # Slurm waits until the credential of the earlier run has expired. Sent earlier, slurmd may run no Prolog for it.
-    until(lambda: site.state(job).split() == ["RUNNING", "1"], "it runs again", seconds=200)
+    until(lambda: site.state(job).split() == ["RUNNING", "1"], "it runs again")
     until(lambda: site.leases("n1") == site.leases("n2") == {f"slurm.{job}.r1.lease"}, "the lease of its new run")
 
     late = f"SLURM_JOB_ID={job} SLURM_JOB_RESTART_COUNT=0 SLURM_SCRIPT_CONTEXT=epilog_slurmd SLURMD_NODENAME=n1"
@@ -111,8 +118,8 @@ def test_a_kubelet_that_the_administrator_stopped_is_not_started(site: Sharing) 
     site.settings(handover="stop")
     try:
         site.node("n1", "systemctl stop kubelet")
-        with site.while_job("-N2", command="sleep 1"):
-            assert not site.is_active("n2")
+        job = site.job("-N2", command="sleep 1")
+        assert job.kubelets() == {"inactive"}
         site.free("n2")
         until(lambda: site.show("n1")["phase"] == "open", "n1 given back")
         assert (site.is_active("n1", "containerd"), site.is_active("n1")) == (True, False)

@@ -16,14 +16,14 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from e2e.handover import workload
-from e2e.handover.sharing import Sharing
+from e2e.handover.sharing import UNTIL_TOLD, Sharing
 from e2e.playing import until
 from testbed.controlplane import kube_host
 from testbed.down import podman_of
 
 PERIOD = 12.0  # node_share_repair_interval, what systemd spreads it by, and a second
-# A job that the batch system still called alive when it had just fallen silent is asked for again after a minute.
-WITHIN = 60.0 + 2 * PERIOD
+# A job that the batch system still called completing is asked for again at the next repair.
+WITHIN = 3 * PERIOD
 CONTROLLER_CONF = "/etc/converged/controller.kubeconfig"
 EXPIRED = "/run/e2e-expired.conf"
 FLAG = "/etc/converged/enabled"
@@ -32,26 +32,54 @@ FLAG = "/etc/converged/enabled"
 def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Sharing) -> None:
     workload.on_both_nodes(site)
     with site.without_api():
-        with site.while_job("-N2", command="sleep 2") as ended:
-            assert not site.is_active("n1")
-            assert not site.is_active("n2"), "without the API a lease is served by stop"
-            job = ended()
+        job = site.job("-N2", command="sleep 2")
+        assert job.kubelets() == {"inactive"}, "without the API a lease is served by stop"
         second = site.job("-n1", "-w", "n1", command="sleep 1")
         assert job.pods() | second.pods() == set()
         assert site.started("n1", since=job.began, until=second.ended) == set()
         time.sleep(PERIOD)
         assert not site.is_active("n1"), "the node does not come back before the API answers"
+        site.ctl("salloc -N2 --no-shell")
+    until(lambda: site.tainted() == {"n1", "n2"}, "the API has the taint of a job that was served without it")
+    site.ctl("squeue --noheader --format=%A | xargs scancel")
+    site.free()
+    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
+    lifted = {node: at for at, node, on in site.taint_patches(since=job.began) if not on}
+    for node in site.nodes:
+        assert site.started(node, since=job.began, until=lifted[node]) == set(), "no pod before the taint is right"
+
+
+def test_switched_off_without_the_api_a_node_is_batch_only_until_it_is_switched_on(site: Sharing) -> None:
+    workload.on_both_nodes(site)
+    workload.apply(site, workload.daemonset("agent"))
+    until(lambda: len(workload.ready(site, "agent")) == 2, "the DaemonSet runs")
+    with site.without_api():
+        began = time.monotonic()
+        site.node("n2", "nodeshare off")
+        assert time.monotonic() - began < 60
+        off = time.time()
+        assert (site.running_on("n2"), site.is_active("n2")) == (set(), False)
+        assert site.job("-w", "n2", command="true").pods() == set()
+    time.sleep(PERIOD)
+    assert not site.is_active("n2"), "the API alone brings nothing back"
+    assert site.started("n2", since=off, until=time.time()) == set()
+    site.node("n2", "nodeshare on")
     site.free()
     until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
 
 
-def test_the_api_may_go_and_come_back_in_the_middle_of_a_job(site: Sharing) -> None:
+def test_the_api_may_go_and_come_back_in_the_middle_of_a_job_and_be_down_at_its_end(site: Sharing) -> None:
     workload.on_both_nodes(site)
-    with site.while_job("-N2", command="sleep 14") as ended:
+    with site.while_job("-N2", command=UNTIL_TOLD) as ended:
         with site.without_api():
             joining = site.job("-n1", "-w", "n1", command="sleep 1")
             assert site.show("n1")["way"] == "quiesce", "nothing new can be bound here, so nothing is stopped"
-        job = ended()
+        with site.without_api():
+            site.tell_to_end()
+            job = ended()
+            site.quiet()
+            time.sleep(PERIOD)
+            assert {site.show(node)["phase"] for node in site.nodes} == {"held"}, "nobody to give it back to"
     assert job.pods() | joining.pods() == set()
     for node in ("n1", "n2"):
         assert site.started(node, since=job.began, until=job.ended) == set()

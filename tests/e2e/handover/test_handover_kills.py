@@ -21,6 +21,8 @@ LIVES = [
     ("quiesce", "begin begin:after-write", "end end:after-mark", "repair before:Announce"),
     ("quiesce", "begin before:Confine", "end end:before-mark", "repair after:Release"),
     ("quiesce", "begin after:Remember", "end before:WakeReturner", "repair after:Announce"),
+    ("stop", "begin before:StopUnits", "end end:after-mark", "repair before:StartUnits"),
+    ("stop", "begin after:StopUnits", "end before:WakeReturner", "repair after:StartUnits"),
 ]
 
 
@@ -34,7 +36,7 @@ def killed(site: Sharing) -> Iterator[Sharing]:
     site.settings(handover="quiesce")
 
 
-@pytest.mark.parametrize("life", LIVES, ids=lambda life: life[1].replace(" ", "-"))
+@pytest.mark.parametrize("life", LIVES, ids=lambda life: f"{life[0]}-{life[1].replace(' ', '-')}")
 def test_a_job_and_its_node_outlive_calls_that_are_killed(killed: Sharing, life: tuple[str, ...]) -> None:
     site, (way, *points) = killed, life
     site.settings(handover=way)

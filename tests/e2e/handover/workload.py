@@ -53,11 +53,11 @@ def _controlled(kind: str, name: str, more: Json, fields: Json) -> Json:
 
 
 def deployment(name: str, replicas: int, **fields: Any) -> Json:
-    """Spread over the nodes where it can."""
+    """Spread over the nodes: a pod whose node is taken waits for it, beside one that runs on the other."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "ScheduleAnyway",
+        "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": name}},
     }
     return _controlled("Deployment", name, {"replicas": replicas}, {"topologySpreadConstraints": [spread], **fields})
@@ -89,18 +89,11 @@ def apply(site: Sharing, *objects: Json) -> None:
     site.kubectl("apply", "--filename=-", input=json.dumps(listed))
 
 
-def spread(site: Sharing, app: str) -> bool:
-    """Whether its two pods run on both nodes. The scheduler only prefers that: of two on one node, one goes."""
-    nodes = ready(site, app)
-    if len(nodes) == 2 and len(set(nodes.values())) == 1:
-        site.kubectl("delete", "pod", next(iter(nodes)), "--grace-period=1")
-    return set(nodes.values()) == {"n1", "n2"}
-
-
-def on_both_nodes(site: Sharing) -> None:
-    """A Deployment named web, with a pod on each node."""
-    apply(site, deployment("web", 2))
-    until(lambda: spread(site, "web"), "pods on both nodes")
+def on_both_nodes(site: Sharing, count: int = 2) -> None:
+    """A Deployment named web, with as many pods on each node."""
+    apply(site, deployment("web", count))
+    until(lambda: len(ready(site, "web")) == count, "pods on both nodes")
+    assert set(ready(site, "web").values()) == {"n1", "n2"}
 
 
 def uids(site: Sharing, *apps: str) -> set[str]:

@@ -56,9 +56,7 @@ class MemoryStore:
         """The memory, and a remark where it could not be read: then the fence tells what we had stopped."""
         try:
             content = durable.read(self.path)
-            if content is None:
-                return Memory(boot_id), ""
-            memory = _from_json(json.loads(content.decode("utf-8")))
+            memory = Memory(boot_id) if content is None else _from_json(json.loads(content.decode("utf-8")))
             self.loses = bool(memory.off or memory.stopped)
             return memory, ""
         except (durable.StoreError, ValueError, KeyError, TypeError) as error:
