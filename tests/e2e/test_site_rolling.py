@@ -1,0 +1,221 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A site that is converted in steps: a canary that fails, a node that is skipped, one that is waited for, one that goes
+back alone, one that is left out; and conversions that are killed anywhere. Every test takes the next step on one bed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from e2e.playing import until
+from e2e.site_of import SITE_SECONDS, ConvertedSite, kill
+from e2e.whole_site import CONF, OURS, differences, look
+from testbed import api
+
+pytestmark = pytest.mark.seconds(300)
+
+BED = f"rolling-{os.getpid()}"
+# The inventory's order, which is neither that of names nor Slurm's.
+CANARY, SECOND = "n2", "n1"
+# A firewall between the canary and the API.
+CLOSED = "OUTPUT --protocol tcp --dport 6443 --jump REJECT"
+SECRETS = ("--namespace=kube-system", "secrets", "--field-selector=type=bootstrap.kubernetes.io/token")
+# What stays on a host that has gone back alone.
+SCRIPTS = re.compile(r"/etc/converged(/slurm(/(prolog|epilog))?)?|/var/lib/converged(/record(/.*)?)?")
+# Where a run may be killed: before any node is converted, and while it is.
+BEFORE_NODES = [
+    ("Give the batch controllers", "Say what the batch controllers may do"),
+    ("Give the batch controllers", "Have the requests signed"),
+    ("Give the batch controllers", "Put the certificate beside its key"),
+    ("Have Slurm call our scripts", "Put the scripts on the host"),
+    ("Have Slurm call our scripts", "Change the copies of slurm.conf"),
+    ("Have Slurm call our scripts", "Start slurmctld anew"),
+    ("Convert the batch controllers", "Run nodeshare controller"),
+    ("Convert the batch controllers", "Let the scripts on this host act"),
+]
+AT_NODES = [
+    ("Convert the nodes", task)
+    for task in (
+        *("Put nodeshare on the node", "Put the container runtime", "Put kubelet and kubeadm", "Ask the cluster how"),
+        *(
+            "Join the node]",
+            "Delete the token",
+            "Configure the kubelet",
+            "Label the nodes",
+            "Let the scripts on this host",
+        ),
+    )
+]
+# And the way back from there.
+BACK = [
+    ("Take the nodes out of Kubernetes", "Take nodeshare away again"),
+    ("Take the nodes out of Kubernetes", "End the pods and leave the cluster"),
+    ("Take the nodes out of Kubernetes", "Take the kubelet away again"),
+    ("Take the service of the batch controllers", "Take nodeshare controller away again"),
+    ("Take back what is left", "Put back what was there before"),
+]
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
+    """Two plain nodes with Slurm 22.05, and a control plane; CONVERGED_KEEP_BED=1 leaves the bed up."""
+    name = request.config.getoption("--bed")
+    found = ConvertedSite(api.find(name) if name else api.bring_up(BED), tmp_path_factory.mktemp("rolling"))
+    nodes = found.hosts["all"]["children"]["converged_nodes"]
+    nodes["hosts"] = {name: nodes["hosts"][name] for name in (CANARY, SECOND)}
+    yield found
+    if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
+        api.take_down(BED)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def before(site: ConvertedSite) -> Mapping[str, Mapping[str, object]]:
+    """The whole site before us."""
+    return look(site)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def conf(site: ConvertedSite) -> str:
+    return site.ctl(f"cat {CONF}")
+
+
+@pytest.fixture(scope="module")
+def job(site: ConvertedSite) -> str:
+    """A long job on the second node, before it is converted."""
+    words = ["sbatch", "--parsable", f"--nodelist={SECOND}", "--output=/dev/null", "--wrap", "sleep 3600"]
+    found = site.bed.ssh("ctl", words).out.strip()
+    until(lambda: running(site) == [f"{found} {SECOND}"], "the job runs")
+    return found
+
+
+def running(site: ConvertedSite) -> list[str]:
+    return site.ctl("squeue -h -t R -o '%A %N'").splitlines()
+
+
+def slurm_says(site: ConvertedSite, node: str) -> str:
+    """State and reason."""
+    return site.ctl(f"scontrol --oneliner show node {node}")
+
+
+def tokens(site: ConvertedSite) -> set[str]:
+    """What nodes may join with just now; the cluster itself has one."""
+    return set(site.kubectl("get", *SECRETS, "--output=name").split())
+
+
+def test_a_canary_that_fails_stops_the_run(site: ConvertedSite, job: str) -> None:
+    """Its token has expired by the time it reaches the API."""
+    others = tokens(site)
+    site.node(CANARY, f"iptables --insert {CLOSED}")
+    with site.started("site") as run:
+        until(lambda: tokens(site) > others, "a token is there", SITE_SECONDS)
+        (token,) = tokens(site) - others
+        expired = {"stringData": {"expiration": "2020-01-01T00:00:00Z"}}
+        site.kubectl("patch", token, SECRETS[0], "--type=merge", "--patch", json.dumps(expired))
+        site.node(CANARY, f"iptables --delete {CLOSED}")
+        said, _errors = run.communicate(timeout=SITE_SECONDS)
+    assert run.returncode != 0
+    assert f"{CANARY} is not converted: Join the node: {CANARY}: kubeadm join failed and was taken back: " in said, said
+    assert f"{SECOND} is not converted" not in said
+    assert site.objects("nodes") == {}
+    assert tokens(site) == others
+    assert site.node(SECOND, "ls -d /etc/containerd /usr/local/sbin/nodeshare || true") == ""
+    assert running(site) == [f"{job} {SECOND}"]
+    site.srun("-N1", f"--nodelist={CANARY}", "true")
+
+
+def test_a_node_whose_jobs_go_on_is_skipped_and_named(site: ConvertedSite, job: str) -> None:
+    said = site.play(
+        "site",
+        converged_serial=[1, 1],
+        converged_drain="always",
+        converged_drain_timeout="00:00:03",
+        slurm_share_drain_delay=1,
+    )
+    assert f"skipped, as jobs still ran there after 00:00:03: {SECOND}" in said.out
+    assert list(site.objects("nodes")) == [CANARY]
+    assert running(site) == [f"{job} {SECOND}"]
+    assert "DRAIN" not in slurm_says(site, SECOND) + slurm_says(site, CANARY)
+
+
+def test_a_node_is_drained_and_its_job_waited_for(site: ConvertedSite, job: str) -> None:
+    asked = {"converged_convert": SECOND, "converged_drain": "always", "converged_drain_timeout": "10m"}
+    with site.started("site", **asked, slurm_share_drain_delay=1) as run:
+        drained = "Reason=converged.hpc: conversion"
+        until(lambda: drained in slurm_says(site, SECOND), drained, SITE_SECONDS)
+        assert (run.poll(), running(site)) == (None, [f"{job} {SECOND}"])
+        kill(run)
+    site.let_hosts_end()
+    assert "DRAIN" in slurm_says(site, SECOND)
+    with site.started("site", **asked, slurm_share_drain_delay=1) as run:
+        site.until("ctl", f"grep -q '\"pid\": {run.pid}' /run/converged.hpc.lock", 300)
+        site.ctl(f"scancel {job}")
+        said, _errors = run.communicate(timeout=SITE_SECONDS)
+    assert run.returncode == 0, said
+    assert sorted(site.objects("nodes")) == sorted([CANARY, SECOND])
+    assert "DRAIN" not in slurm_says(site, SECOND)
+    site.srun("-N2", "true")
+
+
+def test_one_node_goes_back_alone(site: ConvertedSite, before: Mapping[str, Any]) -> None:
+    site.play("restore", "--limit", SECOND)
+    assert list(site.objects("nodes")) == [CANARY]
+    left = differences(before, look(site))[SECOND]
+    assert [name for name in left if not SCRIPTS.fullmatch(name)] == []
+    site.srun("-N2", "true")
+    site.node(CANARY, "systemctl is-active kubelet && test -e /etc/converged/enabled")
+
+
+def test_a_node_that_is_left_out_is_drained(site: ConvertedSite) -> None:
+    kept = json.dumps(site.hosts)
+    site.hosts["all"]["children"]["converged_excepted"] = {"hosts": {SECOND: {}}}
+    site.set(SECOND, ansible_host="192.0.2.1")
+    said = site.play("site")
+    site.hosts = json.loads(kept)
+    assert SECOND not in said.recap()
+    assert said.changed()[CANARY] == 0
+    assert "Reason=converged.hpc: not converted by converged.hpc" in slurm_says(site, SECOND)
+
+
+def test_the_way_back_without_the_api_names_what_is_left(
+    site: ConvertedSite, before: Mapping[str, Any], conf: str
+) -> None:
+    kube = site.hosts["all"]["children"].pop("converged_kube")
+    said = site.play("restore", check=False)
+    site.hosts["all"]["children"]["converged_kube"] = kube
+    assert said.rc != 0
+    assert f"{CANARY}: not everything could be put back: the Node object, to be deleted by hand" in said.out, said.out
+    assert "the controllers' rights at the API: no host in converged_kube" in said.out
+    assert site.ctl(f"cat {CONF}") == conf
+    assert "DRAIN" not in slurm_says(site, SECOND)
+    # As the guide says.
+    site.kubectl("delete", "node", CANARY)
+    kinds = "clusterrole,clusterrolebinding,validatingadmissionpolicy,validatingadmissionpolicybinding,csr"
+    site.kubectl("delete", kinds, f"--selector={OURS}")
+    assert differences(before, look(site)) == {}
+    site.srun("-N2", "true")
+
+
+@pytest.mark.drawn
+@pytest.mark.parametrize(
+    "points", [pytest.param(BEFORE_NODES, marks=pytest.mark.soak), AT_NODES], ids=["before nodes", "at nodes"]
+)
+def test_a_conversion_and_a_way_back_that_are_killed_anywhere_leave_nothing(
+    site: ConvertedSite, before: Mapping[str, Any], conf: str, points: list[tuple[str, str]], chosen: random.Random
+) -> None:
+    there, back = chosen.choice(points), chosen.choice(BACK)
+    site.killed_at("site", *there)
+    site.srun("-N2", "true")
+    site.killed_at("restore", *back)
+    site.srun("-N2", "true")
+    site.play("restore")
+    where = f"killed at {there} and, on the way back, at {back}"
+    assert differences(before, look(site)) == {}, where
+    assert site.ctl(f"cat {CONF}") == conf, where
