@@ -290,5 +290,5 @@ class Book(Line):
         total = {name: amount + self._held.get(name, 0) for name, amount in free.items() if name != PODS}
         if total != self.total:
             self.total = total
-            self.reorder([job for job in self.jobs.values() if job.pending and job.allocated])
+            self.reorder([job for job in self.waiting() if job.allocated])
         self.tree.divide(total)

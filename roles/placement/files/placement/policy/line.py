@@ -79,6 +79,13 @@ class Line:
             job.parked = -1
             self.push(job)
 
+    def waiting(self) -> list[Job]:
+        """Jobs with something to place."""
+        found = list(self.parked.values())
+        for queue in self.tree.by_name.values():
+            found += queue.waiting()
+        return found
+
     def let_in(self, job: Job) -> None:
         """What the group asks for at least is free."""
         job.inqueue = True

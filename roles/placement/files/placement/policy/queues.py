@@ -77,6 +77,10 @@ class QueueNode:
         """Whether it has all that it deserves, of every resource."""
         return covers(self.allocated, self.deserved)
 
+    def waiting(self) -> list[Job]:
+        """Jobs that wait for their turn, in no order; those that were tried in vain are parked elsewhere."""
+        return [job for _unused, ticket, job in (*self.order, *self.idle) if ticket == job.ticket]
+
     def book(self, allocated: int, held: int, requests: int, amounts: Amounts) -> None:
         """Counts amounts into the totals of the queue and all above it."""
         for queue in self.path:

@@ -43,8 +43,7 @@ def _lines(session: Session) -> list[list[Job]]:
     lines = parked_by_queue(session)
     for queue in session.book.tree.by_name.values():
         if session.rules.overused(queue):
-            places = (*queue.order, *queue.idle)
-            lines.setdefault(queue.name, []).extend(job for _key, ticket, job in places if ticket == job.ticket)
+            lines.setdefault(queue.name, []).extend(queue.waiting())
     return list(lines.values())
 
 
