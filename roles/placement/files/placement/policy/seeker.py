@@ -55,11 +55,10 @@ class Seeker:
         usable = self._session.chooser.usable(claimant)
         if changed is None:
             self._heap.clear()
-            rows = np.flatnonzero(usable)
+            rows = np.flatnonzero(usable).tolist()
         else:
-            rows = np.unique(changed)
-            rows = rows[usable[rows]]
-        for count, row in enumerate(rows.tolist()):
+            rows = sorted(row for row in set(changed.tolist()) if usable[row])
+        for count, row in enumerate(rows):
             found = self._look(claimant, row)
             if found is not None:
                 heappush(self._heap, (found.cost, row))
