@@ -16,7 +16,7 @@ from e2e.playing import until
 from e2e.whole_site import CONF, differences, look
 from testbed import api
 
-pytestmark = pytest.mark.seconds(300)
+pytestmark = pytest.mark.seconds(250)
 
 BED = f"eight-{os.getpid()}"
 RECORD = "/var/lib/converged/record"
