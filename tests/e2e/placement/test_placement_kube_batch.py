@@ -133,6 +133,17 @@ def test_multiple_preemption(cluster: Cluster, daemon: Daemon, team: Namespace) 
     assert len(team.bound("low")) == NODES - 2 * (NODES // 4)
 
 
+def test_a_budget_that_blocks_is_named(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
+    spec = {"minAvailable": NODES, "selector": {"matchLabels": {"app": "low"}}}
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "keep"}, "spec": spec}
+    cluster.api.create(f"/apis/policy/v1/namespaces/{team.name}/poddisruptionbudgets", budget)
+    team.job("low", replicas=NODES, least=1, cpu=WHOLE, labels={"app": "low"}, priorityClassName="kube-batch-low")
+    until(lambda: len(team.bound("low")) == NODES, "the low job takes the cluster")
+    team.pod("high", cpu=WHOLE, priorityClassName="kube-batch-high")
+    until(lambda: "disruption budget keep" in team.condition("high")[1], "the budget is named")
+    assert len(team.bound("low")) == NODES
+
+
 def test_schedule_best_effort_job(daemon: Daemon, team: Namespace) -> None:
     team.job("filler", replicas=NODES, cpu="32")
     until(lambda: len(team.bound("filler")) == NODES, "no core is free")
@@ -188,9 +199,10 @@ def test_job_priority(daemon: Daemon, team: Namespace) -> None:
 
 def test_proportion(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
     queues = make_queues(cluster, team, three=3, one=1)
-    with paused(daemon):
-        for short, queue in queues.items():
-            team.job(short, replicas=NODES, least=1, cpu=WHOLE, queue=queue)
+    daemon.stop()
+    for short, queue in queues.items():
+        team.job(short, replicas=NODES, least=1, cpu=WHOLE, queue=queue)
+    daemon.start()
     shares = (NODES * 3 // 4, NODES // 4)
     until(lambda: (len(team.bound("three")), len(team.bound("one"))) == shares, "each queue has its share")
 

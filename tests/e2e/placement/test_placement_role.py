@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from e2e import listing, playing
 from e2e.placement import wheels
-from e2e.placement.cluster import Cluster
+from e2e.placement.cluster import Cluster, Namespace
 from e2e.playing import play, until
 from testbed import binaries
 
@@ -93,10 +93,9 @@ def test_check_mode_says_what_it_would_do_on_hosts_that_have_nothing(
     assert {host: deployment.listing(host) for host in HOSTS} == before
 
 
-def test_two_hosts_become_replicas_of_which_one_leads(deployment: Deployment, cluster: Cluster) -> None:
+def test_two_hosts_become_replicas_of_which_one_leads(deployment: Deployment, team: Namespace) -> None:
     deployment.role()
     until(lambda: sum(deployment.status(host)["leader"] for host in HOSTS) == 1, "one of them leads")
-    team = cluster.namespace("deployed")
     team.job("gang", replicas=3, scheduler=SCHEDULER)
     until(lambda: len(team.bound()) == 3, "the gang is bound")
 
@@ -135,14 +134,13 @@ def test_what_the_daemon_would_refuse_never_reaches_it(deployment: Deployment, b
 
 
 def test_a_daemon_that_does_not_become_ready_gives_way_to_the_one_before(
-    deployment: Deployment, cluster: Cluster
+    deployment: Deployment, team: Namespace
 ) -> None:
     # `check` cannot know it: the file is there, the cluster it names is not.
     nowhere = {**SETTINGS, "kubeconfig": "/run/placement/nowhere"}
     said = deployment.role(check=False, placement_settings=nowhere, placement_ready_seconds=3)
     assert said.rc != 0
     assert "did not become ready" in said.out
-    team = cluster.namespace("rolled-back")
     team.pod("pod", scheduler=SCHEDULER)
     until(lambda: team.bound() == {"pod"}, "the daemon before it places pods")
 
