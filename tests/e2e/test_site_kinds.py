@@ -124,7 +124,7 @@ def assert_a_job_has_its_nodes_to_itself(site: Sharing, *, thanks_to: str) -> No
     assert job.nodes == set(REACHED)
     assert job.out.count("shims 0\n") == 2 * len(REACHED), job.out
     for node in REACHED:
-        assert site.started(node, since=job.began, until=job.ended) == set()
+        assert site.pods_started(node, since=job.began, until=job.ended) == set()
     site.free()
     until(lambda: have_pods(site), "pods return")
     assert writers(site, since=asked_at) == {user_of(thanks_to)}
@@ -200,7 +200,7 @@ def test_a_backup_takes_over_a_job_that_runs_and_frees_nodes_for_the_next(site: 
     assert site.tainted() == set(REACHED)
     assert all(site.node(node, SHIMS, check=False) == "0\n" for node in REACHED)
     for node in REACHED:
-        assert site.started(node, since=died_at, until=time.time()) == set()
+        assert site.pods_started(node, since=died_at, until=time.time()) == set()
     site.ctl(f"scancel {running}")
     site.free()
     assert_a_job_has_its_nodes_to_itself(site, thanks_to=BACKUP)

@@ -72,7 +72,7 @@ def test_a_job_on_all_of_them_finds_them_free_and_pods_return(site: Sharing) -> 
         job = ended()
     assert (job.nodes, job.pods()) == (NODES, set())
     for node in NODES:
-        assert site.started(node, since=job.began, until=job.ended) == set()
+        assert site.pods_started(node, since=job.began, until=job.ended) == set()
     site.free()
     until(everywhere, "pods return")
 

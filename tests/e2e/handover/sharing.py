@@ -211,7 +211,7 @@ class Sharing(ConvertedSite):
         for node in self.nodes:
             self.node(node, "systemctl stop e2e-events")
 
-    def started(self, node: str, *, since: float, until: float) -> set[str]:
+    def pods_started(self, node: str, *, since: float, until: float) -> set[str]:
         """Names of the pods of which a container has started in that time; a container of no pod is ``. ``."""
         lines = self.node(node, f"cat {EVENTS}.log").splitlines()
         events = [json.loads(line) for line in lines]

@@ -33,7 +33,7 @@ def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing,
         assert {moment.cores for moment in job.moments} == {"0"}, "what stays is confined"
         assert job.pods() == staying, "only pods of a DaemonSet and static ones stay"
         for node in ("n1", "n2"):
-            assert site.started(node, since=job.began, until=job.ended) == set()
+            assert site.pods_started(node, since=job.began, until=job.ended) == set()
         taints = {name: at for at, name, on in site.taint_patches(since=asked_at) if on}
         evictions = [
             event.received.timestamp()
@@ -70,7 +70,7 @@ def test_the_first_of_two_jobs_to_end_gives_nothing_back_and_the_next_job_finds_
         longer_job = longer()
     next_job = site.job("-n1", "-w", "n1", command="sleep 1")  # within the linger
     assert longer_job.pods() | next_job.pods() == set()
-    assert site.started("n1", since=shorter.began, until=next_job.ended) == set()
+    assert site.pods_started("n1", since=shorter.began, until=next_job.ended) == set()
     site.settings(linger=2)
     site.free()
     on_n1 = [on for _at, node, on in site.taint_patches(since=asked_at) if node == "n1"]

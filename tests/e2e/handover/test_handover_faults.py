@@ -36,7 +36,7 @@ def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Shari
         assert job.kubelets() == {"inactive"}, "without the API a lease is served by stop"
         second = site.job("-n1", "-w", "n1", command="sleep 1")
         assert job.pods() | second.pods() == set()
-        assert site.started("n1", since=job.began, until=second.ended) == set()
+        assert site.pods_started("n1", since=job.began, until=second.ended) == set()
         time.sleep(PERIOD)
         assert not site.is_active("n1"), "the node does not come back before the API answers"
         site.ctl("salloc -N2 --no-shell")
@@ -46,7 +46,7 @@ def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Shari
     until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
     lifted = {node: at for at, node, on in site.taint_patches(since=job.began) if not on}
     for node in site.nodes:
-        assert site.started(node, since=job.began, until=lifted[node]) == set(), "no pod before the taint is right"
+        assert site.pods_started(node, since=job.began, until=lifted[node]) == set(), "no pod before the taint is right"
 
 
 def test_switched_off_without_the_api_a_node_is_batch_only_until_it_is_switched_on(site: Sharing) -> None:
@@ -62,7 +62,7 @@ def test_switched_off_without_the_api_a_node_is_batch_only_until_it_is_switched_
         assert site.job("-w", "n2", command="true").pods() == set()
     time.sleep(PERIOD)
     assert not site.is_active("n2"), "the API alone brings nothing back"
-    assert site.started("n2", since=off, until=time.time()) == set()
+    assert site.pods_started("n2", since=off, until=time.time()) == set()
     site.node("n2", "nodeshare on")
     site.free()
     until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
@@ -82,7 +82,7 @@ def test_the_api_may_go_and_come_back_in_the_middle_of_a_job_and_be_down_at_its_
             assert {site.show(node)["phase"] for node in site.nodes} == {"held"}, "nobody to give it back to"
     assert job.pods() | joining.pods() == set()
     for node in ("n1", "n2"):
-        assert site.started(node, since=job.began, until=job.ended) == set()
+        assert site.pods_started(node, since=job.began, until=job.ended) == set()
     site.free()
 
 
@@ -154,7 +154,7 @@ def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_jo
         site.ctl("systemctl start slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done")
     time.sleep(PERIOD)
     assert len(site.leases("n1")) == len(site.leases("n2")) == 1, "the job lives"
-    assert site.started("n1", since=held, until=time.time()) == set()
+    assert site.pods_started("n1", since=held, until=time.time()) == set()
     assert [on for at, _node, on in site.taint_patches(since=began) if at > held] == []
     site.ctl("squeue --noheader --format=%A | xargs scancel")
     site.free()

@@ -79,7 +79,7 @@ def test_an_allocation_without_a_process_holds_its_nodes_until_it_ends(site: Sha
     time.sleep(10)  # two repairs
     assert len(site.leases("n1")) == len(site.leases("n2")) == 1
     assert site.running_on("n1") | site.running_on("n2") == set()
-    assert site.started("n1", since=held, until=time.time()) == set()
+    assert site.pods_started("n1", since=held, until=time.time()) == set()
     site.ctl("squeue --noheader --format=%A | xargs scancel")
     site.free()
 

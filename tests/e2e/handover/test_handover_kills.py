@@ -49,7 +49,7 @@ def test_a_job_and_its_node_outlive_calls_that_are_killed(killed: Sharing, life:
         job = ended()
     site.quiet()
 
-    assert site.started("n1", since=job.began, until=job.ended) == set()
+    assert site.pods_started("n1", since=job.began, until=job.ended) == set()
     assert next(moment for moment in job.moments if moment.what == "ended").pods == frozenset()
     until(lambda: not site.node("n1", f"cat {PLAN}").strip(), "every planned point was met")
     site.free("n1")

@@ -34,7 +34,7 @@ def test_what_does_not_leave_is_asked_until_the_deadline_and_then_ended_with_an_
 
         assert job.pods() <= staying
         assert "\n0\n" in job.out, "a shim that belongs to no pod was left"
-        assert site.started("n1", since=job.began, until=job.ended) == set()
+        assert site.pods_started("n1", since=job.began, until=job.ended) == set()
         refused = [event for event in site.audit(since=asked_at, resource="pods/eviction") if event.name == "guarded"]
         assert {(event.user, event.code) for event in refused} >= {(CONTROLLER, 429), (KUBELETS + "n1", 429)}
         deletions = site.audit(since=asked_at, verb="delete", resource="pods", name="guarded")
@@ -80,6 +80,6 @@ def test_pods_that_tolerate_our_taint_and_come_back_at_once_do_not_meet_the_job(
     assert job.kubelets() == {"inactive"}, "only without a kubelet do they stay away"
     assert job.pods() == set()
     for node in ("n1", "n2"):
-        assert site.started(node, since=job.began, until=job.ended) == set()
+        assert site.pods_started(node, since=job.began, until=job.ended) == set()
     site.free()
     until(lambda: len(workload.ready(site, "back")) == 4, "pods return")
