@@ -46,15 +46,29 @@ def me(pid: int) -> t.Dict[str, t.Any]:
         "who": f"{getpass.getuser()}@{host}",
         "host": host,
         "pid": pid,
-        "token": f"{host}/{pid}/{started(pid)}",
+        "token": f"{here()}/{pid}/{started(pid)}",
         "since": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
     }
 
 
 def is_gone(held: t.Mapping[str, t.Any]) -> bool:
-    """Whether the holder was a process of this host that is no more."""
+    """Whether the holder was a process that could be seen from here, and is no more."""
     pid = held["pid"]
-    return held["host"] == socket.gethostname() and held["token"] != f"{held['host']}/{pid}/{started(pid)}"
+    return str(held["token"]).startswith(here() + "/") and held["token"] != f"{here()}/{pid}/{started(pid)}"
+
+
+def here() -> str:
+    """Where a process number means what it means to us. Hosts may have the same name, and so may their containers."""
+    try:
+        with open("/etc/machine-id", encoding="ascii", errors="replace") as file:
+            machine = file.read().strip()
+    except OSError:
+        machine = ""
+    try:
+        numbers = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        numbers = ""
+    return f"{socket.gethostname()}/{machine}/{numbers}"
 
 
 def started(pid: int) -> str:

@@ -97,5 +97,5 @@ def excepted(written: t.Sequence[str]) -> t.Tuple[t.Set[str], t.List[Finding]]:
         try:
             names |= set(_hostlist.expand(text))
         except _hostlist.HostlistError as error:
-            wrong.append(refuse("hostlist", f"share_preflight_excepted: {error}", "correct it"))
+            wrong.append(refuse("hostlist", f"excepted nodes: {error}", "correct the host list"))
     return names, wrong

@@ -179,12 +179,12 @@ def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
 
 def _unreachable(one: JSON) -> Finding:
     text = f"could not be read: {one.get('error') or 'no answer'}"
-    return refuse("unreachable", text, "mend it, or list it in share_preflight_excepted")
+    return refuse("unreachable", text, "mend it, or put the host into the group converged_excepted")
 
 
 def _not_in_inventory() -> Finding:
     return refuse(
         "not_in_inventory",
         "Slurm has this node, and converged_nodes does not: a Prolog that it lacks would drain it",
-        "add it to converged_nodes, or list it in share_preflight_excepted",
+        "add it to converged_nodes, or list it in slurm_share_excepted",
     )

@@ -68,5 +68,8 @@ def test_a_holder_is_gone_when_its_process_has_ended_and_unknown_when_it_is_of_a
         assert not share_lock.is_gone(held)
         child.communicate(b"\n", timeout=30)
     assert share_lock.is_gone(held)
-    assert share_lock.is_gone({**share_lock.me(os.getpid()), "token": f"{held['host']}/{os.getpid()}/1"})
+    mine = share_lock.me(os.getpid())
+    assert share_lock.is_gone({**mine, "token": f"{share_lock.here()}/{os.getpid()}/1"})
     assert not share_lock.is_gone(ALICE)
+    of_our_name = {**mine, "token": f"{mine['host']}/another machine/pid:[1]/{os.getpid()}/1"}
+    assert not share_lock.is_gone(of_our_name)

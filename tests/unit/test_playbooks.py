@@ -1,0 +1,67 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hosts the playbooks go to, and what site.yml refuses before it goes anywhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+BIN = Path(sys.executable).parent
+AWAY = ("n2", "backup")
+
+
+def run(folder: Path, name: str, *options: str, **groups: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """A playbook of the collection, for a small site of which one node and one controller are away."""
+    hosts: dict[str, tuple[str, ...]] = {
+        "converged_nodes": ("n1", "n2"),
+        "converged_controllers": ("ctl", "backup"),
+        "converged_kube": ("kube",),
+        "converged_excepted": AWAY,
+        **groups,
+    }
+    inventory: dict[str, Any] = {group: {"hosts": dict.fromkeys(found)} for group, found in hosts.items()}
+    inventory["ungrouped"] = {"hosts": {"localhost": None}}  # or no play can be limited to it
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
+    argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), f"converged.hpc.{name}", *options]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def reached(folder: Path, name: str, *options: str) -> set[str]:
+    """Every host that a play of it goes to, besides the one that Ansible runs on."""
+    done = run(folder, name, "--list-hosts", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return set(re.findall(r"^ {6}(\S+)$", done.stdout, re.MULTILINE)) - {"localhost"}
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts"), [("off", {"n1"}), ("on", {"n1"}), ("status", {"n1", "ctl"}), ("verify", {"kube"})]
+)
+def test_a_host_that_is_left_out_makes_no_playbook_fail(tmp_path: Path, name: str, hosts: set[str]) -> None:
+    assert reached(tmp_path, name) == hosts
+
+
+@pytest.mark.parametrize("name", ["off", "on", "status"])
+def test_a_host_that_is_left_out_is_reached_by_its_name(tmp_path: Path, name: str) -> None:
+    assert reached(tmp_path, name, "-e", "converged_hosts=n2") == {"n2"}
+
+
+def test_switching_off_names_the_nodes_that_it_leaves_as_they_are(tmp_path: Path) -> None:
+    done = run(tmp_path, "off", "--limit", "localhost")
+
+    assert "not switched off, as they are in converged_excepted: n2." in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("away", ["ctl", "kube"])
+def test_a_conversion_needs_the_first_controller_and_the_host_that_reaches_the_api(tmp_path: Path, away: str) -> None:
+    done = run(tmp_path, "site", "--limit", "localhost", converged_excepted=(away,))
+
+    assert done.returncode != 0
+    assert "the first controller cannot be in converged_excepted" in " ".join(done.stdout.split()), done.stdout
