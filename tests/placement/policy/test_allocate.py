@@ -362,3 +362,13 @@ def test_nothing_is_decided_twice_while_the_answer_is_out() -> None:
     assert [type(action) for action in first] == [Bind]
     simulated.see(node("n2"))
     assert simulated.run_once() == []
+
+
+def test_a_smaller_member_that_comes_later_is_tried_although_nothing_else_has_changed() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), mine("there", owner="set", request=amounts(cpu="3"), node="n1"))
+    simulated.see(mine("large", owner="set", request=amounts(cpu="2")))
+    simulated.run()
+    simulated.see(mine("small", owner="set"))
+    simulated.run()
+    assert simulated.placements() == {"there": "n1", "small": "n1"}

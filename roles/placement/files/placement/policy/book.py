@@ -14,7 +14,7 @@ from placement.model.quantity import PODS
 from placement.model.workload import PodGroup, PriorityClass, Queue
 from placement.policy.amounts import Totals, add
 from placement.policy.groups import GroupIndex
-from placement.policy.jobs import BEGUN, HOLDING, SHARING, Job, Problem, Status, Task, status_of
+from placement.policy.jobs import BEGUN, HOLDING, SHARING, TAKING, Job, Problem, Status, Task, status_of
 from placement.policy.line import Line
 from placement.policy.membership import GroupKey, group_key
 from placement.policy.queues import QueueTree
@@ -93,6 +93,7 @@ class Book(Line):
         elif kind is Queue:
             self._rebuild_queues()
         elif kind is PriorityClass:
+            self.openings += 1
             for job in list(self.jobs.values()):
                 self._refresh(job)
         else:
@@ -171,7 +172,8 @@ class Book(Line):
             self.leave(key)
 
     def _join(self, job: Job, task: Task) -> None:
-        """A task has come to the job; the others are in its figures already."""
+        """A task has come to the job; the others are in its figures already, and may fit where they do not."""
+        job.parked = job.sought = job.reclaimed = -1
         if len(job.tasks) == 1:
             self._refresh(job)
             return
@@ -252,8 +254,10 @@ class Book(Line):
         """What follows from a move that is final."""
         status = task.status
         # Room that is being left is nobody's yet.
-        if old in HOLDING and status not in HOLDING:
+        if old in TAKING and status not in TAKING:
             self.generation += 1
+        if old is Status.ASSUMED:
+            self.openings += 1
         if status not in (Status.PENDING, Status.PROMISED):
             self.settled[task.uid] = None
         if status is Status.PROMISED:
@@ -291,4 +295,4 @@ class Book(Line):
         if total != self.total:
             self.total = total
             self.reorder([job for job in self.waiting() if job.allocated])
-        self.tree.divide(total)
+        self.openings += self.tree.divide(total)

@@ -43,6 +43,8 @@ SHARING: Final = PLACED | {Status.PROMISED}
 BEGUN: Final = SHARING | {Status.SUCCEEDED}
 # What is in use, to the last second.
 HOLDING: Final = PLACED | {Status.RELEASING}
+# What nobody else can have now.
+TAKING: Final = HOLDING | {Status.PROMISED}
 
 # Priority first, then age.
 TaskKey = tuple[int, str, str]
@@ -154,7 +156,7 @@ class Job:
         self.order: tuple[object, ...] = ()
         self.ticket = 0
         self.parked = -1
-        # The same for victims, in the own queue and in others.
+        # The prospects that were in vain for finding victims, in the own queue and in others.
         self.sought = -1
         self.reclaimed = -1
 

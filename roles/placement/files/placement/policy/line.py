@@ -23,6 +23,8 @@ class Line:
         self.total: Totals = {}
         # Moves when something that did not fit may fit now; jobs tried in vain wait for that.
         self.generation = 0
+        # Moves when somebody may be asked to leave who could not be before: a binding is confirmed, shares change.
+        self.openings = 0
         self.parked: dict[GroupKey, Job] = {}
         # Jobs that have not been let in by enqueue.
         self.outside: dict[GroupKey, Job] = {}
@@ -31,6 +33,11 @@ class Line:
         # Parked jobs that need other pods somewhere: placing a pod may help them, too.
         self._near_others: dict[GroupKey, Job] = {}
         self._tickets = 0
+
+    @property
+    def prospects(self) -> int:
+        """Moves when there may be room now, free or by eviction, that there was not before."""
+        return self.generation + self.openings
 
     def push(self, job: Job) -> None:
         """Gives the job its place in its queue, if it has anything to place."""

@@ -175,16 +175,18 @@ class QueueTree:
         queue = self.by_name.get(name)
         return queue is not None and any(not at.record.is_open for at in queue.path)
 
-    def divide(self, total: Mapping[str, int]) -> None:
-        """What every queue deserves of the total."""
+    def divide(self, total: Mapping[str, int]) -> bool:
+        """What every queue deserves of the total; says whether that is something new."""
         asked = (dict(total), [dict(node.requests) for node in self.by_name.values()])
         if asked == self._divided:
-            return
+            return False
         self._divided = asked
+        before = [node.deserved for node in self.by_name.values()]
         self._divide(total, self.top)
         for node in self.in_order():
             if node.children:
                 self._divide(node.deserved, node.children)
+        return before != [node.deserved for node in self.by_name.values()]
 
     def _divide(self, total: Mapping[str, int], siblings: list[QueueNode]) -> None:
         for node in siblings:

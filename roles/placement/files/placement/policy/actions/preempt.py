@@ -33,7 +33,7 @@ def preempt(session: Session) -> Iterator[None]:
         return waits(session, job, job.sought)
 
     def served(job: Job) -> None:
-        job.sought = session.book.generation
+        job.sought = session.book.prospects
 
     yield from serve(session, _lines(session), makings, claims=claims, served=served)
 

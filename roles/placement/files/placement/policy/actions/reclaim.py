@@ -32,7 +32,7 @@ def reclaim(session: Session) -> Iterator[None]:
         return not any(session.rules.overused(at) for at in queue.path)
 
     def served(job: Job) -> None:
-        job.reclaimed = session.book.generation
+        job.reclaimed = session.book.prospects
 
     yield from serve(session, lines, [making], claims=claims, served=served)
 

@@ -75,8 +75,6 @@ def _give_up(session: Session, job: Job, tasks: list[Task], broken: Task) -> Non
     for task in tasks:
         statement.release(task)
     statement.commit()
-    # Others may be asked instead.
-    job.sought = job.reclaimed = -1
     why = "; ".join(blockers) or "its room went otherwise"
     session.blocked[job.key] = Refused("EvictionBlocked", f"node {node} was to be made free, but {why}")
 
