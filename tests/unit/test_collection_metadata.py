@@ -76,3 +76,23 @@ def test_every_python_file_begins_with_the_licence() -> None:
 
 def test_playbooks_are_named_by_a_word_an_administrator_would_type() -> None:
     assert [path.stem for path in files("playbooks/*.yml") if not re.fullmatch(r"[a-z]+", path.stem)] == []
+
+
+def tasks_of(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those in blocks, too."""
+    blocks = [task[part] for task in tasks for part in ("block", "rescue", "always") if part in task]
+    return [*tasks, *(task for block in blocks for task in tasks_of(block))]
+
+
+def test_every_task_of_a_role_that_uses_the_record_looks_where_the_site_keeps_it() -> None:
+    users = {path.stem for path in files("plugins/modules/*.py") if "record_dir" in path.read_text(encoding="utf-8")}
+    elsewhere = [
+        f"{path.relative_to(CHECKOUT)}: {task['name']}"
+        for path in files("roles/*/tasks/*.yml")
+        for task in tasks_of(yaml.safe_load(path.read_text(encoding="utf-8")))
+        for user in users
+        if "record_dir" not in task.get(f"converged.hpc.{user}", {"record_dir": ""})
+    ]
+
+    assert {"node_state", "slurm_conf", "kube_client_config", "kubelet_config", "kube_join"} <= users
+    assert elsewhere == []
