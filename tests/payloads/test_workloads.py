@@ -104,6 +104,15 @@ class Drawn(unittest.TestCase):
         self.process(71, parent=70, state="Z")
         self.assertEqual(self.found(), {})
 
+    def test_containers_of_podman_which_batch_jobs_may_run_are_nobodys_pods(self):
+        """Both words as the two programs are called: CRI-O 1.32, Podman 4.3."""
+        name = "k8s_web_web-0_default_{}_0".format(UID)
+        self.process(60, name="conmon", arguments=("/usr/bin/conmon", "-b", "/run/b", "-c", "abc", "-n", name, "-s"))
+        self.process(61, parent=60)
+        self.process(70, name="conmon", arguments=("/usr/bin/conmon", "--api-version", "1", "-c", "def", "-n", "solver"))
+        self.process(71, parent=70)
+        self.assertEqual(self.found(), {"sandbox-abc": [61]})
+
     def test_processes_of_a_pod_outlive_their_shim_in_its_cgroup(self):
         self.put("cgroup/kubepods/pod{}/c1/cgroup.procs".format(UID), "80\n")
         self.process(80, parent=1)

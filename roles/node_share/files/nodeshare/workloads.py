@@ -153,7 +153,8 @@ class Workloads:
         arguments = _read(os.path.join(self.proc, str(process.pid), "cmdline")).split("\0")
         pairs = dict(zip(arguments, arguments[1:]))
         if process.name.startswith("conmon"):
-            return pairs.get("-c")
+            # CRI-O names containers as the kubelet does; Podman, by which batch jobs run some of theirs, does not
+            return pairs.get("-c") if pairs.get("-n", "").startswith("k8s_") else None
         return pairs.get("-id") if pairs.get("-namespace") == "k8s.io" else None
 
     def _pod_of(self, below: List[Process], sandbox: str) -> str:
