@@ -109,7 +109,7 @@ class Drawn(unittest.TestCase):
         name = "k8s_web_web-0_default_{}_0".format(UID)
         self.process(60, name="conmon", arguments=("/usr/bin/conmon", "-b", "/run/b", "-c", "abc", "-n", name, "-s"))
         self.process(61, parent=60)
-        self.process(70, name="conmon", arguments=("/usr/bin/conmon", "--api-version", "1", "-c", "def", "-n", "solver"))
+        self.process(70, name="conmon", arguments=("/usr/bin/conmon", "--api-version", "1", "-c", "abd", "-n", "job"))
         self.process(71, parent=70)
         self.assertEqual(self.found(), {"sandbox-abc": [61]})
 
