@@ -40,14 +40,17 @@ class Drawn(unittest.TestCase):
         with open(path, "w") as stream:
             stream.write(text)
 
-    def process(self, pid, *, parent=1, name="app", state="S", cgroup="/", arguments=()):
+    def process(self, pid, *, parent=1, name="app", state="S", cgroup="/", arguments=(), user=None):
+        user = os.getuid() if user is None else user
+        self.put("proc/{}/status".format(pid), "Name:\t{}\nUid:\t{}\t0\t0\t0\n".format(name, user))
         self.put("proc/{}/stat".format(pid), "{} ({}) {} {} 0 0".format(pid, name, state, parent))
         self.put("proc/{}/cgroup".format(pid), "4:memory:{}\n0::/\n".format(cgroup))
         self.put("proc/{}/cmdline".format(pid), "\0".join(arguments))
 
-    def shim(self, pid, sandbox="abc", *, namespace="k8s.io"):
+    def shim(self, pid, sandbox="abc", *, namespace="k8s.io", user=None):
         self.process(
             pid,
+            user=user,
             name="containerd-shim",
             arguments=(
                 "/usr/bin/containerd-shim-runc-v2",
@@ -102,6 +105,11 @@ class Drawn(unittest.TestCase):
         self.process(61, parent=60)
         self.shim(70)
         self.process(71, parent=70, state="Z")
+        self.assertEqual(self.found(), {})
+
+    def test_what_a_batch_user_calls_a_shim_is_no_pod(self):
+        self.shim(60, user=os.getuid() + 1)
+        self.process(61, parent=60)
         self.assertEqual(self.found(), {})
 
     def test_containers_of_podman_which_batch_jobs_may_run_are_nobodys_pods(self):

@@ -148,14 +148,19 @@ class Workloads:
 
     def _sandbox(self, process: Process) -> Optional[str]:
         """The sandbox id of a shim of Kubernetes; None for anything else, another client's shim included."""
-        if not process.name.startswith(SHIM_NAMES):
-            return None
+        if not process.name.startswith(SHIM_NAMES) or not self._is_of_our_user(process):
+            return None  # a batch user may give his own processes any name and any arguments
         arguments = _read(os.path.join(self.proc, str(process.pid), "cmdline")).split("\0")
         pairs = dict(zip(arguments, arguments[1:]))
         if process.name.startswith("conmon"):
             # CRI-O names containers as the kubelet does; Podman, by which batch jobs run some of theirs, does not
             return pairs.get("-c") if pairs.get("-n", "").startswith("k8s_") else None
         return pairs.get("-id") if pairs.get("-namespace") == "k8s.io" else None
+
+    def _is_of_our_user(self, process: Process) -> bool:
+        """By the real user id, which a program that is setuid does not change."""
+        status = _read(os.path.join(self.proc, str(process.pid), "status"))
+        return re.search(r"^Uid:\t{}\t".format(os.getuid()), status, re.MULTILINE) is not None
 
     def _pod_of(self, below: List[Process], sandbox: str) -> str:
         for process in below:
