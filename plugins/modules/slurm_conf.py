@@ -218,7 +218,10 @@ def keep(session: Session, slurm: Slurm, conf: Conf, params: Result, *, check: b
         ],
         "diff": [{"prepared": carry_out.hunks(conf.files[path], text)} for path, text in plan.changed.items()],
     }
-    return result, slurm_conf.loaded_from(conf, plan.changed)
+    if check:
+        return result, slurm_conf.loaded_from(conf, plan.changed)
+    # What an earlier call had changed and nobody wishes any more has gone back, which is in no plan of the text before.
+    return result, slurm_conf.load(conf.path, release=conf.release, read=carry_out.read)
 
 
 def take_back(session: Session, *, check: bool) -> Result:

@@ -190,6 +190,22 @@ def test_a_run_that_was_killed_before_the_controller_was_told_is_made_good(site:
     assert (made["changed"], made["steps"]) == (True, [])
 
 
+def test_the_controller_is_told_of_the_sites_script_that_comes_back_where_slurm_takes_several(site: Site) -> None:
+    """An upgrade past 24.05: the wrapper's line had taken the place of the site's, and now stands beside it."""
+    site.run(JUDGE, settings=OURS[:1])
+    upgraded = {**VERSION, "out": "slurm-wlm 24.11.5\n"}
+    one, two = running(Prolog="/ours/wrapper", PrologFlags="X11"), running(PrologFlags="X11")
+    two["out"] = two["out"].replace("Prolog = (null)", "Prolog[0] = /site/prolog\nProlog[1] = /ours/wrapper")
+    given = {"path": str(site.main), "record_dir": str(site.main.parent.parent / "record"), "reconfigure": True}
+    case: Result = {"input": {**given, "settings": [{**OURS[0], "action": "add"}]}}
+
+    made = site.converse(slurm_conf, {**case, "calls": [upgraded, one, RECONFIGURE, two]})
+
+    assert site.main.read_text() == SITE.replace("# theirs\n", "# theirs\nProlog=/ours/wrapper\n")
+    assert (made["pending"], made["restart_needed"]) == (["Prolog"], [])
+    assert site.converse(slurm_conf, {**case, "calls": [upgraded, two]})["digests"] == made["digests"]
+
+
 def test_check_mode_tells_the_controller_nothing(site: Site) -> None:
     found = site.run(JUDGE, running(), check=True, settings=OURS, reconfigure=True)
     assert "Prolog" in found["pending"]
