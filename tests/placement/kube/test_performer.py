@@ -9,7 +9,7 @@ import threading
 import pytest
 from placement.kube.performer import Performer, told
 from placement.kube.sender import Sender
-from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition
+from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition, QueueStatus
 from placement.model.event import BindFailed, EvictRefused, Gone, Seen
 from placement.model.pod import Pod
 from placement.model.workload import DIALECTS, UPSTREAM
@@ -163,6 +163,15 @@ def test_a_status_without_its_subresource_is_written_with_the_object():
     case = Case((404, b""), (200, {}))
     case.perform(group)
     assert [path.endswith("/status") for _method, path, _body in case.connection.asked] == [True, False]
+
+
+def test_the_status_of_what_is_gone_is_not_written_elsewhere():
+    case = Case((404, b""))
+    case.perform(QueueStatus(uid="q", name="night", dialect="scheduling.converged.hpc/v1alpha1"))
+    assert [path for _method, path, _body in case.connection.asked] == [
+        "/apis/scheduling.converged.hpc/v1alpha1/queues/night/status"
+    ]
+    assert case.refusals == []
 
 
 def test_a_condition_has_an_event_that_says_the_same():

@@ -102,3 +102,13 @@ def test_a_node_attaches_no_more_volumes_than_its_driver_can() -> None:
     simulated.run()
     assert sorted(simulated.placements()) == ["a", "c"]
     assert "the number of volumes that a node can attach" in simulated.conditions()["b"]
+
+
+def test_a_volume_that_is_yet_to_be_made_counts_for_its_driver() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), CSINode(uid="csi", name="n1", version=1, limits=(("csi.example", 0),)))
+    simulated.see(storage(provisioner="csi.example", waits=True), claim(storage_class="fast"))
+    simulated.see(mine("a", volume_claims=("data",)))
+    simulated.run()
+    assert simulated.placements() == {}
+    assert "the number of volumes that a node can attach" in simulated.conditions()["a"]

@@ -26,6 +26,12 @@ _CREATED: Final = frozenset({200, 201, 202})
 _NOT_FOUND: Final = 404
 # A CRD without a status subresource takes the status with the object.
 _SUBRESOURCE: Final = "/status"
+_NAMES: Final[dict[type[Action], str]] = {
+    PodCondition: "condition",
+    SelectNode: "select node",
+    GroupStatus: "group status",
+    QueueStatus: "queue status",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +70,17 @@ class Performer:
             case Evict():
                 return self._evict(action)
             case PodCondition():
-                self._write("condition", action, requests.pod_condition(action, self._now()))
+                self._write(action, requests.pod_condition(action, self._now()))
             case SelectNode():
-                self._write("select node", action, requests.select_node(action))
+                self._write(action, requests.select_node(action))
             case GroupStatus():
                 dialect = BY_NAME[action.dialect]
-                self._write("group status", action, requests.group_status(action, dialect, self._now()))
+                request = requests.group_status(action, dialect, self._now())
+                self._write(action, request, or_whole=dialect.may_lack_subresource)
             case QueueStatus():
                 dialect = BY_NAME[action.dialect]
-                self._write("queue status", action, requests.queue_status(action, dialect, self._now()))
+                request = requests.queue_status(action, dialect, self._now())
+                self._write(action, request, or_whole=dialect.may_lack_subresource)
         return []
 
     def _now(self) -> str:
@@ -125,12 +133,13 @@ class Performer:
             return [Unreadable(Pod, pod)]
         return [Seen(pod)] if pod.uid == uid else [Gone(Pod, uid, 0), Seen(pod)]
 
-    def _write(self, what: str, action: Action, request: Request | None) -> None:
+    def _write(self, action: Action, request: Request | None, *, or_whole: bool = False) -> None:
         """A write whose result the watch brings; one that is refused is told and not tried again."""
         if request is None:
             return
+        what = _NAMES[type(action)]
         answer = self._sender.send(what, request)
-        if answer is not None and answer.status == _NOT_FOUND and not isinstance(action, PodCondition):
+        if or_whole and answer is not None and answer.status == _NOT_FOUND:
             whole = request.path.removesuffix(_SUBRESOURCE)
             answer = self._sender.send(what, Request(request.method, whole, request.body, request.content_type))
         if answer is not None and answer.status not in _CREATED and answer.status != _NOT_FOUND:

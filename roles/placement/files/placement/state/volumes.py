@@ -95,19 +95,19 @@ class VolumeRules:
         wanted: dict[str, set[str]] = {}
         for name in pod.volume_claims:
             claim = self._claim(pod, name)
-            volume = self._objects.find(PersistentVolume, claim.volume) if claim else None
-            if volume is not None and volume.driver:
-                wanted.setdefault(volume.driver, set()).add(volume.name)
+            attached = self._attachment(claim) if claim else None
+            if attached is not None:
+                wanted.setdefault(attached[0], set()).add(attached[1])
         limits = [item for item in self._objects.every(CSINode) if item.limits] if wanted else []
         if not limits:
             return []
-        attached = self._attached(wanted.keys())
+        present = self._attached(wanted.keys())
         allowed = np.ones(self._columns.capacity, np.bool_)
         for item in limits:
             row = self._columns.rows.get(item.name)
             for driver, limit in item.limits:
                 if row is not None and driver in wanted:
-                    there = attached.get((row, driver), set())
+                    there = present.get((row, driver), set())
                     allowed[row] &= len(there | wanted[driver]) <= limit
         return [("the number of volumes that a node can attach", allowed)]
 
@@ -115,8 +115,19 @@ class VolumeRules:
         found: dict[tuple[int, str], set[str]] = {}
         for (namespace, name), users in self._pods.claim_users.items():
             claim = self._objects.find(PersistentVolumeClaim, name, namespace)
-            volume = self._objects.find(PersistentVolume, claim.volume) if claim else None
-            if volume is not None and volume.driver in drivers:
+            attached = self._attachment(claim) if claim else None
+            if attached is not None and attached[0] in drivers:
                 for row in users.values():
-                    found.setdefault((row, volume.driver), set()).add(volume.name)
+                    found.setdefault((row, attached[0]), set()).add(attached[1])
         return found
+
+    def _attachment(self, claim: PersistentVolumeClaim) -> tuple[str, str] | None:
+        """Driver and volume that count for a node; None where no driver attaches anything.
+
+        A volume that is yet to be made counts as well, for the driver that will make it.
+        """
+        volume = self._objects.find(PersistentVolume, claim.volume) if claim.volume else None
+        if volume is not None:
+            return (volume.driver, volume.name) if volume.driver else None
+        made_by = self._objects.find(StorageClass, claim.storage_class)
+        return (made_by.provisioner, f"{claim.namespace}/{claim.name}") if made_by and made_by.provisioner else None

@@ -48,4 +48,9 @@ def group_status(status: GroupStatus, _now: str) -> Json:
     return {"phase": phase, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}
 
 
-DIALECT: Final = Dialect(name=COSCHEDULING, read_group=partial(read_group, COSCHEDULING), group_status=group_status)
+DIALECT: Final = Dialect(
+    name=COSCHEDULING,
+    read_group=partial(read_group, COSCHEDULING),
+    group_status=group_status,
+    may_lack_subresource=True,
+)

@@ -34,6 +34,8 @@ class Dialect:
     queue_status: Callable[[QueueStatus, str], Json] | None = None
     # Built-in APIs merge conditions by their type; those of a CRD are replaced as a list.
     patch: str = MERGE_PATCH
+    # Older CRDs of a dialect may lack the subresource for the status, which is then written with the object.
+    may_lack_subresource: bool = False
 
     @property
     def path(self) -> str:

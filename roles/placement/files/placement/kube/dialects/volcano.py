@@ -105,4 +105,5 @@ DIALECT: Final = Dialect(
     read_queue=partial(read_queue, VOLCANO),
     group_status=group_status,
     queue_status=queue_status,
+    may_lack_subresource=True,
 )
