@@ -15,6 +15,8 @@ from e2e.playing import until
 
 PROGRAM = "/usr/local/sbin/nodeshare"
 PLAN = "/run/e2e-kill-plan"
+# The job runs as long as this is there: how soon a repair comes is drawn.
+RUNS = "/tmp/e2e-runs"
 KILLED = Path(__file__).with_name("nodeshare_killed.py")
 # One life of a node, with the points at which each call that has a part in it is killed once.
 LIVES = [
@@ -44,8 +46,10 @@ def test_a_job_and_its_node_outlive_calls_that_are_killed(killed: Sharing, life:
     until(lambda: bool(workload.ready(site, "web")), "the pod runs")
     site.node("n1", f"cat > {PLAN}", input="\n".join(points))
 
-    with site.while_job("-w", "n1", command="sleep 15") as ended:
+    site.node("n1", f"touch {RUNS}")
+    with site.while_job("-w", "n1", command=f"while test -e {RUNS}; do sleep 0.3; done") as ended:
         until(lambda: site.show("n1")["phase"] == "held", "a repair has gone on with the taking")
+        site.node("n1", f"rm {RUNS}")
         job = ended()
     site.quiet()
 
