@@ -72,7 +72,10 @@ class Assembly:
         )
         self.carrier = Carrier(self._performer, self._put, binders=settings.binders, crashed=self.crashed)
         scheduler = Scheduler(
-            settings.configuration, scheduler_name=settings.scheduler_name, default_queue=settings.default_queue
+            settings.configuration,
+            scheduler_name=settings.scheduler_name,
+            default_queue=settings.default_queue,
+            patience=settings.half_gang_seconds,
         )
         self.loop = Loop(
             scheduler,

@@ -154,7 +154,7 @@ class Daemon:
             return
         parts.settings = new
         parts.loop.slice_seconds = new.slice_milliseconds / 1000
-        parts.loop.put_call(lambda: parts.loop.scheduler.configure(new.configuration))
+        parts.loop.put_call(lambda: parts.loop.scheduler.configure(new.configuration, patience=new.half_gang_seconds))
         self._stamps = self._look(new)
         parts.metrics.reloads.add(result="taken")
         self._log.info("settings reloaded", report=list(new.configuration.report))

@@ -21,6 +21,7 @@ from placement.kube.carrier import BINDERS
 from placement.kube.lease import Terms
 from placement.policy import configuration
 from placement.policy.configuration import Configuration, ConfigurationError
+from placement.policy.session import PATIENCE
 
 MOST_BINDERS: Final = 512
 
@@ -57,6 +58,8 @@ class Settings:
     events_per_second_busy: float = 50.0
     events_waiting: int = MOST_WAITING
     slice_milliseconds: float = 8.0
+    # How long a gang that has never been whole may be bound in part.
+    half_gang_seconds: float = PATIENCE
     log_level: str = "info"
     configuration: Configuration = field(default=configuration.DEFAULT)
 
@@ -125,6 +128,7 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "events_per_second_busy": _between(1, 100_000),
     "events_waiting": _between(100, 10_000_000),
     "slice_milliseconds": _between(0.5, 100),
+    "half_gang_seconds": _between(1, 86_400),
     "log_level": _level,
 }
 _TYPES: Final = {item.name: item.type for item in dataclasses.fields(Settings) if item.name != "configuration"}

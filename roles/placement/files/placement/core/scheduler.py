@@ -27,12 +27,13 @@ from placement.policy.actions.enqueue import enqueue
 from placement.policy.actions.preempt import preempt
 from placement.policy.actions.reclaim import reclaim
 from placement.policy.actions.redeem import redeem
+from placement.policy.actions.withdraw import withdraw
 from placement.policy.announce import Announcer
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
 from placement.policy.rules import Rules
-from placement.policy.session import ActionRun, Session, Spared
+from placement.policy.session import PATIENCE, ActionRun, Session, Spared
 from placement.state.cluster import Cluster
 
 ACTIONS: Final[dict[str, ActionRun]] = {
@@ -57,19 +58,27 @@ class Decision:
 class Scheduler:
     """One cluster and the policy over it."""
 
-    def __init__(self, configuration: Configuration, *, scheduler_name: str, default_queue: str = "default") -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        scheduler_name: str,
+        default_queue: str = "default",
+        patience: float = PATIENCE,
+    ) -> None:
         self.cluster = Cluster()
         self.configuration = configuration
         rules = Rules(configuration)
         self.book = Book(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
-        self.session = Session(self.book, Chooser(self.cluster, rules), rules)
+        self.session = Session(self.book, Chooser(self.cluster, rules), rules, patience=patience)
         self._announcer = Announcer(self.session)
         self._explainer = Explainer(self.session, self._announcer)
         self._cycle: Iterator[None] | None = None
         self._news = True
 
-    def configure(self, configuration: Configuration) -> None:
-        """From the next slice on, schedule by this configuration."""
+    def configure(self, configuration: Configuration, *, patience: float) -> None:
+        """From the next slice on, schedule by this configuration, and give half a gang so long."""
+        self.session.patience = patience
         self.configuration = configuration
         rules = Rules(configuration)
         self.session.rules = rules
@@ -93,7 +102,8 @@ class Scheduler:
         self.book.catch_up()
         self._forgive(now)
         if self._cycle is None:
-            if not self._news and not self.book.stirred:
+            due = any(until <= now for until in session.deadlines.values())
+            if not self._news and not self.book.stirred and not due:
                 return Decision((), self.book.arriving)
             self._news = session.unfinished = False
             self._cycle = self._run()
@@ -119,7 +129,9 @@ class Scheduler:
 
     def _run(self) -> Iterator[None]:
         """One cycle: the configured actions in their order, then what is to be told."""
+        self.session.tidy()
         yield from redeem(self.session)
+        yield from withdraw(self.session)
         for name in self.session.rules.actions:
             yield from ACTIONS[name](self.session)
         if "reclaim" in self.session.rules.actions:

@@ -54,6 +54,9 @@ class Announcer:
         session = self._session
         if job.problem is not None:
             return Refused(job.problem.reason, job.problem.message)
+        withdrawn = session.withdrawn.get(job.key)
+        if withdrawn is not None:
+            return withdrawn
         if not session.book.enough(job):
             return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
         if job.key in session.book.outside:
@@ -98,6 +101,9 @@ class Announcer:
     def _group(self, job: Job, group: PodGroup, refused: Refused | None) -> Iterator[Action]:
         counts = job.counts
         before, when = self._groups.get(group.uid, (None, 0.0))
+        if job.bound < job.min_member <= job.ready and not job.whole:
+            # Its bindings are under way, and each will bring it up again.
+            return
         enough = job.ready >= job.min_member and job.problem is None
         status = GroupStatus(
             uid=group.uid,

@@ -253,6 +253,7 @@ class Book(Line):
     def moved(self, task: Task, old: Status) -> None:
         """What follows from a move that is final."""
         status = task.status
+        task.job.note(status, old)
         # Room that is being left is nobody's yet.
         if old in TAKING and status not in TAKING:
             self.generation += 1

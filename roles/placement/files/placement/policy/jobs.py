@@ -46,6 +46,11 @@ HOLDING: Final = PLACED | {Status.RELEASING}
 # What nobody else can have now.
 TAKING: Final = HOLDING | {Status.PROMISED}
 
+# On a node, as the API says.
+_THERE: Final = (Status.BOUND, Status.RUNNING, Status.RELEASING)
+# Phases of groups that have never been whole.
+_NOT_BEGUN: Final = frozenset({"Pending", "Inqueue", "Scheduling"})
+
 # Priority first, then age.
 TaskKey = tuple[int, str, str]
 
@@ -133,6 +138,7 @@ class Job:
         "tasks",
         "ticket",
         "waiting",
+        "whole",
     )
 
     def __init__(self, key: GroupKey) -> None:
@@ -152,6 +158,8 @@ class Job:
         self.allocated: Totals = {}
         self.waiting: list[TaskKey] = []
         self.inqueue = False
+        # Whether its minimum has been bound once, as far as is known.
+        self.whole = False
         # Its place in the queue's order, and the generation of the state it was last tried against in vain.
         self.order: tuple[object, ...] = ()
         self.ticket = 0
@@ -165,6 +173,17 @@ class Job:
         """Members that run, are about to, or are done."""
         counts = self.counts
         return counts[Status.ASSUMED] + counts[Status.BOUND] + counts[Status.RUNNING] + counts[Status.SUCCEEDED]
+
+    @property
+    def bound(self) -> int:
+        """Members of which the API says that they have a node, or are done."""
+        return self.ready - self.counts[Status.ASSUMED]
+
+    @property
+    def partial(self) -> bool:
+        """Whether some members have been bound of a gang that has never been whole."""
+        begun = self.counts[Status.BOUND] or self.counts[Status.RUNNING]
+        return bool(begun) and not self.whole and self.bound < self.min_member
 
     @property
     def occupied(self) -> int:
@@ -185,6 +204,18 @@ class Job:
     def pending(self) -> int:
         """Members that wait for a node."""
         return self.counts[Status.PENDING]
+
+    def note(self, status: Status, old: Status) -> None:
+        """Takes note of what the final move of a member says about the whole.
+
+        Who is found bound by somebody else may be what is left of a gang that was whole, unless its group denies it.
+        """
+        counts = self.counts
+        found = status in _THERE and old not in TAKING
+        if self.bound >= self.min_member or (found and (self.group is None or self.group.phase not in _NOT_BEGUN)):
+            self.whole = True
+        elif not any(counts[held] for held in _THERE):
+            self.whole = False
 
     def wait(self, task: Task) -> None:
         """Puts a task into the job's own order."""

@@ -28,6 +28,8 @@ class Line:
         self.parked: dict[GroupKey, Job] = {}
         # Jobs that have not been let in by enqueue.
         self.outside: dict[GroupKey, Job] = {}
+        # Jobs that are bound in part.
+        self.partial: dict[GroupKey, Job] = {}
         # Jobs whose conditions may have to be written again.
         self.stirred: dict[GroupKey, Job] = {}
         # Parked jobs that need other pods somewhere: placing a pod may help them, too.
@@ -42,6 +44,8 @@ class Line:
     def push(self, job: Job) -> None:
         """Gives the job its place in its queue, if it has anything to place."""
         self.stirred[job.key] = job
+        if job.partial:
+            self.partial[job.key] = job
         job.ticket = self._tickets = self._tickets + 1
         self.parked.pop(job.key, None)
         self._near_others.pop(job.key, None)
@@ -114,5 +118,5 @@ class Line:
 
     def leave(self, key: GroupKey) -> None:
         """The job is no more."""
-        for waiting in (self.parked, self.outside, self.stirred, self._near_others):
+        for waiting in (self.parked, self.outside, self.partial, self.stirred, self._near_others):
             waiting.pop(key, None)

@@ -19,6 +19,8 @@ from placement.state.reasons import Reasons
 
 # Seconds that a provisioner has to make a volume, as many as kube-scheduler gives.
 PROVISIONING: Final = 600.0
+# Seconds that a gang may be bound in part, unless the settings say otherwise.
+PATIENCE: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +57,24 @@ class Session:
     # Pods that the API did not let go, by UID, and jobs that had counted on it.
     spared: dict[str, Spared] = field(default_factory=dict)
     blocked: dict[GroupKey, Refused] = field(default_factory=dict)
-
+    # Gangs that were bound in part: how long they may be so, until when each may, and of whom the bound had to leave.
+    patience: float = PATIENCE
+    deadlines: dict[GroupKey, float] = field(default_factory=dict)
+    withdrawn: dict[GroupKey, Refused] = field(default_factory=dict)
     # Pods that have a node and wait for their volumes, and until when.
     provisioning: dict[str, float] = field(default_factory=dict)
 
     def statement(self) -> Statement:
         """Begins tentative moves."""
         return Statement(self.book)
+
+    def tidy(self) -> None:
+        """Forgets what was said of jobs that are no more, before that is most of it."""
+        jobs = self.book.jobs
+        for said in (self.refusals, self.blocked, self.withdrawn):
+            if len(said) > len(jobs):
+                for key in said.keys() - jobs.keys():
+                    del said[key]
 
     def refuse(self, job: Job, task: Task, refused: Refused) -> None:
         """The job waits, and this is what is said of it."""
@@ -73,6 +86,7 @@ class Session:
         pod = task.pod
         self.refusals.pop(task.job.key, None)
         self.blocked.pop(task.job.key, None)
+        self.withdrawn.pop(task.job.key, None)
         claims = self.chooser.volumes.waiting(pod) if pod.volume_claims else []
         if claims:
             self.provisioning[pod.uid] = self.now + PROVISIONING
