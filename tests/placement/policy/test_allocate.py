@@ -170,6 +170,8 @@ def test_a_gang_waits_until_it_has_enough_members() -> None:
     simulated.see(gang("g", 3), mine("g0", group="g"), mine("g1", group="g"))
     simulated.run()
     assert simulated.placements() == {}
+    simulated.now += 1
+    simulated.run()
     assert simulated.conditions()["g0"] == "team/g needs 3 pods, 2 can be scheduled"
     simulated.see(mine("g2", group="g"))
     simulated.run()
@@ -372,3 +374,15 @@ def test_a_smaller_member_that_comes_later_is_tried_although_nothing_else_has_ch
     simulated.see(mine("small", owner="set"))
     simulated.run()
     assert simulated.placements() == {"there": "n1", "small": "n1"}
+
+
+def test_a_gang_whose_pods_come_one_by_one_is_not_told_that_they_are_too_few() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 4))
+    for index in range(4):
+        simulated.see(mine(f"g{index}", group="g"))
+        simulated.run()
+        simulated.now += 0.9
+        simulated.run()
+    assert len(simulated.placements()) == 4
+    assert simulated.conditions() == {}

@@ -15,7 +15,7 @@ from placement.policy.queues import QueueNode
 from placement.policy.session import Refused, Session
 
 UNSCHEDULABLE: Final = "Unschedulable"
-# Seconds between two writes of one object's counts.
+# Seconds between two writes of one object's counts, and until a gang that does not grow is said to be too small.
 _PAUSE: Final = 1.0
 # The API's own limit for messages is 32 KiB; what does not fit into a screen is not read.
 _LONGEST: Final = 1024
@@ -75,7 +75,10 @@ class Announcer:
 
     def _job(self, job: Job) -> Iterator[Action]:
         refused = self.why(job)
-        if job.pending or job.problem is not None:
+        grows = refused is not None and refused.reason == "NotEnoughTasks" and self._grows(job)
+        if grows:
+            self._session.book.stirred[job.key] = job
+        elif job.pending or job.problem is not None:
             for task in list(job.tasks.values()):
                 if task.status is Status.PENDING and refused is not None:
                     yield from self._pod(task, refused)
@@ -83,8 +86,16 @@ class Announcer:
             for task in list(job.tasks.values()):
                 if task.status is Status.REFUSED:
                     yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
-        if job.group is not None:
+        if job.group is not None and not grows:
             yield from self._group(job, job.group, refused)
+
+    def _grows(self, job: Job) -> bool:
+        """Whether pods of the job may still be coming; what is said of it meanwhile is not true a moment later."""
+        number, since = job.grown
+        if number != job.valid:
+            job.grown = (job.valid, self._session.now)
+            return True
+        return self._session.now - since < _PAUSE
 
     def _pod(self, task: Task, refused: Refused) -> Iterator[Action]:
         nodes = refused.nodes

@@ -125,6 +125,7 @@ class Job:
         "created",
         "foreign",
         "group",
+        "grown",
         "inqueue",
         "key",
         "min_member",
@@ -160,6 +161,8 @@ class Job:
         self.inqueue = False
         # Whether its minimum has been bound once, as far as is known.
         self.whole = False
+        # How many could be scheduled when that was last said to be too few, and since when.
+        self.grown = (-1, 0.0)
         # Its place in the queue's order, and the generation of the state it was last tried against in vain.
         self.order: tuple[object, ...] = ()
         self.ticket = 0
