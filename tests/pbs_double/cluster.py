@@ -13,7 +13,7 @@ from pathlib import Path
 
 SERVER = "pbs-srv"
 HOSTS = ("pbs-n1", "pbs-n2")
-PROGRAMS = ("qsub", "qstat", "qdel", "qmgr", "pbsnodes")
+PROGRAMS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "qrerun", "qmgr", "pbsnodes")
 
 
 class Answer(t.NamedTuple):
@@ -26,16 +26,23 @@ class Answer(t.NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Programs that reach one server, as root."""
+    """Programs that reach one server, as root, and a way to each execution host."""
 
     bin_dir: Path
+    host_dir: Path
 
     def call(self, program: str, *words: str, text: str = "") -> Answer:
         """One command; nothing is judged."""
-        done = subprocess.run(
-            [str(self.bin_dir / program), *words], input=text.encode(), capture_output=True, timeout=120, check=False
-        )
-        return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return _answer([str(self.bin_dir / program), *words], text)
+
+    def on(self, host: str, script: str) -> Answer:
+        """A shell script on an execution host, where $PBS_HOME is its MoM's."""
+        return _answer([str(self.host_dir / host), "sh", "-c", script])
+
+
+def _answer(argv: list[str], text: str = "") -> Answer:
+    done = subprocess.run(argv, input=text.encode(), capture_output=True, timeout=120, check=False)
+    return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def until(question: t.Callable[[], t.Any]) -> t.Any:

@@ -1,16 +1,20 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes a double of a PBS cluster: a folder of programs that share one state."""
+"""Makes a double of a PBS cluster: a folder of programs that share one state, and a MoM for each execution host."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
 import time
+import typing as t
 from pathlib import Path
 
-from pbs_double import jobs, pbsnodes, qmgr, schedule
-from pbs_double.cluster import PROGRAMS, Cluster
+from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule
+from pbs_double.cluster import HOSTS, PROGRAMS, Cluster
 from pbs_double.state import opened
 
 _PROGRAM = """\
@@ -18,29 +22,82 @@ _PROGRAM = """\
 import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, {tests!r})
-from pbs_double.double import run
-sys.exit(run({program!r}, {state!r}, sys.argv[1:]))
+from pbs_double.{module} import run
+sys.exit(run({first!r}, {folder!r}, sys.argv[1:]))
 """
-_MAIN = {"qsub": jobs.qsub, "qdel": jobs.qdel, "qstat": jobs.qstat, "qmgr": qmgr.main, "pbsnodes": pbsnodes.main}
+_ON_HOST = """\
+#!/bin/sh
+export PBS_HOME='{home}' PATH='{sbin}':"$PATH"
+exec "$@"
+"""
+_MAIN = {
+    "qsub": jobs.qsub,
+    "qstat": jobs.qstat,
+    "qmgr": qmgr.main,
+    "pbsnodes": pbsnodes.main,
+    "qdel": control.qdel,
+    "qhold": control.qhold,
+    "qrls": control.qrls,
+    "qsig": control.qsig,
+    "qrerun": control.qrerun,
+}
 
 
-def made(folder: Path) -> Cluster:
-    """The programs of a new cluster whose nodes are free."""
-    (folder / "bin").mkdir()
-    tests = str(Path(__file__).resolve().parents[1])
+@contextlib.contextmanager
+def started(folder: Path) -> t.Iterator[Cluster]:
+    """A new cluster whose nodes are free; its MoMs end with it, and with the process that made it."""
+    cluster = Cluster(folder / "bin", folder / "on")
+    (folder / "owner").write_text(str(os.getpid()))
     for program in PROGRAMS:
-        path = folder / "bin" / program
-        values = {"python": sys.executable, "tests": tests, "program": program, "state": str(folder / "state")}
-        path.write_text(_PROGRAM.format(**values))
-        path.chmod(0o755)
-    return Cluster(folder / "bin")
+        _write_program(cluster.bin_dir / program, "double", program, folder)
+    for host in HOSTS:
+        for part in ("mom_priv/hooks/tmp", "mom_logs"):
+            (homes.home(folder, host) / part).mkdir(parents=True)
+        sbin = folder / "sbin" / host
+        for program in ("mom", "python"):
+            _write_program(sbin / f"pbs_{program}", "mom" if program == "mom" else "pbs_python", host, folder)
+        _write(cluster.host_dir / host, _ON_HOST.format(home=homes.home(folder, host), sbin=sbin))
+    try:
+        for host in HOSTS:
+            assert cluster.on(host, "pbs_mom").rc == 0
+        yield cluster
+    finally:
+        for host in HOSTS:
+            if homes.lock_of(folder, host).exists() and homes.mom_runs(folder, host):
+                os.killpg(int(homes.lock_of(folder, host).read_text()), signal.SIGKILL)
 
 
-def run(program: str, state_path: str, arguments: list[str]) -> int:
+def run(program: str, folder: str, arguments: list[str]) -> int:
     """One command."""
-    with opened(Path(state_path)) as state:
+    if program == "qdel":
+        # the MoM answers nothing while it runs hooks of a job that begins
+        _wait(Path(folder), arguments, "begun")
+    with opened(Path(folder)) as state:
         schedule.advance(state, time.time())
         status = _MAIN[program](state, arguments)
         schedule.advance(state, time.time())
         sys.stdout.flush()
-        return status
+    if program == "qrerun":
+        _wait(Path(folder), arguments, "queued")
+    return status
+
+
+def _wait(folder: Path, words: list[str], after: str) -> None:
+    while True:
+        with opened(folder) as state:
+            schedule.advance(state, time.time())
+            named = [job for job in state.jobs.values() if job.id in words or str(job.number) in words]
+            if not any(job.after == after and not set(job.hosts) & state.down for job in named):
+                return
+        time.sleep(0.05)
+
+
+def _write_program(path: Path, module: str, first: str, folder: Path) -> None:
+    tests = str(Path(__file__).resolve().parents[1])
+    _write(path, _PROGRAM.format(python=sys.executable, tests=tests, module=module, first=first, folder=str(folder)))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`qsub`, `qdel` and `qstat` of the double."""
+"""`qsub` and `qstat` of the double."""
 
 from __future__ import annotations
 
@@ -93,6 +93,8 @@ def _made(state: State, number: int, options: list[tuple[str, str]], command: li
         rank=int(now * 1e6),
         state="H" if "-h" in given else "Q",
         substate=20 if "-h" in given else 10,
+        held="u" if "-h" in given else "",
+        account=given.get("-A"),
         indices=given.get("-J", ""),
     )
 
@@ -114,29 +116,6 @@ def _chunks(select: str) -> list[dict[str, str]]:
                 raise Refused(187, f"Unknown resource: {name}")
         chunks += [{"ncpus": "1", **amounts} for _copy in range(int(match[1] or 1))]
     return chunks
-
-
-def qdel(state: State, arguments: list[str]) -> int:
-    """Ends jobs; each id is tried, and the last refusal is the status."""
-    status = 0
-    finished = "-x" in arguments
-    for word in [word for word in arguments if not word.startswith("-")]:
-        try:
-            job = _found(state, word)
-            if job.state == "F":
-                if not finished:
-                    raise Refused(35, f"Job has finished {job.id}")
-                del state.jobs[job.id]
-                continue
-            for each in [*_parts(state, job), job]:
-                said = "" if each.started is None else f" and terminated by root@{SERVER}"
-                schedule.end(state, each, substate=91, status=None if each.started is None else 271, said=said)
-                if each.index is not None and not state.history:
-                    state.jobs.pop(each.id, None)
-        except Refused as refusal:
-            print(f"qdel: {refusal.text}", file=sys.stderr)
-            status = refusal.number
-    return status
 
 
 def qstat(state: State, arguments: list[str]) -> int:
@@ -171,7 +150,7 @@ def _chosen(state: State, words: t.Sequence[str], *, with_parts: bool, finished:
         jobs = []
         for word in words:
             try:
-                job = _found(state, word)
+                job = found_job(state, word)
                 if job.state == "F" and not finished:
                     raise Refused(35, f"{job.id} Job has finished, use -x or -H to obtain historical job information")
                 jobs.append(job)
@@ -186,7 +165,8 @@ def _chosen(state: State, words: t.Sequence[str], *, with_parts: bool, finished:
     return shown, status
 
 
-def _found(state: State, word: str) -> Job:
+def found_job(state: State, word: str) -> Job:
+    """The job of an id as people write it."""
     match = _ID.fullmatch(word)
     if match is None:
         raise Refused(170, f"Unknown queue destination {word}")
@@ -196,7 +176,8 @@ def _found(state: State, word: str) -> Job:
     return state.jobs[name]
 
 
-def _parts(state: State, job: Job) -> list[Job]:
+def parts_of(state: State, job: Job) -> list[Job]:
+    """The sub-jobs of an array."""
     return [part for part in list(state.jobs.values()) if job.indices and part.number == job.number and part != job]
 
 
@@ -206,10 +187,8 @@ def _as_json(state: State, job: Job) -> dict[str, t.Any]:
     began = parent.started if waiting else job.started
     shown: Attributes = {"job_state": job.state, "queue": job.queue, "server": SERVER, "ctime": _time(job.submitted)}
     if job.shares:
-        shown.update(exec_host=schedule.exec_host(job), exec_vnode=schedule.exec_vnode(job))
-    shown.update(
-        Hold_Types="u" if job.state == "H" else "n", Priority="0", qtime=_time(job.submitted), Rerunable="True"
-    )
+        shown.update(exec_host=job.exec_host, exec_vnode=job.exec_vnode)
+    shown.update(Hold_Types=job.held or "n", Priority="0", qtime=_time(job.submitted), Rerunable="True")
     shown.update({f"Resource_List.{name}": job.resources[name] for name in sorted(job.resources)})
     shown["schedselect"] = job.select
     if began is not None:
@@ -223,6 +202,8 @@ def _as_json(state: State, job: Job) -> dict[str, t.Any]:
     later: Attributes = {"euser": "root", "egroup": "root", "queue_rank": str(job.rank), "queue_type": "E"}
     if parent.comment if waiting else job.comment:
         later["comment"] = parent.comment if waiting else job.comment
+    if job.account is not None:
+        later["Account_Name"] = job.account
     later["etime"] = _time(job.submitted)
     if job.runs:
         later["run_count"] = str(job.runs)
@@ -240,7 +221,7 @@ def _as_json(state: State, job: Job) -> dict[str, t.Any]:
 
 
 def _array(state: State, job: Job) -> Attributes:
-    parts = _parts(state, job)
+    parts = parts_of(state, job)
     counts = {word: sum(part.state in states for part in parts) for word, states in _COUNTED.items()}
     remaining = [str(part.index) for part in parts if part.state == "Q"]
     return {

@@ -26,7 +26,7 @@ def main(state: State, arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.l:
         for name in state.nodes:
-            if state.nodes[name].get("offline"):
+            if {"offline", "down"} & set(schedule.node_state(state, name).split(",")):
                 print(f"{name:<20} {schedule.node_state(state, name)} {state.nodes[name].get('comment', '')}")
         return 0
     if options.o or options.r or options.C is not None:
@@ -54,7 +54,8 @@ def _mark(state: State, options: argparse.Namespace) -> int:
         if options.o:
             node["offline"] = "1"
         if options.r:
-            node.pop("offline", None)
+            for flag in ("offline", "offline_by_mom"):
+                node.pop(flag, None)
         if options.C:
             node["comment"] = options.C
         elif options.C == "":
@@ -88,7 +89,7 @@ def _attributes(state: State, name: str) -> dict[str, str]:
             shown.update({f"resources_assigned.{key}": assigned[key] for key in sorted(assigned)})
             if "comment" in state.nodes[name]:
                 shown["comment"] = state.nodes[name]["comment"]
-        if attribute not in ("offline", "comment"):
+        if attribute not in ("offline", "offline_by_mom", "comment"):
             shown[attribute] = value
         if attribute == "pcpus" and jobs:
             shown["jobs"] = ", ".join(f"{job}/{slot}" for job, slot in jobs)

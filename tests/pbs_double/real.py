@@ -47,7 +47,7 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
             _inside(folder, host, keepers[host], [f"{root}/sbin/pbs_mom"])
         for daemon in ("pbs_comm", "pbs_server", "pbs_sched"):
             _inside(folder, SERVER, keepers[SERVER], [f"{root}/sbin/{daemon}"])
-        cluster = _programs(root, folder, keepers[SERVER])
+        cluster = _programs(root, folder, keepers)
         for host in HOSTS:
             cluster.call("qmgr", "-c", f"create node {host}")
         cluster.call("qmgr", "-c", "set server acl_roots = root")
@@ -55,15 +55,19 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
         yield cluster
 
 
-def _programs(root: Path, folder: Path, pid: int) -> Cluster:
-    """The programs as they are called on the server's host."""
-    (folder / "bin").mkdir()
-    for program in PROGRAMS:
-        words = shlex.join([*_enter(folder, SERVER, pid), f"{root}/bin/{program}"])
-        path = folder / "bin" / program
-        path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
-        path.chmod(0o755)
-    return Cluster(folder / "bin")
+def _programs(root: Path, folder: Path, keepers: t.Mapping[str, int]) -> Cluster:
+    """The programs as they are called on the server's host, and a way to the others."""
+    cluster = Cluster(folder / "bin", folder / "on")
+    words = {
+        cluster.bin_dir / each: [*_enter(folder, SERVER, keepers[SERVER]), f"{root}/bin/{each}"] for each in PROGRAMS
+    }
+    path = ["env", f"PBS_HOME={_HOME}", f"PATH={root}/sbin:{os.environ['PATH']}"]
+    words |= {cluster.host_dir / host: [*_enter(folder, host, keepers[host]), *path] for host in HOSTS}
+    for program, argv in words.items():
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
+        program.chmod(0o755)
+    return cluster
 
 
 @contextlib.contextmanager

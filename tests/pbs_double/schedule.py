@@ -8,9 +8,13 @@ from __future__ import annotations
 import re
 import time
 
+from pbs_double import transitions
+from pbs_double.homes import mom_runs
 from pbs_double.state import Job, Share, State
 
 _SESSION = 2.0  # seconds from the start to the session
+_NO_AMOUNTS = ("ncpus", "host", "vnode", "arch")
+_DOWN = "node down: communication closed"
 _UNIT = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3, "tb": 1024**4, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -30,16 +34,23 @@ def seconds_of(text: str) -> int:
 
 def advance(state: State, now: float) -> None:
     """All that has happened until now."""
+    _look_for_moms(state, now)
     for job in list(state.jobs.values()):
-        if job.state == "R" and job.started is not None:
-            if now - job.started >= _SESSION:
+        if job.after or job.started is None or set(job.hosts[:1]) & state.down:
+            continue
+        if job.state == "S" and job.resuming and all(_has_room_for(state, share) for share in job.shares):
+            transitions.resume(state, job)
+        if job.state == "R":
+            if job.substate == 41 and now - job.started >= _SESSION:
                 job.substate = 42
             limit = job.resources.get("walltime")
             over = job.started + seconds_of(limit) if limit else None
-            if over is not None and job.ends is not None and over < job.ends and now >= over:
-                end(state, job, substate=93, status=-29, said=" and exceeded resource walltime")
+            if job.deleted:
+                transitions.delete(state, job)
+            elif over is not None and job.ends is not None and over < job.ends and now >= over:
+                transitions.end(state, job, substate=93, status=-29, said=" and exceeded resource walltime")
             elif job.ends is not None and now >= job.ends:
-                end(state, job, substate=92, status=0, said=" and finished")
+                transitions.end(state, job, substate=92, status=0, said=" and finished")
     if state.server.get("scheduling") == "True":
         for job in sorted(state.jobs.values(), key=lambda job: (job.number, job.index or 0)):
             if job.state == "Q" and not job.indices and state.queues[job.queue].get("started") == "True":
@@ -47,12 +58,18 @@ def advance(state: State, now: float) -> None:
     _arrays(state)
 
 
-def end(state: State, job: Job, *, substate: int, status: int | None, said: str) -> None:
-    """A job that is over; it stays in the history where there is one."""
-    job.state, job.substate, job.exit_status, job.ends = "F", substate, status, None
-    job.comment += said
-    if not state.history and job.index is None:
-        del state.jobs[job.id]
+def _look_for_moms(state: State, now: float) -> None:
+    for name, node in state.nodes.items():
+        if mom_runs(state.folder, name) == (name not in state.down):
+            continue
+        node["last_state_change_time"] = str(int(now))
+        if name in state.down:
+            state.down.remove(name)
+            if node.get("comment") == _DOWN:
+                del node["comment"]
+        else:
+            state.down.add(name)
+            node.setdefault("comment", _DOWN)
 
 
 def used(state: State, vnode: str) -> tuple[int, int, list[tuple[str, int]]]:
@@ -72,7 +89,8 @@ def node_state(state: State, vnode: str) -> str:
     """The words of its state."""
     attributes = state.nodes[vnode]
     cores, _memory, jobs = used(state, vnode)
-    words = ["offline"] if attributes.get("offline") else []
+    words = ["down"] if vnode in state.down else []
+    words += ["offline"] if {"offline", "offline_by_mom"} & set(attributes) else []
     if any(_exclusive(job) and job.state == "R" and _is_on(job, vnode) for job in state.jobs.values()):
         words.append("job-exclusive")
     elif jobs and cores >= int(attributes["resources_available.ncpus"]):
@@ -92,10 +110,7 @@ def _try(state: State, job: Job, now: float) -> None:
         job.comment = "Not Running: Not enough free nodes available"
         return
     job.shares, job.started, job.state, job.substate = shares, now, "R", 41
-    job.runs += 1
-    job.comment = f"Job run at {time.strftime('%a %b %d at %H:%M', time.localtime(now))} on {exec_vnode(job)}"
-    words = job.command[1:] if job.command[:1] in (["/bin/sleep"], ["sleep"]) else ["0"]
-    job.ends = now + float(words[0])
+    transitions.begin(state, job)
 
 
 def _placed(state: State, job: Job) -> list[Share] | None:
@@ -105,6 +120,8 @@ def _placed(state: State, job: Job) -> list[Share] | None:
     for chunk in job.chunks:
         for vnode in sorted(state.nodes):
             before = {share.vnode for share in shares}
+            if not {chunk.get("host", vnode), chunk.get("vnode", vnode)} <= {vnode}:
+                continue
             if "scatter" in job.place and vnode in before:
                 continue
             if "pack" in job.place and before and vnode not in before:
@@ -115,7 +132,7 @@ def _placed(state: State, job: Job) -> list[Share] | None:
                 taken[vnode] = (cores + needed[0], memory + needed[1])
                 slots = {slot for _id, slot in used(state, vnode)[2]} | {s.slot for s in shares if s.vnode == vnode}
                 slot = next(number for number in range(len(slots) + 1) if number not in slots)
-                amounts = {name: _in_kb(value) for name, value in chunk.items() if name != "ncpus"}
+                amounts = {name: _in_kb(value) for name, value in chunk.items() if name not in _NO_AMOUNTS}
                 shares.append(Share(vnode, needed[0], amounts, slot))
                 break
         else:
@@ -127,27 +144,14 @@ def _fits(state: State, job: Job, vnode: str, needed: tuple[int, int]) -> bool:
     attributes = state.nodes[vnode]
     cores, memory, jobs = used(state, vnode)
     bound = attributes.get("queue")
-    if attributes.get("offline") or "job-exclusive" in node_state(state, vnode) or (_exclusive(job) and jobs):
+    words = set(node_state(state, vnode).split(","))
+    if words & {"down", "offline", "job-exclusive"} or (_exclusive(job) and jobs):
         return False
     if (bound or job.queue) != job.queue or (not bound and _has_nodes(state, job.queue)):
         return False
     return cores + needed[0] <= int(attributes["resources_available.ncpus"]) and memory + needed[1] <= bytes_of(
         attributes["resources_available.mem"]
     )
-
-
-def exec_vnode(job: Job) -> str:
-    """``(a:ncpus=1:mem=102400kb)+(b:ncpus=1)``."""
-    parts = []
-    for share in job.shares:
-        amounts = "".join(f":{name}={value}" for name, value in share.amounts.items())
-        parts.append(f"({share.vnode}:ncpus={share.ncpus}{amounts})")
-    return "+".join(parts)
-
-
-def exec_host(job: Job) -> str:
-    """``a/0*2+b/0``."""
-    return "+".join(f"{s.vnode}/{s.slot}" + (f"*{s.ncpus}" if s.ncpus != 1 else "") for s in job.shares)
 
 
 def _arrays(state: State) -> None:
@@ -158,9 +162,15 @@ def _arrays(state: State) -> None:
             parent.started, parent.state, parent.substate = min(begun), "B", 70
             parent.comment = f"Job Array Began at {time.strftime('%a %b %d at %H:%M', time.localtime(parent.started))}"
         if parent.state == "B" and all(job.state == "F" for job in parts):
-            parent.state, parent.substate, parent.exit_status = "F", 92, 0
+            parent.state = "F"
+            parent.substate, parent.exit_status = (91, 271) if parent.deleted else (92, 0)
             for job in [] if state.history else [parent, *parts]:
                 del state.jobs[job.id]
+
+
+def _has_room_for(state: State, share: Share) -> bool:
+    free = int(state.nodes[share.vnode]["resources_available.ncpus"]) - used(state, share.vnode)[0]
+    return share.ncpus <= free
 
 
 def _has_nodes(state: State, queue: str) -> bool:

@@ -53,7 +53,10 @@ class Share:
 
 @dataclass(slots=True)
 class Job:
-    """A job, the parent of an array (``indices``), or a sub-job (``index``)."""
+    """A job, the parent of an array (``indices``), or a sub-job (``index``).
+
+    On its way from one state to the next it has ``stages``: hooks that run one group after another, and then ``after``.
+    """
 
     number: int
     name: str
@@ -77,30 +80,72 @@ class Job:
     runs: int = 0
     exit_status: int | None = None
     ends: float | None = None
+    account: str | None = None
+    held: str = ""
+    deleted: bool = False
+    resuming: bool = False
+    stages: list[list[tuple[str, str]]] = field(default_factory=list)
+    after: str = ""
+    final: int = 92
+
+    @property
+    def hosts(self) -> list[str]:
+        """Where it runs, its primary host first."""
+        return list(dict.fromkeys(share.vnode for share in self.shares))
 
     @property
     def id(self) -> str:
         bracket = "[]" if self.indices else f"[{self.index}]" if self.index is not None else ""
         return f"{self.number}{bracket}.{SERVER}"
 
+    @property
+    def exec_vnode(self) -> str:
+        """``(a:ncpus=1:mem=102400kb)+(b:ncpus=1)``."""
+        parts = []
+        for share in self.shares:
+            amounts = "".join(f":{name}={value}" for name, value in share.amounts.items())
+            parts.append(f"({share.vnode}:ncpus={share.ncpus}{amounts})")
+        return "+".join(parts)
+
+    @property
+    def exec_host(self) -> str:
+        """``a/0*2+b/0``."""
+        return "+".join(f"{s.vnode}/{s.slot}" + (f"*{s.ncpus}" if s.ncpus != 1 else "") for s in self.shares)
+
+
+@dataclass(slots=True)
+class Task:
+    """Hooks of one event that the MoM of a host has to run, with the job as it was then."""
+
+    number: int
+    host: str
+    event: str
+    job: str
+    seen: dict[str, t.Any]
+    taken: bool = False
+
 
 @dataclass(slots=True)
 class State:
     """Everything."""
 
+    folder: Path
     server: Attributes
     queues: dict[str, Attributes]
     nodes: dict[str, Attributes]
     hooks: dict[str, Hook] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     next_job: int = 0
+    tasks: list[Task] = field(default_factory=list)
+    next_task: int = 0
+    down: set[str] = field(default_factory=set)
 
     @property
     def history(self) -> bool:
         return self.server.get("job_history_enable") == "True"
 
 
-def fresh(now: float) -> State:
+def fresh(folder: Path, now: float) -> State:
     """A server as it is after its first start, with its hosts as nodes."""
     server = {
         "scheduling": "True",
@@ -113,7 +158,7 @@ def fresh(now: float) -> State:
         "eligible_time_enable": "False",
     }
     queue = {"queue_type": "Execution", "enabled": "True", "started": "True"}
-    return State(server, {"workq": queue}, {host: fresh_node(host, now) for host in HOSTS})
+    return State(folder, server, {"workq": queue}, {host: fresh_node(host, now) for host in HOSTS})
 
 
 def fresh_node(name: str, now: float) -> Attributes:
@@ -137,16 +182,21 @@ def fresh_node(name: str, now: float) -> Attributes:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> t.Iterator[State]:
-    """The state, alone; what has changed is written back, also when the request is refused."""
-    with path.open("a+b") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        data = file.read()
-        state = pickle.loads(data) if data else fresh(time.time())
+def opened(folder: Path) -> t.Iterator[State]:
+    """The state, alone; what has changed is written back, also when the request is refused.
+
+    It is replaced as a whole, since a MoM may be killed while it writes.
+    """
+    path = folder / "state"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = path.read_bytes() if path.exists() else b""
+        state = pickle.loads(before) if before else fresh(folder, time.time())
         try:
             yield state
         finally:
-            file.seek(0)
-            file.truncate()
-            file.write(pickle.dumps(state))
+            after = pickle.dumps(state)
+            if after != before:
+                new = folder / "state.new"
+                new.write_bytes(after)
+                new.replace(path)

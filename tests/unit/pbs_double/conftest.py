@@ -6,18 +6,29 @@
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 from pbs_double import double, real
 from pbs_double.cluster import Cluster
+from pbs_double.recorder import Recorder
 
 
 @pytest.fixture(scope="session")
 def pbs(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("pbs")
     root = real.installation()
-    if root is None:
-        yield double.made(folder)
-        return
-    with real.started(root, folder) as cluster:
+    with double.started(folder) if root is None else real.started(root, folder) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def hook(pbs: Cluster, tmp_path: Path) -> t.Iterator[Recorder]:
+    """A hook `probe` for every event, which records; jobs that have ended stay to be seen."""
+    recorder = Recorder(pbs, tmp_path, Path(__file__).with_name("recording_hook.py"))
+    pbs.call("qmgr", "-c", "set server job_history_enable = True")
+    recorder.install("probe", 20)
+    yield recorder
+    recorder.end_jobs()
+    recorder.remove("probe")
+    pbs.call("qmgr", "-c", "unset server job_history_enable")
