@@ -116,7 +116,8 @@ class Cluster:
         lease = settings.get("lease_name", "converged-placement")
         role = RoleVariables(placement_settings={"lease_name": lease})
         for part in (role["_placement_lease_role"], role["_placement_lease_binding"]):
-            part["metadata"]["name"] = lease
+            # Without the label by which the role's own are told.
+            part["metadata"] = {"name": lease, "namespace": part["metadata"]["namespace"]}
             if "roleRef" in part:
                 part["roleRef"]["name"] = lease
             self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump(part))
