@@ -19,7 +19,7 @@ from typing import Final
 
 from placement.core.explain import Explainer
 from placement.model.action import Action
-from placement.model.event import Event, EvictRefused
+from placement.model.event import BindFailed, Event, EvictRefused
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
 from placement.policy.actions.backfill import backfill
@@ -33,7 +33,7 @@ from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
 from placement.policy.rules import Rules
-from placement.policy.session import PATIENCE, ActionRun, Session, Spared
+from placement.policy.session import PATIENCE, ActionRun, Refused, Session, Spared
 from placement.state.cluster import Cluster
 
 ACTIONS: Final[dict[str, ActionRun]] = {
@@ -92,6 +92,11 @@ class Scheduler:
         self.cluster.apply(event)
         if isinstance(event, EvictRefused):
             self.session.spared[event.uid] = Spared(event.message, self.session.now + _SPARED)
+        elif isinstance(event, BindFailed) and event.uid in self.book.tasks:
+            task = self.book.tasks[event.uid]
+            self.book.hold(task.job, self.session.now)
+            said = f"{task} could not be bound to node {event.node}: {event.message}"
+            self.session.blocked[task.job.key] = Refused("BindingFailed", said)
         self._news = True
 
     def decide(self, now: float, expired: Callable[[], bool]) -> Decision:
@@ -117,7 +122,8 @@ class Scheduler:
         return Decision(actions, self._cycle is not None or self._news)
 
     def _forgive(self, now: float) -> None:
-        """Pods that could not be evicted may be asked again after a while."""
+        """Pods that could not be evicted may be asked again after a while, and so may jobs that could not be bound."""
+        self._news |= self.book.retry_held(now)
         spared = self.session.spared
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]
         for uid in late:

@@ -123,6 +123,7 @@ class Job:
         "asking",
         "counts",
         "created",
+        "failures",
         "foreign",
         "group",
         "grown",
@@ -159,6 +160,8 @@ class Job:
         self.allocated: Totals = {}
         self.waiting: list[TaskKey] = []
         self.inqueue = False
+        # Bindings that failed in a row.
+        self.failures = 0
         # Whether its minimum has been bound once, as far as is known.
         self.whole = False
         # How many could be scheduled when that was last said to be too few, and since when.
@@ -215,6 +218,8 @@ class Job:
         """
         counts = self.counts
         found = status in _THERE and old not in TAKING
+        if status in _THERE:
+            self.failures = 0
         if self.bound >= self.min_member or (found and (self.group is None or self.group.phase not in _NOT_BEGUN)):
             self.whole = True
         elif not any(counts[held] for held in _THERE):

@@ -5,12 +5,16 @@
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
+from typing import Final
 
 from placement.policy.amounts import Totals
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
 from placement.policy.queues import Place, QueueTree
 from placement.policy.rules import Rules
+
+# Seconds for which a job is held at most.
+_LONGEST: Final = 30.0
 
 
 class Line:
@@ -28,6 +32,8 @@ class Line:
         self.parked: dict[GroupKey, Job] = {}
         # Jobs that have not been let in by enqueue.
         self.outside: dict[GroupKey, Job] = {}
+        # Jobs whose bindings failed, and until when they are not tried.
+        self.held: dict[GroupKey, tuple[Job, float]] = {}
         # Jobs that are bound in part.
         self.partial: dict[GroupKey, Job] = {}
         # Jobs whose conditions may have to be written again.
@@ -50,7 +56,7 @@ class Line:
         self.parked.pop(job.key, None)
         self._near_others.pop(job.key, None)
         queue = self.tree.by_name.get(job.queue)
-        if queue is None or job.problem is not None or not job.pending or not self.enough(job):
+        if queue is None or job.problem is not None or not job.pending or not self.enough(job) or job.key in self.held:
             return
         if self.rules.enqueues and not job.inqueue and job.group is not None and job.group.min_resources:
             if not job.occupied and job.group.phase in ("", "Pending"):
@@ -103,6 +109,23 @@ class Line:
         self.outside.pop(job.key, None)
         self.push(job)
 
+    def hold(self, job: Job, now: float) -> None:
+        """A binding of the job failed: the first time it is tried again at once, then after longer and longer."""
+        if job.key in self.held:
+            # What fails together counts once.
+            return
+        if job.failures:
+            self.held[job.key] = job, now + min(_LONGEST, 2.0 ** (job.failures - 1))
+        job.failures = min(job.failures + 1, 16)
+
+    def retry_held(self, now: float) -> bool:
+        """Jobs that have been held long enough get their places back; says whether there are any."""
+        late = [job for job, until in self.held.values() if until <= now]
+        for job in late:
+            del self.held[job.key]
+            self.push(job)
+        return bool(late)
+
     def retry_parked(self) -> None:
         """Parked jobs get their places back when something has changed since they were tried."""
         if self.parked and any(job.parked != self.generation for job in self.parked.values()):
@@ -120,3 +143,4 @@ class Line:
         """The job is no more."""
         for waiting in (self.parked, self.outside, self.partial, self.stirred, self._near_others):
             waiting.pop(key, None)
+        self.held.pop(key, None)
