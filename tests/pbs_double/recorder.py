@@ -19,7 +19,6 @@ _EVENTS = (
 _ATTRIBUTES = {
     "event": f'"{",".join(_EVENTS)}"',
     "freq": "3600",
-    "alarm": "10",
     "fail_action": '"offline_vnodes,clear_vnodes_upon_recovery"',
 }
 Record = dict[str, t.Any]
@@ -41,6 +40,12 @@ class Recorder:
         for command in [*words, f"import hook {name} application/x-python default {self._program}"]:
             assert self.pbs.call("qmgr", "-c", command).rc == 0, command
         self.tell(name, {})
+
+    def set_alarm(self, name: str, seconds: int) -> None:
+        """How long it may run, on all hosts."""
+        assert self.pbs.call("qmgr", "-c", f"set hook {name} alarm = {seconds}").rc == 0
+        for host in HOSTS:
+            until(functools.partial(self._holds, host, f"grep -qx alarm={seconds} $PBS_HOME/mom_priv/hooks/{name}.HK"))
 
     def remove(self, name: str) -> None:
         """It is not asked any more."""

@@ -22,13 +22,21 @@ def pbs(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture
-def hook(pbs: Cluster, tmp_path: Path) -> t.Iterator[Recorder]:
+@pytest.fixture(scope="module")
+def probe(pbs: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Recorder]:
     """A hook `probe` for every event, which records; jobs that have ended stay to be seen."""
-    recorder = Recorder(pbs, tmp_path, Path(__file__).with_name("recording_hook.py"))
+    program = Path(__file__).with_name("recording_hook.py")
+    recorder = Recorder(pbs, tmp_path_factory.mktemp("probe"), program)
     pbs.call("qmgr", "-c", "set server job_history_enable = True")
     recorder.install("probe", 20)
     yield recorder
-    recorder.end_jobs()
     recorder.remove("probe")
     pbs.call("qmgr", "-c", "unset server job_history_enable")
+
+
+@pytest.fixture
+def hook(probe: Recorder) -> t.Iterator[Recorder]:
+    """The same, which has seen nothing and accepts all; there are no jobs."""
+    probe.tell("probe", {})
+    yield probe
+    probe.end_jobs()

@@ -80,8 +80,8 @@ def main():
         file.write(json.dumps(found) + "\n")
     pbs.logmsg(pbs.LOG_DEBUG, f"recorded {kinds[event.type]}")
     word, _space, rest = config["do"].get(f"{kinds[event.type]}@{host}", "accept").partition(" ")
-    if word == "sleep":
-        time.sleep(float(rest))
+    while word == "wait" and not os.path.exists(rest):
+        time.sleep(0.1)
     if word == "raise":
         raise ValueError(rest)
     if word in ("delete", "rerun"):

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pbs_double.cluster import until
 from pbs_double.recorder import Recorder
 
@@ -102,7 +104,8 @@ def test_a_hook_that_fails_takes_its_host_offline_until_the_mom_starts_again(hoo
 
 
 def test_a_hook_that_hangs_meets_its_alarm(hook: Recorder) -> None:
-    hook.tell("probe", {"begin@pbs-n1": "sleep 100"})
+    hook.set_alarm("probe", 5)
+    hook.tell("probe", {"begin@pbs-n1": "wait /nowhere"})
     name = hook.submit("--", "/bin/sleep", "200")
     hook.record("begin@pbs-n1")
     assert (hook.job(name)["job_state"], hook.job(name)["substate"]) == ("R", 41)
@@ -111,18 +114,20 @@ def test_a_hook_that_hangs_meets_its_alarm(hook: Recorder) -> None:
     assert hook.node("pbs-n1")["comment"] == OFFLINE
     log = hook.pbs.on("pbs-n1", "cat $PBS_HOME/mom_logs/*").out
     assert ";catch_hook_alarm;alarm call received, interrupting hook execution.\n" in log
+    hook.set_alarm("probe", 25)
     give_back(hook, "pbs-n1")
 
 
-def test_a_slow_end_stops_no_other_job(hook: Recorder) -> None:
-    hook.tell("probe", {"end@pbs-n1": "sleep 8"})
+def test_a_slow_end_stops_no_other_job(hook: Recorder, tmp_path: Path) -> None:
+    done = tmp_path / "done"
+    hook.tell("probe", {"end@pbs-n1": f"wait {done}"})
     first = hook.submit("-l", "select=1:host=pbs-n1", "--", "/bin/sleep", "0")
     hook.record("end@pbs-n1")
     second = hook.submit("-l", "select=1:host=pbs-n1", "--", "/bin/sleep", "100")
     until(lambda: hook.of(second) == ["begin@pbs-n1"])
     assert hook.job(first)["job_state"] == "E"
+    done.touch()
     until(lambda: hook.job(first)["job_state"] == "F")
-    hook.tell("probe", {})
 
 
 def test_a_job_whose_mom_was_killed_cannot_be_stopped_and_starts_again(hook: Recorder) -> None:
