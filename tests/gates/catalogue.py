@@ -22,6 +22,7 @@ from gates.tools import (
     run_demo,
     run_end_to_end,
     run_molecule,
+    run_pbs_tests,
     run_unit_tests,
 )
 
@@ -33,6 +34,7 @@ GATES = (
     Gate(name="payloads", what="payload tests under every Python", action=run_payload_tests, tiers=QUICK),
     Gate(name="sanity", what="ansible-test sanity", action=run_sanity, tiers=FULL),
     Gate(name="unit", what="tests that need no cluster", action=run_unit_tests, tiers=QUICK),
+    Gate(name="pbs", what="tests on PBS or its double", action=run_pbs_tests, tiers=FULL),
     Gate(name="docs", what="documentation", action=check_docs, tiers=QUICK),
     Gate(name="ansible-lint", what="profile production, no skips", action=lint_ansible, tiers=QUICK),
     Gate(name="types", what="mypy, strict", action=check_types, tiers=QUICK),

@@ -79,9 +79,18 @@ def check_changelog(context: Context) -> None:
 
 def run_unit_tests(context: Context) -> None:
     """pytest on everything that needs no cluster; random tests sampled."""
+    _run_pytest(context, ["tests/unit", "tests/placement"])
+
+
+def run_pbs_tests(context: Context) -> None:
+    """pytest on PBS: the real one where it is installed, otherwise its double."""
+    _run_pytest(context, ["tests/pbs"])
+
+
+def _run_pytest(context: Context, folders: list[str]) -> None:
     profile = f"--hypothesis-profile={'check' if context.quick else 'test'}"
-    folders = existing(context, ["tests/unit", "tests/placement"])
-    context.run([sys.executable, "-m", "pytest", "-q", profile, f"--hypothesis-seed={context.seed}", *folders])
+    argv = [sys.executable, "-m", "pytest", "-q", profile, f"--hypothesis-seed={context.seed}"]
+    context.run([*argv, *existing(context, folders)])
 
 
 def run_end_to_end(context: Context) -> None:
