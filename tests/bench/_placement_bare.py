@@ -9,6 +9,7 @@ daemon's figure is read against it.
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from placement.app import assembly
 from placement.app.cli import main
@@ -18,21 +19,13 @@ from placement.model.event import Event, Relisted, Seen
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.policy.configuration import Configuration
-from placement.policy.session import PATIENCE
 
 
 class Turns(Scheduler):
     """Binds every pod that comes to the next node."""
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        *,
-        scheduler_name: str,
-        default_queue: str = "default",
-        patience: float = PATIENCE,
-    ) -> None:
-        super().__init__(configuration, scheduler_name=scheduler_name, default_queue=default_queue, patience=patience)
+    def __init__(self, configuration: Configuration, *, scheduler_name: str, **more: Any) -> None:
+        super().__init__(configuration, scheduler_name=scheduler_name, **more)
         self._name = scheduler_name
         self._pods: dict[str, Pod] = {}
         self._done: set[str] = set()

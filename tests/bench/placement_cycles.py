@@ -20,20 +20,8 @@ from placement.model.event import Gone, Seen
 from placement.model.pod import Phase, Pod
 from placement.policy.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, queue
+from placement_kit.kube_batch import policy
 
-CONFIGURATION = """\
-actions: "reclaim, allocate, backfill, preempt"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-  - name: conformance
-- plugins:
-  - name: drf
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-"""
 SLICE = 0.008
 
 
@@ -41,7 +29,7 @@ class Case:
     """A scheduler over equal nodes, and what it has decided."""
 
     def __init__(self, nodes: int) -> None:
-        self.scheduler = Scheduler(load(CONFIGURATION, "bench"), scheduler_name="placement")
+        self.scheduler = Scheduler(load(policy(), "bench"), scheduler_name="placement")
         room = amounts(cpu="32", memory="256Gi", pods="110")
         for index in range(nodes):
             self.scheduler.apply(Seen(node(f"n{index}", allocatable=room)))

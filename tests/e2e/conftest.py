@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from e2e.beds import own_bed
 from testbed import api
 from testbed.paths import bed_dir
 from xdist.scheduler import LoadScopeScheduling
@@ -104,14 +105,9 @@ def beds_of(item: pytest.Item) -> set[str]:
 
 @pytest.fixture(scope="session")
 def bed(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
-    """Two plain nodes with Slurm, and a Kubernetes control plane; CONVERGED_KEEP_BED=1 leaves it up."""
-    name = request.config.getoption("--bed")
-    if name:
-        yield api.find(name)
-        return
-    yield api.bring_up(BED)
-    if os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """Two plain nodes with Slurm, and a Kubernetes control plane."""
+    with own_bed(request, BED) as running:
+        yield running
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from e2e import listing, playing
+from e2e.beds import own_bed
 from testbed import api, binaries, kube_node
 from testbed.kube_config import BIN
 
@@ -37,14 +38,9 @@ NOT_RESTORED = {"unit network-online.target"}
 
 @pytest.fixture(scope="module")
 def plain(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
-    """Two plain nodes and a control plane; CONVERGED_KEEP_BED=1 leaves it up."""
-    name = request.config.getoption("--bed")
-    if name:
-        yield api.find(name)
-        return
-    yield api.bring_up(BED, "--wlm", "none", "--nodes", "2")
-    if os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """Two plain nodes and a control plane."""
+    with own_bed(request, BED, "--wlm", "none", "--nodes", "2") as bed:
+        yield bed
 
 
 class Site(playing.Site):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from e2e import listing, playing
+from e2e.beds import own_bed
 from testbed import api
 
 pytestmark = pytest.mark.seconds(120)
@@ -28,14 +29,9 @@ SERVE = ("systemd-run", "--unit=programs", "python3", "-m", "http.server", str(P
 
 @pytest.fixture(scope="module")
 def plain(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
-    """A plain node and a control plane; CONVERGED_KEEP_BED=1 leaves it up."""
-    name = request.config.getoption("--bed")
-    if name:
-        yield api.find(name)
-        return
-    yield api.bring_up(BED, "--wlm", "none", "--nodes", "1")
-    if os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """A plain node and a control plane."""
+    with own_bed(request, BED, "--wlm", "none", "--nodes", "1") as bed:
+        yield bed
 
 
 class Site(playing.Site):

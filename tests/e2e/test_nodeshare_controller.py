@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from e2e import playing
+from e2e.beds import own_bed
 from e2e.playing import until
 from testbed import api
 from testbed.controlplane import kubeconfig
@@ -104,26 +105,23 @@ class Cluster(playing.Site):
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Two nodes that are in Slurm and in Kubernetes; CONVERGED_KEEP_BED=1 leaves the bed up."""
-    name = request.config.getoption("--bed") or BED
-    bed = api.find(name) if request.config.getoption("--bed") else api.bring_up(name)
-    api.command_line("join", name, timeout=300)
-    found = Cluster(bed, tmp_path_factory.mktemp("controller"))
-    identity = kubeconfig(bed.bed).read_text(encoding="utf-8")
-    found.ctl("mkdir -p /etc/converged; umask 077; cat > /etc/converged/controller.kubeconfig", input=identity)
-    for event in ("prolog", "epilog"):
-        found.ctl(f"cat > /etc/converged/{event}; chmod 755 /etc/converged/{event}", input=SCRIPT)
-    for host in ("ctl", "n1", "n2"):
-        text = bed.exec(host, ["cat", "/etc/slurm/slurm.conf"]).out
-        if "EpilogSlurmctld=" not in text:
-            bed.exec(host, ["sh", "-c", "cat > /etc/slurm/slurm.conf"], input=KEYS + text)
-    # Slurm 22.05 takes a first PrologSlurmctld only when it starts: a reconfigure shows it, and never runs it.
-    found.ctl("systemctl restart slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done")
-    found.play("controller")
-    yield found
-    found.play("controller_restore")
-    if not request.config.getoption("--bed") and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(name)
+    """Two nodes that are in Slurm and in Kubernetes."""
+    with own_bed(request, BED) as bed:
+        api.command_line("join", bed.bed.name, timeout=300)
+        found = Cluster(bed, tmp_path_factory.mktemp("controller"))
+        identity = kubeconfig(bed.bed).read_text(encoding="utf-8")
+        found.ctl("mkdir -p /etc/converged; umask 077; cat > /etc/converged/controller.kubeconfig", input=identity)
+        for event in ("prolog", "epilog"):
+            found.ctl(f"cat > /etc/converged/{event}; chmod 755 /etc/converged/{event}", input=SCRIPT)
+        for host in ("ctl", "n1", "n2"):
+            text = bed.exec(host, ["cat", "/etc/slurm/slurm.conf"]).out
+            if "EpilogSlurmctld=" not in text:
+                bed.exec(host, ["sh", "-c", "cat > /etc/slurm/slurm.conf"], input=KEYS + text)
+        # Slurm 22.05 takes a first PrologSlurmctld only when it starts: a reconfigure shows it, and never runs it.
+        found.ctl("systemctl restart slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done")
+        found.play("controller")
+        yield found
+        found.play("controller_restore")
 
 
 def test_installing_it_again_changes_nothing(cluster: Cluster) -> None:

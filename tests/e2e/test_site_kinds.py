@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from e2e.beds import own_bed
 from e2e.handover import workload
 from e2e.handover.sharing import Sharing
 from e2e.playing import until
 from e2e.whole_site import CONF, differences, look
-from testbed import api
 from testbed.down import podman_of
 
 pytestmark = pytest.mark.seconds(300)
@@ -46,17 +46,15 @@ SHIMS = "pgrep -c containerd-shim"
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
-    """Two controllers; three nodes, of which one has lost its power. CONVERGED_KEEP_BED=1 leaves the bed up."""
-    name = request.config.getoption("--bed")
+    """Two controllers; three nodes, of which one has lost its power."""
     options = ("--controllers", "2", "--nodes", "3", "--debian", "13", "--slurm-conf", "configless")
-    found = Sharing(api.find(name) if name else api.bring_up(BED, *options), tmp_path_factory.mktemp("kinds"))
-    power(found, "kill", AWAY, check=name is None)
-    found.set("all", slurm_share_conf="configless")
-    found.set("converged_nodes", **({} if found.bed.bed.way.has_limits else WITHOUT_CGROUPS))
-    found.set(AWAY, ansible_timeout=2)
-    yield found
-    if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    with own_bed(request, BED, *options) as bed:
+        found = Sharing(bed, tmp_path_factory.mktemp("kinds"))
+        power(found, "kill", AWAY, check=request.config.getoption("--bed") is None)
+        found.set("all", slurm_share_conf="configless")
+        found.set("converged_nodes", **({} if bed.bed.way.has_limits else WITHOUT_CGROUPS))
+        found.set(AWAY, ansible_timeout=2)
+        yield found
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from e2e.beds import own_bed
 from e2e.handover import workload
 from e2e.handover.sharing import Sharing
 from e2e.playing import until
 from e2e.whole_site import CONF, differences, look
-from testbed import api
 
 pytestmark = pytest.mark.seconds(250)
 
@@ -28,14 +28,11 @@ LOOKED_AT = {"n1", "n4", "n8"}
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
-    """Plain nodes with Slurm 22.05, and a control plane; CONVERGED_KEEP_BED=1 leaves the bed up."""
-    name = request.config.getoption("--bed")
-    options = ("--nodes", str(COUNT), "--slurm-conf", "shared")
-    found = Sharing(api.find(name) if name else api.bring_up(BED, *options), tmp_path_factory.mktemp("eight"))
-    found.set("all", slurm_share_conf="shared")
-    yield found
-    if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """Plain nodes with Slurm 22.05, and a control plane."""
+    with own_bed(request, BED, "--nodes", str(COUNT), "--slurm-conf", "shared") as bed:
+        found = Sharing(bed, tmp_path_factory.mktemp("eight"))
+        found.set("all", slurm_share_conf="shared")
+        yield found
 
 
 @pytest.fixture(scope="module", autouse=True)

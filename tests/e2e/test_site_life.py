@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from e2e.beds import own_bed
 from e2e.site_of import IMAGE, ConvertedSite
 from e2e.whole_site import CONF, differences, look
-from testbed import api
 
 pytestmark = pytest.mark.seconds(400)
 
@@ -34,11 +34,9 @@ KEPT = re.compile(r"/var/lib/converged(/record(/kept(/.*)?)?)?")
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
-    """Two plain nodes with Slurm 22.05, and a control plane; CONVERGED_KEEP_BED=1 leaves the bed up."""
-    name = request.config.getoption("--bed")
-    yield ConvertedSite(api.find(name) if name else api.bring_up(BED), tmp_path_factory.mktemp("life"))
-    if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """Two plain nodes with Slurm 22.05, and a control plane."""
+    with own_bed(request, BED) as bed:
+        yield ConvertedSite(bed, tmp_path_factory.mktemp("life"))
 
 
 @pytest.fixture(scope="module", autouse=True)

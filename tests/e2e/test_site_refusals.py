@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import yaml
+from e2e.beds import own_bed
 from e2e.playing import Said, play, until
 from e2e.site_of import SITE_SECONDS, ConvertedSite, kill
 from e2e.whole_site import CONF, OURS, differences, look
-from testbed import api
 
 pytestmark = pytest.mark.seconds(160)
 
@@ -28,11 +28,9 @@ RUN = "/run/converged.hpc.lock"
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
-    """Two plain nodes with Slurm 22.05, and a control plane; CONVERGED_KEEP_BED=1 leaves the bed up."""
-    name = request.config.getoption("--bed")
-    yield ConvertedSite(api.find(name) if name else api.bring_up(BED), tmp_path_factory.mktemp("site"))
-    if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """Two plain nodes with Slurm 22.05, and a control plane."""
+    with own_bed(request, BED) as bed:
+        yield ConvertedSite(bed, tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from e2e.beds import own_bed
 from e2e.playing import until
 from e2e.site_of import SITE_SECONDS, ConvertedSite, kill
 from e2e.whole_site import CONF, OURS, differences, look
-from testbed import api
 
 pytestmark = pytest.mark.seconds(300)
 
@@ -66,14 +66,12 @@ BACK = [
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
-    """Two plain nodes with Slurm 22.05, and a control plane; CONVERGED_KEEP_BED=1 leaves the bed up."""
-    name = request.config.getoption("--bed")
-    found = ConvertedSite(api.find(name) if name else api.bring_up(BED), tmp_path_factory.mktemp("rolling"))
-    nodes = found.hosts["all"]["children"]["converged_nodes"]
-    nodes["hosts"] = {name: nodes["hosts"][name] for name in (CANARY, SECOND)}
-    yield found
-    if not name and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """Two plain nodes with Slurm 22.05, and a control plane."""
+    with own_bed(request, BED) as bed:
+        found = ConvertedSite(bed, tmp_path_factory.mktemp("rolling"))
+        nodes = found.hosts["all"]["children"]["converged_nodes"]
+        nodes["hosts"] = {name: nodes["hosts"][name] for name in (CANARY, SECOND)}
+        yield found
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e.beds import own_bed
 from e2e.handover.sharing import Sharing
-from testbed import api
 
 BED = f"handover-{zlib.crc32(bytes(Path(__file__))):08x}"
 # Short times, so that each of them passes in a test.
@@ -37,18 +36,16 @@ def requeue_soon(site: Sharing) -> None:
 
 @pytest.fixture(scope="session")
 def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
-    """Two nodes of a Slurm cluster after `site.yml`. CONVERGED_KEEP_BED=1 keeps it, `--bed` takes a converted one."""
-    given = request.config.getoption("--bed")
-    site = Sharing(api.find(given) if given else api.bring_up(BED), tmp_path_factory.mktemp("handover"))
-    site.set("all", **TIMES)
-    if not given:
-        requeue_soon(site)
-        site.play("site")
-    site.record_events()
-    site.tidy()
-    yield site
-    if not given and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    """Two nodes of a Slurm cluster after `site.yml`; `--bed` takes a converted one."""
+    with own_bed(request, BED) as bed:
+        site = Sharing(bed, tmp_path_factory.mktemp("handover"))
+        site.set("all", **TIMES)
+        if not request.config.getoption("--bed"):
+            requeue_soon(site)
+            site.play("site")
+        site.record_events()
+        site.tidy()
+        yield site
 
 
 @pytest.fixture

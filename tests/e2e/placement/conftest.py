@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from e2e.beds import own_bed
 from e2e.placement.cluster import Cluster, Namespace
 from e2e.placement.daemon import Daemon
-from testbed import api
 
 BED = f"place-{zlib.crc32(bytes(Path(__file__))):08x}"
 NAMES = (f"place-{os.getpid()}-{number}" for number in itertools.count())
@@ -23,14 +23,11 @@ NAMES = (f"place-{os.getpid()}-{number}" for number in itertools.count())
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A bed of our own, because nodes for load switch off what other tests need."""
-    given = request.config.getoption("--bed")
-    bed = api.find(given) if given else api.bring_up(BED, "--nodes", "2", "--wlm", "none")
-    made = Cluster(bed, tmp_path_factory.mktemp("placement"))
-    made.prepare()
-    yield made
-    made.api.close()
-    if not given and os.environ.get("CONVERGED_KEEP_BED") != "1":
-        api.take_down(BED)
+    with own_bed(request, BED, "--nodes", "2", "--wlm", "none") as bed:
+        made = Cluster(bed, tmp_path_factory.mktemp("placement"))
+        made.prepare()
+        yield made
+        made.api.close()
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ make their pods, so that it meets them together.
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from e2e.placement.cluster import NODES, Cluster, Namespace
 from e2e.placement.daemon import Daemon
 from e2e.playing import until
+from placement_kit.kube_batch import policy
 from testbed.kube_api import Json
 
 WHOLE = "32"
@@ -27,19 +27,6 @@ ZONE = "topology.kubernetes.io/zone"
 HOSTNAME = "kubernetes.io/hostname"
 PREFERRED, REQUIRED = (f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("preferred", "required"))
 PRIORITIES = {"kube-batch-high": 1000, "kube-batch-low": 10}
-POLICY = """\
-actions: "reclaim, allocate, backfill, preempt"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-  - name: conformance
-- plugins:
-  - name: drf
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +35,22 @@ def daemon(cluster: Cluster) -> Iterator[Daemon]:
     for name, value in PRIORITIES.items():
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         cluster.bed.kubectl("apply", "-f", "-", input=json.dumps({**body, "value": value}))
-    policy = cluster.folder / "kube-batch.yml"
-    policy.write_text(POLICY, encoding="utf-8")
-    running = cluster.daemon("kube-batch", policy=str(policy), lease_name="kube-batch", lease_duration=60).start()
+    path = cluster.folder / "kube-batch.yml"
+    path.write_text(policy(), encoding="utf-8")
+    running = cluster.daemon("kube-batch", policy=str(path), lease_name="kube-batch", lease_duration=60).start()
     until(running.leads, "it leads")
     yield running
     running.stop()
 
 
 @contextmanager
-def paused(daemon: Daemon) -> Iterator[None]:
-    """Meanwhile it sees nothing."""
-    daemon.signal(signal.SIGSTOP)
+def away(daemon: Daemon) -> Iterator[None]:
+    """What happens meanwhile it sees all at once; one that was only stopped would decide on the first of its events."""
+    daemon.stop()
     try:
         yield
     finally:
-        daemon.signal(signal.SIGCONT)
+        daemon.start()
 
 
 def make_queues(cluster: Cluster, team: Namespace, **weights: int) -> dict[str, str]:
@@ -163,7 +150,7 @@ def test_statement(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
 def test_task_priority(daemon: Daemon, team: Namespace) -> None:
     team.job("filler", replicas=NODES - 2, cpu=WHOLE, priorityClassName="kube-batch-high")
     until(lambda: len(team.bound("filler")) == NODES - 2, "two places are left")
-    with paused(daemon):
+    with away(daemon):
         notes = {"scheduling.k8s.io/group-name": "mixed"}
         team.create("scheduling.incubator.k8s.io/v1alpha1", "PodGroup", "mixed", {"minMember": 2})
         for number in range(3):
@@ -176,7 +163,7 @@ def test_task_priority(daemon: Daemon, team: Namespace) -> None:
 
 def test_a_task_that_does_not_fit_keeps_no_smaller_one_from_running(daemon: Daemon, team: Namespace) -> None:
     notes = {"scheduling.k8s.io/group-name": "mixed"}
-    with paused(daemon):
+    with away(daemon):
         team.create("scheduling.incubator.k8s.io/v1alpha1", "PodGroup", "mixed", {"minMember": 1})
         team.pod("large", cpu="33", annotations=notes)
         team.pod("small", cpu="1", annotations=notes)
@@ -190,7 +177,7 @@ def test_job_priority(daemon: Daemon, team: Namespace) -> None:
     until(lambda: is_refused(team, "low-0"), "the low job waits")
     team.job("high", replicas=HALF, cpu=WHOLE, priorityClassName="kube-batch-high")
     until(lambda: is_refused(team, "high-0"), "the high job waits")
-    with paused(daemon):
+    with away(daemon):
         for number in range(HALF):
             team.finish(f"filler-{number}", "Succeeded")
     until(lambda: len(team.bound("high")) == HALF, "the high job is the first to run")

@@ -14,24 +14,12 @@ from placement.model.pod import Phase, Pod
 from placement.model.workload import PodGroup
 from placement.policy.configuration import Configuration, load
 from placement_kit.builders import amounts, budget, gang, mine, node, pairs, pod, priority_class, queue
+from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
-
-TIERS = """
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-  - name: conformance
-- plugins:
-  - name: drf
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-"""
 
 
 def acting(actions: str) -> Configuration:
-    return load(f'actions: "{actions}"{TIERS}', "test")
+    return load(policy(actions), "test")
 
 
 def full(nodes: int = 1, *, actions: str = "allocate, backfill, preempt") -> Simulated:

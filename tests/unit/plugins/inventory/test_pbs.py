@@ -6,11 +6,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import typing as t
-from pathlib import Path
 
 import pytest
 from ansible_collections.converged.hpc.plugins.inventory.pbs import node_hosts
@@ -44,22 +40,10 @@ CALLS = [
 NODE = Node("n1", "n1", "n1", frozenset(["free"]), "", "", "", "", (), {}, {})
 
 
-def inventory(folder: Path, programs: t.Any, calls: list[dict[str, t.Any]], **options: t.Any) -> tuple[str, str]:
-    """Output and errors of ansible-inventory."""
-    programs.expect(calls)
-    settings = {"plugin": "converged.hpc.pbs", "bin_dir": str(programs.folder), **options}
-    source = folder / "pbs.yml"
-    source.write_text(json.dumps(settings))
-    argv = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(source), "--list"]
-    env = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1", "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=env)
-    return done.stdout, done.stderr
-
-
-def test_a_cluster_becomes_hosts_groups_and_variables(tmp_path: Path, programs: t.Any) -> None:
+def test_a_cluster_becomes_hosts_groups_and_variables(listed: t.Callable[..., tuple[str, str]]) -> None:
     groups = {"converged_nodes": "'workq' in pbs_queues | default([])", "chiefs": "pbs_server is defined"}
     compose = {"copied": "pbs_comment"}
-    out, errors = inventory(tmp_path, programs, CALLS, groups=groups, compose=compose, command_prefix=["nice"])
+    out, errors = listed(CALLS, groups=groups, compose=compose, command_prefix=["nice"])
     found = json.loads(out)
     assert found["pbs_nodes"]["hosts"] == ["n1", "n2"]
     assert found["pbs_queue_workq"]["hosts"] == ["n1"]
@@ -75,9 +59,9 @@ def test_a_cluster_becomes_hosts_groups_and_variables(tmp_path: Path, programs: 
     assert errors == ""
 
 
-def test_without_an_answer_there_is_no_inventory(tmp_path: Path, programs: t.Any) -> None:
+def test_without_an_answer_there_is_no_inventory(listed: t.Callable[..., tuple[str, str]]) -> None:
     silent = {**CALLS[0], "rc": 1, "out": "", "err": "pbsnodes: cannot connect to server pbs-srv, error=15010\n"}
-    out, errors = inventory(tmp_path, programs, [silent])
+    out, errors = listed([silent])
     assert out == ""
     assert "cannot connect to server pbs-srv" in errors
 

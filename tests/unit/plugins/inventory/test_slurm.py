@@ -6,11 +6,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import typing as t
-from pathlib import Path
 
 import pytest
 from ansible_collections.converged.hpc.plugins.inventory.slurm import (
@@ -46,21 +42,9 @@ SHOW_CONFIG = {
 }
 
 
-def inventory(folder: Path, programs: t.Any, calls: list[dict[str, t.Any]], **options: t.Any) -> tuple[str, str]:
-    """Output and errors of ansible-inventory."""
-    programs.expect(calls)
-    settings = {"plugin": "converged.hpc.slurm", "bin_dir": str(programs.folder), **options}
-    source = folder / "slurm.yml"
-    source.write_text(json.dumps(settings))
-    argv = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(source), "--list"]
-    env = {**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1", "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=env)
-    return done.stdout, done.stderr
-
-
-def test_a_cluster_becomes_hosts_groups_and_variables(tmp_path: Path, programs: t.Any) -> None:
+def test_a_cluster_becomes_hosts_groups_and_variables(listed: t.Callable[..., tuple[str, str]]) -> None:
     groups = {"converged_nodes": "'batch' in slurm_partitions | default([])", "chiefs": "slurm_controller is defined"}
-    out, errors = inventory(tmp_path, programs, [SHOW_NODES, SHOW_CONFIG], groups=groups, command_prefix=["nice"])
+    out, errors = listed([SHOW_NODES, SHOW_CONFIG], groups=groups, command_prefix=["nice"])
     found = json.loads(out)
     assert found["slurm_nodes"]["hosts"] == ["n1", "n2"]
     assert found["slurm_partition_batch"]["hosts"] == ["n1"]
@@ -75,16 +59,16 @@ def test_a_cluster_becomes_hosts_groups_and_variables(tmp_path: Path, programs: 
     assert errors == ""
 
 
-def test_a_reason_is_never_a_template(tmp_path: Path, programs: t.Any) -> None:
+def test_a_reason_is_never_a_template(listed: t.Callable[..., tuple[str, str]]) -> None:
     compose = {"copied": "slurm_reason"}
-    out, _errors = inventory(tmp_path, programs, [SHOW_NODES, SHOW_CONFIG], compose=compose)
+    out, _errors = listed([SHOW_NODES, SHOW_CONFIG], compose=compose)
     copied = json.loads(out)["_meta"]["hostvars"]["n2"]["copied"]
     assert copied == {"__ansible_unsafe": "{{ lookup('pipe', 'exit 3') }}"}
 
 
-def test_without_an_answer_there_is_no_inventory(tmp_path: Path, programs: t.Any) -> None:
+def test_without_an_answer_there_is_no_inventory(listed: t.Callable[..., tuple[str, str]]) -> None:
     silent = {**SHOW_NODES, "rc": 1, "out": "", "err": "Unable to contact slurm controller (connect failure)\n"}
-    out, errors = inventory(tmp_path, programs, [silent])
+    out, errors = listed([silent])
     assert out == ""
     assert "Unable to contact slurm controller (connect failure)" in errors
 
