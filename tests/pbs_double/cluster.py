@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 import typing as t
 from dataclasses import dataclass
 from pathlib import Path
 
-SERVER = "pbs-srv"
-HOSTS = ("pbs-n1", "pbs-n2")
+SERVER, *HOSTS = os.environ.get("PBS_DOUBLE_HOSTS", "pbs-srv pbs-n1 pbs-n2").split()
 PROGRAMS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "qrerun", "qmgr", "pbsnodes")
 
 

@@ -16,7 +16,7 @@ from testbed.recipe import DEFAULT_DEBIAN, SUITES, Recipe
 from testbed.state import Bed, Host
 
 DEFAULT_NAME = "bed"
-WLMS = ("slurm", "none")
+WLMS = ("slurm", "pbs", "none")
 SLURM_CONFS = ("local", "shared", "configless")
 MAX_NODES = 64
 MAX_CONTROLLERS = 3
@@ -58,6 +58,8 @@ def check(request: Request) -> None:
         raise UsageError(f"--debian {request.debian}: unknown; give one of {', '.join(map(str, SUITES))}")
     if request.slurmdbd and request.wlm != "slurm":
         raise UsageError(f"--slurmdbd needs --wlm slurm, found --wlm {request.wlm}")
+    if request.wlm == "pbs" and request.controllers > 1:
+        raise UsageError(f"--wlm pbs needs --controllers 1, found --controllers {request.controllers}")
     if request.slurmdbd and request.controllers > 1:
         raise UsageError(f"--slurmdbd needs --controllers 1, found --controllers {request.controllers}")
 
@@ -108,7 +110,7 @@ def layout(request: Request, *, subnet: IPv4Network, way: Way, uid: int) -> Bed:
     hosts = [host(f"n{number}", "node", NODE_OFFSET + number - 1) for number in range(1, request.nodes + 1)]
     if request.kube:
         hosts.insert(0, host("kube", "kube", KUBE_OFFSET))
-    if request.wlm == "slurm":
+    if request.wlm != "none":
         backups = range(2, request.controllers + 1)
         hosts[:0] = [
             host("ctl", "controller", CONTROLLER_OFFSET),

@@ -19,7 +19,7 @@ from testbed.paths import logs_dir
 from testbed.podman import Podman
 from testbed.state import Bed, BedStore, Host
 
-FOLDERS = ("/var/log/slurm", "/var/log/pods", "/var/log/mysql")
+FOLDERS = ("/var/log/slurm", "/var/log/pods", "/var/log/mysql", "/var/spool/pbs/mom_logs")
 COMMANDS = {
     "journal.txt": ("journalctl", "--no-pager", "--output=short-precise"),
     "units.txt": ("systemctl", "--no-pager", "--plain", "list-units", "--all"),

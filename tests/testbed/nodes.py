@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed import controlplane, keys, slurm
+from testbed import controlplane, keys, pbs, slurm
 from testbed.archive import NodeFile, pack
 from testbed.errors import BedError
 from testbed.images import CachedImage
@@ -34,6 +34,8 @@ def make_folders(bed: Bed, image: CachedImage) -> None:
         state = bed.dir / "state-save"
         state.mkdir(mode=0o755)
         os.chown(state, *image.account("slurm"))
+    if bed.wlm == "pbs":
+        pbs.make_folders(bed)
     if bed.wlm == "slurm" and bed.slurm_conf == "shared":
         shared = bed.dir / "shared-slurm"
         shared.mkdir()
@@ -50,6 +52,7 @@ def spec(bed: Bed, host: Host, *, image: CachedImage, node_image: CachedImage, b
         volumes.append(Volume(binaries, "/opt/testbed/bin", read_only=True))
     if host.role == "node":
         volumes += [Volume(bed.dir / "volumes" / host.name / name, f"/var/lib/{name}") for name in REAL_FOLDERS]
+    volumes += pbs.volumes(bed, host)
     if host.role == "controller" and len(bed.controllers) > 1:
         volumes.append(Volume(bed.dir / "state-save", slurm.STATE_DIR))
     if host.role == "kube":
@@ -84,6 +87,7 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
     ]
     if host.role == "kube":
         made += controlplane.control_plane_files(bed)
+    made += pbs.files(bed, host)
     return made + slurm.files(bed, host, munge_key=keys.munge_key(bed).read_bytes())
 
 

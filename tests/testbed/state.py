@@ -50,7 +50,7 @@ class Bed:
     subnet: str
     gateway: str
     hosts: tuple[Host, ...]
-    wlm: str  # slurm or none
+    wlm: str  # slurm, pbs or none
     slurm_conf: str  # local, shared or configless
     slurmdbd: bool
     kube: bool

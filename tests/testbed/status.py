@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from testbed import controlplane, nodes
+from testbed import controlplane, nodes, pbs
 from testbed.down import podman_of
 from testbed.errors import BedError
 from testbed.kube_config import LOAD_LABEL
@@ -38,6 +38,8 @@ def parts(bed: Bed) -> list[Part]:
     found = [Part("container", name, state, state == "running") for name, state in containers]
     if bed.wlm == "slurm":
         found += slurm_parts(podman, bed)
+    if bed.wlm == "pbs":
+        found += pbs_parts(podman, bed)
     if bed.kube:
         found += kube_parts(bed)
     return found
@@ -51,6 +53,16 @@ def slurm_parts(podman: Podman, bed: Bed) -> list[Part]:
         return [Part("slurmctld", "ctl", str(error), False)]
     controller = Part("slurmctld", "ctl", "up", True)
     return [controller, *(Part("slurm node", name, state, state in SLURM_GOOD) for name, state in states.items())]
+
+
+def pbs_parts(podman: Podman, bed: Bed) -> list[Part]:
+    """Batch nodes as PBS sees them."""
+    try:
+        states = pbs.states(podman, bed)
+    except BedError as error:
+        return [Part("PBS server", "ctl", str(error), False)]
+    found = [Part("PBS node", name, state, set(state.split(",")) <= pbs.GOOD) for name, state in states.items()]
+    return [Part("PBS server", "ctl", "up", True), *found]
 
 
 def kube_parts(bed: Bed) -> list[Part]:

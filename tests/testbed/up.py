@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from testbed import binaries, cgroups, controlplane, down, images, keys, layout, network, nodes, status, sysctls
+from testbed import binaries, cgroups, controlplane, down, images, keys, layout, network, nodes, pbs, status, sysctls
 from testbed.cgroups import Way
 from testbed.errors import BedError
 from testbed.images import CachedImage
@@ -180,6 +180,9 @@ def make(store: BedStore, bed: Bed, supplies: Supplies, *, wait: float) -> None:
                 nodes.start_accounting(podman, bed)
         with step("wait until Slurm calls every node idle"):
             nodes.await_slurm(podman, bed, timeout=wait)
+    if bed.wlm == "pbs":
+        with step("wait until PBS calls every node free"):
+            pbs.await_free(podman, bed, timeout=wait)
     sysctls.note_changes()
 
 

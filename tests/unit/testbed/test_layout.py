@@ -36,9 +36,10 @@ def test_odd_names_are_refused_with_what_is_allowed(name: str) -> None:
         (Request(nodes=65), "--nodes 65: give a number from 1 to 64"),
         (Request(controllers=0), "--controllers 0: give a number from 1 to 3"),
         (Request(controllers=2, slurmdbd=True), "--slurmdbd needs --controllers 1, found --controllers 2"),
-        (Request(wlm="sge"), "--wlm sge: unknown; give one of slurm, none"),
+        (Request(wlm="sge"), "--wlm sge: unknown; give one of slurm, pbs, none"),
         (Request(slurm_conf="nfs"), "--slurm-conf nfs: unknown; give one of local, shared, configless"),
         (Request(debian=11), "--debian 11: unknown; give one of 12, 13"),
+        (Request(wlm="pbs", controllers=2), "--wlm pbs needs --controllers 1, found --controllers 2"),
         (Request(slurmdbd=True, wlm="none"), "--slurmdbd needs --wlm slurm, found --wlm none"),
     ],
 )
@@ -110,7 +111,7 @@ def test_every_host_has_its_own_name_and_address_within_the_subnet(
     addresses = [host.ip for host in bed.hosts]
     assert len({host.name for host in bed.hosts}) == len(set(addresses)) == len(bed.hosts)
     assert set(addresses) <= {str(address) for address in subnet.hosts()} - {bed.gateway}
-    assert [host.name for host in bed.controllers] == ["ctl", "ctl2", "ctl3"][: controllers * (wlm == "slurm")]
+    assert [host.name for host in bed.controllers] == ["ctl", "ctl2", "ctl3"][: controllers * (wlm != "none")]
     assert [host.name for host in bed.nodes] == [f"n{number}" for number in range(1, nodes + 1)]
     assert {host.role for host in bed.hosts} == {"node"} | ({"controller"} - {wlm == "none" and "controller"}) | (
         {"kube"} if kube else set()

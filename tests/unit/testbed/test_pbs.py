@@ -1,0 +1,43 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host of a bed with PBS gets before it boots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pbs_double.cluster import PROGRAMS
+from testbed import pbs
+from testbed.state import Bed
+
+Beds = Callable[..., Bed]
+
+
+def test_every_command_of_the_double_is_installed() -> None:
+    assert set(pbs.COMMANDS) <= set(PROGRAMS)
+
+
+def test_only_nodes_have_a_mom_and_only_the_controller_is_a_server(paper_bed: Beds) -> None:
+    bed = paper_bed(wlm="pbs", nodes=3)
+    paths = {host.name: {file.path: file for file in pbs.files(bed, host)} for host in bed.hosts}
+    assert paths["kube"] == {}
+    assert {name for name, found in paths.items() if "/opt/pbs/sbin/pbs_mom" in found} == {"n1", "n2", "n3"}
+    assert all("/opt/pbs/bin/qsub" in paths[name] for name in ("ctl", "n1"))
+    assert "PBS_START_SERVER=1" in str(paths["ctl"]["/etc/pbs.conf"].content)
+    assert "PBS_START_SERVER=0" in str(paths["n2"]["/etc/pbs.conf"].content)
+    assert "'ctl n1 n2 n3'" in str(paths["n1"]["/opt/pbs/bin/qsub"].content)
+
+
+def test_a_bed_without_pbs_has_nothing_of_it(paper_bed: Beds) -> None:
+    bed = paper_bed()
+    assert all(pbs.files(bed, host) == [] and pbs.volumes(bed, host) == () for host in bed.hosts)
+
+
+def test_the_state_is_one_folder_with_a_home_for_each_node(paper_bed: Beds) -> None:
+    bed = paper_bed(wlm="pbs")
+    bed.dir.mkdir(parents=True)
+    pbs.make_folders(bed)
+    cluster = bed.dir / "pbs"
+    assert sorted(path.name for path in (cluster / "homes").iterdir()) == ["n1", "n2"]
+    assert cluster.stat().st_mode & 0o777 == 0o777
