@@ -221,6 +221,10 @@ class BadInput(CliCase):
             ("begin", "--wlm", "lsf", "--job", "1"),
             (*self.job("begin"), "--run", "-1"),
             (*self.job("begin"), "--device", "$(id)"),
+            (*self.job("begin"), "--device", "nvidia.com/gpu=two"),
+            (*self.job("begin"), "--cgroup", "/pbs_jobs.service/jobid/1.srv"),
+            (*self.job("begin"), "--cgroup", "pbs_jobs.service/../../1.srv"),
+            (*self.job("begin"), "--cgroup", ""),
         ):
             with self.subTest(words=words):
                 self.assertEqual(self.call(*words)[0], 75)
@@ -252,15 +256,17 @@ class BadInput(CliCase):
             ("4000M", 4000 << 20),
             ("512", 512),
             ("1K", 1024),
+            ("102400kb", 100 << 20),
             ("0", 0),
             ("5B", 5),
         ):
             self.assertEqual(arguments.size(text), bytes_, text)
-        self.call(*self.job("begin"), "--mem", "16GiB", "--cpus", "8", "--device", "gpu:0", "--exclusive")
+        path = "pbs_jobs.service/jobid/15[1].pbs-srv"
+        words = ("--mem", "16GiB", "--cpus", "8", "--device", "nvidia.com/gpu=2", "--exclusive", "--cgroup", path)
+        self.call(*self.job("begin"), *words)
         lease = self.state()["leases"][0]
-        self.assertEqual(
-            (lease["memory"], lease["cores"], lease["devices"], lease["exclusive"]), (16 << 30, 8, ["gpu:0"], True)
-        )
+        self.assertEqual((lease["memory"], lease["cores"], lease["exclusive"]), (16 << 30, 8, True))
+        self.assertEqual((lease["devices"], lease["cgroup"]), (["nvidia.com/gpu=2"], path))
 
     def test_a_full_disk_frees_the_node_and_ends_in_the_sites_outcome(self):
         for outcome, code in (("accept", 0), ("requeue", 75)):

@@ -50,7 +50,7 @@ class StoreCase(unittest.TestCase):
 
 class Histories(StoreCase):
     def test_a_lease_is_kept_with_all_that_its_caller_knew(self):
-        full = Lease(key(), BOOT, 100.0, 1795251600, 8, 16 << 30, ("gpu:0", "gpu:1"), True)
+        full = Lease(key(), BOOT, 100.0, 1795251600, 8, 16 << 30, ("gpu:0", "gpu:1"), True, cgroup="jobs/1")
         self.assertEqual(self.begin(full), "new")
         self.assertEqual(self.store.leases(), (full,))
 
@@ -59,6 +59,12 @@ class Histories(StoreCase):
         self.assertEqual(self.keys(), [key()])
         self.assertEqual([self.store.end(ended()), self.store.end(ended())], ["ended", "unknown"])
         self.assertEqual(self.keys(), [])
+
+    def test_a_share_that_is_told_later_replaces_what_was_known_and_nothing_else(self):
+        self.begin(lease())
+        told = Lease(key(), BOOT, 150.0, cores=4, memory=1 << 30, cgroup="jobs/1")
+        self.assertEqual([self.begin(told), self.begin(told), self.begin(lease())], ["changed", "known", "known"])
+        self.assertEqual(self.store.leases(), (told._replace(began=100.0),))
 
     def test_a_late_end_of_an_earlier_run_does_not_free_the_next(self):
         self.begin(lease(run=0))

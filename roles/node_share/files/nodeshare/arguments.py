@@ -12,6 +12,7 @@ from . import controller_settings, jobid, settings
 EXAMPLES = """\
 examples:
   nodeshare begin --wlm slurm --job 4711 --run 0 --cpus 8 --mem 16GiB    a job starts: returns when the node is free
+  nodeshare begin --wlm pbs --job 15.srv --run 1 --cpus 2 --mem 8GiB --cgroup pbs_jobs.service/jobid/15.srv
   nodeshare end --wlm slurm --job 4711 --run 0                           it has ended: returns at once
   nodeshare adopt --wlm slurm 4711 4712/1                                jobs that run already (job or job/run)
   nodeshare repair                                                       boot and timer: puts right what was missed
@@ -37,7 +38,8 @@ a job is one line of JSON to /run/converged/controller.sock, and the answer anot
   {"event": "prolog", "wlm": "slurm", "job": "4711", "run": "0", "nodes": "n[1-2]"}
   {"ok": true, "reason": "", "seconds": 0.123}
 """
-_SIZE = re.compile(r"(\d{1,15})(?:([KMGTP])(?:i?B)?|B)?", re.ASCII)
+_SIZE = re.compile(r"(\d{1,15})(?:([KMGTP])(?:i?B)?|B)?", re.ASCII | re.IGNORECASE)
+_CGROUP = re.compile(r"(?!\.{1,2}(?:/|$))[!-.0-~]{1,255}(?:/(?!\.{1,2}(?:/|$))[!-.0-~]{1,255})*", re.ASCII)
 
 
 class UsageError(Exception):
@@ -69,8 +71,21 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         if name == "begin":
             command.add_argument("--cpus", type=count, metavar="N", help="cores on this node")
             command.add_argument("--mem", type=size, metavar="SIZE", help="memory on this node: bytes, or 16GiB, 4000M")
-            command.add_argument("--device", action="append", default=[], type=device, metavar="NAME")
+            command.add_argument(
+                "--device",
+                action="append",
+                default=[],
+                type=device,
+                metavar="NAME[=COUNT]",
+                help="as Kubernetes counts it, such as nvidia.com/gpu=2; may be given for each kind",
+            )
             command.add_argument("--exclusive", action="store_true", help="the job has the whole node")
+            command.add_argument(
+                "--cgroup",
+                type=cgroup,
+                metavar="PATH",
+                help="of the job, below the cpuset hierarchy (cgroup v2: below the one there is)",
+            )
             command.add_argument("--limit", type=count, metavar="SECONDS", help="be done by then")
     command = commands.add_parser("adopt", help="record jobs that run already, before Kubernetes comes")
     command.add_argument("--wlm", required=True, metavar="SYSTEM")
@@ -104,13 +119,19 @@ def size(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if found is None:
         raise argparse.ArgumentTypeError("{} is not a size such as 16GiB".format(ascii(text[:40])))
-    power: int = " KMGTP".index(found.group(2)) if found.group(2) else 0
+    power: int = " KMGTP".index(found.group(2).upper()) if found.group(2) else 0
     return int(found.group(1)) * int(1024**power)
 
 
 def device(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9:._/-]{1,64}", text, re.ASCII):
+    if not re.fullmatch(r"[A-Za-z0-9:._/-]{1,64}(?:=[0-9]{1,6})?", text, re.ASCII):
         raise argparse.ArgumentTypeError("{} is not a device name".format(ascii(text[:40])))
+    return text
+
+
+def cgroup(text: str) -> str:
+    if len(text) > 1000 or not _CGROUP.fullmatch(text):
+        raise argparse.ArgumentTypeError("{} is not a relative path of a cgroup".format(ascii(text[:40])))
     return text
 
 

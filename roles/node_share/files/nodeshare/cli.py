@@ -135,6 +135,7 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
         options.mem,
         tuple(options.device),
         options.exclusive,
+        cgroup=options.cgroup or "",
     )
     unrecorded, answer = "", ""
     try:

@@ -26,6 +26,7 @@ from .jobid import JobKey
 
 LEASE_SUFFIX = ".lease"
 ENDED_SUFFIX = ".ended"
+_NOTHING_SAID = (None, None, (), False, "")
 
 
 class Lease(NamedTuple):
@@ -41,6 +42,11 @@ class Lease(NamedTuple):
     exclusive: bool = False
     doubtful: bool = False
     corrupt: bool = False
+    cgroup: str = ""  # of the job, below the hierarchy that has its cpuset
+
+    def share(self) -> Tuple[object, ...]:
+        """What the job takes of this node, as far as its caller said."""
+        return (self.cores, self.memory, self.devices, self.exclusive, self.cgroup)
 
 
 class Ended(NamedTuple):
@@ -84,7 +90,10 @@ class LeaseStore:
         return tuple(sorted(found, key=lambda lease: (lease.began, lease.key)))
 
     def begin(self, lease: Lease, *, mark_life: float) -> str:
-        """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over)."""
+        """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over).
+
+        A job that was adopted, or gave a part of the node back, is told again with its share: `changed`.
+        """
         known = self._find(lease.key)
         if (
             known is not None
@@ -93,7 +102,10 @@ class LeaseStore:
             and (known.start == lease.start or lease.start is None)
             and not self._ended(known)
         ):
-            return "known"
+            if lease.share() in (known.share(), _NOTHING_SAID):
+                return "known"
+            self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(_with_share_of(lease, known)))
+            return "changed"
         mark = self._read_mark(jobid.file_name(lease.key) + ENDED_SUFFIX)
         answer = "new"
         if mark is not None and mark.boot_id == lease.boot_id and lease.began - mark.at < mark_life:
@@ -212,6 +224,17 @@ def _lease_from_json(key: JobKey, data: Dict[str, Any]) -> Lease:
         tuple(str(device) for device in data.get("devices") or ()),
         data.get("exclusive") is True,
         data.get("doubtful") is True,
+        cgroup=str(data.get("cgroup") or ""),
+    )
+
+
+def _with_share_of(lease: Lease, known: Lease) -> Lease:
+    return known._replace(
+        cores=lease.cores,
+        memory=lease.memory,
+        devices=lease.devices,
+        exclusive=lease.exclusive,
+        cgroup=lease.cgroup,
     )
 
 

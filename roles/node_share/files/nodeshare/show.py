@@ -23,6 +23,7 @@ def text(store: LeaseStore, memories: MemoryStore, *, boot_id: str, as_json: boo
                 "memory": lease.memory,
                 "devices": list(lease.devices),
                 "exclusive": lease.exclusive,
+                "cgroup": lease.cgroup,
                 "doubtful": lease.doubtful,
                 "unreadable": lease.corrupt,
                 "this_boot": lease.boot_id == boot_id,
