@@ -13,7 +13,7 @@ REPORTS = (
     *("__node_share_controller_restored", "__drain_access_restored", "__slurm_share_removed", "__restore"),
 )
 # Lists of what could not be removed, and no report.
-LEFT = ("__node_kubelet_left", "__restore_api")
+LEFT = ("__node_share_left", "__node_kubelet_left", "__restore_api")
 
 
 def share_proof(known: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

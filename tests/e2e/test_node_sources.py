@@ -24,6 +24,7 @@ PORT = 8099
 # systemd keeps a target that was reached; the kubelet's unit wants it.
 NOT_RESTORED = {"unit network-online.target"}
 RESTORE = ("node_kubelet/restore", "node_runtime/restore")
+CORES = "cd /sys/fs/cgroup; cat cpuset/kubepods/cpuset.cpus || cat kubepods/cpuset.cpus.effective"
 SERVE = ("systemd-run", "--unit=programs", "python3", "-m", "http.server", str(PORT), "--directory=/opt/testbed/bin")
 
 
@@ -49,6 +50,9 @@ class Site(playing.Site):
         found: dict[str, object] = json.loads(self.bed.exec(NODE, ["python3", "-"], input=source, timeout=120.0).out)
         return found
 
+    def shell(self, command: str) -> str:
+        return self.bed.exec(NODE, ["sh", "-c", command], timeout=120.0).out
+
     def ready(self) -> bool:
         node = json.loads(self.bed.kubectl("get", "node", NODE, "--output=json"))
         return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
@@ -59,7 +63,7 @@ def site(plain: api.RunningBed, tmp_path: Path) -> Iterator[Site]:
     """However a test ends, the next one begins with a plain node."""
     found = Site(plain, tmp_path)
     yield found
-    found.play(*RESTORE, check=False)
+    found.play("node_share/restore", *RESTORE, check=False)
 
 
 @pytest.fixture
@@ -105,18 +109,30 @@ def test_programs_come_from_a_server_once_and_only_with_the_right_checksum(
     assert set(left) <= NOT_RESTORED, left
 
 
-def test_a_runtime_of_the_site_is_used_by_its_socket_and_stays_as_it_is(site: Site) -> None:
+def test_a_runtime_of_the_site_is_used_by_its_socket_and_comes_back_although_a_job_has_stopped_it(site: Site) -> None:
     site.play("node_runtime")
     # The record gone, the runtime is as if the site had put it there.
     site.bed.exec(NODE, ["rm", "-r", "/var/lib/converged"])
-    playing_with = {"node_runtime_manage": False, "converged_record_copy_dir": str(site.folder / "own")}
+    playing_with = {
+        "node_runtime_manage": False,
+        "node_share_handover": "stop",
+        "converged_record_copy_dir": str(site.folder / "own"),
+    }
     before = site.listing()
 
-    site.play("node_runtime", "node_kubelet", **playing_with)
+    site.play("node_share", "node_runtime", "node_kubelet", **playing_with)
     assert site.ready()
-    assert site.play("node_runtime", "node_kubelet", **playing_with).changed()[NODE] == 0
+    assert site.play("node_share", "node_runtime", "node_kubelet", **playing_with).changed()[NODE] == 0
+
+    cores = site.shell(CORES)
+    site.shell("nodeshare begin --wlm slurm --job 1")
+    assert site.shell("systemctl is-active containerd kubelet || true").split() == ["inactive", "inactive"]
+    assert site.shell(CORES) == "0\n"
+    site.play("node_share/restore", **playing_with)
+    assert site.shell("systemctl is-active containerd kubelet").split() == ["active", "active"]
+    assert site.shell(CORES) == cores != "0\n"
 
     site.play(*RESTORE, **playing_with)
     left = listing.difference(before, site.listing())
     assert not {name for name in left if not name.startswith("/var/lib/containerd")} - NOT_RESTORED, left
-    assert site.bed.exec(NODE, ["systemctl", "is-active", "containerd"]).out == "active\n"
+    assert site.shell("systemctl is-active containerd") == "active\n"

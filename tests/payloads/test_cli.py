@@ -15,11 +15,12 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 import payload_path  # noqa: F401
 from api_server import ApiServer, Certificates
 from host import Systemd, make_world
-from nodeshare import arguments, cli, kube
+from nodeshare import arguments, cli, evidence, kube
 from simulation import quick_directory
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
@@ -188,6 +189,38 @@ class Lives(CliCase):
         code, err = self.call("repair")
         self.assertEqual((code, self.state()["leases"]), (0, []))
         self.assertIn("dropped slurm/4711/0", err)
+
+    def test_the_way_back_gives_back_what_a_job_has_taken_although_it_runs(self):
+        cores = os.path.join(self.top, "cgroup", "cpuset", "kubepods", "cpuset.cpus")
+        os.makedirs(os.path.dirname(cores))
+        for handover, damage in (("quiesce", ""), ("stop", ""), ("stop", "state.json")):
+            with self.subTest(handover=handover, damage=damage):
+                with open(cores, "w") as stream:
+                    stream.write("0-7\n")
+                self.configure(handover=handover)
+                self.assertEqual(self.call(*self.job("begin"))[0], 0)
+                self.api.fail = [("GET", 500)] * 50
+                if damage:
+                    with open(os.path.join(self.top, "state", damage), "w") as stream:
+                        stream.write("?")
+                for _again in range(2):
+                    self.assertEqual(self.call("forget")[0], 0)
+                    with open(cores) as stream:
+                        self.assertEqual((self.active(), stream.read().split()[0]), ({KUBELET, RUNTIME}, "0-7"))
+                    self.assertFalse(os.path.isdir(self.closed()) and os.listdir(self.closed()), "units are fenced")
+                shutil.rmtree(os.path.join(self.top, "state"))
+                self.api.fail = []
+
+    def test_a_service_that_does_not_start_is_named_on_the_way_back(self):
+        self.configure(handover="stop")
+        self.call(*self.job("begin"))
+        with unittest.mock.patch.object(Systemd, "run", lambda *_call: evidence.Answer(1, "", "no such unit")):
+            code, err = self.call("forget")
+        self.assertEqual(code, 1)
+        self.assertIn("systemctl start: exit 1", err)
+
+    def closed(self):
+        return os.path.join(self.top, "state", "closed")
 
     def test_show_is_for_people_too(self):
         self.call(*self.job("begin"))

@@ -211,6 +211,27 @@ def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     return 0, _told(call.act(view.ON))
 
 
+def _forget(_options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    """The way back, and it asks nobody: what jobs have taken is given back, although they run. May be done again."""
+    call.store.prepare()
+    errors: List[str] = []
+    with call.carrier().work_lock(call.settings.limit):
+        with call.store.locked():
+            memory, remark = call.memories.load(boot_id=call.world.boot_id())
+        stopped = tuple(reversed(memory.stopped))
+        call.memories.lift(call.memories.fenced())
+        steps: List[Callable[[], None]] = [call.world.release]
+        if stopped:
+            steps.append(lambda: call.world.start_units(stopped))
+        for step in steps:
+            try:
+                step()
+            except WorldError as error:
+                errors.append(str(error))
+    facts: List[Tuple[str, object]] = [("started", ",".join(stopped)), ("remarks", remark)]
+    return FAILED if errors else 0, [*facts, ("error", "; ".join(errors))]
+
+
 def _show(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     from . import show
 
@@ -230,5 +251,6 @@ _COMMANDS: Dict[str, Callable[[Any, Call], Tuple[int, List[Tuple[str, object]]]]
     "repair": _repair,
     "off": _off,
     "on": _on,
+    "forget": _forget,
     "show": _show,
 }
