@@ -25,6 +25,7 @@ import yaml
 from testbed.errors import BedError
 
 REQUEST_SECONDS = 30.0
+IDLE_SECONDS = 60.0  # The API server closes a connection that is idle for 90 s, without a word.
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -96,6 +97,7 @@ class Api:
             context=context or tls_context(credentials),
             timeout=timeout,
         )
+        self._used = time.monotonic()
 
     @classmethod
     def from_kubeconfig(cls, path: Path) -> Api:
@@ -107,6 +109,8 @@ class Api:
     def send(self, method: str, path: str, data: bytes | None, *, content_type: str = "application/json") -> bytes:
         """Send one request and return the answer as it is; a refusal raises ApiError."""
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if data is not None else {})
+        if time.monotonic() - self._used > IDLE_SECONDS:
+            self._connection.close()  # The next request opens it again.
         try:
             self._connection.request(method, path, body=data, headers=headers)
             answer = self._connection.getresponse()
@@ -114,6 +118,7 @@ class Api:
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             raise ApiError(f"{method} {path}: {type(error).__name__}: {error}", status=0, reason="NoAnswer") from error
+        self._used = time.monotonic()
         if answer.status >= 400:
             raise refusal(method, path, answer.status, content)
         return content
