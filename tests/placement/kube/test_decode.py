@@ -95,6 +95,23 @@ def test_an_ended_pod_holds_nothing() -> None:
     assert not accepted(pod()).charged
 
 
+@pytest.mark.parametrize(
+    ("phase", "reason", "rejected"),
+    [
+        ("Failed", "OutOfcpu", True),
+        ("Failed", "OutOfexample.com/gpu", True),
+        ("Failed", "UnexpectedAdmissionError", True),
+        ("Failed", "Evicted", False),
+        ("Failed", None, False),
+        ("Running", "OutOfcpu", False),
+    ],
+)
+def test_a_pod_that_its_kubelet_did_not_take_is_told_from_one_that_failed(
+    phase: str, reason: str | None, rejected: bool
+) -> None:
+    assert accepted(pod(status={"phase": phase, "reason": reason}, nodeName="n1")).rejected is rejected
+
+
 def test_the_rules_of_a_pod_are_read() -> None:
     zone = {"key": "zone", "operator": "In", "values": ["a", "b"]}
     peers = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}

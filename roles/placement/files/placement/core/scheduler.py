@@ -19,7 +19,8 @@ from typing import Final
 
 from placement.core.explain import Explainer
 from placement.model.action import Action
-from placement.model.event import BindFailed, Event, EvictRefused
+from placement.model.event import BindFailed, Event, EvictRefused, Seen
+from placement.model.pod import Pod
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
 from placement.policy.actions.backfill import backfill
@@ -32,6 +33,8 @@ from placement.policy.announce import Announcer
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
+from placement.policy.jobs import Status
+from placement.policy.resting import Resting
 from placement.policy.rules import Rules
 from placement.policy.session import PATIENCE, ActionRun, Refused, Session, Spared
 from placement.state.cluster import Cluster
@@ -73,6 +76,7 @@ class Scheduler:
         self.session = Session(self.book, Chooser(self.cluster, rules), rules, patience=patience)
         self._announcer = Announcer(self.session)
         self._explainer = Explainer(self.session, self._announcer)
+        self._resting = Resting()
         self._cycle: Iterator[None] | None = None
         self._news = True
 
@@ -89,6 +93,8 @@ class Scheduler:
 
     def apply(self, event: Event) -> None:
         """Takes in what is true now."""
+        if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
+            self._turned_away(event.item)
         self.cluster.apply(event)
         if isinstance(event, EvictRefused):
             self.session.spared[event.uid] = Spared(event.message, self.session.now + _SPARED)
@@ -99,13 +105,20 @@ class Scheduler:
             self.session.blocked[task.job.key] = Refused("BindingFailed", said)
         self._news = True
 
+    def _turned_away(self, pod: Pod) -> None:
+        """A node rejected a pod of ours: it rests, so that the pod's successor does not meet the same fate at once."""
+        task = self.book.tasks.get(pod.uid)
+        if task is not None and task.status is not Status.FAILED:
+            self._resting.turned_away(pod.node, self.session.now)
+            self.cluster.rest(pod.node, resting=True)
+
     def decide(self, now: float, expired: Callable[[], bool]) -> Decision:
         """One slice of work."""
         session = self.session
         session.now = now
         session.slice += 1
-        self.book.catch_up()
         self._forgive(now)
+        self.book.catch_up()
         if self._cycle is None:
             due = any(until <= now for until in session.deadlines.values())
             if not self._news and not self.book.stirred and not due:
@@ -122,9 +135,13 @@ class Scheduler:
         return Decision(actions, self._cycle is not None or self._news)
 
     def _forgive(self, now: float) -> None:
-        """Pods that could not be evicted may be asked again after a while, and so may jobs that could not be bound."""
+        """Pods that could not be evicted, jobs that could not be bound, and nodes that rested are tried again."""
         self._news |= self.book.retry_held(now)
         spared = self.session.spared
+        for node in self._resting.rested(now):
+            self.cluster.rest(node, resting=False)
+            self.book.generation += 1
+            self._news = True
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]
         for uid in late:
             del spared[uid]

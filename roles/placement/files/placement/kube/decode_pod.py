@@ -21,6 +21,8 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 _KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/")
 _NO_STATUS = wire.PodStatus()
 _NO_AFFINITY = Affinity()
+# What a kubelet says that has no room for a pod after all, or no device.
+_REJECTIONS = ("OutOf", "UnexpectedAdmissionError")
 _EMPTY_JSON = frozenset({b"", b"null", b"[]", b"{}"})
 # Disks that must not be attached twice, without a claim to count them by.
 _IN_TREE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
@@ -54,6 +56,7 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         node=sys.intern(spec.node_name or ""),
         nominated_node=sys.intern(status.nominated_node_name or ""),
         phase=phase,
+        rejected=phase is Phase.FAILED and (status.reason or "").startswith(_REJECTIONS),
         terminating=meta.deletion_timestamp is not None,
         gated=bytes(spec.scheduling_gates) not in _EMPTY_JSON,
         mirror=MIRROR_ANNOTATION in annotations,
@@ -81,6 +84,7 @@ def _read_spec(spec: wire.PodSpec, namespace: str, labels: LabelPairs, sharing: 
             preferred_pods=affinity.preferred_pods,
             spread=() if spread_text in _EMPTY_JSON else read_spread(spread_text, namespace, labels),
             host_ports=tuple(sorted(set(_host_ports(spec)))),
+            deadline=spec.active_deadline_seconds,
             unsupported=tuple(_unsupported(spec)),
         )
     )

@@ -110,6 +110,7 @@ class PodSpec(Wire):
     topology_spread_constraints: Raw = ABSENT
     scheduling_gates: Raw = ABSENT
     resource_claims: Raw = ABSENT
+    active_deadline_seconds: int | None = None
 
 
 class ContainerStatus(Wire):
@@ -131,6 +132,7 @@ class PodStatus(Wire):
     """The status of a pod."""
 
     phase: str | None = None
+    reason: str | None = None
     nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None

@@ -66,6 +66,8 @@ class PodSpec:
     preferred_pods: tuple[WeightedPodAffinityTerm, ...] = ()
     spread: tuple[TopologySpread, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
+    # `activeDeadlineSeconds`.
+    deadline: int | None = None
     # Not supported and therefore refused: what the pod uses, in words for its condition.
     unsupported: tuple[str, ...] = ()
 
@@ -91,6 +93,8 @@ class Pod:
     node: str = ""
     nominated_node: str = ""
     phase: Phase = Phase.PENDING
+    # Whether the node's kubelet did not take it, although it was bound there.
+    rejected: bool = False
     terminating: bool = False
     gated: bool = False
     # Mirror and DaemonSet pods are left alone by drains and preemption.

@@ -22,6 +22,7 @@ PRESENT: Final = 1
 UNSCHEDULABLE: Final = 2
 HELD: Final = 4
 UNREADABLE: Final = 8
+RESTING: Final = 16
 
 _LABEL_COLUMNS: Final = 256
 _TAINT_SETS: Final = 1 << 12
@@ -135,7 +136,7 @@ class NodeColumns:
         self.size[:, row] = np.maximum(offered[:2], 1)
         self.generation += 1
         self._reopen(row)
-        kept = int(self.flags[row]) & UNREADABLE
+        kept = int(self.flags[row]) & (UNREADABLE | RESTING)
         self.flags[row] = kept | PRESENT | UNSCHEDULABLE * node.unschedulable | HELD * bool(node.held_by.strip())
         self.taint_set[row] = self._taint_set(node.taints)
         if old is None or old.labels != node.labels:

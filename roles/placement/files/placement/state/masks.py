@@ -27,7 +27,7 @@ from placement.model.selector import (
     Toleration,
     untolerated,
 )
-from placement.state.columns import HELD, PRESENT, UNREADABLE, UNSCHEDULABLE, NodeColumns
+from placement.state.columns import HELD, PRESENT, RESTING, UNREADABLE, UNSCHEDULABLE, NodeColumns
 
 Bools = NDArray[np.bool_]
 
@@ -116,7 +116,7 @@ class MaskTable:
         return mask
 
     def _open(self, tolerations: tuple[Toleration, ...], row: int | slice = slice(None)) -> Bools:
-        closed = HELD | UNREADABLE
+        closed = HELD | UNREADABLE | RESTING
         if untolerated((_CORDON,), tolerations) is not None:
             closed |= UNSCHEDULABLE
         opened: Bools = np.equal(self._columns.flags[row] & (closed | PRESENT), PRESENT)

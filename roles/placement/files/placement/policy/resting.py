@@ -1,0 +1,46 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that turned a pod away, and how long they are left alone for it.
+
+A kubelet that rejects what was bound to it (`OutOfcpu`) knows something that the API does not say. What a controller
+makes in place of the rejected pod would go to the same node at once, and be rejected again, for ever.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+_FIRST: Final = 5.0
+_LONGEST: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    until: float
+    length: float
+
+
+class Resting:
+    """By the names of nodes; who has been good for as long as it rested has a clean record."""
+
+    def __init__(self) -> None:
+        self._rests: dict[str, _Rest] = {}
+        self._now: set[str] = set()
+
+    def turned_away(self, node: str, now: float) -> None:
+        """The node rejected a pod; those that were under way to it before it rested count with the first."""
+        if node in self._now:
+            return
+        last = self._rests.get(node)
+        length = min(2 * last.length, _LONGEST) if last and now < last.until + last.length else _FIRST
+        self._rests[node] = _Rest(now + length, length)
+        self._now.add(node)
+
+    def rested(self, now: float) -> list[str]:
+        """Nodes that may be tried again from now on."""
+        found = [node for node in self._now if self._rests[node].until <= now]
+        self._now.difference_update(found)
+        for node in [node for node, rest in self._rests.items() if rest.until + rest.length <= now]:
+            if node not in self._now:
+                del self._rests[node]
+        return found

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes whose kubelet rejects what was bound to them: how long they are left alone, and what pods are told."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+from placement.model.pod import Phase
+from placement_kit.builders import gang, mine, node
+from placement_kit.simulated import Simulated
+
+
+def reject(simulated: Simulated, *names: str) -> None:
+    for name in names:
+        simulated.see(replace(simulated.named(name), phase=Phase.FAILED, rejected=True))
+
+
+def test_a_node_that_keeps_rejecting_pods_is_tried_after_longer_and_longer() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"))
+    tried = []
+    for number in range(5):
+        simulated.see(mine(f"p{number}"))
+        while f"p{number}" not in simulated.placements():
+            simulated.run()
+            simulated.now += 0.5
+        tried.append(simulated.now - 0.5)
+        reject(simulated, f"p{number}")
+    assert [round(after - before) for before, after in pairwise(tried)] == [5, 10, 20, 40]
+
+
+def test_a_node_that_has_been_good_for_as_long_as_it_rested_starts_afresh() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"))
+    for number in range(2):
+        simulated.see(mine(f"p{number}"))
+        simulated.run()
+        reject(simulated, f"p{number}")
+        simulated.now += 11
+    simulated.see(mine("last"))
+    simulated.run()
+    assert simulated.placements() == {"last": "n1"}
+
+
+def test_what_waits_for_a_resting_node_is_told_so_and_others_go_elsewhere() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), mine("p"))
+    simulated.run()
+    reject(simulated, "p")
+    simulated.see(mine("next"))
+    simulated.run()
+    assert simulated.conditions()["next"] == "0/1 nodes are available: 1 that turned pods away a moment ago"
+    simulated.see(node("n2"))
+    simulated.run()
+    assert simulated.placements() == {"next": "n2"}
+
+
+def test_a_gang_is_formed_again_by_the_successor_of_a_rejected_member() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), node("n2"), gang("g", 3), *(mine(f"g{index}", group="g") for index in range(3)))
+    simulated.run()
+    lost = simulated.placements()["g0"]
+    reject(simulated, "g0")
+    simulated.see(mine("again", group="g"))
+    simulated.run()
+    other = {"n1": "n2", "n2": "n1"}[lost]
+    assert simulated.placements()["again"] == other
+    assert len(simulated.placements()) == 3
+
+
+def test_a_pod_that_had_failed_before_the_daemon_came_says_nothing_of_its_node() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), mine("old", node="n1", phase=Phase.FAILED, rejected=True), mine("new"))
+    simulated.run()
+    assert simulated.placements() == {"new": "n1"}
