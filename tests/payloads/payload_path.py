@@ -8,6 +8,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 NODESHARE = os.path.join(ROOT, "roles", "node_share", "files")
+PBS_SHARE = os.path.join(ROOT, "roles", "pbs_share", "files")
 
-if NODESHARE not in sys.path:
-    sys.path.insert(0, NODESHARE)
+for folder in (PBS_SHARE, NODESHARE):
+    if folder not in sys.path:
+        sys.path.insert(0, folder)

@@ -1,0 +1,299 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hook by which PBS tells `nodeshare` on each host of a job what the job takes there, and that it is over.
+
+`decide` is pure: an event and the configuration in, one command line out. Only what PBS itself has made gets into it
+(id, run, exec_vnode, place, queue), never a text of the user's. The MoM does nothing else while execjob_begin runs, so
+the command is bounded, and what cannot be done ends in the outcome that the site has chosen: batch never depends on
+Kubernetes. Runs on every host of a job, after pbs_cgroups (order 100), whose cpuset it passes on.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+
+ACCEPT, REQUEUE, DRAIN = "accept", "requeue", "drain"
+CODES = {0: ACCEPT, 69: DRAIN, 75: REQUEUE}  # of nodeshare; any other is a failure of nodeshare itself
+UNDO_SECONDS = 3.0  # kept back for taking a lease back that a refused begin has left
+REAP_SECONDS = 0.5
+MARGIN_SECONDS = 5.0  # nodeshare is told to be done this much earlier than it is killed
+# preterm is no end: it comes with qdel, but on sisters also before a normal end, and execjob_end follows either.
+EVENTS = ("begin", "end", "abort", "preterm", "postsuspend", "preresume")
+VERBS = {"begin": "begin", "postsuspend": "begin", "preresume": "begin", "end": "end", "abort": "end"}
+_SIZE = re.compile(r"(\d{1,15})([kKmMgGtTpP]?)([bBwW]?)", re.ASCII)
+_Vnode = Tuple[str, List[Tuple[str, str]]]  # its name, and what a chunk has of it
+_CHUNK = re.compile(r"\(([^()]+)\)", re.ASCII)
+
+
+class Config(NamedTuple):
+    """What the role has imported beside the hook. `sharing` names hosts that are not default_shared."""
+
+    nodeshare: Tuple[str, ...]
+    timeout_seconds: float = 20.0
+    on_failure: str = ACCEPT
+    default_mem: Optional[str] = None
+    ignored_queues: FrozenSet[str] = frozenset()
+    devices: Mapping[str, str] = {"ngpus": "nvidia.com/gpu"}
+    sharing: Mapping[str, str] = {}
+    cgroup_prefix: Optional[str] = "pbs_jobs"
+    enabled: str = "/etc/converged/enabled"
+
+
+class Facts(NamedTuple):
+    """What has happened, as plain texts. `names` are those of this host, as `short_name` has them."""
+
+    event: str
+    job: str = ""
+    run: int = 0
+    queue: str = ""
+    place: str = ""
+    exec_vnode: str = ""
+    exec_host: str = ""
+    names: FrozenSet[str] = frozenset()
+
+
+def decide(facts: Facts, config: Config) -> Tuple[str, ...]:
+    """The words for nodeshare; none: there is nothing to do."""
+    if facts.event in ("startup", "periodic"):
+        return ("repair",)
+    verb = VERBS.get(facts.event)
+    if verb is None or facts.queue in config.ignored_queues:
+        return ()
+    words = (verb, "--wlm=pbs", "--job=" + facts.job, "--run={}".format(facts.run))
+    if verb == "end":
+        return words
+    limit = max(1, int(config.timeout_seconds - UNDO_SECONDS - MARGIN_SECONDS))
+    return (*words, "--limit={}".format(limit), *_share_words(facts, config))
+
+
+def _share_words(facts: Facts, config: Config) -> List[str]:
+    share = share_of(facts, config)
+    if share is None:
+        return ["--exclusive"]  # it is here, and may have anything
+    memory = share.get("mem", size(config.default_mem) if config.default_mem is not None else None)
+    memory_words = [] if memory is None else ["--mem={}".format(memory)]
+    if facts.event == "postsuspend":
+        return ["--cpus=0", *memory_words]  # PBS gives its cores away; its processes stay in memory
+    words = ["--cpus={}".format(share.get("ncpus", 0)), *memory_words]
+    devices = [(device, share[name]) for name, device in sorted(config.devices.items()) if share.get(name)]
+    words += ["--device={}={}".format(device, count) for device, count in devices]
+    if is_exclusive(facts, config):
+        words.append("--exclusive")
+    if config.cgroup_prefix:
+        words.append("--cgroup={}.service/jobid/{}".format(config.cgroup_prefix, facts.job))
+    return words
+
+
+def share_of(facts: Facts, config: Config) -> Optional[Dict[str, int]]:
+    """What the job has of this host, over all its chunks and vnodes here; None: that cannot be told."""
+    chunks = _chunks_here(facts)
+    share = {}  # type: Dict[str, int]
+    try:
+        for resource, value in (amount for chunk in chunks for _name, amounts in chunk for amount in amounts):
+            if resource in ("ncpus", "mem", *config.devices):
+                share[resource] = share.get(resource, 0) + size(value)
+    except ValueError:
+        return None
+    return share if chunks else None
+
+
+def vnodes_here(facts: Facts) -> List[str]:
+    """The vnodes of this host that the job has something of."""
+    return sorted({name for chunk in _chunks_here(facts) for name, _share in chunk})
+
+
+def _chunks_here(facts: Facts) -> List[List[_Vnode]]:
+    """A pair of parentheses is one chunk on one host, and so is a word of exec_host.
+
+    A vnode's name says nothing certain about its host; where the two lists do not match, it has to do.
+    """
+    chunks = [[_parsed(text) for text in chunk.split("+")] for chunk in _CHUNK.findall(facts.exec_vnode)]
+    hosts = [short_name(word.partition("/")[0].partition(":")[0]) for word in facts.exec_host.split("+") if word]
+    if len(hosts) == len(chunks) and facts.names.intersection(hosts):
+        return [chunk for chunk, host in zip(chunks, hosts) if host in facts.names]
+    named = [[vnode for vnode in chunk if short_name(vnode[0].partition("[")[0]) in facts.names] for chunk in chunks]
+    return [chunk for chunk in named if chunk]
+
+
+def _parsed(text: str) -> _Vnode:
+    name, *amounts = text.split(":")
+    pairs = [amount.partition("=") for amount in amounts]
+    return name, [(resource, value) for resource, _sign, value in pairs]
+
+
+def size(text: str) -> int:
+    """Bytes, as PBS counts: a unit is a power of 1024, `w` a word of 8 bytes, and without a letter it is bytes."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ValueError("{} is not a size such as 4gb".format(ascii(text[:40])))
+    number, unit, word = found.groups()
+    return (int(number) * (8 if word in ("w", "W") else 1)) << (10 * " kmgtp".index(unit.lower() or " "))
+
+
+def is_exclusive(facts: Facts, config: Config) -> bool:
+    """Whether nobody else may be on this host. A vnode of several that is taken alone counts as the whole host."""
+    words = facts.place.split(":")
+    sharing = {how for host, how in config.sharing.items() if short_name(host) in facts.names}
+    if sharing.intersection(("force_excl", "force_exclhost")):
+        return True
+    if sharing.intersection(("default_excl", "default_exclhost")):
+        return "shared" not in words
+    return "ignore_excl" not in sharing and ("excl" in words or "exclhost" in words)
+
+
+def short_name(host: str) -> str:
+    """Without its domain; an address has none."""
+    label = host.lower().partition(".")[0]
+    return host if label.isdigit() else label
+
+
+def parse_config(text: str) -> Config:
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("no JSON object")
+    for name, value in data.items():
+        check = _CHECKS.get(name)
+        if check is None:
+            raise ValueError("unknown key {}".format(ascii(name)))
+        if not check(value):
+            raise ValueError("{} cannot be {}".format(name, ascii(value)[:80]))
+    if "nodeshare" not in data:
+        raise ValueError("nodeshare is missing: the command line of the program")
+    data["nodeshare"] = tuple(data["nodeshare"])
+    data["ignored_queues"] = frozenset(data.get("ignored_queues", ()))
+    return Config(**data)
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, dict) and _is_texts(list(value.values()))
+
+
+def _fits(pattern: str) -> Callable[[Any], Any]:
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII)
+
+
+_CHECKS: Dict[str, Callable[[Any], Any]] = {
+    "nodeshare": lambda value: _is_texts(value) and value and value[0].startswith("/"),
+    "timeout_seconds": lambda value: type(value) in (int, float) and UNDO_SECONDS < value <= 3600,
+    "on_failure": lambda value: value in (ACCEPT, REQUEUE, DRAIN),
+    "default_mem": lambda value: value is None or _fits(_SIZE.pattern)(value),
+    "ignored_queues": _is_texts,
+    "devices": _is_names,
+    "sharing": _is_names,
+    "cgroup_prefix": lambda value: value is None or _fits(r"\w+")(value),
+    "enabled": _fits(r"/.+"),
+}
+
+
+def run(argv: Tuple[str, ...], seconds: float) -> Optional[int]:
+    """The exit code; None: it was killed after this time, with all that it had started."""
+    reader, writer = os.pipe()
+    try:
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # nodeshare has its own line in the system log
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+                pass_fds=(writer,),  # it ends with the child and wakes us at once; wait(timeout) looks now and then
+                start_new_session=True,
+            )
+        finally:
+            os.close(writer)
+        select.select([reader], [], [], seconds)
+        return child.wait(REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(REAP_SECONDS)
+        return None
+    finally:
+        os.close(reader)
+
+
+def facts_of(event: Any, kind: str, local: str) -> Facts:
+    """Whatever PBS gives becomes text; an event has no attribute that is not its own."""
+    if kind not in EVENTS:
+        return Facts(kind)
+    job = event.job
+    run_version = job.run_version if job.run_version is not None else job.run_count
+    return Facts(
+        kind,
+        str(job.id),
+        int(run_version or 0),
+        str(job.queue),
+        str(job.Resource_List["place"] or ""),
+        str(job.exec_vnode or ""),
+        str(job.exec_host2 or job.exec_host or ""),
+        frozenset(short_name(str(name)) for name in (local, event.requestor_host) if name),
+    )
+
+
+def perform(kind: str, words: Tuple[str, ...], config: Config) -> Tuple[str, str]:
+    """The outcome, which only a job that starts may have, and what there is to say about it."""
+    began = time.monotonic()
+    try:
+        code = run((*config.nodeshare, *words), config.timeout_seconds - UNDO_SECONDS)
+        said = "killed" if code is None else "exit={}".format(code)
+    except OSError as error:
+        code, said = None, 'error="{}: {}"'.format(config.nodeshare[0], error.strerror)
+    if kind != "begin":
+        return ACCEPT, said
+    outcome = config.on_failure if code is None else CODES.get(code, config.on_failure)
+    if outcome != ACCEPT:
+        end = ("end", *words[1:4])  # PBS runs none on a host that has refused
+        with contextlib.suppress(OSError):  # what cannot be started has left no lease
+            run((*config.nodeshare, *end), max(0.1, began + config.timeout_seconds - time.monotonic()))
+    return outcome, said
+
+
+def main(pbs: Any) -> None:
+    """Accepting and rejecting leave the hook."""
+    event, began = pbs.event(), time.monotonic()
+    kinds = {getattr(pbs, "HOOK_EVENT_EXECJOB_" + name.upper()): name for name in EVENTS}
+    kinds.update({pbs.HOOK_EVENT_EXECHOST_STARTUP: "startup", pbs.HOOK_EVENT_EXECHOST_PERIODIC: "periodic"})
+    kind = kinds.get(event.type, "other")
+    facts, outcome, words = Facts(kind), ACCEPT, ()  # type: Facts, str, Tuple[str, ...]
+    config = None  # type: Optional[Config]
+    try:
+        with open(pbs.hook_config_filename or "no configuration was imported") as stream:
+            config = parse_config(stream.read())
+        if os.path.exists(config.enabled):
+            facts = facts_of(event, kind, pbs.get_local_nodename())
+            words = decide(facts, config)
+        if not words:
+            event.accept()
+        outcome, said = perform(kind, words, config)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong here, PBS gets the site's answer
+        outcome = config.on_failure if config is not None and kind == "begin" else ACCEPT
+        said = 'error="{}: {}"'.format(type(error).__name__, ascii(str(error))[1:200])
+    shown = ["event=" + kind, "run={}".format(facts.run), *words[4:], said, "outcome=" + outcome]
+    line = "converged: {} seconds={:.3f}".format(" ".join(shown), time.monotonic() - began)
+    if facts.job:
+        pbs.logjobmsg(facts.job, line)
+    elif said != "exit=0":
+        pbs.logmsg(pbs.LOG_WARNING, line)
+    if outcome == ACCEPT:
+        event.accept()
+    for name in vnodes_here(facts) if outcome == DRAIN else ():
+        event.vnode_list[name].state = pbs.ND_OFFLINE
+        event.vnode_list[name].comment = line
+    event.reject(line)
+
+
+if __name__ == "builtins":
+    import pbs
+
+    main(pbs)

@@ -1,0 +1,232 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hook of PBS at work: nodeshare is run, bounded, and PBS hears what the site has chosen."""
+
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+import types
+import unittest
+
+import payload_path  # noqa: F401
+from converged_hook import ACCEPT, DRAIN, EVENTS, REQUEUE, main
+
+NODESHARE = """#!{python} -IS
+import json, os, sys, time
+with open({calls!r}, "a") as stream:
+    print(json.dumps([sys.argv[1:], dict(os.environ)]), file=stream)
+time.sleep(float(open({wait!r}).read()) if sys.argv[1] == "begin" else 0)
+sys.exit(int(open({status!r}).read()) if sys.argv[1] != "end" else 0)
+"""
+HOSTILE = ("-rf", "--all", "../x", "1;touch pwned", "$(touch pwned)", "`id`", "a\nb", "kube-apiserver", "x" * 100000)
+
+
+class FakePbs:
+    """The module as far as the hook may use it; all else is an AttributeError."""
+
+    LOG_WARNING, ND_OFFLINE = 6, "offline"
+
+    def __init__(self, kind, config, **job):
+        names = ["EXECJOB_" + name.upper() for name in EVENTS] + ["EXECHOST_STARTUP", "EXECHOST_PERIODIC"]
+        for number, name in enumerate(names):
+            setattr(self, "HOOK_EVENT_" + name, number)
+        self.hook_config_filename = config
+        self.log, self.said = [], []
+        known = {"id": "15.srv", "run_version": 1, "run_count": 1, "queue": "workq", "exec_host2": "n1:15002/0"}
+        known.update(exec_host=None, exec_vnode="(n1:ncpus=1)", Resource_List={"place": None})
+        known.update(job)
+        vnodes = {"n1": types.SimpleNamespace(state=None, comment=None)}
+        self._event = types.SimpleNamespace(
+            type=names.index(kind), requestor_host="n1", vnode_list=vnodes, accept=self._accept, reject=self._reject
+        )
+        if "EXECJOB" in kind:
+            self._event.job = types.SimpleNamespace(**known)
+
+    def event(self):
+        return self._event
+
+    def get_local_nodename(self):
+        return "n1"
+
+    def logmsg(self, level, text):
+        self.log.append(text)
+
+    def logjobmsg(self, job, text):
+        self.log.append(job + " " + text)
+
+    def _accept(self):
+        self.said.append(ACCEPT)
+        raise SystemExit
+
+    def _reject(self, text):
+        self.said.append("reject")
+        raise SystemExit
+
+
+class HookCase(unittest.TestCase):
+    """A nodeshare that writes down how it was called, and answers as told."""
+
+    def setUp(self):
+        self.top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.top)
+        self.calls = os.path.join(self.top, "calls")
+        self.write("wait", "0")
+        self.write("status", "0")
+        self.write("enabled", "")
+        paths = {name: os.path.join(self.top, name) for name in ("calls", "wait", "status")}
+        self.nodeshare = self.write("nodeshare", NODESHARE.format(python=sys.executable, **paths))
+        os.chmod(self.nodeshare, stat.S_IRWXU)
+
+    def write(self, name, text):
+        path = os.path.join(self.top, name)
+        with open(path, "w") as stream:
+            stream.write(text)
+        return path
+
+    def called(self):
+        if not os.path.exists(self.calls):
+            return []
+        with open(self.calls) as stream:
+            return [json.loads(line) for line in stream]
+
+    def verbs(self):
+        return [words[0] for words, _environment in self.called()]
+
+    def run_hook(self, kind="EXECJOB_BEGIN", config=None, job=None, **changes):
+        given = {"nodeshare": [self.nodeshare], "enabled": os.path.join(self.top, "enabled")}
+        given.update(changes)
+        path = self.write("hook.CF", json.dumps(given)) if config is None else config
+        pbs = FakePbs(kind, path, **(job or {}))
+        with self.assertRaises(SystemExit):
+            main(pbs)
+        self.assertEqual(len(pbs.said), 1)
+        return pbs
+
+
+class Runs(HookCase):
+    def test_nodeshare_gets_the_words_and_nothing_of_the_surroundings(self):
+        os.environ["EVIL"] = "1"
+        self.addCleanup(os.environ.pop, "EVIL")
+        pbs = self.run_hook()
+        ((words, environment),) = self.called()
+        self.assertEqual(words[:4], ["begin", "--wlm=pbs", "--job=15.srv", "--run=1"])
+        self.assertEqual(set(environment) - {"LC_CTYPE"}, {"PATH", "LC_ALL"})
+        self.assertEqual(pbs.said, [ACCEPT])
+        self.assertEqual(len(pbs.log), 1)
+        self.assertRegex(
+            pbs.log[0], r"^15.srv converged: event=begin run=1 .*--cpus=1 .*exit=0 outcome=accept seconds="
+        )
+
+    def test_what_nodeshare_says_is_what_pbs_hears(self):
+        cases = (
+            (0, ACCEPT, ACCEPT),
+            (69, ACCEPT, DRAIN),
+            (75, ACCEPT, REQUEUE),
+            (1, ACCEPT, ACCEPT),
+            (2, DRAIN, DRAIN),
+        )
+        for status, on_failure, outcome in (*cases, (1, REQUEUE, REQUEUE)):
+            self.write("status", str(status))
+            with self.subTest(status=status, on_failure=on_failure):
+                pbs = self.run_hook(on_failure=on_failure)
+                vnode = pbs.event().vnode_list["n1"]
+                self.assertEqual(pbs.said, [ACCEPT if outcome == ACCEPT else "reject"])
+                self.assertEqual(vnode.state, "offline" if outcome == DRAIN else None)
+                self.assertIn("outcome=" + outcome, pbs.log[0])
+
+    def test_a_refused_begin_leaves_no_lease(self):
+        self.write("status", "75")
+        self.run_hook()
+        begin, end = (words for words, _environment in self.called())
+        self.assertEqual(end, ["end", *begin[1:4]])
+
+    def test_only_a_job_that_starts_can_be_refused(self):
+        self.write("status", "75")
+        for name in EVENTS[1:]:
+            with self.subTest(name):
+                self.assertEqual(self.run_hook("EXECJOB_" + name.upper(), on_failure=DRAIN).said, [ACCEPT])
+        self.assertEqual(self.run_hook("EXECHOST_STARTUP", on_failure=DRAIN).said, [ACCEPT])
+        self.assertEqual(self.verbs(), ["end", "end", "begin", "begin", "repair"])
+
+    def test_a_nodeshare_that_hangs_is_killed_well_before_the_alarm(self):
+        self.write("wait", "60")
+        began = time.monotonic()
+        pbs = self.run_hook(timeout_seconds=4, on_failure=REQUEUE)
+        self.assertLess(time.monotonic() - began, 4 + 2)
+        self.assertEqual(pbs.said, ["reject"])
+        self.assertIn(" killed outcome=requeue ", pbs.log[0])
+        self.assertEqual(self.verbs(), ["begin", "end"])
+
+    def test_a_nodeshare_that_cannot_be_started_is_the_sites_choice(self):
+        missing = [os.path.join(self.top, "nowhere")]
+        self.assertEqual(self.run_hook(nodeshare=missing).said, [ACCEPT])
+        pbs = self.run_hook(nodeshare=missing, on_failure=REQUEUE)
+        self.assertEqual(pbs.said, ["reject"])
+        self.assertIn("nowhere: No such file", pbs.log[0])
+
+    def test_without_the_flag_nothing_is_run_or_said(self):
+        os.unlink(os.path.join(self.top, "enabled"))
+        for kind in ("EXECJOB_BEGIN", "EXECJOB_END", "EXECHOST_PERIODIC"):
+            pbs = self.run_hook(kind)
+            self.assertEqual((pbs.said, pbs.log, self.called()), ([ACCEPT], [], []))
+
+    def test_without_a_configuration_jobs_start_and_the_log_says_why(self):
+        for config in (None, os.path.join(self.top, "none"), self.write("broken", "{")):
+            pbs = FakePbs("EXECJOB_BEGIN", config)
+            with self.subTest(config), self.assertRaises(SystemExit):
+                main(pbs)
+            self.assertEqual((pbs.said, len(pbs.log), self.called()), ([ACCEPT], 1, []))
+
+    def test_a_surprise_of_pbs_is_the_sites_choice_at_begin_and_nothing_else(self):
+        job = {"run_version": "x"}
+        self.assertEqual(self.run_hook(job=job, on_failure=REQUEUE).said, ["reject"])
+        pbs = self.run_hook("EXECJOB_END", job=job, on_failure=REQUEUE)
+        self.assertEqual(pbs.said, [ACCEPT])
+        self.assertIn('error="ValueError: ', pbs.log[0])
+
+    def test_a_good_repair_is_no_line_of_the_moms_log(self):
+        self.assertEqual(self.run_hook("EXECHOST_PERIODIC").log, [])
+        self.write("status", "1")
+        self.assertIn("event=periodic", self.run_hook("EXECHOST_PERIODIC").log[0])
+
+
+class Holes(HookCase):
+    """What the predecessor let happen, by its number in the list of holes."""
+
+    def test_r2_r3_r4_r9_no_text_of_a_user_reaches_a_command_or_a_file(self):
+        for text in HOSTILE:
+            plain, before = self.run_hook(), sorted(os.listdir(self.top))
+            variables = {"PODNAME": text, "PBS_O_WORKDIR": text}
+            pbs = self.run_hook(job={"Job_Name": text, "Account_Name": text, "Variable_List": variables})
+            with self.subTest(text[:20]):
+                first, second = self.called()[-2:]
+                self.assertEqual(second, first)
+                self.assertEqual(pbs.said, plain.said)
+                self.assertNotIn(text, pbs.log[0])
+                self.assertEqual(sorted(os.listdir(self.top)), before)
+
+    def test_r7_one_core_is_one_core_and_a_kilobyte_is_1024_bytes(self):
+        self.run_hook(job={"exec_vnode": "(n1:ncpus=1:mem=655360kb)"})
+        ((words, _environment),) = self.called()
+        self.assertIn("--cpus=1", words)
+        self.assertIn("--mem=671088640", words)
+
+    def test_r10_no_failure_rejects_the_end_of_a_job(self):
+        for status in ("0", "1", "69", "75", "255"):
+            self.write("status", status)
+            with self.subTest(status):
+                self.assertEqual(self.run_hook("EXECJOB_END", on_failure=REQUEUE).said, [ACCEPT])
+        self.assertEqual(self.run_hook("EXECJOB_END", nodeshare=["/nowhere"], on_failure=DRAIN).said, [ACCEPT])
+
+    def test_an_id_that_is_none_is_one_word_for_nodeshare_to_judge(self):
+        for text in HOSTILE:
+            self.run_hook(job={"id": text})
+            with self.subTest(text[:20]):
+                words = self.called()[-1][0]
+                self.assertIn("--job=" + text, words)
+                self.assertEqual([word for word in words if not word.startswith("--")], ["begin"])
