@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from placement.kube.dialects import BY_NAME
-from placement.kube.reflector import Reflector, Source
+from placement.kube.reflector import ABSENT_SECONDS, Reflector, Source
 from placement.model.event import Gone, Relisted, Seen, Unreadable
 from placement.model.workload import INCUBATOR, Namespace, PodGroup
 from placement_kit.fake_api import LOST, ScriptedConnection
@@ -32,9 +32,21 @@ def bookmark(version: int) -> dict:
     return event("BOOKMARK", {"metadata": {"resourceVersion": str(version)}})
 
 
-def told(source: Source, *script) -> tuple[list, ScriptedConnection, list]:
+class Waits(threading.Event):
+    """Nobody waits, and how long they would have is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = []
+
+    def wait(self, timeout=None):
+        self.seconds.append(timeout)
+        return False
+
+
+def told(source: Source, *script, stop=None) -> tuple[list, ScriptedConnection, list]:
     """Everything the reflector tells until the script is at its end."""
-    stop = threading.Event()
+    stop = stop or threading.Event()
     connection = ScriptedConnection(*script)
     events, refused = [], []
     reflector = Reflector(
@@ -107,6 +119,15 @@ def test_what_a_new_list_lacks_is_gone_from_a_shared_source_by_name():
 def test_an_api_that_is_taken_away_takes_its_objects_along():
     events, _connection, _refused = told(SHARED, page(9, item("a", 3)), (404,), (404, b""))
     assert [event for event in events if isinstance(event, Gone)] == [Gone(PodGroup, "a", 9)]
+
+
+def test_an_api_that_is_not_served_is_asked_for_less_and_less_often_and_found_soon_after_a_slip():
+    waits = Waits()
+    told(SHARED, *[(404, b"")] * 20, page(9), [bookmark(10), LOST], stop=waits)
+    assert waits.seconds[0] < 0.1
+    assert sum(waits.seconds[:8]) < 15
+    assert all(ABSENT_SECONDS / 2 <= seconds <= ABSENT_SECONDS for seconds in waits.seconds[12:20])
+    assert waits.seconds[20] < 0.1
 
 
 def test_an_unreadable_object_is_handed_to_who_answers_it():

@@ -26,11 +26,11 @@ class Backoff:
         """It has worked."""
         self._next = FIRST_SECONDS
 
-    def delay(self, asked: float = 0.0) -> float:
+    def delay(self, asked: float = 0.0, *, longest: float = LONGEST_SECONDS) -> float:
         """The next wait in seconds: between half and all of a limit that doubles, but no less than was asked for."""
-        limit, self._next = self._next, min(2 * self._next, LONGEST_SECONDS)
+        limit, self._next = self._next, min(2 * self._next, longest)
         return max(limit * (0.5 + 0.5 * self._draw()), min(asked, _LONGEST_ASKED))
 
-    def wait(self, asked: float = 0.0) -> bool:
+    def wait(self, asked: float = 0.0, *, longest: float = LONGEST_SECONDS) -> bool:
         """Waits; False when everything is to stop."""
-        return not self._stop.wait(self.delay(asked))
+        return not self._stop.wait(self.delay(asked, longest=longest))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from placement.kube.backoff import Backoff
+from placement.kube.backoff import LONGEST_SECONDS, Backoff
 from placement.kube.decode import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
 from placement.kube.http1 import Connection, NoAnswer, Refused
 from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadable
@@ -26,6 +26,8 @@ PAGE: Final = 500
 # The server ends a watch after this; it sends a bookmark about once a minute.
 WATCH_SECONDS: Final = 280
 IDLE_SECONDS: Final = 100.0
+# What the server does not have is in the end looked for as seldom as Kubernetes' own controllers look for new APIs.
+ABSENT_SECONDS: Final = 30.0
 # So many watches in a row that end at once and say nothing mean that the version is too old.
 _MUTE_WATCHES: Final = 3
 _AT_ONCE: Final = 1.0
@@ -110,16 +112,17 @@ class Reflector:
                 self._note(f"list again: {error}")
                 self._version = 0
             except Refused as error:
-                asked = error.answer.retry_after
                 if error.answer.status == _NOT_FOUND:
                     self._not_served()
                 else:
+                    asked = error.answer.retry_after
                     self._note(str(error))
             except NoAnswer as error:
                 self._note(str(error))
             if self._alive:
                 backoff.reset()
-            if asked >= 0 and not backoff.wait(asked):
+            longest = ABSENT_SECONDS if self.health.absent else LONGEST_SECONDS
+            if asked >= 0 and not backoff.wait(asked, longest=longest):
                 return
 
     def _list(self) -> None:

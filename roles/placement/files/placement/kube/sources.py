@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Everything that the daemon lists and watches.
 
-A dialect that the API does not serve answers 404, and is asked again now and then: it may be installed later.
+A dialect that the API does not serve answers 404, and is asked again less and less often, down to twice a minute: it
+may be installed later.
 """
 
 from typing import Final
