@@ -18,6 +18,7 @@ RESULTS = {
         *("__slurm_share_stubs", "__slurm_share_left_out"),
         *("__slurm_share_copy", "__slurm_share_conf", "__slurm_share_restart"),
     ),
+    "pbs": ("__pbs_share_remembered", "__pbs_share_queue", "__pbs_share_hook"),
     "controller": (
         *("__drain_access_rights", "__drain_access_identity", "__drain_access_signed"),
         *("__node_share_controller", "__slurm_share_enabled"),
@@ -43,7 +44,7 @@ def _pending(known: t.Mapping[str, t.Any], kind: str) -> bool:
         return True
     if kind != "node":
         return False
-    # Preflight has looked whether Slurm's scripts act there.
+    # Preflight has looked whether the batch system's scripts act there.
     if not ((known.get("__share_preflight_host") or {}).get("found") or {}).get("enabled"):
         return True
     node = str(known.get("converged_kube_node") or known["inventory_hostname_short"])

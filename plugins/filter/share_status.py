@@ -14,9 +14,9 @@ import typing as t
 def share_status(
     known: t.Mapping[str, t.Any],
     kube: t.Mapping[str, t.Any] | None = None,
-    slurm: t.Mapping[str, t.Any] | None = None,
+    batch: t.Mapping[str, t.Any] | None = None,
 ) -> str:
-    """From a host's variables and the answers of `kube_info` and `slurm_info`."""
+    """From a host's variables and the answers of `kube_info` and `slurm_info` or `pbs_info`."""
     fact = known["ansible_facts"]["converged_share"]
     host = str(known["inventory_hostname"])
     if not fact["present"]:
@@ -24,7 +24,7 @@ def share_status(
     parts = [fact["summary"]]
     if "converged_nodes" in known["group_names"]:
         mode = str(known.get("converged_share_mode") or "handover")
-        parts += [f"mode {mode}", *_node(fact["sharing"]), *_slurm(known, slurm), *_kube(known, kube)]
+        parts += [f"mode {mode}", *_node(fact["sharing"]), _batch(known, batch), *_kube(known, kube)]
     if "converged_controllers" in known["group_names"]:
         scripts = "act" if fact["sharing"]["enabled"] else "are inert"
         parts.append(f"controller {_service(fact['sharing'], 'converged-controller')}, its scripts {scripts}")
@@ -49,13 +49,19 @@ def _service(sharing: t.Mapping[str, t.Any], name: str) -> str:
     return str(sharing["services"].get(name, "unknown"))
 
 
-def _slurm(known: t.Mapping[str, t.Any], slurm: t.Mapping[str, t.Any] | None) -> t.Iterator[str]:
+def _batch(known: t.Mapping[str, t.Any], batch: t.Mapping[str, t.Any] | None) -> str:
+    """In PBS a host is told by the states of all its vnodes."""
     name = str(known.get("converged_wlm_node") or known["inventory_hostname_short"])
-    if not slurm or "nodes" not in slurm:
-        yield "Slurm unknown"
-        return
-    found = next((node for node in slurm["nodes"] if node["name"] == name), None)
-    yield f"Slurm {'+'.join([found['state'], *found['flags']])}" if found else "not in Slurm"
+    in_pbs = known.get("converged_wlm") == "pbs"
+    system = "PBS" if in_pbs else "Slurm"
+    if not batch or "nodes" not in batch:
+        return f"{system} unknown"
+    mine = [node for node in batch["nodes"] if name in (node["name"], node.get("host"))]
+    if in_pbs:
+        words = sorted({word for node in mine for word in node["states"]})
+    else:
+        words = [word for node in mine for word in (node["state"], *node["flags"])]
+    return f"{system} {'+'.join(words)}" if words else f"not in {system}"
 
 
 def _kube(known: t.Mapping[str, t.Any], kube: t.Mapping[str, t.Any] | None) -> t.Iterator[str]:

@@ -50,7 +50,7 @@ def test_a_host_is_pending_for_every_single_result_that_has_changed(kind: str, d
 
 
 def test_a_kind_that_there_is_not_is_an_error() -> None:
-    with pytest.raises(AnsibleFilterError, match="'nodes': expected one of slurm, controller, node"):
+    with pytest.raises(AnsibleFilterError, match="'nodes': expected one of slurm, pbs, controller, node"):
         PENDING({}, [], "nodes")
 
 
@@ -88,6 +88,24 @@ SHOWN = {"phase": "held", "way": "quiesce", "off": False, "leases": [{"wlm": "sl
 KUBE = {
     "n1": {"ready": True, "unschedulable": True, "taints": ["converged.hpc/batch:NoSchedule"], "held_by": "slurm/7/0"}
 }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ([{"name": "n1", "host": "n1", "states": ["offline", "down"]}], "PBS down+offline"),
+        (
+            [{"name": f"n1[{one}]", "host": "n1", "states": [state]} for one, state in enumerate(["free", "job-busy"])],
+            "PBS free+job-busy",
+        ),
+        ([{"name": "n2", "host": "n2", "states": ["free"]}], "not in PBS"),
+        (None, "PBS unknown"),
+    ],
+)
+def test_a_node_of_pbs_is_told_by_the_states_of_its_vnodes(nodes: list[dict[str, Any]] | None, said: str) -> None:
+    known = {**host(), "converged_wlm": "pbs"}
+    answer = {"msg": "no answer"} if nodes is None else {"nodes": nodes}
+    assert f"; {said}; Kubernetes unknown" in STATUS(known, None, answer)
 
 
 def test_a_node_is_told_as_it_sees_itself_and_as_both_clusters_see_it() -> None:
