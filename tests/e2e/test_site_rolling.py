@@ -182,6 +182,18 @@ def test_a_node_that_is_left_out_is_drained(site: ConvertedSite) -> None:
     assert "Reason=converged.hpc: not converted by converged.hpc" in slurm_says(site, SECOND)
 
 
+def test_the_scripts_of_slurm_go_back_alone(site: ConvertedSite, conf: str) -> None:
+    """And the service that they call stays, as does the kubelet."""
+    site.play("restore", converged_restore_role="slurm_share")
+    assert site.ctl(f"cat {CONF}") == conf
+    assert "converged" not in site.ctl("scontrol show config")
+    assert "DRAIN" not in slurm_says(site, SECOND)
+    for host in ("ctl", CANARY):
+        assert site.node(host, "ls /etc/converged/slurm /etc/converged/enabled || true") == ""
+    site.node(CANARY, "systemctl is-active kubelet && nodeshare show")
+    site.srun("-N2", "true")
+
+
 def test_the_way_back_without_the_api_names_what_is_left(
     site: ConvertedSite, before: Mapping[str, Any], conf: str
 ) -> None:

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which hosts the playbooks go to, and what site.yml refuses before it goes anywhere."""
+"""Which hosts the playbooks go to, in which order, and what they refuse before they go anywhere."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parents[2]
 AWAY = ("n2", "backup")
 
 
@@ -65,3 +67,46 @@ def test_a_conversion_needs_the_first_controller_and_the_host_that_reaches_the_a
 
     assert done.returncode != 0
     assert "the first controller cannot be in converged_excepted" in " ".join(done.stdout.split()), done.stdout
+
+
+def test_taking_a_role_back_is_locked_as_the_whole_way_back_is(tmp_path: Path) -> None:
+    done = run(tmp_path, "restore", "--list-hosts", "-e", "converged_restore_role=node_runtime")
+
+    locked = re.search(r"Be the only one.*?hosts \((\d+)\)", done.stdout, re.DOTALL)
+    assert locked is not None
+    assert locked.group(1) == "4", done.stdout
+
+
+def test_scripts_that_slurm_conf_names_are_not_taken_from_some_hosts_alone(tmp_path: Path) -> None:
+    here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    asked = json.dumps({**here, "converged_restore_role": "slurm_share"})
+    done = run(tmp_path, "restore", "--check", "--limit", "n1", "-e", asked)
+
+    assert done.returncode != 0
+    assert "all hosts at once, as they have one slurm.conf; left out are ctl. Nothing was changed" in done.stdout
+    assert "changed=0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("skipped", "hosts"),
+    [(("n1",), {"n1"}), (("n1", "n2", "n3"), {"n1"}), ((), {"n1", "n2", "n3"}), (("n2",), {"n1", "n2", "n3"})],
+)
+def test_a_canary_that_was_skipped_has_proved_nothing(
+    tmp_path: Path, skipped: tuple[str, ...], hosts: set[str]
+) -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
+    play = next(play for play in plays if play["name"] == "Convert the nodes")
+    sort = f"{{{{ 'skipped' if inventory_hostname in {list(skipped)} else 'done' }}}}"
+    tasks = [
+        play["tasks"][0],
+        {"ansible.builtin.debug": {"msg": "reached {{ inventory_hostname }}"}},
+        {"ansible.builtin.group_by": {"key": f"converged_{sort}"}},
+    ]
+    rolling = {"hosts": "all", "gather_facts": False, "serial": [1, 1, 5], "tasks": tasks}
+    (tmp_path / "rolling.yml").write_text(yaml.safe_dump([rolling]), encoding="utf-8")
+    argv = [str(BIN / "ansible-playbook"), "-i", "n1,n2,n3,", str(tmp_path / "rolling.yml")]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    assert set(re.findall(r'"reached (\S+)"', done.stdout)) == hosts, done.stdout + done.stderr
+    assert (done.returncode == 0) == (hosts == {"n1", "n2", "n3"})
+    assert ("n1 came first and was skipped" in done.stdout) == (hosts == {"n1"})
