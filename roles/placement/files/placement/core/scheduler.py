@@ -19,10 +19,12 @@ from typing import Final
 
 from placement.core.explain import Explainer
 from placement.model.action import Action
-from placement.model.event import BindFailed, Event, EvictRefused, Seen
+from placement.model.batch import BackingRules
+from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Seen
 from placement.model.pod import Pod
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
+from placement.policy.actions.back import back
 from placement.policy.actions.backfill import backfill
 from placement.policy.actions.enqueue import enqueue
 from placement.policy.actions.preempt import preempt
@@ -68,12 +70,14 @@ class Scheduler:
         scheduler_name: str,
         default_queue: str = "default",
         patience: float = PATIENCE,
+        backing: BackingRules | None = None,
     ) -> None:
         self.cluster = Cluster()
         self.configuration = configuration
         rules = Rules(configuration)
         self.book = Book(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
         self.session = Session(self.book, Chooser(self.cluster, rules), rules, patience=patience)
+        self.session.backing.rules = backing or BackingRules()
         self._announcer = Announcer(self.session)
         self._explainer = Explainer(self.session, self._announcer)
         self._resting = Resting()
@@ -93,6 +97,10 @@ class Scheduler:
 
     def apply(self, event: Event) -> None:
         """Takes in what is true now."""
+        if isinstance(event, BatchEvent):
+            self.session.backing.take(event)
+            self._news = True
+            return
         if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
         self.cluster.apply(event)
@@ -155,6 +163,7 @@ class Scheduler:
         self.session.tidy()
         yield from redeem(self.session)
         yield from withdraw(self.session)
+        yield from back(self.session)
         for name in self.session.rules.actions:
             yield from ACTIONS[name](self.session)
         if "reclaim" in self.session.rules.actions:

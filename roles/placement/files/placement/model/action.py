@@ -6,7 +6,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from placement.model.batch import Chunk
 from placement.model.quantity import Amounts
+from placement.model.selector import LabelPairs
 
 
 class GroupPhase(StrEnum):
@@ -104,4 +106,30 @@ class QueueStatus:
     message: str = ""
 
 
-Action = Bind | Evict | SelectNode | PodCondition | GroupStatus | QueueStatus
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    """Ask the batch system for a job that backs a gang, or a pod by itself. Ends as `SubmitEnded`.
+
+    Who pays follows from the queue and the namespace, never from what the pod says of itself.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    queue: str
+    namespace_labels: LabelPairs
+    chunks: tuple[Chunk, ...]
+    # Seconds; None leaves it to the batch system.
+    walltime: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Have a job ended, because nothing of what it backed is left; a read of all jobs says when it is gone."""
+
+    uid: str
+    job: str
+
+
+BatchAction = Submit | Release
+Action = Bind | Evict | SelectNode | PodCondition | GroupStatus | QueueStatus | BatchAction

@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from placement.model.batch import BatchJob
 from placement.model.disruption import DisruptionBudget
 from placement.model.node import Node
 from placement.model.pod import Pod
@@ -79,4 +80,33 @@ class EvictRefused:
     message: str
 
 
-Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused
+@dataclass(frozen=True, slots=True)
+class JobsRead:
+    """All jobs of the batch system in one answer, to a question that was begun at this monotonic time."""
+
+    jobs: tuple[BatchJob, ...]
+    begun: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobsUnread:
+    """The batch system was asked for its jobs and gave no answer that can be trusted: nothing follows from it."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitEnded:
+    """A submission has ended at this monotonic time; without a job it was refused, or nobody knows.
+
+    Whether there is a job says the first read that begins later.
+    """
+
+    uid: str
+    job: str
+    message: str
+    ended: float
+
+
+BatchEvent = JobsRead | JobsUnread | SubmitEnded
+Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused | BatchEvent

@@ -56,6 +56,8 @@ class Queue:
     is_open: bool = True
     priority: int = 0
     namespaces: frozenset[str] | None = None
+    # The batch system whose jobs its pods are; empty where the daemon itself chooses their nodes.
+    backed_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

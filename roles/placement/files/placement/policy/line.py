@@ -34,6 +34,10 @@ class Line:
         self.outside: dict[GroupKey, Job] = {}
         # Jobs whose bindings failed, and until when they are not tried.
         self.held: dict[GroupKey, tuple[Job, float]] = {}
+        # Jobs of queues that a batch system backs, when something has changed about them.
+        self.backed: dict[GroupKey, Job] = {}
+        # Those that have to be looked at again when the batch system has been read.
+        self.restless: dict[GroupKey, None] = {}
         # Jobs that are bound in part.
         self.partial: dict[GroupKey, Job] = {}
         # Jobs whose conditions may have to be written again.
@@ -56,6 +60,9 @@ class Line:
         self.parked.pop(job.key, None)
         self._near_others.pop(job.key, None)
         queue = self.tree.by_name.get(job.queue)
+        if queue is not None and queue.record.backed_by:
+            self.backed[job.key] = job
+            return
         if queue is None or job.problem is not None or not job.pending or not self.enough(job) or job.key in self.held:
             return
         if self.rules.enqueues and not job.inqueue and job.group is not None and job.group.min_resources:
@@ -141,6 +148,7 @@ class Line:
 
     def leave(self, key: GroupKey) -> None:
         """The job is no more."""
-        for waiting in (self.parked, self.outside, self.partial, self.stirred, self._near_others):
+        for waiting in (self.parked, self.outside, self.backed, self.partial, self.stirred, self._near_others):
             waiting.pop(key, None)
         self.held.pop(key, None)
+        self.restless.pop(key, None)

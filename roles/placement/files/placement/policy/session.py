@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from placement.model.action import Action, Bind, SelectNode
+from placement.policy.backing import Backing
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.jobs import Job, Task
@@ -63,6 +64,8 @@ class Session:
     withdrawn: dict[GroupKey, Refused] = field(default_factory=dict)
     # Pods that have a node and wait for their volumes, and until when.
     provisioning: dict[str, float] = field(default_factory=dict)
+    # Jobs of the batch system that back pods.
+    backing: Backing = field(default_factory=Backing)
 
     def statement(self) -> Statement:
         """Begins tentative moves."""

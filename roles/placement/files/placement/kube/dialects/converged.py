@@ -11,6 +11,7 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.volcano import written
+from placement.kube.field_error import FieldError, shown
 from placement.kube.metadata import Sharing, require_identity
 from placement.model.action import QueueStatus
 from placement.model.workload import CONVERGED, Queue
@@ -31,12 +32,20 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
         weight=reading.weight(spec.weight),
         capability=reading.bounds(spec.capability, "spec.capability", sharing),
         guarantee=reading.amounts(spec.guarantee, "spec.guarantee", sharing),
-        reclaimable=spec.reclaimable is not False,
+        # What backed pods hold is the batch system's to take back.
+        reclaimable=spec.reclaimable is not False and not spec.backed_by,
         parent=spec.parent or "",
         is_open=spec.is_open is not False,
         priority=reading.priority(spec.priority),
         namespaces=None if spec.namespaces is None else frozenset(spec.namespaces),
+        backed_by=_system(spec.backed_by),
     )
+
+
+def _system(name: str | None) -> str:
+    if name not in (None, "", "pbs"):
+        raise FieldError("spec.backedBy", f"{shown(name)} is no batch system that is known; pbs is")
+    return name or ""
 
 
 def queue_status(status: QueueStatus, now: str) -> Json:

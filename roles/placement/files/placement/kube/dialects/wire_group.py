@@ -96,6 +96,7 @@ class OwnQueueSpec(Wire):
     is_open: bool | None = field(default=None, name="open")
     priority: int | None = None
     namespaces: list[str] | None = None
+    backed_by: str | None = None
 
 
 class OwnQueue(Named):

@@ -1,0 +1,262 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Queues that a batch system backs: a gang, or a pod by itself, is one job there, and goes where that job is.
+
+no job        one is submitted, once a read of all jobs has shown that there is none
+it waits      so do the pods, and are told why in the batch system's words
+it runs       each pod gets its part of the job, if the node is one that it may have; otherwise the job is given up
+it is gone    pods that are left are asked to leave; so are those whose job is about to reach its walltime
+no pods       the job is released, when the last container has really ended
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from placement.model.action import Evict, Release, Submit
+from placement.model.batch import BatchJob
+from placement.model.event import Object
+from placement.model.workload import Namespace, PodGroup
+from placement.policy.backing import Unit
+from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_of, walltime_of
+from placement.policy.jobs import HOLDING, Job, Status, Task
+from placement.policy.membership import SOURCE_OF, GroupKey
+from placement.policy.seeker import evictable
+from placement.policy.session import Refused, Session
+from placement.policy.verify import aliases, node_of, why_not
+
+_ENDED: Final = frozenset({Status.SUCCEEDED, Status.FAILED})
+_OPEN: Final = float("inf")
+_STEP: Final = 64
+
+
+def back(session: Session) -> Iterator[None]:
+    """A step of every cycle, before anybody else is placed."""
+    book, backing = session.book, session.backing
+    for uid in list(backing.changed):
+        job = _job_of(session, uid)
+        if job is not None:
+            book.backed[job.key] = job
+    backing.changed.clear()
+    if backing.fresh:
+        book.backed.update((key, book.jobs[key]) for key in book.restless if key in book.jobs)
+        book.restless.clear()
+    for key in list(book.backed):
+        job = book.backed.pop(key, None)
+        if job is not None and book.jobs.get(key) is job and not _serve(session, job):
+            book.restless[key] = None
+        yield
+    if backing.fresh:
+        backing.fresh = False
+        backing.aliases = aliases(session)
+        for number, unit in enumerate(list(backing.units.values())):
+            _release(session, unit)
+            if number % _STEP == 0:
+                yield
+
+
+def _job_of(session: Session, uid: str) -> Job | None:
+    """The job that has a pod or a group of this UID."""
+    task = session.book.tasks.get(uid)
+    if task is not None:
+        return task.job
+    kind: type[Object] = PodGroup
+    group = session.book.cluster.objects.get(kind, {}).get(uid)
+    if not isinstance(group, PodGroup) or group.dialect not in SOURCE_OF:
+        return None
+    return session.book.jobs.get(GroupKey(SOURCE_OF[group.dialect], group.namespace, group.name))
+
+
+def _serve(session: Session, job: Job) -> bool:
+    """Does what there is to do for a job; says whether nothing more will be until something changes."""
+    queue = session.book.tree.by_name.get(job.queue)
+    if queue is None or not queue.record.backed_by:
+        return True
+    if job.group is None and job.key.named:
+        _tell(session, job, Refused("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
+        return True
+    units = session.backing.units
+    gang = job.group.uid if job.group is not None else ""
+    # Whoever came when the gang had its job already has one by itself.
+    together = [task for task in job.tasks.values() if gang and task.uid not in units]
+    rest = True
+    if gang and (together or gang in units):
+        rest = _settle(session, job, session.backing.unit(gang), together)
+    for task in [task for task in job.tasks.values() if not gang or task.uid in units]:
+        unit = session.backing.unit(task.uid)
+        if task.status != unit.seen:
+            done = _settle(session, job, unit, [task])
+            unit.seen = task.status if done else -1
+            rest &= done
+    return rest
+
+
+def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bool:
+    backing = session.backing
+    there = [task for task in tasks if task.status in HOLDING]
+    waiting = [task for task in tasks if task.status is Status.PENDING and job.problem is None]
+    unit.held.update((task.uid, _OPEN) for task in there)
+    unit.held.update((task.uid, -_OPEN) for task in tasks if task.status in _ENDED and task.uid in unit.held)
+    unit.members = len(there) + len(waiting)
+    batch = unit.job
+    if batch is None:
+        if backing.is_gone(unit):
+            _evict(session, there, "JobEnded", f"the job that {job} was part of is gone")
+        if waiting and len(waiting) >= _needed(session, job, unit):
+            _submit(session, job, unit, sorted(waiting, key=lambda task: task.key))
+        return not (waiting or there)
+    if not batch.runs:
+        _evict(session, there, "JobStopped", f"job {batch.job} does not run any more")
+    elif batch.left is not None and batch.left <= backing.rules.grace:
+        _evict(session, there, "WalltimeReached", f"job {batch.job} ends in {max(0, int(batch.left))} s")
+        unit.refused = batch.job
+    if batch.runs and batch.job != unit.refused:
+        return _place(session, job, unit, batch, waiting, there)
+    if waiting:
+        said = unit.trouble if batch.job == unit.refused else batch.comment
+        _tell(session, job, Refused("JobWaiting", f"job {batch.job} has no nodes to give yet: {said or 'queued'}"))
+    return batch.job != unit.refused and not there
+
+
+def _needed(session: Session, job: Job, unit: Unit) -> int:
+    """How many must have a place together; a pod by itself is alone, whatever its group says."""
+    return session.rules.needed(job) if job.group is not None and unit.uid == job.group.uid else 1
+
+
+def _submit(session: Session, job: Job, unit: Unit, waiting: Sequence[Task]) -> None:
+    backing, now = session.backing, session.now
+    if not backing.may_submit(unit, now):
+        said = backing.trouble or unit.trouble or "a job is being submitted"
+        _tell(session, job, Refused("NoJob", said))
+        return
+    pods = [task.pod for task in waiting]
+    try:
+        chunks, walltime = chunks_of(demand_of(pod, backing.rules) for pod in pods), walltime_of(pods)
+    except Unbackable as error:
+        _tell(session, job, Refused("NotBackable", f"{job}: {error}"))
+        return
+    namespace = session.book.cluster.objects.find(Namespace, job.key.namespace)
+    backing.submitted(unit, now)
+    session.actions.append(
+        Submit(
+            uid=unit.uid,
+            namespace=job.key.namespace,
+            name=job.group.name if job.group is not None and unit.uid == job.group.uid else pods[0].name,
+            queue=job.queue,
+            namespace_labels=namespace.labels if namespace is not None else (),
+            chunks=chunks,
+            walltime=walltime,
+        )
+    )
+    _tell(session, job, Refused("NoJob", unit.trouble or "a job is being submitted"))
+
+
+def _place(
+    session: Session, job: Job, unit: Unit, batch: BatchJob, waiting: Sequence[Task], there: Sequence[Task]
+) -> bool:
+    """Gives pods their parts of a job that runs; all that must start together, or none."""
+    bins = Bins(batch.shares, lambda host: node_of(session, host))
+    lost = [task for task in there if not bins.take(task.node, _demand(session, task)) and evictable(session, task)]
+    _evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
+    if not waiting:
+        return not lost
+    if job.key in session.book.held:
+        return False
+    statement = session.statement()
+    placed: list[Task] = []
+    refused = f"its hosts {', '.join(sorted({share.host for share in batch.shares})[:5])} have no part for {waiting[0]}"
+    ordered = sorted(waiting, key=lambda task: (len(_demand(session, task).properties), _demand(session, task)))
+    for task in reversed(ordered):
+        node, why = bins.put(_demand(session, task), partial(why_not, session, task))
+        if node:
+            statement.place(task, node)
+            placed.append(task)
+        refused = why or refused
+    if len(placed) < min(_needed(session, job, unit), len(waiting)) or not placed:
+        statement.discard()
+        return _without(session, job, unit, batch, there, refused)
+    statement.commit()
+    unit.tries, unit.trouble = 0, ""
+    for task in placed:
+        session.bind(task)
+    return len(placed) == len(waiting) and not lost
+
+
+def _without(session: Session, job: Job, unit: Unit, batch: BatchJob, there: Sequence[Task], refused: str) -> bool:
+    """Nobody waiting could have a place in the job."""
+    if any(task.status is Status.RELEASING for task in there):
+        # Their parts are the next ones'.
+        _tell(session, job, Refused("JobWaiting", f"pods are still leaving job {batch.job}"))
+    elif there and not job.missing:
+        for task in job.tasks.values():
+            if task.status is Status.PENDING and task.uid != unit.uid:
+                session.backing.unit(task.uid)
+    elif not there:
+        session.backing.give_up(unit, batch, session.now, f"job {batch.job} was given up: {refused}")
+        _tell(session, job, Refused("WrongNodes", unit.trouble))
+    return False
+
+
+def _demand(session: Session, task: Task) -> Demand:
+    try:
+        return demand_of(task.pod, session.backing.rules)
+    except Unbackable:
+        # It was admitted by other rules, and takes nothing that these have a name for.
+        return Demand(0, 0, (), ())
+
+
+def _evict(session: Session, tasks: Sequence[Task], reason: str, message: str) -> None:
+    leaving = [task for task in tasks if evictable(session, task)]
+    statement = session.statement()
+    for task in leaving:
+        statement.evict(task)
+        pod = task.pod
+        session.actions.append(
+            Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason, message=message)
+        )
+    statement.commit()
+
+
+def _tell(session: Session, job: Job, refused: Refused) -> None:
+    if session.refusals.get(job.key) != refused:
+        session.refusals[job.key] = refused
+        session.book.stirred[job.key] = job
+
+
+def _release(session: Session, unit: Unit) -> None:
+    """Has jobs end that nobody needs."""
+    backing, now = session.backing, session.now
+    known = _job_of(session, unit.uid)
+    if known is None:
+        unit.members = 0
+    if unit.members or (known is not None and unit.submitting):
+        unit.idle = None
+    elif unit.idle is None:
+        unit.idle = now
+    for uid, until in unit.held.items():
+        if until == _OPEN and uid not in session.book.tasks:
+            # Gone without a sign that its containers have ended: it may have been deleted by force.
+            unit.held[uid] = now + backing.rules.linger
+    unneeded = list(unit.extra)
+    if unit.job is not None:
+        over = unit.job.job == unit.refused and not _holds(unit, now)
+        if over or (unit.idle is not None and _may_end(session, unit, unit.job, now)):
+            unneeded.append(unit.job)
+    elif unit.idle is not None and not unit.submitting and backing.read > unit.settled:
+        backing.forget(unit)
+    for job in unneeded:
+        if backing.ask(unit, job, now):
+            session.actions.append(Release(uid=unit.uid, job=job.job))
+
+
+def _may_end(session: Session, unit: Unit, job: BatchJob, now: float) -> bool:
+    """Whether no container of it can be left: none ever began, their end was seen, or there was time enough."""
+    if unit.held or (unit.tries and not job.runs):
+        return not _holds(unit, now)
+    # Nothing is known of it but that it is there: it is from before our time.
+    return unit.idle is not None and now - unit.idle >= session.backing.rules.linger
+
+
+def _holds(unit: Unit, now: float) -> bool:
+    return any(until > now for until in unit.held.values())

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of the batch system's jobs that back our pods, and what has been asked of it. Pure.
+
+Only reads of all jobs say what is true. A job is looked for by its tag before it is submitted, and after every
+submission, whatever became of that: so a job that was submitted by a daemon that died, or whose answer was lost, is
+found again and never submitted twice. That a job is gone needs two reads in a row, and no read says nothing.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from placement.model.batch import BackingRules, BatchJob
+from placement.model.event import BatchEvent, JobsRead, JobsUnread, SubmitEnded
+
+_NEVER: Final = float("-inf")
+# Seconds between two submissions for one gang: twice as many each time.
+_LONGEST: Final = 300.0
+# Seconds until a job that is still there is asked to end once more.
+_AGAIN: Final = 10.0
+_ABSENCES: Final = 2
+
+
+@dataclass(slots=True)
+class Unit:
+    """A gang, or a pod by itself, and its job."""
+
+    uid: str
+    job: BatchJob | None = None
+    # Other jobs of the same tag: nobody needs them.
+    extra: tuple[BatchJob, ...] = ()
+    # A submission is under way; when the last one ended, how many there were in a row, and when the next may be.
+    submitting: bool = False
+    settled: float = _NEVER
+    tries: int = 0
+    not_before: float = _NEVER
+    # Why the last submission came to nothing, or its job was not taken; and which job that was.
+    trouble: str = ""
+    refused: str = ""
+    absences: int = 0
+    # The status of a pod by itself when there was nothing more to do for it.
+    seen: int = -1
+    # Pods that its job has held, and until when their containers may be there; how many pods there are just now.
+    held: dict[str, float] = field(default_factory=dict)
+    members: int = 0
+    # Since when nobody needs its job, and when each job of the tag was last asked to end.
+    idle: float | None = None
+    asked: dict[str, float] = field(default_factory=dict)
+
+
+class Backing:
+    """All units."""
+
+    def __init__(self) -> None:
+        self.rules = BackingRules()
+        self.units: dict[str, Unit] = {}
+        # When the last good read was begun, and why there was none since.
+        self.read = _NEVER
+        self.trouble = "the batch system has not been asked yet"
+        # Units about which something has changed; and whether a read has come, since the policy last looked.
+        self.changed: dict[str, None] = {}
+        self.fresh = False
+        # Nodes by the batch system's names of their hosts, where those are others.
+        self.aliases: dict[str, str] = {}
+
+    def take(self, event: BatchEvent) -> None:
+        """Takes in what is true now."""
+        match event:
+            case JobsRead():
+                self._read(event)
+            case JobsUnread(message):
+                self.trouble = message
+            case SubmitEnded(uid, job, message, ended):
+                unit = self.unit(uid)
+                unit.submitting, unit.settled = False, ended
+                unit.trouble = "" if job else message
+                self.changed[uid] = None
+
+    def unit(self, uid: str) -> Unit:
+        """The unit of this UID, known or new."""
+        found = self.units.get(uid)
+        if found is None:
+            found = self.units[uid] = Unit(uid)
+        return found
+
+    def live(self, uid: str) -> bool:
+        """Whether there is a job for this UID, as far as is known."""
+        found = self.units.get(uid)
+        return found is not None and found.job is not None
+
+    def may_submit(self, unit: Unit, now: float) -> bool:
+        """Whether it is certain that there is no job for it."""
+        known = not unit.submitting and unit.job is None and self.read > unit.settled
+        return known and unit.not_before <= now
+
+    def submitted(self, unit: Unit, now: float) -> None:
+        """A job is asked for."""
+        unit.submitting, unit.held = True, {}
+        self._wait(unit, now)
+
+    def give_up(self, unit: Unit, job: BatchJob, now: float, why: str) -> None:
+        """Its job is of no use: it is to end, and another one is asked for after a while."""
+        unit.trouble, unit.refused = why, job.job
+        self._wait(unit, now)
+
+    def is_gone(self, unit: Unit) -> bool:
+        """Whether its job has ended, or there never was one: two reads in a row say so."""
+        return unit.job is None and unit.absences >= _ABSENCES and not unit.submitting
+
+    def _wait(self, unit: Unit, now: float) -> None:
+        unit.not_before = now + min(_LONGEST, 2.0**unit.tries)
+        unit.tries = min(unit.tries + 1, 16)
+
+    def ask(self, unit: Unit, job: BatchJob, now: float) -> bool:
+        """Whether the job is to be asked to end now; that it has been is noted."""
+        if now - unit.asked.get(job.job, _NEVER) < _AGAIN:
+            return False
+        unit.asked[job.job] = now
+        return True
+
+    def forget(self, unit: Unit) -> None:
+        """Nothing of it is left."""
+        del self.units[unit.uid]
+        self.changed.pop(unit.uid, None)
+
+    def _read(self, event: JobsRead) -> None:
+        if event.begun <= self.read:
+            return
+        self.read, self.trouble, self.fresh = event.begun, "", True
+        found: dict[str, list[BatchJob]] = {}
+        for job in event.jobs:
+            if job.tag and not job.ends:
+                found.setdefault(job.tag, []).append(job)
+        for tag, jobs in found.items():
+            self._found(self.unit(tag), jobs)
+        for uid, unit in self.units.items():
+            # What is read while a submission is under way may be from before it.
+            if uid not in found and not unit.submitting and event.begun > unit.settled:
+                self._absent(unit)
+
+    def _found(self, unit: Unit, jobs: list[BatchJob]) -> None:
+        known = unit.job.job if unit.job is not None else ""
+        # The one that we know, else one that runs, else the first that was submitted.
+        job = min(jobs, key=lambda one: (one.job != known, not one.runs, len(one.job), one.job))
+        over = job.left is not None and job.left <= self.rules.grace
+        if over or unit.job is None or _news(unit.job) != _news(job):
+            self.changed[unit.uid], unit.seen = None, -1
+        unit.job, unit.absences = job, 0
+        unit.extra = tuple(one for one in jobs if one is not job)
+        unit.asked = {one.job: unit.asked[one.job] for one in jobs if one.job in unit.asked}
+
+    def _absent(self, unit: Unit) -> None:
+        unit.extra = ()
+        unit.absences = min(unit.absences + 1, _ABSENCES)
+        if unit.absences == _ABSENCES and unit.job is not None:
+            unit.job, unit.asked, unit.seen = None, {}, -1
+            self.changed[unit.uid] = None
+
+
+def _news(job: BatchJob) -> tuple[object, ...]:
+    """What somebody has to act upon or be told."""
+    return (job.job, job.run, job.runs, job.shares, "" if job.runs else job.comment)

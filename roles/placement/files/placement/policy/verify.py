@@ -1,0 +1,61 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a pod may be on the node that a batch system chose for it, by everything that allocate goes by, too."""
+
+from typing import Final
+
+import numpy as np
+
+from placement.model.selector import UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
+from placement.policy.jobs import Task
+from placement.policy.session import Session
+from placement.state.columns import HELD, UNREADABLE
+
+# Keeps pods of other queues off nodes that are for backed ones, which need not tolerate it.
+BACKED_TAINT: Final = "converged.hpc/backed"
+# What the batch system calls the node, where that is not the node's own name or the first part of it.
+BATCH_NODE_LABEL: Final = "converged.hpc/batch-node"
+_CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
+
+
+def node_of(session: Session, host: str) -> str:
+    """The node that a host of the batch system is; empty where there is none."""
+    return host if host in session.book.cluster.columns.rows else session.backing.aliases.get(host, "")
+
+
+def aliases(session: Session) -> dict[str, str]:
+    """Nodes by the batch system's name of them: the label that says so, else their short name."""
+    found: dict[str, str] = {}
+    for node in session.book.cluster.columns.nodes:
+        if node is not None:
+            named = next((value for key, value in node.labels if key == BATCH_NODE_LABEL), "")
+            found[named or node.name.partition(".")[0]] = node.name
+    return found
+
+
+def why_not(session: Session, task: Task, name: str) -> str:
+    """The first rule that keeps the pod off the node; empty where none does."""
+    cluster, spec = session.book.cluster, task.pod.spec
+    columns = cluster.columns
+    row = columns.rows.get(name, -1)
+    node = columns.nodes[row] if row >= 0 else None
+    if node is None:
+        return f"there is no node {name}"
+    if columns.flags[row] & (HELD | UNREADABLE):
+        return f"node {name} is held by batch jobs, or cannot be read"
+    taints = tuple(taint for taint in node.taints if taint.key != BACKED_TAINT)
+    taint = untolerated((*taints, *((_CORDON,) if node.unschedulable else ())), spec.tolerations)
+    if taint is not None:
+        return f"node {name} has taint {taint.key}, which the pod does not tolerate"
+    if not spec.selector.matches(name, dict(node.labels)):
+        return f"node {name} is not matched by the pod's node selector or affinity"
+    if spec.host_ports and row in cluster.ports.clashing_rows(spec.host_ports):
+        return f"node {name} has no free host port for it"
+    vector = columns.axis.request(task.pod.request)
+    if vector.unknown or not np.all(columns.free[: len(vector.least), row] >= vector.least[:, 0]):
+        return f"node {name} has too little left for it"
+    allowed = session.chooser.allowed(task)
+    if allowed is not None and not allowed[row]:
+        return f"node {name} is refused by its volumes or by rules about other pods"
+    return ""

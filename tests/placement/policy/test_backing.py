@@ -1,0 +1,240 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Queues backed by a batch system: when jobs are submitted and released, and who is bound or evicted for them."""
+
+from dataclasses import replace
+
+import pytest
+from placement.model.action import Bind, Evict, Release, Submit
+from placement.model.batch import BackingRules, Chunk
+from placement.model.event import JobsUnread
+from placement.model.pod import Phase
+from placement.model.selector import ANY_NODE, Effect, NodeSelector, Taint
+from placement.model.workload import Namespace
+from placement_kit.backed import Backed
+from placement_kit.builders import amounts, gang, mine, node, pairs
+
+
+@pytest.fixture
+def site() -> Backed:
+    """Two nodes of four cores, and a batch system with the same hosts."""
+    return Backed()
+
+
+def of(kind, actions):
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def test_a_pod_is_submitted_once_it_is_certain_that_it_has_no_job(site):
+    site.see(site.pod("p1"))
+    assert not of(Submit, site.run())
+    site.read()
+    (submit,) = of(Submit, site.run())
+    assert (submit.uid, submit.name, submit.queue) == ("uid-p1", "p1", "backed")
+    assert submit.chunks == (Chunk(count=1, cores=1),)
+    site.read()
+    assert not of(Submit, site.run())
+
+
+def test_its_job_s_node_is_the_pod_s(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    assert site.placements() == {"p1": site.batch.hosts_of("uid-p1")[0]}
+    assert not of(Evict | Release, site.actions)
+
+
+def test_a_gang_is_one_job_with_a_chunk_for_each_shape(site):
+    site.see(gang("team", 3, queue="backed"))
+    site.see(*(site.pod(f"p{n}", group="team", request=amounts(cpu="1", memory="1Gi")) for n in range(2)))
+    site.settle()
+    assert not of(Submit, site.actions)
+    site.see(site.pod("head", group="team", request=amounts(cpu="2")))
+    site.settle()
+    (submit,) = of(Submit, site.actions)
+    assert submit.uid == "group-team"
+    assert submit.chunks == (Chunk(count=1, cores=2), Chunk(count=2, cores=1, memory=1 << 20))
+    assert len(site.placements()) == 3
+
+
+def test_a_member_that_comes_later_has_a_job_by_itself(site):
+    site.see(gang("team", 2, queue="backed"))
+    site.see(site.pod("p0", group="team"), site.pod("p1", group="team"))
+    site.settle()
+    site.see(site.pod("p2", group="team"))
+    site.settle()
+    assert [submit.uid for submit in of(Submit, site.actions)] == ["group-team", "uid-p2"]
+    assert len(site.placements()) == 3
+
+
+def test_a_pod_that_is_deleted_while_its_job_waits_takes_the_job_with_it(site):
+    site.batch.closed = True
+    site.see(site.pod("p1"))
+    site.settle()
+    assert "waits" in site.conditions()["p1"] or "nodes to give" in site.conditions()["p1"]
+    site.gone(site.named("p1"))
+    site.settle()
+    assert [release.uid for release in of(Release, site.actions)] == ["uid-p1"]
+    assert not site.batch.jobs
+
+
+def test_a_job_that_is_deleted_takes_its_pods_with_it(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    site.batch.jobs.clear()
+    site.read()
+    assert not of(Evict, site.run())
+    site.read()
+    (evict,) = of(Evict, site.run())
+    assert evict.reason == "JobEnded"
+
+
+def test_no_answer_says_nothing(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    for _unused in range(5):
+        site.scheduler.apply(JobsUnread("connection refused"))
+        assert not of(Evict | Submit | Release, site.run())
+    site.see(site.pod("p2"))
+    assert not of(Submit, site.run()) or site.batch.jobs
+
+
+def test_a_job_is_released_when_the_containers_have_ended_and_not_before(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    site.see(replace(site.named("p1"), terminating=True))
+    site.settle()
+    assert not of(Release, site.actions)
+    site.finish("p1")
+    site.settle()
+    assert len(of(Release, site.actions)) == 1
+
+
+def test_a_pod_deleted_by_force_may_still_run_for_a_while(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    site.gone(site.named("p1"))
+    site.settle(seconds=20)
+    assert not of(Release, site.actions)
+    site.settle(seconds=20)
+    assert len(of(Release, site.actions)) == 1
+
+
+def test_a_job_found_again_is_not_submitted_again(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    again = Backed(batch=site.batch)
+    again.see(site.named("p1"), again.pod("p2"))
+    again.settle()
+    assert [submit.uid for submit in of(Submit, again.actions)] == ["uid-p2"]
+    assert not of(Evict | Release, again.actions)
+
+
+def test_a_submission_whose_answer_was_lost_is_found_by_its_tag(site):
+    site.batch.loses_answers = True
+    site.see(site.pod("p1"))
+    site.settle()
+    assert len(of(Submit, site.actions)) == 1
+    assert set(site.placements()) == {"p1"}
+
+
+def test_of_two_jobs_with_one_tag_one_goes(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    site.batch.submit("uid-p1", (Chunk(count=1, cores=1),))
+    site.settle()
+    assert len(of(Release, site.actions)) == 1
+    assert len(site.batch.jobs) == 1
+    assert set(site.placements()) == {"p1"}
+    assert not of(Evict, site.actions)
+
+
+def test_jobs_that_nobody_needs_are_released_after_a_while(site):
+    site.batch.submit("uid-of-nobody", (Chunk(count=1, cores=1),))
+    site.settle(seconds=20)
+    assert site.batch.jobs
+    site.settle(seconds=20)
+    assert not site.batch.jobs
+
+
+def test_pods_leave_before_their_job_reaches_its_walltime(site):
+    site.see(site.pod("p1", deadline=100))
+    site.settle()
+    assert of(Submit, site.actions)[0].walltime == 100
+    site.batch.leave(59)
+    site.settle()
+    assert [evict.reason for evict in of(Evict, site.actions)] == ["WalltimeReached"]
+    assert not of(Release, site.actions)
+
+
+def test_a_node_that_the_pod_may_not_have_is_not_taken(site):
+    site.see(*(node(name, taints=(Taint("other", "", Effect.NO_SCHEDULE),)) for name in ("n1", "n2")))
+    site.see(site.pod("p1"))
+    site.settle()
+    assert not of(Bind, site.actions)
+    assert of(Release, site.actions)
+    assert "has taint other" in site.conditions()["p1"]
+
+
+def test_the_taint_that_keeps_others_away_does_not_keep_backed_pods_away(site):
+    site.see(*(node(name, taints=(Taint("converged.hpc/backed", "", Effect.NO_SCHEDULE),)) for name in ("n1", "n2")))
+    site.see(site.pod("p1"), mine("plain"))
+    site.settle()
+    assert set(site.placements()) == {"p1"}
+
+
+def test_who_names_a_host_gets_it(site):
+    site.see(site.pod("p1", selector=NodeSelector(pairs(**{"kubernetes.io/hostname": "n2"}))))
+    site.read()
+    (submit,) = of(Submit, site.run())
+    assert submit.chunks[0].properties == (("host", "n2"),)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"request": amounts(cpu="1", gpu="1")}, "no name for example.com/gpu"),
+        ({"annotations": (("converged.hpc/walltime", "$(reboot)"),)}, "converged.hpc/walltime"),
+        ({"annotations": (("converged.hpc/walltime", "00:00:00"),)}, "converged.hpc/walltime"),
+        (
+            {"annotations": (("scheduling.k8s.io/group-name", "g"), ("scheduling.k8s.io/group-min-member", "1"))},
+            "PodGroup",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said_and_not_submitted(site, more, said):
+    annotations = (*more.pop("annotations", ()), ("scheduling.converged.hpc/queue", "backed"))
+    site.see(mine("p1", annotations=annotations, **more))
+    site.settle()
+    assert not of(Submit, site.actions)
+    assert said in site.conditions()["p1"]
+
+
+def test_the_namespace_and_the_queue_go_along_and_nothing_that_the_pod_says_of_itself(site):
+    site.see(Namespace(uid="ns", name="team", version=1, labels=pairs(account="physics")))
+    site.see(site.pod("p1", labels=pairs(account="others")))
+    site.settle()
+    (submit,) = of(Submit, site.actions)
+    assert (submit.namespace, submit.namespace_labels) == ("team", (("account", "physics"),))
+
+
+def test_pods_that_pack_share_cores_within_their_gang():
+    site = Backed(rules=BackingRules(pack=True))
+    site.see(gang("team", 5, queue="backed"))
+    site.see(*(site.pod(f"p{n}", group="team", request=amounts(cpu="500m", memory="1Mi")) for n in range(5)))
+    site.settle()
+    (submit,) = of(Submit, site.actions)
+    assert submit.chunks == (Chunk(count=2, cores=1, memory=2048), Chunk(count=1, cores=1, memory=1024))
+    assert len(site.placements()) == 5
+
+
+def test_a_pod_ends_its_namesake_does_not_inherit_its_job(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    site.finish("p1")
+    site.gone(site.named("p1"))
+    site.see(site.pod("p1", uid="uid-another"))
+    site.settle()
+    assert [submit.uid for submit in of(Submit, site.actions)] == ["uid-p1", "uid-another"]
+    assert site.named("p1").phase is Phase.RUNNING
+    assert site.named("p1").spec.selector == ANY_NODE

@@ -1,0 +1,106 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A scheduler whose queue `backed` a batch system of a few lines stands behind; time passes when it is told to."""
+
+from dataclasses import replace
+
+from placement.core.scheduler import Scheduler
+from placement.model.action import Action, Release, Submit
+from placement.model.batch import BackingRules, BatchJob, Chunk, Share
+from placement.model.event import JobsRead, SubmitEnded
+from placement.model.pod import Pod
+from placement.policy.configuration import DEFAULT
+
+from placement_kit.builders import mine, node, queue
+from placement_kit.simulated import OURS, Simulated
+
+CORES = 4
+HOSTS = ("n1", "n2")
+
+
+class Batch:
+    """Jobs on two hosts of four cores, first come first served."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, BatchJob] = {}
+        self.asked: dict[str, tuple[Chunk, ...]] = {}
+        self.closed = False
+        self.loses_answers = False
+        self._number = 0
+
+    def submit(self, tag: str, chunks: tuple[Chunk, ...]) -> str:
+        """A job that waits."""
+        self._number += 1
+        name = f"{self._number}.srv"
+        self.jobs[name] = BatchJob(job=name, run=0, state="Q", tag=tag, comment="Not Running: wait")
+        self.asked[name] = chunks
+        return name
+
+    def start(self) -> None:
+        """Whatever fits runs."""
+        for name, job in self.jobs.items():
+            shares = () if self.closed or job.runs else self._shares(self.asked[name])
+            if shares:
+                self.jobs[name] = replace(job, state="R", runs=True, run=job.run + 1, shares=shares, comment="")
+
+    def _shares(self, chunks: tuple[Chunk, ...]) -> tuple[Share, ...]:
+        free = dict.fromkeys(HOSTS, CORES)
+        for job in self.jobs.values():
+            for share in job.shares:
+                free[share.host] -= share.cores
+        found = []
+        for chunk in (one for one in chunks for _unused in range(one.count)):
+            wanted = dict(chunk.properties).get("host")
+            host = next((h for h in HOSTS if free[h] >= chunk.cores and wanted in (None, h)), None)
+            if host is None:
+                return ()
+            free[host] -= chunk.cores
+            found.append(Share(host=host, cores=chunk.cores, memory=chunk.memory, devices=chunk.devices))
+        return tuple(found)
+
+    def leave(self, seconds: float) -> None:
+        """So much is left of the time of all that run."""
+        self.jobs = {name: replace(job, left=seconds) for name, job in self.jobs.items()}
+
+    def hosts_of(self, tag: str) -> list[str]:
+        """Where the jobs of a tag run."""
+        return [share.host for job in self.jobs.values() if job.tag == tag for share in job.shares]
+
+
+class Backed(Simulated):
+    """Both together."""
+
+    def __init__(self, *, batch: Batch | None = None, rules: BackingRules | None = None) -> None:
+        super().__init__()
+        self.scheduler = Scheduler(DEFAULT, scheduler_name=OURS, backing=rules)
+        self.batch = batch or Batch()
+        self.see(*(node(name) for name in HOSTS), queue("backed", backed_by="pbs"), queue("default"))
+
+    def pod(self, name: str, *, group: str = "", **more: object) -> Pod:
+        """A pod of the backed queue."""
+        key = "scheduling.k8s.io/group-name" if group else "scheduling.converged.hpc/queue"
+        return mine(name, annotations=((key, group or "backed"),), **more)
+
+    def read(self) -> None:
+        """A second later all jobs are read."""
+        self.now += 1.0
+        self.scheduler.apply(JobsRead(tuple(self.batch.jobs.values()), self.now - 0.1))
+
+    def settle(self, *, seconds: int = 6) -> None:
+        """So many seconds pass."""
+        for _unused in range(seconds):
+            self.read()
+            self.run()
+            self.batch.start()
+
+    def carry_out(self, action: Action) -> None:
+        """Submits and releases, too."""
+        if isinstance(action, Submit):
+            job = self.batch.submit(action.uid, action.chunks)
+            answer = "" if self.batch.loses_answers else job
+            self.scheduler.apply(SubmitEnded(action.uid, answer, "" if answer else "timed out", self.now + 0.01))
+        elif isinstance(action, Release):
+            self.batch.jobs.pop(action.job, None)
+        else:
+            super().carry_out(action)
