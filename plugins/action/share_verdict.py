@@ -21,6 +21,7 @@ ARGUMENT_SPEC: t.Dict[str, t.Any] = {
     "hosts": {"type": "list", "elements": "str", "required": True},
     "controllers": {"type": "list", "elements": "str", "default": []},
     "slurm": {"type": "dict", "default": {}},
+    "pbs": {"type": "dict", "default": {}},
     "kube": {"type": "dict", "default": {}},
     "wlm": {"type": "str", "default": "slurm"},
     "excepted": {"type": "list", "elements": "str", "default": []},
@@ -51,7 +52,7 @@ class ActionModule(ActionBase):
         names = ("wlm", "max_skew", "min_free", "limit", "kubelet")
         judged = verdicts(
             nodes,
-            Cluster(answer(given["slurm"]), answer(given["kube"])),
+            Cluster(answer(given["slurm"]), answer(given["kube"]), answer(given["pbs"])),
             Settings(
                 controllers=tuple(given["controllers"]),
                 excepted=(*given["excepted"], *left_out(known["groups"], hostvars)),
@@ -100,7 +101,7 @@ def seen(host: str, variables: t.Mapping[str, t.Any], registered: str) -> t.Dict
 
 def answer(got: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """A module's result; of one that failed, only why."""
-    if "version" in got:
+    if "version" in got or "nodes" in got:
         return dict(got)
     return {"error": " ".join(str(got.get("msg", "it was not asked")).split())}
 

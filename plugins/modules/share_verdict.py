@@ -12,8 +12,8 @@ module: share_verdict
 short_description: Judge whether nodes can be shared, before anything is touched
 version_added: 0.1.0
 description:
-  - Judges what M(converged.hpc.share_node_info) found on all hosts, together with what M(converged.hpc.slurm_info) and
-    M(converged.hpc.kube_info) say, and prints one verdict for each node in plain words.
+  - Judges what M(converged.hpc.share_node_info) found on all hosts, together with what M(converged.hpc.slurm_info) or
+    M(converged.hpc.pbs_info) and M(converged.hpc.kube_info) say, and prints one verdict for each node in plain words.
   - Fails with every refusal named. Runs on the controller of Ansible only, once for all hosts (C(run_once)).
 author:
   - converged.hpc maintainers (@converged)
@@ -43,6 +43,11 @@ options:
       - The result of M(converged.hpc.slurm_info).
     type: dict
     default: {}
+  pbs:
+    description:
+      - The result of M(converged.hpc.pbs_info) with C(nodes) and C(hooks).
+    type: dict
+    default: {}
   kube:
     description:
       - The result of M(converged.hpc.kube_info).
@@ -55,7 +60,7 @@ options:
     default: slurm
   excepted:
     description:
-      - Host lists of nodes that Slurm knows and that are not to be converted. Those of hosts in the group
+      - Host lists of nodes that the batch system knows and that are not to be converted. Those of hosts in the group
         C(converged_excepted) are added.
     type: list
     elements: str

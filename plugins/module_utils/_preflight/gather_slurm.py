@@ -28,6 +28,8 @@ HEALTH = (
     "/etc/nhc/*.conf",
     "/etc/nhc/scripts/*.nhc",
     "/var/spool/pbs/mom_priv/config",
+    "/var/spool/pbs/mom_priv/*logue",
+    "/var/spool/pbs/mom_priv/hooks/*.PY",
     "/var/spool/torque/mom_priv/config",
 )
 MAX_SCRIPTS = 100

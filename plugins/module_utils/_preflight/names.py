@@ -35,24 +35,24 @@ def share_mode(wanted: JSON) -> Findings:
         yield refuse("share_mode", f"share mode {mode!r} is none of {known}", "set converged_share_mode: handover")
 
 
-def in_slurm(name: str, known: t.Iterable[str]) -> Findings:
-    """The host's name among Slurm's."""
+def in_batch_system(name: str, known: t.Iterable[str], system: str) -> Findings:
+    """The host's name among those of Slurm or PBS."""
     names = list(known)
     if name in names:
         return
     alike = [one for one in names if one.lower() == name.lower()]
     if alike:
-        text = f"the inventory says {name}, and Slurm {alike[0]}"
+        text = f"the inventory says {name}, and {system} {alike[0]}"
         yield refuse("name_case", text, f"set converged_wlm_node: {alike[0]}")
     else:
         advice = "correct converged_wlm_node, or take the host out of converged_nodes"
-        yield refuse("unknown_to_slurm", f"Slurm has no node {name!a}", advice)
+        yield refuse(f"unknown_to_{system.lower()}", f"{system} has no node {name!a}", advice)
 
 
-def same_machine(name: str, slurm_hostname: str, hostname: str) -> Findings:
-    """Slurm's NodeHostname and the machine that the inventory reaches."""
-    if slurm_hostname.partition(".")[0].lower() != hostname.partition(".")[0].lower():
-        text = f"Slurm's {name} is the machine {slurm_hostname}, and the inventory reaches {hostname}"
+def same_machine(name: str, batch_hostname: str, hostname: str, system: str) -> Findings:
+    """The batch system's host of a node and the machine that the inventory reaches."""
+    if batch_hostname.partition(".")[0].lower() != hostname.partition(".")[0].lower():
+        text = f"{system}'s {name} is the machine {batch_hostname}, and the inventory reaches {hostname}"
         yield refuse("other_machine", text, "correct ansible_host or converged_wlm_node")
 
 

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One verdict for each node, from what was found on all hosts and in both clusters. Pure.
 
-A node that only Slurm knows gets a verdict too, under Slurm's name; what concerns all nodes stands under CLUSTER.
+A node that only the batch system knows gets a verdict too, under its name there; what concerns all nodes stands under
+CLUSTER.
 
 PRIVATE to the collection.
 """
@@ -12,7 +13,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import batch, machine, names, releases, storage
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
+    batch,
+    batch_pbs,
+    machine,
+    names,
+    releases,
+    storage,
+)
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
     CLUSTER,
     JSON,
@@ -27,7 +35,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
 )
 
 # Of any host, and of those that are to be shared.
-_ANYWHERE = (machine.munge, machine.owners)
+_ANYWHERE = (machine.owners,)
 _ON_NODES = (
     machine.swap,
     machine.ports,
@@ -68,10 +76,11 @@ class Reference(t.NamedTuple):
 
 
 class Cluster(t.NamedTuple):
-    """Both clusters; ``slurm`` and ``kube`` as their modules returned them, with ``error`` where there is none."""
+    """Both clusters, as their modules returned them, with ``error`` where there is none."""
 
     slurm: JSON
     kube: JSON
+    pbs: JSON
 
     def slurm_nodes(self) -> t.Dict[str, JSON]:
         return {node["name"]: node for node in self.slurm.get("nodes", ())}
@@ -96,7 +105,8 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
     found: t.Dict[str, t.List[Finding]] = {CLUSTER: [*wrong, *_cluster(cluster, settings)]}
     for host, one in nodes.items():
         if host in shared and wlm_names[host] in excepted:
-            found[host] = [note("excepted", "is excepted: it will be drained in Slurm and not converted")]
+            drained = " it will be drained in Slurm and" if settings.wlm == "slurm" else ""
+            found[host] = [note("excepted", f"is excepted:{drained} not converted")]
             continue
         found[host] = [of[host] for of in twice.values() if host in of]
         if one.get("found") is None:
@@ -106,12 +116,17 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
     for name in sorted(set(cluster.slurm_nodes()) - set(wlm_names.values()) - excepted):
         if not {name.lower()} & {one.lower() for one in wlm_names.values()}:
             found.setdefault(name, []).append(_not_in_inventory())
+    for name in batch_pbs.left_out({*wlm_names.values(), *excepted}, cluster.pbs):
+        text = "PBS has this node, and converged_nodes does not: it stays with jobs alone"
+        found.setdefault(name, []).append(note("not_in_inventory", text))
     return {host: verdict(ones, accepted=settings.accepted) for host, ones in found.items()}
 
 
 def _cluster(cluster: Cluster, settings: Settings) -> Findings:
-    if settings.wlm != "slurm":
-        yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, and only slurm is served", "set converged_wlm: slurm")
+    if settings.wlm == "pbs":
+        yield from batch_pbs.cluster(cluster.pbs)
+    elif settings.wlm != "slurm":
+        yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, and only slurm and pbs are served", "set one of them")
     elif "config" not in cluster.slurm:
         yield refuse("slurm", f"Slurm does not answer: {cluster.slurm.get('error', '')}", "start slurmctld first")
     else:
@@ -131,9 +146,11 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
     server = str(cluster.kube.get("version", ""))
     node = Machine(wanted, found, cluster.kubelet(settings), server, settings.min_free)
     yield from skew(one["offset"], reference, settings.max_skew)
-    yield from batch.local(
-        found, host=reference.host, digest=reference.digest, edited=reference.edited, is_node=is_node
-    )
+    if settings.wlm == "slurm":
+        yield from machine.munge(node)
+        yield from batch.local(
+            found, host=reference.host, digest=reference.digest, edited=reference.edited, is_node=is_node
+        )
     for check in (*_ANYWHERE, *(_ON_NODES if is_node else ())):
         yield from check(node)
     if is_node:
@@ -141,15 +158,17 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
         yield from names.in_kubernetes(str(wanted["kube_node"]), cluster.kube.get("nodes", {}), found)
     if is_node and "config" in cluster.slurm:
         yield from _in_slurm(wanted, found, cluster)
+    if is_node and "nodes" in cluster.pbs:
+        yield from batch_pbs.node(str(wanted["wlm_node"]), cluster.pbs, found["hostname"], wanted.get("share_mode"))
 
 
 def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
     name, known = str(wanted["wlm_node"]), cluster.slurm_nodes()
-    yield from names.in_slurm(name, known)
+    yield from names.in_batch_system(name, known, "Slurm")
     node = known.get(name)
     if node is not None:
         config, partitions = cluster.slurm["config"], cluster.slurm.get("partitions", ())
-        yield from names.same_machine(name, node["hostname"], found["hostname"])
+        yield from names.same_machine(name, node["hostname"], found["hostname"], "Slurm")
         yield from batch.state(node)
         yield from batch.power_saving(config, node, partitions)
         yield from batch.oversubscription(config, node, partitions, wanted.get("share_mode"))

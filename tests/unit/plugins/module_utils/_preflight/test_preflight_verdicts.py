@@ -104,7 +104,7 @@ class Site:
         slurm = {"config": self.config, "nodes": self.slurm_nodes, "partitions": self.partitions, "version": "22.05.8"}
         return verdicts(
             copy.deepcopy(self.nodes),
-            Cluster({"error": self.slurm_error} if self.slurm_error else slurm, self.kube),
+            Cluster({"error": self.slurm_error} if self.slurm_error else slurm, self.kube, {}),
             self.settings,
         )
 
@@ -597,3 +597,22 @@ def test_without_a_controller_the_first_host_is_the_measure() -> None:
     del site.nodes["ctl"]
     site.nodes["n2"]["offset"] = [100.0, 100.5]
     assert [one.text for one in site.judge()["n2"].refusals] == ["its clock is at least 100 s off that of n1"]
+
+
+def test_a_site_with_pbs_is_judged_by_pbs_and_needs_neither_slurm_nor_munge() -> None:
+    site = Site()
+    for one in site.nodes.values():
+        one["found"]["munge"] = "not installed"
+        one["found"]["slurm"] = {"conf": "", "error": "", "digest": "", "scripts": [], "missing": []}
+    nodes = [{"name": name, "host": name, "states": ["free"], "comment": ""} for name in ("n1", "n2", "n3")]
+    pbs = {"nodes": nodes, "hooks": []}
+    judged = verdicts(
+        site.nodes, Cluster({"error": "it was not asked"}, site.kube, pbs), site.settings._replace(wlm="pbs")
+    )
+    assert {name: [finding.code for finding in one.findings] for name, one in judged.items()} == {
+        CLUSTER: [],
+        "n1": [],
+        "n2": [],
+        "ctl": [],
+        "n3": ["not_in_inventory"],
+    }
