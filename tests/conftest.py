@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -35,9 +36,17 @@ _skips = pytest.StashKey[list[skips.Skip]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A place for the skips of this run."""
+    """A place for the skips of this run, and the marks that any test may bear."""
+    config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
+    config.addinivalue_line("markers", "soak: long or rare, so it is no part of `make test` but of `make soak`")
     config.stash[_skips] = []
     config.pluginmanager.register(_SkipWatch(config.stash[_skips]), "skip-watch")
+
+
+@pytest.fixture
+def chosen(request: pytest.FixtureRequest) -> random.Random:
+    """Seeded like all random tests of the run, so that CONVERGED_SEED repeats it."""
+    return random.Random(request.config.getoption("--hypothesis-seed"))
 
 
 class _SkipWatch:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import random
 import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -32,9 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not is_worker():
         os.environ[api.MADE] = str(Path(os.environ["CONVERGED_OWN_CACHE"]) / f"beds-of-{os.getpid()}")
-    config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
     config.addinivalue_line("markers", "no_other_bed: no test may run beside it")
-    config.addinivalue_line("markers", "soak: long or rare, so it is no part of `make test` but of `make soak`")
     config.addinivalue_line("markers", "seconds(n): how long a whole file takes; the longest files start first")
 
 
@@ -108,9 +105,3 @@ def bed(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
     """Two plain nodes with Slurm, and a Kubernetes control plane."""
     with own_bed(request, BED) as running:
         yield running
-
-
-@pytest.fixture
-def chosen(request: pytest.FixtureRequest) -> random.Random:
-    """Seeded like all random tests of the run, so that CONVERGED_SEED repeats it."""
-    return random.Random(request.config.getoption("--hypothesis-seed"))

@@ -89,7 +89,7 @@ def run_pbs_tests(context: Context) -> None:
 
 def _run_pytest(context: Context, folders: list[str]) -> None:
     profile = f"--hypothesis-profile={'check' if context.quick else 'test'}"
-    argv = [sys.executable, "-m", "pytest", "-q", profile, f"--hypothesis-seed={context.seed}"]
+    argv = [sys.executable, "-m", "pytest", "-q", "-m", "not soak", profile, f"--hypothesis-seed={context.seed}"]
     context.run([*argv, *existing(context, folders)])
 
 

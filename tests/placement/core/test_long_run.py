@@ -1,0 +1,139 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Placements by the million in simulated time, with faults all the while: no promise is broken, and memory stays flat.
+
+`make soak` makes 10^6 placements, `make test` a sample of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+
+import pytest
+from placement.model.action import Bind, Evict
+from placement.model.event import BindFailed, EvictRefused
+from placement.model.pod import Phase
+from placement.model.workload import PodGroup
+from placement.policy.configuration import load
+from placement_kit.builders import amounts, gang, mine, node, pairs, queue
+from placement_kit.simulated import Simulated
+
+NODES, PODS = 100, 700
+ZONES = ("a", "b", "c")
+SHAPES = tuple(
+    amounts(cpu=cpu, memory=memory) for cpu, memory in (("1", "1Gi"), ("2", "2Gi"), ("4", "1Gi"), ("500m", "4Gi"))
+)
+SIZES = (1, 1, 1, 2, 3, 8, 20)
+QUEUES = ("default", "first", "second")
+# Placements between two thorough looks.
+LOOK = 5_000
+# Memory may grow by so much between a fifth of the way and its end: the interpreter's own, whatever the length.
+GROWTH_BYTES = 16 << 20
+CONFIGURATION = """\
+actions: "allocate, backfill, preempt, reclaim"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+class Run:
+    """A cluster, its users and its faults."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._random = rng
+        self.simulated = Simulated(load(CONFIGURATION, "test"))
+        self.placed = self.evicted = 0
+        self._made = 0
+        room = amounts(cpu="16", memory="64Gi", pods="40")
+        self._nodes = [
+            node(f"n{number}", labels=pairs(zone=ZONES[number % 3]), allocatable=room) for number in range(NODES)
+        ]
+        self.simulated.see(*self._nodes, queue("first", weight=3), queue("second", capability=amounts(cpu="400")))
+        # Members that are there, by the UID of their group.
+        self._jobs: dict[str, tuple[PodGroup, set[str]]] = {}
+
+    def step(self) -> None:
+        """Jobs come, some run, some end, and now and then something goes wrong."""
+        simulated = self.simulated
+        simulated.now += self._random.choice((0.1, 1.0, 7.0))
+        while len(simulated.pods) < PODS:
+            self._submit()
+        self._decide()
+        self._end()
+        if self._random.random() < 0.2:
+            one = self._random.choice(self._nodes)
+            simulated.see(replace(one, unschedulable=self._random.random() < 0.3))
+        simulated.actions.clear()
+
+    def _submit(self) -> None:
+        self._made += 1
+        choice, size = self._random.choice, self._random.choice(SIZES)
+        group = gang(f"g{self._made}", choice((1, size)), queue=choice(QUEUES))
+        more = {"request": choice(SHAPES), "priority": choice((0, 0, 0, 0, 0, 0, 0, 5))}
+        members = [mine(f"g{self._made}-{index}", group=group.name, **more) for index in range(size)]
+        self.simulated.see(group, *members)
+        self._jobs[group.uid] = group, {member.uid for member in members}
+
+    def _decide(self) -> None:
+        """One slice, whose actions succeed for the most part."""
+        simulated, book = self.simulated, self.simulated.scheduler.book
+        for action in simulated.run_once():
+            if isinstance(action, Bind):
+                job = book.tasks[action.uid].job
+                assert job.ready >= job.min_member, f"{job} is not whole"
+            fails = self._random.random() < 0.02
+            if isinstance(action, Bind) and fails:
+                simulated.scheduler.apply(BindFailed(action.uid, action.node, "no"))
+            elif isinstance(action, Evict) and fails:
+                simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/some"))
+            else:
+                self.placed += isinstance(action, Bind)
+                self.evicted += isinstance(action, Evict)
+                simulated.carry_out(action)
+
+    def _end(self) -> None:
+        """Some jobs end and are cleaned away, whether they have run or not."""
+        for uid in self._random.sample(sorted(self._jobs), k=max(1, len(self._jobs) // 8)):
+            group, members = self._jobs.pop(uid)
+            there = [self.simulated.pods[member] for member in members if member in self.simulated.pods]
+            ended = [pod for pod in there if pod.node]
+            self.simulated.see(*(replace(pod, phase=Phase.SUCCEEDED) for pod in ended if self._random.random() < 0.5))
+            self.simulated.gone(group, *there)
+
+    def look(self) -> None:
+        """Nothing is overfull, and the state knows what there is and nothing else."""
+        simulated = self.simulated
+        simulated.check()
+        cluster, book = simulated.scheduler.cluster, simulated.scheduler.book
+        assert cluster.pods.by_uid.keys() == simulated.pods.keys()
+        book.catch_up()
+        while book.arriving:
+            book.catch_up()
+        assert book.tasks.keys() == simulated.pods.keys()
+        assert {job.group.uid for job in book.jobs.values() if job.group} == self._jobs.keys()
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("placements", [10_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+def test_placements_without_end_break_no_promise_and_take_no_more_memory(
+    placements: int, chosen: random.Random
+) -> None:
+    run = Run(chosen)
+    looks, early = 0, 0
+    while run.placed < placements:
+        run.step()
+        if run.placed >= looks * LOOK:
+            looks += 1
+            run.look()
+        if not early and run.placed >= placements // 5:
+            early = resident_bytes()
+    assert resident_bytes() - early < GROWTH_BYTES
+    assert run.evicted > placements // 1000
