@@ -149,7 +149,7 @@ class ApiServer:
     def add_pod(self, name, *, namespace="default", owner=None, mirror=False, phase="Running", leaving=False):
         meta = {"name": name, "namespace": namespace, "uid": "uid-" + name, "annotations": {}}
         if owner:
-            meta["ownerReferences"] = [{"kind": owner, "name": "x", "controller": True}]
+            meta["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": owner, "name": "x", "controller": True}]
         if mirror:
             meta["annotations"] = {"kubernetes.io/config.mirror": "h", "kubernetes.io/config.hash": "hash-" + name}
         if leaving:
@@ -190,6 +190,9 @@ class ApiServer:
         if parts[-1] == "events":
             return 201, body
         if len(parts) > 4 and parts[4] == "pods" and (parts[3], parts[5]) in self.pods:
+            wanted = body.get("deleteOptions", body)["preconditions"]["uid"]
+            if wanted != self.pods[parts[3], parts[5]]["metadata"]["uid"]:
+                return 409, {"message": "the UID in the precondition does not match"}
             if (parts[3], parts[5]) in self.protected and parts[-1] == "eviction":
                 return 429, {"message": "Cannot evict pod as it would violate the pod's disruption budget."}
             del self.pods[parts[3], parts[5]]

@@ -336,6 +336,18 @@ class Notes(ServiceCase):
         for event in ("prolog", "epilog"):
             self.assertEqual(self.told().count("event={} wlm=slurm job=2".format(event)), 100)
 
+    def test_a_job_that_ends_right_behind_its_note_has_ended(self):
+        self.slurm(jobs="1^0^RUNNING^n1^\n")
+        self.start()
+        self.ask("prolog", job="1", nodes="n1")
+        for job in map(str, range(2, 40)):
+            self.note("prolog", job)
+            self.ask("epilog", job=job, nodes="n1")
+        told = self.told()
+        for job in range(2, 40):
+            begin, end = (told.index("event={} wlm=slurm job={} ".format(what, job)) for what in ("prolog", "epilog"))
+            self.assertLess(begin, end)
+
     def test_a_job_that_was_noted_holds_its_node_when_the_others_end(self):
         jobs = range(1, 30)
         self.slurm(jobs="".join("{}^0^RUNNING^n1^\n".format(job) for job in jobs))

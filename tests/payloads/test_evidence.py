@@ -24,10 +24,12 @@ class Life(unittest.TestCase):
         self.proc = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.proc)
 
-    def process(self, pid, title):
+    def process(self, pid, title, user=None):
         os.mkdir(os.path.join(self.proc, str(pid)))
         with open(os.path.join(self.proc, str(pid), "cmdline"), "w") as stream:
             stream.write(title)
+        with open(os.path.join(self.proc, str(pid), "status"), "w") as stream:
+            stream.write("Name:\tx\nUid:\t{0}\t{0}\t{0}\t{0}\n".format(os.getuid() if user is None else user))
 
     def life(self, one):
         return evidence.life((one,), boot_id="b", proc=self.proc)[str(one.key)]
@@ -36,10 +38,11 @@ class Life(unittest.TestCase):
         for pid, title in ((1, "init"), (2, "slurmstepd: [4711.batch]"), (3, "slurmstepd: [12.extern]")):
             self.process(pid, title)
         self.process(4, "bash\0-c\0slurmstepd: [99.0]")
+        self.process(6, "slurmstepd: [98.0]", user=os.getuid() + 1)
         os.mkdir(os.path.join(self.proc, "5"))
         self.assertTrue(self.life(lease("4711")))
         self.assertTrue(self.life(lease("12")))
-        for job in ("1", "47", "99"):
+        for job in ("1", "47", "98", "99"):
             self.assertFalse(self.life(lease(job)))
 
     def test_what_cannot_be_told_from_here_is_not_told(self):

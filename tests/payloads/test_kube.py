@@ -164,12 +164,19 @@ class Writing(KubeCase):
         self.api.protected = {("default", "quorum")}
         self.api.add_pod("web")
         node = self.node()
-        self.assertFalse(node.evict(Pod("default", "quorum", "u")))
-        self.assertTrue(node.evict(Pod("default", "web", "u")))
-        self.assertTrue(node.evict(Pod("default", "web", "u")))
-        node.delete(Pod("default", "quorum", "u"), grace=1)
-        node.delete(Pod("default", "quorum", "u"), grace=1)
+        self.assertFalse(node.evict(Pod("default", "quorum", "uid-quorum")))
+        self.assertTrue(node.evict(Pod("default", "web", "uid-web")))
+        self.assertTrue(node.evict(Pod("default", "web", "uid-web")))
+        node.delete(Pod("default", "quorum", "uid-quorum"), grace=1)
+        node.delete(Pod("default", "quorum", "uid-quorum"), grace=1)
         self.assertEqual(self.api.pods, {})
+
+    def test_a_pod_that_has_the_name_of_one_that_is_gone_is_spared(self):
+        self.api.add_pod("web-0")
+        before = Pod("default", "web-0", "uid-of-the-one-before")
+        self.assertTrue(self.node().evict(before))
+        self.node().delete(before, grace=1)
+        self.assertEqual(list(self.api.pods), [("default", "web-0")])
 
     def test_names_cannot_leave_their_place_in_a_path(self):
         self.node().evict(Pod("../../x", "a/b?c", "u"))
@@ -195,7 +202,7 @@ class Writing(KubeCase):
             time.sleep(0.05)  # the end of the connection is there before the next request
             node.announce("x{}".format(number))
             time.sleep(0.05)
-            self.assertTrue(node.evict(Pod("default", "web", "u")))
+            self.assertTrue(node.evict(Pod("default", "web", "uid-web")))
             time.sleep(0.05)
             node.event("DeadlinePassed", "x")
 
@@ -207,7 +214,9 @@ class Writing(KubeCase):
         def evict(number):
             client = node.client.clone()
             try:
-                kube.NodeClient(client, node="n1").evict(Pod("default", "p{}".format(number), "u"))
+                kube.NodeClient(client, node="n1").evict(
+                    Pod("default", "p{0}".format(number), "uid-p{0}".format(number))
+                )
             finally:
                 client.close()
 

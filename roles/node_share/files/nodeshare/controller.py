@@ -65,8 +65,7 @@ class Controller:
 
     def replace(self, nodes: List[NodeSeen]) -> None:
         with self._lock:
-            gone = self.nodes
-            self.nodes = {node.name: node for node in nodes}
+            gone, self.nodes = self.nodes, {node.name: node for node in nodes}
             self._empty.clear()
             self._show({*gone, *self.nodes})
         self.synced.set()
@@ -98,6 +97,7 @@ class Controller:
 
     def begin(self, key: str, wlm_names: Iterable[str], *, give_up: float) -> Outcome:
         names = self.batch.kube_names(wlm_names)
+        self.read_notes()  # which were said before
         with self._lock:
             taken = frozenset(name for name in names if self._is_taken(name, key))
             self.beliefs.begin(key, names)
@@ -142,6 +142,7 @@ class Controller:
         return outcome._replace(ok=not drained.reason, **drained._asdict())
 
     def end(self, key: str, wlm_names: Iterable[str], *, give_up: float) -> Outcome:
+        self.read_notes()
         with self._lock:
             names = self.batch.kube_names(wlm_names) | self.beliefs.end(key)
             decision = decide_cluster(self.nodes, self.beliefs, names)

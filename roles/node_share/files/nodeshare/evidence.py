@@ -9,6 +9,7 @@ from typing import Callable, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
 from .leases import Lease
 from .view import ENDING, GONE, LIVE
+from .workloads import is_of_our_user
 
 
 class Answer(NamedTuple):
@@ -87,6 +88,6 @@ def _slurm_steps(proc: str) -> Set[str]:
                     title = _STEP.match(stream.read(100).decode("ascii", "replace"))
             except OSError:
                 continue  # ended meanwhile
-            if title:
+            if title and is_of_our_user(proc, int(name)):  # a batch user may give his processes any title
                 found.add(title.group(1))
     return found

@@ -22,6 +22,7 @@ TAINT = "converged.hpc/batch"
 ANNOTATION = "converged.hpc/leases"
 LARGEST_ANSWER = 64 << 20
 MERGE_PATCH = "application/merge-patch+json"
+GONE = (404, 409)  # no such pod any more, or another one by its name
 
 
 class ApiError(Exception):
@@ -183,27 +184,23 @@ class NodeClient:
 
     def evict(self, pod: Pod) -> bool:
         """False: a PodDisruptionBudget forbids it for now. A pod that is gone already is as good as evicted."""
-        path = _pod_path(pod)
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-        }
+        meta, options = {"name": pod.name, "namespace": pod.namespace}, {"preconditions": {"uid": pod.uid}}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
         try:
-            self.client.request("POST", path + "/eviction", body)
+            self.client.request("POST", _pod_path(pod) + "/eviction", body)
         except ApiError as error:
             if error.status == 429:
                 return False
-            if error.status != 404:
+            if error.status not in GONE:
                 raise
         return True
 
     def delete(self, pod: Pod, *, grace: int) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": grace}
         try:
-            self.client.request("DELETE", _pod_path(pod), body)
+            self.client.request("DELETE", _pod_path(pod), {**body, "preconditions": {"uid": pod.uid}})
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in GONE:
                 raise
 
     def event(self, reason: str, text: str) -> None:
@@ -280,7 +277,8 @@ def read_pod(item: Dict[str, Any]) -> Pod:
     annotations = meta.get("annotations") or {}
     mirror = "kubernetes.io/config.mirror" in annotations
     daemon = any(
-        owner.get("kind") == "DaemonSet" and owner.get("controller") for owner in meta.get("ownerReferences") or ()
+        (owner.get("apiVersion"), owner.get("kind"), owner.get("controller")) == ("apps/v1", "DaemonSet", True)
+        for owner in meta.get("ownerReferences") or ()
     )
     uid = annotations.get("kubernetes.io/config.hash") or meta["uid"] if mirror else meta["uid"]
     over = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")

@@ -8,6 +8,7 @@ note named JOB.RUN.EVENT.NODE into `SOCKET.jobs`, looks again, and is done if th
 lifted the node's file goes, and then all notes are read: so who has found it there the second time has been heard.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -66,8 +67,9 @@ class Spool:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
                 self.shown.add(node)
             else:
-                self.shown.discard(node)
-                os.unlink(path)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+                self.shown.discard(node)  # what could not go is tried again
         except OSError as error:
             self.remark("{}: {}".format(path, error.strerror))
 
@@ -83,8 +85,9 @@ class Spool:
                         self.remove(entry.name)
                         continue
                     job, run, event, node = found.groups()
-                    at = entry.stat(follow_symlinks=False).st_mtime_ns
-                    notes.append(Note(at, event != "prolog", entry.name, event, job, run, node))
+                    with contextlib.suppress(FileNotFoundError):  # its script has taken it back, and asks instead
+                        at = entry.stat(follow_symlinks=False).st_mtime_ns
+                        notes.append(Note(at, event != "prolog", entry.name, event, job, run, node))
         except OSError as error:
             self.remark("{}: {}".format(self.jobs, error.strerror))
         return sorted(notes)

@@ -148,7 +148,7 @@ class Workloads:
 
     def _sandbox(self, process: Process) -> Optional[str]:
         """The sandbox id of a shim of Kubernetes; None for anything else, another client's shim included."""
-        if not process.name.startswith(SHIM_NAMES) or not self._is_of_our_user(process):
+        if not process.name.startswith(SHIM_NAMES) or not is_of_our_user(self.proc, process.pid):
             return None  # a batch user may give his own processes any name and any arguments
         arguments = _read(os.path.join(self.proc, str(process.pid), "cmdline")).split("\0")
         pairs = dict(zip(arguments, arguments[1:]))
@@ -156,11 +156,6 @@ class Workloads:
             # CRI-O names containers as the kubelet does; Podman, by which batch jobs run some of theirs, does not
             return pairs.get("-c") if pairs.get("-n", "").startswith("k8s_") else None
         return pairs.get("-id") if pairs.get("-namespace") == "k8s.io" else None
-
-    def _is_of_our_user(self, process: Process) -> bool:
-        """By the real user id, which a program that is setuid does not change."""
-        status = _read(os.path.join(self.proc, str(process.pid), "status"))
-        return re.search(r"^Uid:\t{}\t".format(os.getuid()), status, re.MULTILINE) is not None
 
     def _pod_of(self, below: List[Process], sandbox: str) -> str:
         for process in below:
@@ -175,6 +170,12 @@ class Workloads:
             except (ValueError, KeyError, TypeError):
                 pass  # the bundle is gone or of another runtime: the name below serves as well
         return "sandbox-" + sandbox
+
+
+def is_of_our_user(proc: str, pid: int) -> bool:
+    """By the real user id, which a program that is setuid does not change."""
+    status = _read(os.path.join(proc, str(pid), "status"))
+    return re.search(r"^Uid:\t{}\t".format(os.getuid()), status, re.MULTILINE) is not None
 
 
 def _uid_in(path: str) -> str:
