@@ -92,7 +92,9 @@ class Answers(unittest.TestCase):
 
         for run in (hangs, lambda _argv: Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller")):
             remarks = []
-            batch = cluster_batch.Batch(run=run, squeue="q", scontrol="s", host="h", names={}, remark=remarks.append)
+            batch = cluster_batch.SlurmBatch(
+                run=run, squeue="q", scontrol="s", host="h", names={}, remark=remarks.append
+            )
             self.assertEqual((batch.jobs(), batch.states(), batch.in_control()), (None, None, None))
             self.assertTrue(remarks)
 

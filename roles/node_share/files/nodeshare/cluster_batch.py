@@ -1,19 +1,21 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller asks of Slurm: who is in control, all jobs, all nodes' states. "Cannot tell" is None.
+"""What the controller asks of a batch system: who is in control, all jobs, all nodes' states. "Cannot tell" is None.
 
-Only fields that no batch user can write are read, so jobs come from squeue with chosen fields.
+Here is Slurm, of which only fields are read that no batch user can write: jobs come from squeue with chosen fields.
 """
 
 import re
-from typing import Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Tuple
+from abc import ABC, abstractmethod
+from typing import Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Tuple, TypeVar
 
 from . import hostlist, jobid
 from .cluster import Jobs
 from .evidence import Answer
 
 Run = Callable[[Tuple[str, ...]], Answer]
+Read = TypeVar("Read")
 FIELDS = "--Format=JobID:^,RestartCnt:^,State:^,NodeList:^"
 HOLDING = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
 ENDING = frozenset(("COMPLETING",))
@@ -51,9 +53,51 @@ _REASON = re.compile(r" Reason=(.{1,200})", re.ASCII)
 _PING = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.ASCII | re.MULTILINE)
 
 
-class Batch:
+class Batch(ABC):
     """The questions, with Kubernetes' names in the answers. `run` raises OSError where there is no answer in time."""
 
+    def __init__(self, *, run: Run, host: str, names: Mapping[str, str], remark: Callable[[str], None]) -> None:
+        self.run = run
+        self.host = host
+        self.names = names
+        self.wlm_names = {kube: wlm for wlm, kube in names.items()}
+        self.remark = remark
+
+    @abstractmethod
+    def in_control(self) -> Optional[bool]: ...
+
+    @abstractmethod
+    def jobs(self) -> Optional[Jobs]: ...
+
+    @abstractmethod
+    def states(self) -> Optional[Dict[str, str]]: ...
+
+    def kube_names(self, wlm_names: Iterable[str]) -> FrozenSet[str]:
+        return frozenset(self.names.get(name, name) for name in wlm_names)
+
+    def wlm_name(self, kube_name: str) -> str:
+        return self.wlm_names.get(kube_name, kube_name)
+
+    def answered(
+        self, argv: Tuple[str, ...], read: Callable[[str], Read], codes: Tuple[int, ...] = (0,)
+    ) -> Optional[Read]:
+        """What a command says, read; None and a remark where it says nothing that can be read."""
+        try:
+            answer = self.run(argv)
+        except OSError as error:
+            self.remark(str(error))
+            return None
+        if answer.code not in codes:
+            self.remark("{}: exit code {}: {}".format(argv[0], answer.code, answer.err.strip()[:200]))
+            return None
+        try:
+            return read(answer.out)
+        except ValueError as error:
+            self.remark("{}: {}".format(argv[0], error))
+            return None
+
+
+class SlurmBatch(Batch):
     def __init__(
         self,
         *,
@@ -64,56 +108,25 @@ class Batch:
         names: Mapping[str, str],
         remark: Callable[[str], None],
     ) -> None:
-        self.run = run
+        super().__init__(run=run, host=host, names=names, remark=remark)
         self.squeue = squeue
         self.scontrol = scontrol
-        self.host = host
-        self.names = names
-        self.wlm_names = {kube: wlm for wlm, kube in names.items()}
-        self.remark = remark
-
-    def kube_names(self, wlm_names: Iterable[str]) -> FrozenSet[str]:
-        return frozenset(self.names.get(name, name) for name in wlm_names)
-
-    def wlm_name(self, kube_name: str) -> str:
-        return self.wlm_names.get(kube_name, kube_name)
 
     def in_control(self) -> Optional[bool]:
         """The scripts run where slurmctld is in control, so this follows slurmctld and no election of our own."""
-        text = self._ask((self.scontrol, "ping"), codes=(0, 1))
-        return None if text is None else in_control(text, host=self.host)
+        return self.answered((self.scontrol, "ping"), lambda text: in_control(text, host=self.host), codes=(0, 1))
 
     def jobs(self) -> Optional[Jobs]:
-        text = self._ask((self.squeue, "--all", "--array", "--noheader", "--states=all", FIELDS))
-        try:
-            return None if text is None else self._jobs(text)
-        except ValueError as error:
-            self.remark("squeue: " + str(error))
+        argv = (self.squeue, "--all", "--array", "--noheader", "--states=all", FIELDS)
+        found = self.answered(argv, job_list)
+        if found is None:
             return None
-
-    def states(self) -> Optional[Dict[str, str]]:
-        text = self._ask((self.scontrol, "--all", "--oneliner", "show", "node"))
-        try:
-            found = None if text is None else node_states(text)
-        except ValueError as error:
-            self.remark("scontrol show node: " + str(error))
-            return None
-        return None if found is None else {self.names.get(name, name): state for name, state in found.items()}
-
-    def _jobs(self, text: str) -> Jobs:
-        holding, ending = job_list(text)
+        holding, ending = found
         return Jobs({key: self.kube_names(names) for key, names in holding.items()}, ending)
 
-    def _ask(self, argv: Tuple[str, ...], codes: Tuple[int, ...] = (0,)) -> Optional[str]:
-        try:
-            answer = self.run(argv)
-        except OSError as error:
-            self.remark(str(error))
-            return None
-        if answer.code not in codes:
-            self.remark("{}: exit code {}: {}".format(argv[0], answer.code, answer.err.strip()[:200]))
-            return None
-        return answer.out
+    def states(self) -> Optional[Dict[str, str]]:
+        found = self.answered((self.scontrol, "--all", "--oneliner", "show", "node"), node_states)
+        return None if found is None else {self.names.get(name, name): state for name, state in found.items()}
 
 
 def in_control(text: str, *, host: str) -> Optional[bool]:
@@ -153,7 +166,7 @@ def node_states(text: str) -> Dict[str, str]:
             raise ValueError("{}: no node with a state".format(ascii(line[:60])))
         closed = [flag for flag in _flags(match.group(2)) if flag in CLOSED]
         reason = _REASON.search(line, match.end()) if closed else None
-        found[match.group(1)] = "+".join(closed) + (": " + _plain(reason.group(1)) if reason else "")
+        found[match.group(1)] = "+".join(closed) + (": " + plain(reason.group(1)) if reason else "")
     if not found:
         raise ValueError("no node in the answer")
     return found
@@ -168,6 +181,6 @@ def _flags(text: str) -> Tuple[str, ...]:
     return tuple(flags)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """An administrator's words, without who and when (which changes with every repetition)."""
     return ascii(text.partition(" [")[0].strip())[1:-1]

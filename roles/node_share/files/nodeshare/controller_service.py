@@ -22,7 +22,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from . import cluster_api, hostlist, jobid, report
 from . import controller_settings as site
 from .cluster import Outcome
-from .cluster_batch import Batch
+from .cluster_batch import Batch, SlurmBatch
+from .cluster_pbs import PbsBatch
 from .controller import Controller
 from .evidence import Answer
 from .settings import SettingsError
@@ -30,7 +31,7 @@ from .spool import Spool
 
 LONGEST_REQUEST = hostlist.LONGEST + 4096
 HANDOVER_SECONDS = 5.0  # for a script to send its line
-COMMAND_SECONDS = 20.0  # for squeue and scontrol
+COMMAND_SECONDS = 20.0  # for one question to the batch system
 WAITING_SCRIPTS = 4096
 NOTES_SECONDS = 0.1  # between two looks into the spool
 
@@ -165,14 +166,7 @@ def main(path: str) -> int:
         return 1
     remark = Remarks()
     api = cluster_api.ClusterApi(settings.kubeconfig, timeout=settings.api_timeout)
-    batch = Batch(
-        run=run_command,
-        squeue=settings.squeue,
-        scontrol=settings.scontrol,
-        host=settings.host,
-        names=settings.names,
-        remark=remark,
-    )
+    batch = _batch(settings, remark)
     try:
         gid = grp.getgrnam(settings.group).gr_gid if settings.group else -1
     except KeyError as error:
@@ -191,6 +185,27 @@ def main(path: str) -> int:
         return 1
     _run(server, controller, settings, remark)
     return 0
+
+
+def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
+    if settings.wlm == "pbs":
+        return PbsBatch(
+            run=run_command,
+            qstat=settings.qstat,
+            pbsnodes=settings.pbsnodes,
+            holding=settings.mode == "handover",
+            host=settings.host,
+            names=settings.names,
+            remark=remark,
+        )
+    return SlurmBatch(
+        run=run_command,
+        squeue=settings.squeue,
+        scontrol=settings.scontrol,
+        host=settings.host,
+        names=settings.names,
+        remark=remark,
+    )
 
 
 def _run(server: Server, controller: Controller, settings: site.ControllerSettings, remark: Remarks) -> None:

@@ -12,14 +12,22 @@ PATH = "/etc/converged/controller.json"
 
 
 class ControllerSettings(NamedTuple):
-    """Times are seconds. `host` is this machine's name in SlurmctldHost, `names` where a node's two names differ."""
+    """Times are seconds.
+
+    `host` is this machine's name in SlurmctldHost, or as PBS's server has it, and `names` where a node's two names
+    differ. Beside placeholders no job has a node to itself: then only the batch system's states of nodes are followed.
+    """
 
     host: str
     kubeconfig: str = "/etc/converged/controller.kubeconfig"
     socket: str = "/run/converged/controller.sock"
     group: str = ""
+    wlm: str = "slurm"
+    mode: str = "handover"
     squeue: str = "/usr/bin/squeue"
     scontrol: str = "/usr/bin/scontrol"
+    qstat: str = "/opt/pbs/bin/qstat"
+    pbsnodes: str = "/opt/pbs/bin/pbsnodes"
     names: Mapping[str, str] = {}
     deadline: float = 45.0
     period: float = 30.0
@@ -40,12 +48,16 @@ def _connections(value: Any) -> int:
 
 
 _CHECKS = {
-    "host": matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", "a host name as in SlurmctldHost"),
+    "host": matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", "a host name as in SlurmctldHost, or as of PBS's server"),
     "kubeconfig": ABSOLUTE,
     "socket": matching(r"/[^\0\n]{1,100}", "an absolute path of at most 100 characters"),
     "group": matching(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?", "a group's name, or empty: root only"),
+    "wlm": matching("slurm|pbs", "slurm or pbs"),
+    "mode": matching("handover|placeholder", "handover or placeholder"),
     "squeue": ABSOLUTE,
     "scontrol": ABSOLUTE,
+    "qstat": ABSOLUTE,
+    "pbsnodes": ABSOLUTE,
     "names": _names,
     "deadline": seconds(0, 3600),
     "period": seconds(0.1, 600),
@@ -57,5 +69,5 @@ _CHECKS = {
 def load(path: str) -> ControllerSettings:
     values = settings.read_checked(path, _CHECKS, role="node_share (tasks_from: controller)")
     if "host" not in values:
-        raise settings.SettingsError("{}: host is missing: this machine's name in SlurmctldHost".format(path))
+        raise settings.SettingsError("{}: host is missing: this machine's name in the batch system".format(path))
     return ControllerSettings(**values)

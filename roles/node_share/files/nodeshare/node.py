@@ -24,6 +24,7 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 EVICTIONS_AT_ONCE = 16
 STOP_SECONDS = 15.0
 START_SECONDS = 30.0
+ASK_SECONDS = 5.0
 
 
 def run_command(argv: Tuple[str, ...], seconds: float) -> evidence.Answer:
@@ -63,6 +64,7 @@ class RealNode(World):
         self.settings = settings
         self.run = run
         self.proc = proc
+        self.cgroup = cgroup
         self.workloads = Workloads(proc=proc, cgroup=cgroup)
         self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.state_dir, "cpuset.json"))
         self.client: Optional[NodeClient] = None
@@ -177,14 +179,26 @@ class RealNode(World):
 
     def life(self, leases: Tuple[Lease, ...]) -> Mapping[str, Optional[bool]]:
         try:
-            return evidence.life(leases, boot_id=self.boot_id(), proc=self.proc)
+            found = evidence.life(leases, boot_id=self.boot_id(), proc=self.proc)
         except OSError as error:
             raise WorldError("processes cannot be listed: {}".format(error)) from error
+        if self.settings.pbs_home:
+            from . import batch_pbs
+
+            found.update(batch_pbs.life(leases, home=self.settings.pbs_home, cgroup=self.cgroup))
+        return found
 
     def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]:
-        if not self.settings.squeue:
-            return {}
-        return evidence.ask_slurm(leases, squeue=self.settings.squeue, run=lambda argv: self.run(argv, 5.0))
+        found: Dict[str, str] = {}
+        if self.settings.squeue:
+            found.update(
+                evidence.ask_slurm(leases, squeue=self.settings.squeue, run=lambda argv: self.run(argv, ASK_SECONDS))
+            )
+        if self.settings.qstat:
+            from . import batch_pbs
+
+            found.update(batch_pbs.ask(leases, qstat=self.settings.qstat, run=lambda argv: self.run(argv, ASK_SECONDS)))
+        return found
 
     def _api(self) -> "NodeClient":
         if self.client is None:

@@ -48,6 +48,8 @@ class Settings(NamedTuple):
     on_failure: str = "accept"
     after_deadline: str = "job_wins"
     squeue: str = ""
+    qstat: str = ""
+    pbs_home: str = ""
 
 
 def _one_of(*allowed: str) -> Callable[[Any], str]:
@@ -114,6 +116,8 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "on_failure": _one_of("accept", "requeue", "drain"),
     "after_deadline": _one_of("job_wins", "job_waits"),
     "squeue": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
+    "qstat": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
+    "pbs_home": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: no PBS here"),
 }
 
 

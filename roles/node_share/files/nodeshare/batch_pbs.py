@@ -1,0 +1,122 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What PBS says of jobs: qstat's JSON read with care, and what a lease's job leaves on its node.
+
+With the server down qstat prints JSON without jobs, so an exit code or a text that is not understood is no answer. Of a
+job no field is read that its owner writes.
+"""
+
+import json
+import os
+import re
+from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
+
+from . import jobid
+from .evidence import Answer
+from .leases import Lease
+from .view import ENDING, GONE, LIVE
+
+HOLDING = frozenset("RSU")  # a suspended job has given its cores away, and neither its hosts nor its memory
+EXITING = frozenset("E")
+NO_RUN = frozenset("QHWTFXM")
+UNKNOWN_JOB, FINISHED_JOB = 153, 35
+_VNODE = re.compile(r"[(+]([^():+]+)")
+_ABSENT = re.compile(r"qstat: (?:Unknown Job Id (\S+)|(\S+) Job has finished\b.*)", re.ASCII)
+
+
+class Job(NamedTuple):
+    """A job or a sub-job, its last run, and the vnodes that this run has."""
+
+    state: str
+    run: int
+    vnodes: FrozenSet[str]
+
+
+def section(text: str, key: str, *, needed: bool) -> Dict[str, Dict[str, Any]]:
+    """The objects below a key of an answer. ValueError: the text is no whole answer."""
+    try:
+        answer = json.loads(text, strict=False)
+    except RecursionError as error:
+        raise ValueError("JSON too deep") from error
+    if not isinstance(answer, dict) or "timestamp" not in answer or (needed and not answer.get(key)):
+        raise ValueError("JSON without {}".format(key if needed else "timestamp"))
+    found = answer.get(key, {})
+    if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
+        raise ValueError("{} is not an object of objects".format(key))
+    return found
+
+
+def jobs(text: str) -> Dict[str, Job]:
+    """By id; the parent of an array is one of them."""
+    return {name: _job(name, fields) for name, fields in section(text, "Jobs", needed=False).items()}
+
+
+def _job(name: str, fields: Mapping[str, Any]) -> Job:
+    state, run, placed = fields.get("job_state"), fields.get("run_count", 0), fields.get("exec_vnode", "")
+    if not isinstance(state, str) or not isinstance(placed, str) or type(run) is not int:
+        raise ValueError("{}: no job with a state".format(ascii(name[:60])))
+    return Job(state, run, frozenset(_VNODE.findall(placed)))
+
+
+def ask(leases: Tuple[Lease, ...], *, qstat: str, run: Callable[[Tuple[str, ...]], Answer]) -> Mapping[str, str]:
+    """One question for all these leases; one that gets no clear answer is left out."""
+    mine = [lease for lease in leases if lease.key.wlm == "pbs"]
+    if not mine:
+        return {}
+    names = tuple(sorted({lease.key.job for lease in mine}))
+    answer = run((qstat, "-f", "-F", "json", *names))
+    if answer.code not in (0, UNKNOWN_JOB, FINISHED_JOB):
+        return {}
+    try:
+        found = jobs(answer.out)
+    except ValueError:
+        return {}
+    lines = [_ABSENT.fullmatch(line.strip()) for line in answer.err.splitlines()]
+    absent = {line.group(1) or line.group(2) for line in lines if line}
+    verdicts = {str(lease.key): _judge(lease, found.get(lease.key.job), absent) for lease in mine}
+    return {key: verdict for key, verdict in verdicts.items() if verdict}
+
+
+def _judge(lease: Lease, job: Optional[Job], absent: "set[str]") -> str:
+    if job is None:
+        return GONE if lease.key.job in absent else ""
+    if job.run > lease.key.run or job.state in NO_RUN:
+        return GONE  # this run is over, whether or not another one comes
+    if job.run < lease.key.run:
+        return ""  # an earlier life of this id, or a later one: it is not ours
+    return LIVE if job.state in HOLDING else ENDING if job.state in EXITING else ""
+
+
+def life(leases: Tuple[Lease, ...], *, home: str, cgroup: str = "/sys/fs/cgroup") -> Dict[str, bool]:
+    """Whether the MoM has the job on its list, or a process is in the job's cgroup.
+
+    The list knows jobs and no runs, so of several leases of one job it speaks for the last run.
+    """
+    mine = [lease for lease in leases if lease.key.wlm == "pbs"]
+    last = {lease.key.job: lease.key.run for lease in sorted(mine, key=lambda lease: lease.key.run)}
+    found: Dict[str, bool] = {}
+    for lease in mine:
+        path = os.path.join(home, "mom_priv", "jobs", lease.key.job + ".JB")
+        listed = last[lease.key.job] == lease.key.run and os.path.exists(path)
+        found[str(lease.key)] = listed or _has_processes(cgroup, lease.cgroup)
+    return found
+
+
+def _has_processes(root: str, path: str) -> bool:
+    """On cgroup v1 in the hierarchy that keeps cores, on v2 in the one there is."""
+    for hierarchy in ("cpuset", "") if path else ():
+        try:
+            with open(os.path.join(root, hierarchy, path, "cgroup.procs")) as stream:
+                return stream.read(1) != ""
+        except OSError:
+            continue
+    return False
+
+
+def key_of(name: str, job: Job) -> Optional[str]:
+    """The run of a job as nodes know it; none for an array's parent."""
+    try:
+        return str(jobid.parse("pbs", name, str(job.run)))
+    except jobid.JobIdError:
+        return None

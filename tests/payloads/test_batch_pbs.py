@@ -1,0 +1,202 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What PBS says of jobs and nodes, word for word; what is cut off, odd or an error is never read as "gone"."""
+
+import json
+import os
+import shutil
+import tempfile
+import unittest
+
+import payload_path  # noqa: F401
+from nodeshare import batch_pbs, cluster_pbs
+from nodeshare.cluster import Jobs
+from nodeshare.evidence import Answer
+from nodeshare.jobid import JobKey
+from nodeshare.leases import Lease
+from nodeshare.view import ENDING, GONE, LIVE
+
+DOWN = "Connection refused\nqstat: cannot connect to server srv (errno=15010)\n"
+NODES = {
+    "n1": {"Mom": "n1", "state": "job-busy", "resources_available": {"host": "n1"}, "comment": "old, now meaningless"},
+    "n2": {"Mom": "n2", "state": "free", "resources_available": {"host": "n2"}},
+    "blue": {"Mom": "n2", "state": "offline", "resources_available": {"host": "n2"}, "comment": 42},
+    "n3": {"Mom": "n3.dom", "state": "state-unknown,down", "comment": "node down: communication \u00e9"},
+}
+
+
+def lease(job="15.srv", run=1, *, wlm="pbs", corrupt=False, cgroup=""):
+    return Lease(JobKey(wlm, job, run), "b", 0.0, corrupt=corrupt, cgroup=cgroup)
+
+
+def answer(key=None, content=None):
+    whole = {"timestamp": 1, "pbs_version": "23.06.06", "pbs_server": "srv"}
+    if key is not None:
+        whole[key] = content
+    return json.dumps(whole)
+
+
+def job(state="R", run=1, exec_vnode="(n1:ncpus=1:mem=1kb)", **more):
+    found = {"Job_Name": "x", "job_state": state, "run_count": run, "exec_vnode": exec_vnode}
+    found.update(more)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+class Asking(unittest.TestCase):
+    def ask(self, leases, code=0, out="", err=""):
+        asked = []
+
+        def run(argv):
+            asked.append(argv)
+            return Answer(code, out, err)
+
+        return asked, batch_pbs.ask(leases, qstat="/q", run=run)
+
+    def test_all_leases_are_one_question(self):
+        leases = (lease("2.srv"), lease("15[1].srv"), lease("2.srv", 2), lease("7", wlm="slurm"))
+        asked, _found = self.ask(leases, out=answer())
+        self.assertEqual(asked, [("/q", "-f", "-F", "json", "15[1].srv", "2.srv")])
+        self.assertEqual(self.ask((lease("7", wlm="slurm"),)), ([], {}))
+
+    def test_a_run_lives_ends_or_is_over(self):
+        cases = [("R", 1, LIVE), ("S", 1, LIVE), ("U", 1, LIVE), ("E", 1, ENDING), ("R", 2, GONE), ("E", 2, GONE)]
+        cases += [(state, 1, GONE) for state in "QHWTFXM"] + [("R", 0, None), ("B", 1, None), ("?", 1, None)]
+        for state, run, verdict in cases:
+            found = self.ask((lease(),), out=answer("Jobs", {"15.srv": job(state, run)}))[1]
+            with self.subTest(state, run=run):
+                self.assertEqual(found, {} if verdict is None else {"pbs/15.srv/1": verdict})
+
+    def test_a_job_that_pbs_does_not_know_is_gone_and_the_others_are_judged(self):
+        leases = (lease("1.srv"), lease("2.srv"), lease("3[4].srv"))
+        err = "qstat: Unknown Job Id 1.srv\nqstat: 3[4].srv Job has finished, use -x or -H to obtain historical jobs\n"
+        for code in (153, 35):
+            found = self.ask(leases, code=code, out=answer("Jobs", {"2.srv": job()}), err=err)[1]
+            self.assertEqual(found, {"pbs/1.srv/1": GONE, "pbs/2.srv/1": LIVE, "pbs/3[4].srv/1": GONE})
+
+    def test_what_is_no_answer_leaves_all_as_it_is(self):
+        good = answer("Jobs", {"15.srv": job("F")})
+        unknown = "qstat: Unknown Job Id 15.srv\n"
+        for code, out, err in (
+            (255, answer(), DOWN),
+            (0, answer(), ""),  # an empty list is no word about this job
+            (0, good[:-20], ""),
+            (0, "", ""),
+            (0, "[]", ""),
+            (0, "{}", ""),
+            (0, '{"timestamp": 1, "Jobs": []}', ""),
+            (0, '{"timestamp": 1, "Jobs": {"15.srv": 7}}', ""),
+            (0, answer("Jobs", {"15.srv": job(None)}), ""),
+            (0, answer("Jobs", {"15.srv": job(run="many")}), ""),
+            (0, "[" * 100000, ""),
+            (153, "", unknown),
+            (159, answer(), unknown),
+            (153, answer(), "qstat: Unknown Job Id 151.srv\n"),
+            (153, answer(), "qstat: Unauthorized Request 15.srv\n"),
+        ):
+            with self.subTest(out[:30], code=code):
+                self.assertEqual(self.ask((lease(),), code=code, out=out, err=err)[1], {})
+
+    def test_what_a_user_wrote_makes_no_difference(self):
+        wrote = {"Variable_List": {"job_state": "F", "x": "\t\x01"}, "Job_Name": "job_state = F", "Account_Name": 12345}
+        out = answer("Jobs", {"15.srv": job(**wrote)}).replace("\\u0001", "\x01")
+        self.assertEqual(self.ask((lease(),), out=out)[1], {"pbs/15.srv/1": LIVE})
+
+
+class Life(unittest.TestCase):
+    def setUp(self):
+        self.top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.top)
+
+    def write(self, path, text=""):
+        path = os.path.join(self.top, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as stream:
+            stream.write(text)
+
+    def life(self, *leases):
+        found = batch_pbs.life(leases, home=self.top, cgroup=os.path.join(self.top, "cgroup"))
+        return [found.get(str(one.key)) for one in leases]
+
+    def test_a_job_on_the_list_of_the_mom_lives_in_its_last_run(self):
+        self.write("mom_priv/jobs/15[1].srv.JB")
+        leases = (lease("15[1].srv", 2), lease("15[1].srv", 3), lease("15.srv"), lease("7", wlm="slurm"))
+        self.assertEqual(self.life(*leases), [False, True, False, None])
+        self.assertEqual(self.life(leases[0]), [True])
+
+    def test_a_job_with_a_process_in_its_cgroup_lives_on_v1_and_v2(self):
+        for number, place in enumerate(("cgroup/cpuset/a/{}", "cgroup/a/{}")):
+            self.write(place.format(number) + "/cgroup.procs", "4711\n")
+            self.write(place.format("empty") + "/cgroup.procs")
+            leases = [lease(cgroup="a/" + name) for name in (str(number), "empty", "none")]
+            self.assertEqual([self.life(one) for one in leases], [[True], [False], [False]])
+
+    def test_a_process_outside_any_job_is_no_sign(self):
+        self.write("cgroup/cpuset/cgroup.procs", "1\n")
+        self.assertEqual(self.life(lease()), [False])
+
+
+class Controller(unittest.TestCase):
+    def batch(self, answers, *, holding=True, names=None):
+        self.asked, self.remarks = [], []
+
+        def run(argv):
+            self.asked.append(argv)
+            said = answers[argv[1] if argv[0] == "/q" else argv[0]]
+            if isinstance(said, Exception):
+                raise said
+            return said if isinstance(said, Answer) else Answer(0, said, "")
+
+        return cluster_pbs.PbsBatch(
+            run=run,
+            qstat="/q",
+            pbsnodes="/p",
+            holding=holding,
+            host="srv.dom",
+            names=names or {},
+            remark=self.remarks.append,
+        )
+
+    def test_nodes_of_jobs_are_their_hosts_by_kubernetes_names_as_soon_as_pbs_has_chosen_them(self):
+        jobs = {
+            "1.srv": job("R", substate=41, exec_vnode="(n1:ncpus=1)+(n2:ncpus=1+blue:ncpus=2)"),
+            "2[].srv": job("B", exec_vnode=None),
+            "2[1].srv": job("S", run=2, exec_vnode="(blue:ncpus=1)"),
+            "2[2].srv": job("Q", run=None, exec_vnode=None),
+            "3.srv": job("E"),
+            "4.srv": job("Q", run=1),
+            "5.srv": job("F"),
+        }
+        batch = self.batch({"-t": answer("Jobs", jobs), "/p": answer("nodes", NODES)}, names={"n1": "k1"})
+        expected = {"pbs/1.srv/1": frozenset(["k1", "n2"]), "pbs/2[1].srv/2": frozenset(["n2"])}
+        self.assertEqual(batch.jobs(), Jobs(expected, frozenset(["pbs/3.srv/1"])))
+        self.assertEqual(batch.jobs(), Jobs(expected, frozenset(["pbs/3.srv/1"])))
+        self.assertEqual([argv[0] for argv in self.asked], ["/q", "/p", "/q"])
+
+    def test_no_jobs_is_an_answer_and_beside_placeholders_none_is_asked_for(self):
+        answers = {"-t": answer(), "/p": answer("nodes", NODES)}
+        self.assertEqual(self.batch(answers).jobs(), Jobs({}))
+        self.assertEqual(self.batch({}, holding=False).jobs(), Jobs({}))
+
+    def test_states_that_close_a_vnode_close_its_host(self):
+        batch = self.batch({"/p": answer("nodes", NODES)}, names={"n3.dom": "n3"})
+        down = "down+state-unknown: node down: communication \\xe9"
+        self.assertEqual(batch.states(), {"n1": "", "n2": "offline: 42", "n3": down})
+
+    def test_who_is_in_control_is_the_server_that_is_active(self):
+        for host, expected in (("srv", True), ("srv.dom", True), ("other.dom", False)):
+            batch = self.batch({"-B": answer("Server", {"name": {"server_host": host}})})
+            self.assertIs(batch.in_control(), expected)
+
+    def test_an_error_is_no_list(self):
+        cut = answer("Jobs", {"1.srv": job()})[:-9]
+        for said in (Answer(255, answer(), DOWN), OSError("no end within 20 s"), "", cut, "null", '{"Jobs": {}}'):
+            batch = self.batch(dict.fromkeys(("-t", "-B", "/p"), said))
+            self.assertEqual((batch.jobs(), batch.states(), batch.in_control()), (None, None, None))
+            self.assertTrue(self.remarks)
+        no_nodes = self.batch({"-t": answer(), "/p": answer("nodes", {})})
+        self.assertEqual((no_nodes.jobs(), no_nodes.states()), (None, None))
+
+
+if __name__ == "__main__":
+    unittest.main()
