@@ -25,12 +25,15 @@ from placement.model.selector import (
     Taint,
     Toleration,
 )
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim
+from placement.model.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
 from placement.model.workload import Namespace, PriorityClass
 
 Json = dict[str, Any]
 
-ALL_KINDS = (Pod, Node, Namespace, PriorityClass, PersistentVolume, PersistentVolumeClaim, CSINode)
+ALL_KINDS = (
+    *(Pod, Node, Namespace, PriorityClass, PersistentVolume, PersistentVolumeClaim, CSINode, CSIDriver),
+    StorageCapacity,
+)
 
 
 def meta(**more: Any) -> Json:
@@ -440,6 +443,28 @@ def test_volumes_claims_classes_and_namespaces_are_read() -> None:
 
 def watch(kind: str, value: object) -> Any:
     return Decoder().decode_watch_event(Pod, json.dumps({"type": kind, "object": value}).encode())
+
+
+@pytest.mark.parametrize(
+    ("fields", "largest", "topology"),
+    [
+        ({"capacity": "1Gi", "nodeTopology": {}}, 1 << 30, None),
+        ({"capacity": "1500m"}, 2, ()),
+        (
+            {"nodeTopology": {"matchLabels": {"zone": "a"}}},
+            0,
+            (NodeSelectorTerm((Requirement("zone", Operator.IN, ("a",)),)),),
+        ),
+        ({"capacity": "9Gi", "maximumVolumeSize": "1k", "nodeTopology": None}, 1000, ()),
+    ],
+)
+def test_the_room_that_a_driver_has_is_read(fields: Json, largest: int, topology: object) -> None:
+    seen = decode(StorageCapacity, {"metadata": meta(), "storageClassName": "fast", **fields})
+    assert (seen.storage_class, seen.largest, seen.topology) == ("fast", largest, topology)
+    assert decode(CSIDriver, {"metadata": meta(), "spec": {"storageCapacity": True}}).tells_capacity
+    assert not decode(CSIDriver, {"metadata": meta(), "spec": {}}).tells_capacity
+    asked = {"requests": {"storage": "1Gi"}}
+    assert decode(PersistentVolumeClaim, {"metadata": meta(), "spec": {"resources": asked}}).size == 1 << 30
 
 
 def test_watch_events_say_what_is_there_what_is_gone_and_how_far_they_got() -> None:

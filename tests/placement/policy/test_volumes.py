@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from placement.model.action import Bind, SelectNode
 from placement.model.selector import NodeSelectorTerm, Operator, Requirement
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+)
 from placement_kit.builders import mine, node, pairs, pod
 from placement_kit.simulated import Simulated
 
@@ -27,10 +34,40 @@ def storage(name: str = "fast", **more: Any) -> StorageClass:
     return StorageClass(uid=f"class-{name}", name=name, version=1, **more)
 
 
+def room(name: str, **more: Any) -> StorageCapacity:
+    return StorageCapacity(uid=f"room-{name}", namespace="csi", name=name, version=1, storage_class="fast", **more)
+
+
 def two_zones() -> Simulated:
     simulated = Simulated()
     simulated.see(node("n1", labels=pairs(zone="a")), node("n2", labels=pairs(zone="b")))
     return simulated
+
+
+@pytest.mark.parametrize(
+    ("said", "nodes"),
+    [
+        ((), set()),
+        ((room("a", largest=10),), {"n1", "n2"}),
+        ((room("a", largest=9),), set()),
+        ((room("a", largest=10, topology=()),), set()),
+        ((room("a", largest=10, topology=ZONE_B), room("b", largest=9)), {"n2"}),
+    ],
+)
+@pytest.mark.parametrize("tells_capacity", [True, False])
+def test_a_volume_is_made_where_its_driver_has_room(
+    said: tuple[StorageCapacity, ...], nodes: set[str], tells_capacity: bool
+) -> None:
+    simulated = two_zones()
+    driver = CSIDriver(uid="driver", name="csi.example.com", version=1, tells_capacity=tells_capacity)
+    made_by = storage(waits=True, provisioner=driver.name)
+    simulated.see(driver, made_by, claim(storage_class="fast", size=10), mine("p", volume_claims=("data",)), *said)
+    simulated.run()
+    chosen = {action.node for action in simulated.actions if isinstance(action, SelectNode)}
+    assert chosen <= (nodes if tells_capacity else {"n1", "n2"})
+    assert bool(chosen) is (bool(nodes) or not tells_capacity)
+    if not chosen:
+        assert "the room that driver csi.example.com has for its claim data" in simulated.conditions()["p"]
 
 
 def test_a_bound_volume_ties_the_pod_to_its_nodes() -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from placement.kube import wire
+from placement.kube.decode_capacity import decode_csi_driver, decode_storage_capacity
 from placement.kube.decode_cluster import (
     decode_claim,
     decode_csi_node,
@@ -31,7 +32,14 @@ from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadabl
 from placement.model.node import Node
 from placement.model.pod import TERMINAL, Pod
 from placement.model.refusal import Refusal
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+)
 from placement.model.workload import Namespace, PriorityClass
 
 # What msgspec raises on text that is not the JSON it should be: malformed, of wrong types, not UTF-8, nested too deep.
@@ -51,6 +59,8 @@ _DECODERS: Final[Mapping[type[Object], Reader]] = {
     CSINode: decode_csi_node,
     DisruptionBudget: decode_budget,
     StorageClass: decode_storage_class,
+    CSIDriver: decode_csi_driver,
+    StorageCapacity: decode_storage_capacity,
 }
 
 

@@ -8,7 +8,7 @@ import msgspec
 from placement.kube import wire, wire_volume
 from placement.kube.field_error import FieldError, shown
 from placement.kube.metadata import Sharing, require_identity
-from placement.kube.resources import read_allocatable
+from placement.kube.resources import read_allocatable, read_bytes
 from placement.kube.rules import node_terms
 from placement.model.node import Node
 from placement.model.selector import Effect, Taint
@@ -98,8 +98,14 @@ def decode_claim(raw: bytes | msgspec.Raw, _sharing: Sharing) -> PersistentVolum
         version=require_identity(item.metadata, namespaced=True),
         volume=spec.volume_name or "",
         storage_class=spec.storage_class_name or "",
+        size=_size(spec),
         once_per_pod="ReadWriteOncePod" in (spec.access_modes or ()),
     )
+
+
+def _size(spec: wire_volume.ClaimSpec) -> int:
+    wanted = ((spec.resources and spec.resources.requests) or {}).get("storage")
+    return 0 if wanted is None else read_bytes(wanted, "spec.resources.requests[storage]")
 
 
 def decode_csi_node(raw: bytes | msgspec.Raw, _sharing: Sharing) -> CSINode:

@@ -31,6 +31,11 @@ def _quantity(value: wire.Quantity, field: str) -> int:
     return nano
 
 
+def read_bytes(value: wire.Quantity, field: str) -> int:
+    """An amount of storage, rounded up as Kubernetes does."""
+    return -(-_quantity(value, field) // 10**9)
+
+
 def read_allocatable(resources: wire.Resources) -> Amounts:
     """What a node offers. An absurd amount is cut: the node has no less of it than any pod may ask for."""
     amounts = round_amounts(read_resources(resources, "status.allocatable"))

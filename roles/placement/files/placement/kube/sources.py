@@ -14,7 +14,14 @@ from placement.kube.reflector import Source
 from placement.model.disruption import DisruptionBudget
 from placement.model.node import Node
 from placement.model.pod import Pod
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+)
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 
 # Nodes first: what is on a node that is not known yet has to wait for it.
@@ -28,6 +35,8 @@ BUILT_IN: Final = (
     Source("persistentvolumeclaims", PersistentVolumeClaim, "/api/v1/persistentvolumeclaims"),
     Source("storageclasses", StorageClass, "/apis/storage.k8s.io/v1/storageclasses"),
     Source("csinodes", CSINode, "/apis/storage.k8s.io/v1/csinodes"),
+    Source("csidrivers", CSIDriver, "/apis/storage.k8s.io/v1/csidrivers"),
+    Source("csistoragecapacities", StorageCapacity, "/apis/storage.k8s.io/v1/csistoragecapacities"),
 )
 
 

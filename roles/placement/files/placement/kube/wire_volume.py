@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Volumes, claims and CSI limits as msgspec structs."""
 
-from placement.kube.wire import Named, Wire
-from placement.kube.wire_rule import NodeSelector
+from placement.kube.wire import Named, Quantity, Requests, Wire
+from placement.kube.wire_rule import LabelSelector, NodeSelector
 
 
 class VolumeNodeAffinity(Wire):
@@ -45,6 +45,7 @@ class ClaimSpec(Wire):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
+    resources: Requests | None = None
 
 
 class PersistentVolumeClaim(Named):
@@ -76,3 +77,24 @@ class CSINode(Named):
     """The volume limits of a node."""
 
     spec: CSINodeSpec | None = None
+
+
+class CSIDriverSpec(Wire):
+    """The spec of a driver."""
+
+    storage_capacity: bool | None = None
+
+
+class CSIDriver(Named):
+    """A driver."""
+
+    spec: CSIDriverSpec | None = None
+
+
+class StorageCapacity(Named):
+    """The room for volumes of a class in one part of the cluster."""
+
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None

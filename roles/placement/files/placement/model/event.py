@@ -11,7 +11,14 @@ from placement.model.disruption import DisruptionBudget
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+)
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 
 Object = (
@@ -26,6 +33,8 @@ Object = (
     | PersistentVolumeClaim
     | StorageClass
     | CSINode
+    | CSIDriver
+    | StorageCapacity
 )
 
 

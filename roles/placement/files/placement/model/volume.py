@@ -31,6 +31,8 @@ class PersistentVolumeClaim:
     volume: str = ""
     storage_class: str = ""
     once_per_pod: bool = False
+    # In bytes; 0 where it says nothing.
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,4 +54,27 @@ class StorageClass:
     version: int
     provisioner: str = ""
     waits: bool = False
+    topology: tuple[NodeSelectorTerm, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CSIDriver:
+    """A driver, and whether it says how much room there is for volumes that are yet to be made."""
+
+    uid: str
+    name: str
+    version: int
+    tells_capacity: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageCapacity:
+    """The largest volume of a class that can be made for nodes of this topology; `topology=None` means all nodes."""
+
+    uid: str
+    namespace: str
+    name: str
+    version: int
+    storage_class: str = ""
+    largest: int = 0
     topology: tuple[NodeSelectorTerm, ...] | None = None

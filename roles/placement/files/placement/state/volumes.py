@@ -14,7 +14,14 @@ import numpy as np
 
 from placement.model.pod import Pod
 from placement.model.selector import NodeSelector, NodeSelectorTerm
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+)
 from placement.state.columns import NodeColumns
 from placement.state.masks import Bools, MaskTable
 from placement.state.objects import ObjectTable
@@ -76,7 +83,19 @@ class VolumeRules:
         if found.provisioner in ("", NO_PROVISIONER):
             why = f"its claim {claim.name}: volumes made by hand are not chosen among; bind it beforehand"
             return [(why, self._nowhere())]
-        return self._reached("topology of storage class " + found.name, found.topology)
+        return [*self._reached("topology of storage class " + found.name, found.topology), *self._room(claim, found)]
+
+    def _room(self, claim: PersistentVolumeClaim, made_by: StorageClass) -> list[tuple[str, Bools]]:
+        """Nodes near which the class's driver has room for the volume, where it says how much it has."""
+        driver = self._objects.find(CSIDriver, made_by.provisioner)
+        if driver is None or not driver.tells_capacity or not claim.size:
+            return []
+        allowed = self._nowhere()
+        for item in self._objects.every(StorageCapacity):
+            if item.storage_class == made_by.name and item.largest >= claim.size:
+                for _unused, reached in self._reached("", item.topology):
+                    allowed |= reached
+        return [(f"the room that driver {driver.name} has for its claim {claim.name}", allowed)]
 
     def _reached(self, what: str, terms: tuple[NodeSelectorTerm, ...] | None) -> list[tuple[str, Bools]]:
         if terms is None:
