@@ -101,6 +101,6 @@ class Backed(Simulated):
             answer = "" if self.batch.loses_answers else job
             self.scheduler.apply(SubmitEnded(action.uid, answer, "" if answer else "timed out", self.now + 0.01))
         elif isinstance(action, Release):
-            self.batch.jobs.pop(action.job, None)
+            self.batch.jobs.pop(action.name, None)
         else:
             super().carry_out(action)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from placement.app.batch import BatchSide, ledger_of, rules_of
 from placement.app.logs import Log
 from placement.app.loop import Loop
 from placement.app.metrics import Metrics
@@ -76,10 +77,20 @@ class Assembly:
             scheduler_name=settings.scheduler_name,
             default_queue=settings.default_queue,
             patience=settings.half_gang_seconds,
+            backing=rules_of(settings),
+        )
+        self.batch = BatchSide(
+            ledger_of(settings),
+            self.carrier,
+            put=self._put,
+            stop=self.switches.stop,
+            may_write=self.may_write,
+            observe=self._observe,
+            said=self._said,
         )
         self.loop = Loop(
             scheduler,
-            carrier=self.carrier,
+            carrier=self.batch,
             metrics=self.metrics,
             may_decide=self.may_decide,
             decided=self._tell,
@@ -111,6 +122,8 @@ class Assembly:
         for reflector in self.reflectors:
             self._thread(f"watch-{reflector.source.name}", reflector.run)
         self.carrier.start()
+        for name, body in self.batch.bodies():
+            self._thread(name, body)
         self._announcers = [
             self._thread(f"events-{index}", lambda: self.announcer.run(self._sender(lambda: True)))
             for index in range(ANNOUNCERS)

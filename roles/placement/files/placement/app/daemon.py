@@ -201,6 +201,7 @@ class Daemon:
             "bindings_under_way": parts.carrier.binding,
             "writes_under_way": parts.carrier.writing,
             "events_to_tell": len(parts.announcer),
+            **self._batch(),
             "sources": {
                 item.source.name: {
                     "synced": item.health.synced,
@@ -213,6 +214,12 @@ class Daemon:
                 for item in parts.reflectors
             },
         }
+
+    def _batch(self) -> Json:
+        side = self._parts.batch
+        if not self._parts.settings.pbs_bin_dir:
+            return {}
+        return {"batch_jobs": side.jobs, "batch_jobs_ours": side.ours, "batch_error": side.trouble}
 
     def _collected(self, phase: str, _info: dict[str, int]) -> None:
         if phase == "start":

@@ -7,6 +7,7 @@ Files rotate by size. A disk that is full costs lines, which are counted, and ne
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 from collections.abc import Callable
@@ -39,7 +40,10 @@ class Journal:
     def note(self, actions: tuple[Action, ...]) -> None:
         """Writes what has been decided."""
         now = self._clock().isoformat(timespec="milliseconds")
-        lines = [json.dumps({"time": now, "action": type(action).__name__} | _fields(action)) for action in actions]
+        lines = [
+            json.dumps({"time": now, "action": type(action).__name__} | _fields(action), default=dataclasses.asdict)
+            for action in actions
+        ]
         self.write(lines)
 
     def write(self, lines: list[str]) -> None:

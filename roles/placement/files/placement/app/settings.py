@@ -8,6 +8,7 @@ a file of its own in kube-batch's format, named by `policy`.
 """
 
 import dataclasses
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ import yaml
 from placement.kube.announcer import MOST_WAITING
 from placement.kube.carrier import BINDERS
 from placement.kube.lease import Terms
+from placement.ledger.identity import expression_error
+from placement.ledger.pbs import read_names
 from placement.policy import configuration
 from placement.policy.configuration import Configuration, ConfigurationError
 from placement.policy.session import PATIENCE
@@ -61,6 +64,22 @@ class Settings:
     # How long a gang that has never been whole may be bound in part.
     half_gang_seconds: float = PATIENCE
     log_level: str = "info"
+    # Where PBS's programs are; empty where no queue is backed by PBS.
+    pbs_bin_dir: str = ""
+    # JMESPath over `namespace.name`, `namespace.labels` and `queue`.
+    pbs_queue: str = "'pods'"
+    pbs_account: str = ""
+    pbs_project: str = ""
+    pbs_place: str = "free"
+    # What becomes of fractions of a core: `round_up`, or `pack` within a gang.
+    pbs_cores: str = "round_up"
+    # PBS's names of resources and of node labels: `nvidia.com/gpu=ngpus, ...`.
+    pbs_resources: str = "nvidia.com/gpu=ngpus"
+    pbs_labels: str = ""
+    # How long pods may take to end before their job does, and containers of a pod that was deleted by force.
+    pbs_grace_seconds: float = 60.0
+    pbs_linger_seconds: float = 30.0
+    pbs_timeout: float = 20.0
     configuration: Configuration = field(default=configuration.DEFAULT)
 
     def terms(self, identity: str) -> Terms:
@@ -88,6 +107,8 @@ FIXED: Final = frozenset(
         *("scheduler_name", "kubeconfig", "leader_election", "lease_namespace", "lease_name", "lease_duration"),
         *("renew_deadline", "retry_period", "listen", "socket", "journal", "journal_megabytes", "journal_files"),
         *("binders", "events_waiting", "default_queue", "log_level"),
+        *("pbs_bin_dir", "pbs_queue", "pbs_account", "pbs_project", "pbs_place", "pbs_cores", "pbs_resources"),
+        *("pbs_labels", "pbs_grace_seconds", "pbs_linger_seconds", "pbs_timeout"),
     }
 )
 
@@ -106,6 +127,24 @@ def _named(value: object) -> str:
     text = str(value)
     good = 0 < len(text) <= 253 and all(c.isascii() and (c.isalnum() or c in "-.") for c in text)
     return "" if good else "a name of letters, digits, '-' and '.'"
+
+
+def _expression(value: object) -> str:
+    error = expression_error(str(value)) if value else ""
+    return f"a JMESPath expression: {error}" if error else ""
+
+
+def _place(value: object) -> str:
+    good = re.fullmatch(r"(free|pack|scatter|vscatter)(:(excl|exclhost|shared))?(:group=[A-Za-z]\w*)?", str(value))
+    return "" if good else "a placement of PBS: free, pack, scatter or vscatter, then :excl, :exclhost, :group=..."
+
+
+def _names(value: object) -> str:
+    try:
+        read_names(str(value))
+    except ValueError as error:
+        return f"a list of names: {error}"
+    return ""
 
 
 def _level(value: object) -> str:
@@ -130,6 +169,16 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "slice_milliseconds": _between(0.5, 100),
     "half_gang_seconds": _between(1, 86_400),
     "log_level": _level,
+    "pbs_queue": _expression,
+    "pbs_account": _expression,
+    "pbs_project": _expression,
+    "pbs_place": _place,
+    "pbs_cores": lambda value: "" if value in ("round_up", "pack") else "round_up or pack",
+    "pbs_resources": _names,
+    "pbs_labels": _names,
+    "pbs_grace_seconds": _between(0, 86_400),
+    "pbs_linger_seconds": _between(0, 86_400),
+    "pbs_timeout": _between(1, 600),
 }
 _TYPES: Final = {item.name: item.type for item in dataclasses.fields(Settings) if item.name != "configuration"}
 

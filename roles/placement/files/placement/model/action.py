@@ -128,7 +128,8 @@ class Release:
     """Have a job ended, because nothing of what it backed is left; a read of all jobs says when it is gone."""
 
     uid: str
-    job: str
+    # The batch system's own name of the job.
+    name: str
 
 
 BatchAction = Submit | Release

@@ -111,6 +111,9 @@ def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bo
     elif batch.left is not None and batch.left <= backing.rules.grace:
         _evict(session, there, "WalltimeReached", f"job {batch.job} ends in {max(0, int(batch.left))} s")
         unit.refused = batch.job
+    if batch.runs and unit.absences:
+        # It may be gone: nobody goes where it was, and nobody leaves yet.
+        return False
     if batch.runs and batch.job != unit.refused:
         return _place(session, job, unit, batch, waiting, there)
     if waiting:
@@ -247,7 +250,7 @@ def _release(session: Session, unit: Unit) -> None:
         backing.forget(unit)
     for job in unneeded:
         if backing.ask(unit, job, now):
-            session.actions.append(Release(uid=unit.uid, job=job.job))
+            session.actions.append(Release(uid=unit.uid, name=job.job))
 
 
 def _may_end(session: Session, unit: Unit, job: BatchJob, now: float) -> bool:

@@ -1,0 +1,166 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The batch system's side of the daemon: one thread reads all jobs, a few submit and release.
+
+All jobs are read by one command, at most once a second however many there are, and only by who leads.
+"""
+
+import os
+import pwd
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from placement.app.loop import Carrying
+from placement.app.settings import Settings
+from placement.ledger.identity import Identities
+from placement.ledger.pbs import Pbs, PbsError, Terms, read_names
+from placement.model.action import Action, BatchAction, Release, Submit
+from placement.model.batch import BackingRules, BatchJob
+from placement.model.event import Event, JobsRead, JobsUnread, SubmitEnded
+
+INTERVAL: Final = 1.0
+SUBMITTERS: Final = 4
+
+
+class Ledger(Protocol):
+    """What is asked of a batch system."""
+
+    def jobs(self) -> tuple[BatchJob, ...]:
+        """All that have not ended."""
+
+    def submit(self, action: Submit) -> str:
+        """The job's id."""
+
+    def release(self, action: Release) -> None:
+        """Has a job end."""
+
+
+def ledger_of(settings: Settings) -> Ledger | None:
+    """The batch system that the settings name; none where they name none."""
+    if not settings.pbs_bin_dir:
+        return None
+    margin = settings.lease_duration - settings.renew_deadline
+    return Pbs(
+        Terms(
+            bin_dir=settings.pbs_bin_dir,
+            identities=Identities(queue=settings.pbs_queue, account=settings.pbs_account, project=settings.pbs_project),
+            owner=pwd.getpwuid(os.geteuid()).pw_name,
+            place=settings.pbs_place,
+            grace=settings.pbs_grace_seconds,
+            timeout=settings.pbs_timeout,
+            submit_timeout=min(settings.pbs_timeout, margin) if settings.leader_election else settings.pbs_timeout,
+        )
+    )
+
+
+def rules_of(settings: Settings) -> BackingRules:
+    """How pods are asked for."""
+    return BackingRules(
+        pack=settings.pbs_cores == "pack",
+        devices=read_names(settings.pbs_resources),
+        labels=read_names(settings.pbs_labels),
+        grace=settings.pbs_grace_seconds,
+        linger=settings.pbs_linger_seconds,
+    )
+
+
+class BatchSide:
+    """Carries out what concerns the batch system, and all else by the carrier that it stands before."""
+
+    def __init__(
+        self,
+        ledger: Ledger | None,
+        api: Carrying,
+        *,
+        put: Callable[[list[Event]], None],
+        stop: threading.Event,
+        may_write: Callable[[], bool],
+        observe: Callable[[str, int, float], None],
+        said: Callable[[str, str], None],
+    ) -> None:
+        self._ledger = ledger
+        self._api = api
+        self._put = put
+        self._stop = stop
+        self._may_write = may_write
+        self._observe = observe
+        self._said = said
+        self._work: queue.SimpleQueue[BatchAction] = queue.SimpleQueue()
+        # How many jobs the last good read had, and how many of them are ours; what is wrong since.
+        self.jobs = self.ours = 0
+        self.trouble = ""
+
+    @property
+    def binding(self) -> int:
+        """Bindings that have not been answered."""
+        return self._api.binding
+
+    def carry(self, actions: tuple[Action, ...]) -> None:
+        """Begins to carry them out."""
+        for action in actions:
+            if isinstance(action, BatchAction):
+                self._work.put(action)
+        self._api.carry(tuple(action for action in actions if not isinstance(action, BatchAction)))
+
+    def bodies(self) -> Iterable[tuple[str, Callable[[], None]]]:
+        """What its threads do until everything stops."""
+        if self._ledger is None:
+            return
+        ledger = self._ledger
+        yield "jobs", lambda: self._read_all(ledger)
+        for number in range(SUBMITTERS):
+            yield f"submit-{number}", lambda: self._perform_all(ledger)
+
+    def _read_all(self, ledger: Ledger) -> None:
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            if self._may_write():
+                self._put([self._read(ledger, begun)])
+            self._stop.wait(max(0.0, begun + INTERVAL - time.monotonic()))
+
+    def _read(self, ledger: Ledger, begun: float) -> Event:
+        try:
+            found = ledger.jobs()
+        except PbsError as error:
+            self._observe("qstat", 1, time.monotonic() - begun)
+            self._note(str(error))
+            return JobsUnread(str(error))
+        self._observe("qstat", 0, time.monotonic() - begun)
+        self.jobs, self.ours = len(found), sum(bool(job.tag) for job in found)
+        self._note("")
+        return JobsRead(found, begun)
+
+    def _note(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self._said("pbs", trouble or "the batch system answers again")
+        self.trouble = trouble
+
+    def _perform_all(self, ledger: Ledger) -> None:
+        while not self._stop.is_set():
+            try:
+                action = self._work.get(timeout=INTERVAL)
+            except queue.Empty:
+                continue
+            event = self._perform(ledger, action)
+            if event is not None:
+                self._put([event])
+
+    def _perform(self, ledger: Ledger, action: BatchAction) -> Event | None:
+        begun, job, trouble = time.monotonic(), "", "the right to write was lost"
+        what = "qsub" if isinstance(action, Submit) else "qdel"
+        if self._may_write():
+            try:
+                if isinstance(action, Submit):
+                    job = ledger.submit(action)
+                else:
+                    ledger.release(action)
+                trouble = ""
+            except PbsError as error:
+                trouble = str(error)
+                self._said("pbs", trouble)
+            self._observe(what, int(bool(trouble)), time.monotonic() - begun)
+        return SubmitEnded(action.uid, job, trouble, time.monotonic()) if isinstance(action, Submit) else None

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PBS: what is asked of it, as argv lists.
+
+Exact return codes: an id on standard output with status 0 is a job, any other status is a refusal in PBS's words, and
+no answer is no answer. What became of it the next read says.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+
+from placement.ledger.command import Answer, CommandError, run
+from placement.ledger.identity import Identities, IdentityError
+from placement.ledger.pbs_answers import AnswerError, read_jobs
+from placement.model.action import Release, Submit
+from placement.model.batch import BatchJob, Chunk
+
+# Holds the job's place until it is deleted; the work is done by the pods' containers.
+HOLDER: Final = ("/bin/sleep", "infinity")
+PREFIX: Final = "cv-"
+
+_ID: Final = re.compile(r"\d+\.[A-Za-z0-9_.-]+", re.ASCII)
+_UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}", re.ASCII)
+_RESOURCE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
+_LONGEST_NAME: Final = 150
+# qdel: unknown id, wrong state (it is ending), and already finished.
+_NO_MORE: Final = frozenset({153, 168, 35})
+
+
+class PbsError(Exception):
+    """PBS did not do it, or did not say; the message is fit for a condition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How a site's PBS is spoken to."""
+
+    bin_dir: str
+    identities: Identities
+    # Our own user: jobs of others are never ours.
+    owner: str
+    place: str = "free"
+    # Seconds that a job has beyond what its pods may take.
+    grace: float = 60.0
+    timeout: float = 20.0
+    # A submission has to end before another daemon may think that it leads.
+    submit_timeout: float = 5.0
+    run: Callable[..., Answer] = field(default=run)
+
+
+class Pbs:
+    """One server, through its programs."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+
+    def jobs(self) -> tuple[BatchJob, ...]:
+        """All jobs that have not ended, by one command."""
+        # With the server down it prints valid JSON, too.
+        answer = self._ask("qstat", "-t", "-f", "-F", "json")
+        if answer.status != 0:
+            raise PbsError(f"qstat: exit status {answer.status}: {answer.reason[:200]}")
+        try:
+            return read_jobs(answer.out, owner=self._terms.owner)
+        except AnswerError as error:
+            raise PbsError(str(error)) from None
+
+    def submit(self, action: Submit) -> str:
+        """The id of the job that now waits."""
+        answer = self._ask("qsub", *self.words(action), timeout=self._terms.submit_timeout)
+        said = answer.out.strip()
+        if answer.status != 0:
+            raise PbsError(f"qsub: exit status {answer.status}: {answer.reason[:200]}")
+        if not _ID.fullmatch(said):
+            raise PbsError(f"qsub: no id of a job but {said[:60]!a}")
+        return said
+
+    def release(self, action: Release) -> None:
+        """Has a job end; one that has ended is as well."""
+        if not _ID.fullmatch(action.name):
+            raise PbsError(f"qdel: {action.name[:60]!a} is no id of a job")
+        answer = self._ask("qdel", action.name)
+        if answer.status not in (0, *_NO_MORE):
+            raise PbsError(f"qdel: exit status {answer.status}: {answer.reason[:200]}")
+
+    def words(self, action: Submit) -> list[str]:
+        """The arguments of qsub: nothing in them comes from a pod but numbers, and names that are made harmless."""
+        if not _UID.fullmatch(action.uid):
+            raise PbsError(f"UID {action.uid[:60]!a} cannot be the name of a job")
+        try:
+            identity = self._terms.identities.of(action.namespace, dict(action.namespace_labels), action.queue)
+        except IdentityError as error:
+            raise PbsError(str(error)) from None
+        found = ["-N", f"{PREFIX}{action.uid}_{_FOREIGN.sub('-', action.name)[:_LONGEST_NAME]}", "-q", identity.queue]
+        found += ["-A", identity.account] if identity.account else []
+        found += ["-P", identity.project] if identity.project else []
+        found += ["-l", f"select={select(action.chunks)}", "-l", f"place={self._terms.place}"]
+        if action.walltime is not None:
+            found += ["-l", f"walltime={action.walltime + int(self._terms.grace)}"]
+        return [*found, "-j", "oe", "-o", "/dev/null", "--", *HOLDER]
+
+    def _ask(self, program: str, *words: str, timeout: float | None = None) -> Answer:
+        argv = [str(PurePosixPath(self._terms.bin_dir) / program), *words]
+        try:
+            return self._terms.run(argv, timeout=timeout or self._terms.timeout)
+        except CommandError as error:
+            raise PbsError(str(error)) from None
+
+
+def select(chunks: tuple[Chunk, ...]) -> str:
+    """`1:ncpus=2+4:ncpus=1:mem=1024kb:host=n1`; a value that could end a chunk or begin another is refused."""
+    return "+".join(":".join(_chunk(chunk)) for chunk in chunks)
+
+
+def _chunk(chunk: Chunk) -> list[str]:
+    words = [str(chunk.count), f"ncpus={chunk.cores}"]
+    words += [f"mem={chunk.memory}kb"] if chunk.memory else []
+    words += [f"{_checked(_RESOURCE, name)}={amount}" for name, amount in chunk.devices]
+    words += [f"{_checked(_RESOURCE, name)}={_checked(_WORD, value)}" for name, value in chunk.properties]
+    return words
+
+
+def _checked(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise PbsError(f"{text[:60]!a} cannot be said in a select statement")
+    return text
+
+
+def read_names(text: str) -> Mapping[str, str]:
+    """`nvidia.com/gpu=ngpus, example.com/fpga=nfpgas`: names of Kubernetes, and PBS's for the same."""
+    pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    bad = next((name for name, _mark, resource in pairs if not name or not _RESOURCE.fullmatch(resource)), None)
+    if bad is not None:
+        raise ValueError(f"{bad!r}: expected NAME=RESOURCE, separated by commas")
+    return {name: resource for name, _mark, resource in pairs}

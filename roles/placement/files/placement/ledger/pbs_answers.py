@@ -1,0 +1,115 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What `qstat -t -f -F json` says, read into jobs. Pure.
+
+Its JSON is made by parsing every value as JSON first, so text that looks like a number comes back as one; and with the
+server down it is valid and has no jobs. So only fields that can never look so are taken as they are, whatever else is
+of the wrong type is no answer, and the exit status is for whoever ran the command to look at.
+"""
+
+import calendar
+import json
+import re
+import time
+from typing import Any, Final
+
+from placement.model.batch import BatchJob, Share
+
+_ID: Final = re.compile(r"(\d+)(?:\[(\d*)\])?\.[A-Za-z0-9_.-]+", re.ASCII)
+_GROUP: Final = re.compile(r"\(([^()]+)\)")
+_AMOUNT: Final = re.compile(r"(\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
+_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+_TAG: Final = re.compile(r"cv-([A-Za-z0-9-]{1,64})(?:_[A-Za-z0-9_.+-]*)?", re.ASCII)
+_ENDING: Final = frozenset("EFXM")
+_MOST_SHARES: Final = 100_000
+_KIB: Final = 1024
+Json = dict[str, Any]
+
+
+class AnswerError(Exception):
+    """The text is not the whole answer; nothing follows from it."""
+
+
+def read_jobs(text: str, *, owner: str) -> tuple[BatchJob, ...]:
+    """All jobs; those are ours that our own user has submitted under a name that is a tag."""
+    try:
+        whole = json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise AnswerError(f"qstat printed JSON that is not whole: {str(error)[:100]}") from None
+    if not isinstance(whole, dict) or not isinstance(whole.get("timestamp"), int):
+        raise AnswerError("qstat printed JSON without a timestamp")
+    jobs = whole.get("Jobs", {})
+    if not isinstance(jobs, dict):
+        raise AnswerError("qstat: Jobs is no object")
+    return tuple(_job(name, fields, owner, whole["timestamp"]) for name, fields in jobs.items())
+
+
+def _job(name: str, fields: Any, owner: str, now: int) -> BatchJob:
+    match = _ID.fullmatch(name)
+    if match is None or not isinstance(fields, dict):
+        raise AnswerError(f"qstat: {name[:60]!a} is no job")
+    state = fields.get("job_state")
+    if not isinstance(state, str) or not state:
+        raise AnswerError(f"qstat: job {name} has no state")
+    placed = fields.get("exec_vnode")
+    runs = state == "R" and placed is not None
+    run = fields.get("run_count")
+    # Nobody else can submit as our user, so a name alone makes no job ours.
+    ours = str(fields.get("Job_Owner", "")).partition("@")[0] == owner and match[2] is None
+    tag = _TAG.fullmatch(str(fields.get("Job_Name", ""))) if ours else None
+    return BatchJob(
+        job=name,
+        run=run if isinstance(run, int) else 0,
+        state=state,
+        runs=runs,
+        ends=state in _ENDING,
+        tag=tag[1] if tag is not None else "",
+        shares=_shares(name, placed, fields.get("exec_host")) if runs and tag is not None else (),
+        left=_left(fields, now) if runs else None,
+        comment=str(fields.get("comment", ""))[:300],
+    )
+
+
+def _shares(name: str, exec_vnode: Any, exec_host: Any) -> tuple[Share, ...]:
+    """`(a:ncpus=2:mem=1kb)+(b[0]:ncpus=1+b[1]:ncpus=1)` on `a/0*2+b/0*0`: what the job has of each host."""
+    if not isinstance(exec_vnode, str) or not isinstance(exec_host, str):
+        raise AnswerError(f"qstat: job {name} runs nowhere")
+    groups, hosts = _GROUP.findall(exec_vnode), exec_host.split("+")
+    if (
+        "+".join(f"({group})" for group in groups) != exec_vnode
+        or len(groups) != len(hosts)
+        or len(hosts) > _MOST_SHARES
+    ):
+        raise AnswerError(f"qstat: job {name} runs on {exec_vnode[:80]!a} at {exec_host[:80]!a}")
+    return tuple(_share(name, group, host) for group, host in zip(groups, hosts, strict=True))
+
+
+def _share(name: str, group: str, host: str) -> Share:
+    totals: dict[str, int] = {}
+    for part in group.split("+"):
+        for resource, _mark, value in (pair.partition("=") for pair in part.split(":")[1:]):
+            found = _AMOUNT.fullmatch(value)
+            if found is None:
+                continue
+            amount = int(found[1]) << _UNITS[found[2].lower()]
+            if resource == "mem":
+                amount = -(-amount // _KIB)
+            totals[resource] = totals.get(resource, 0) + amount
+    name_of_host, slash, _slot = host.partition("/")
+    if not slash or "ncpus" not in totals:
+        raise AnswerError(f"qstat: job {name} has {group[:80]!a} of {host[:80]!a}")
+    cores, memory = totals.pop("ncpus"), totals.pop("mem", 0)
+    return Share(host=name_of_host, cores=cores, memory=memory, devices=tuple(sorted(totals.items())))
+
+
+def _left(fields: Json, now: int) -> float | None:
+    """Seconds until the walltime is over; None where there is none."""
+    resources = fields.get("Resource_List")
+    text = resources.get("walltime") if isinstance(resources, dict) else None
+    try:
+        begun = calendar.timegm(time.strptime(str(fields.get("stime")), "%a %b %d %H:%M:%S %Y"))
+        hours, minutes, seconds = (int(part) for part in str(text).split(":"))
+    except ValueError:
+        return None
+    return float(begun + hours * 3600 + minutes * 60 + seconds - now)

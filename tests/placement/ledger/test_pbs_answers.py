@@ -1,0 +1,143 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What qstat prints, whole, bent or cut short."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from placement.ledger.pbs_answers import AnswerError, read_jobs
+from placement.model.batch import Share
+
+UID = "0d1f6a52-1111-4222-8333-944455556666"
+RUNNING = {
+    "Job_Name": f"cv-{UID}_trainer",
+    "Job_Owner": "placement@pbs-srv",
+    "job_state": "R",
+    "substate": 41,
+    "exec_host": "n1/0*2+n2/0",
+    "exec_vnode": "(n1:ncpus=2:mem=1024kb)+(n2:ncpus=1:ngpus=2:mem=1gb)",
+    "Resource_List": {"walltime": "01:00:00", "select": "1:ncpus=2+1:ncpus=1"},
+    "stime": "Fri Nov 20 22:53:00 2026",
+    "run_count": 1,
+    "comment": "Job run at Fri Nov 20 at 22:53 on (n1:ncpus=2)",
+}
+# Fri Nov 20 22:54:00 2026
+NOW = 1795215240
+
+
+def printed(**jobs: object) -> str:
+    found = {name.replace("_", "."): fields for name, fields in jobs.items()}
+    return json.dumps({"timestamp": NOW, "pbs_version": "23.06.06", "pbs_server": "pbs-srv", "Jobs": found})
+
+
+def one(**changes: object):
+    (job,) = read_jobs(printed(**{"7_pbs-srv": {**RUNNING, **changes}}), owner="placement")
+    return job
+
+
+def test_a_job_of_ours_that_runs_says_what_it_has_of_each_host():
+    job = one()
+    assert (job.job, job.tag, job.runs, job.ends) == ("7.pbs-srv", UID, True, False)
+    assert job.shares == (
+        Share(host="n1", cores=2, memory=1024),
+        Share(host="n2", cores=1, memory=1 << 20, devices=(("ngpus", 2),)),
+    )
+    assert job.left == 3540.0
+
+
+@pytest.mark.parametrize(
+    ("exec_vnode", "exec_host", "shares"),
+    [
+        ("(n2[0]:ncpus=2+n2[1]:ncpus=2)", "n2/0*0", (Share(host="n2", cores=4),)),
+        ("(v:ncpus=1)+(v:ncpus=1)", "n2/0+n2/1", (Share(host="n2", cores=1),) * 2),
+        ("(n1:ncpus=0:mem=1b)", "n1/0*0", (Share(host="n1", cores=0, memory=1),)),
+    ],
+)
+def test_vnodes_are_not_hosts(exec_vnode, exec_host, shares):
+    assert one(exec_vnode=exec_vnode, exec_host=exec_host).shares == shares
+
+
+@pytest.mark.parametrize(
+    ("changes", "tag"),
+    [
+        ({}, UID),
+        ({"Job_Owner": "mallory@pbs-srv"}, ""),
+        ({"Job_Owner": "placement.evil@pbs-srv"}, ""),
+        ({"Job_Name": "kube-apiserver"}, ""),
+        ({"Job_Name": "cv-../x"}, ""),
+        ({"Job_Name": f"cv-{UID}"}, UID),
+        ({"Job_Name": 7}, ""),
+    ],
+)
+def test_a_job_is_ours_by_its_owner_and_its_tag_together(changes, tag):
+    assert one(**changes).tag == tag
+
+
+def test_a_job_that_waits_is_nowhere_and_says_why():
+    waiting = {key: value for key, value in RUNNING.items() if not key.startswith("exec_")}
+    (job,) = read_jobs(
+        printed(**{"7_pbs-srv": {**waiting, "job_state": "Q", "comment": "Not Running: wait"}}), owner="placement"
+    )
+    assert (job.runs, job.shares, job.left, job.comment) == (False, (), None, "Not Running: wait")
+
+
+@pytest.mark.parametrize("state", ["S", "E", "H", "T", "W", "F"])
+def test_a_job_has_its_nodes_only_while_it_runs(state):
+    assert (one(job_state=state).runs, one(job_state=state).shares) == (False, ())
+
+
+def test_no_jobs_at_all_is_an_answer():
+    assert read_jobs(json.dumps({"timestamp": NOW}), owner="placement") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "qstat: cannot connect to server",
+        "{}",
+        "[]",
+        '{"timestamp": "soon"}',
+        '{"timestamp": 1, "Jobs": []}',
+        '{"timestamp": 1, "Jobs": {"x": {}}}',
+        '{"timestamp": 1, "Jobs": {"-rf.srv": {"job_state": "R"}}}',
+        '{"timestamp": 1, "Jobs": {"7.srv": {"job_state": 1}}}',
+        '{"timestamp": 1, "Jobs": {"7.srv": null}}',
+        "[" * 100_000,
+        printed(**{"7_srv": {**RUNNING, "exec_vnode": "(n1:ncpus=2"}}),
+        printed(**{"7_srv": {**RUNNING, "exec_vnode": 7}}),
+        printed(**{"7_srv": {**RUNNING, "exec_host": "n1/0*2"}}),
+        printed(**{"7_srv": {**RUNNING, "exec_host": None}}),
+    ],
+)
+def test_what_is_not_whole_is_no_answer(text):
+    with pytest.raises(AnswerError):
+        read_jobs(text, owner="placement")
+
+
+@given(st.integers(0, 2000))
+def test_an_answer_cut_short_is_no_answer(length):
+    text = printed(**{"7_pbs-srv": RUNNING, "8_pbs-srv": {"job_state": "Q"}})
+    if length < len(text):
+        with pytest.raises(AnswerError):
+            read_jobs(text[:length], owner="placement")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*RUNNING, "Variable_List"]), VALUES, max_size=4))
+def test_bent_values_end_in_jobs_or_in_no_answer(changes):
+    try:
+        job = one(**changes)
+    except AnswerError:
+        return
+    assert all(isinstance(share.cores, int) for share in job.shares)
+    assert not job.tag or job.tag == UID or "Job_Name" in changes

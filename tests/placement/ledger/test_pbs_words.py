@@ -1,0 +1,160 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What PBS's programs are called with, whatever pods are called and say."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from placement.ledger.command import Answer, CommandError, run
+from placement.ledger.identity import Identities, IdentityError, expression_error
+from placement.ledger.pbs import Pbs, PbsError, Terms, read_names
+from placement.model.action import Release, Submit
+from placement.model.batch import Chunk
+
+UID = "0d1f6a52-1111-4222-8333-944455556666"
+IDENTITIES = Identities(queue="'pods'", account='namespace.labels."site/account"', project="namespace.name")
+LABELS = (("site/account", "physics"),)
+
+
+def submit(**more: object) -> Submit:
+    given = {"uid": UID, "namespace": "team", "name": "trainer", "queue": "backed", "namespace_labels": LABELS}
+    return Submit(**{**given, "chunks": (Chunk(count=1, cores=1),), **more})
+
+
+def pbs(answer: Answer | Exception | None = None, said: list | None = None) -> Pbs:
+    def answered(argv, *, timeout):
+        if said is not None:
+            said.append(argv)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return Pbs(Terms(bin_dir="/opt/pbs/bin", identities=IDENTITIES, owner="placement", run=answered))
+
+
+def test_a_gang_is_submitted_with_its_shapes_for_the_namespace_s_account():
+    chunks = (
+        Chunk(count=1, cores=2, memory=2048, properties=(("host", "n1"),)),
+        Chunk(count=7, cores=1, devices=(("ngpus", 1),)),
+    )
+    assert pbs().words(submit(chunks=chunks, walltime=3600)) == [
+        *("-N", f"cv-{UID}_trainer", "-q", "pods", "-A", "physics", "-P", "team"),
+        *("-l", "select=1:ncpus=2:mem=2048kb:host=n1+7:ncpus=1:ngpus=1", "-l", "place=free", "-l", "walltime=3660"),
+        *("-j", "oe", "-o", "/dev/null", "--", "/bin/sleep", "infinity"),
+    ]
+
+
+@given(st.text(max_size=300))
+def test_no_name_of_a_pod_is_more_than_a_name(name):
+    words = pbs().words(submit(name=name))
+    assert re.fullmatch(r"cv-[A-Za-z0-9-]+_[A-Za-z0-9_.-]*", words[1])
+    assert len(words[1]) <= 230
+    assert words[2:] == pbs().words(submit())[2:]
+
+
+@pytest.mark.parametrize("value", ["n1+1000:ncpus=64", "n1:ncpus=64", "-rf", "a b", "$(reboot)", "", "x\n", "../x"])
+def test_nothing_adds_a_chunk_to_a_select(value):
+    with pytest.raises(PbsError, match="select"):
+        pbs().words(submit(chunks=(Chunk(count=1, cores=1, properties=(("host", value),)),)))
+
+
+@pytest.mark.parametrize("uid", ["", "-N x", "a;b", "x" * 65, "../x"])
+def test_a_uid_that_is_none_is_no_name_of_a_job(uid):
+    with pytest.raises(PbsError, match="UID"):
+        pbs().words(submit(uid=uid))
+
+
+@pytest.mark.parametrize("account", ["", "-rf", "a b", "$(reboot)", "x" * 65, "a\n"])
+def test_a_label_that_is_no_account_submits_nothing(account):
+    with pytest.raises(PbsError, match="pbs_account"):
+        pbs().words(submit(namespace_labels=(("site/account", account),)))
+
+
+def test_a_namespace_without_an_account_submits_nothing():
+    with pytest.raises(PbsError, match="pbs_account gives None for namespace team"):
+        pbs().words(submit(namespace_labels=()))
+
+
+def test_expressions_see_the_namespace_and_the_queue_and_no_pod():
+    seen = Identities(queue="queue", account="join('.', sort(keys(@)))").of("team", {}, "backed")
+    assert (seen.queue, seen.account) == ("backed", "namespace.queue")
+    with pytest.raises(IdentityError):
+        Identities(queue="pod.metadata.annotations.queue").of("team", {}, "backed")
+
+
+def test_a_bad_expression_is_named():
+    assert expression_error("namespace.[") != ""
+    assert expression_error("'pods'") == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(170, "", "qsub: Unknown queue\n"), "exit status 170: qsub: Unknown queue"),
+        (Answer(162, "", "Connection refused\nqsub: cannot connect\n"), "Connection refused"),
+        (Answer(0, "", ""), "no id of a job"),
+        (Answer(0, "7.pbs-srv; rm -rf /", ""), "no id of a job"),
+        (CommandError("qsub: no answer in 5 s"), "no answer in 5 s"),
+    ],
+)
+def test_what_is_no_job_id_is_no_job(answer, said):
+    with pytest.raises(PbsError, match=re.escape(said)):
+        pbs(answer).submit(submit())
+
+
+def test_the_job_s_id_is_the_answer():
+    assert pbs(Answer(0, "7.pbs-srv\n", "")).submit(submit()) == "7.pbs-srv"
+
+
+def test_jobs_of_a_server_that_is_down_are_unknown_though_its_json_is_valid():
+    down = Answer(255, '{"timestamp": 1, "pbs_server": "pbs-srv"}', "Connection refused\n")
+    with pytest.raises(PbsError, match="exit status 255: Connection refused"):
+        pbs(down).jobs()
+
+
+@pytest.mark.parametrize("status", [0, 35, 153, 168])
+def test_a_job_that_has_ended_needs_no_more(status):
+    said: list[list[str]] = []
+    pbs(Answer(status, "", "qdel: whatever"), said).release(Release(uid=UID, name="7.pbs-srv"))
+    assert said == [["/opt/pbs/bin/qdel", "7.pbs-srv"]]
+
+
+@pytest.mark.parametrize("name", ["", "-x", "7", "all", "7.srv 8.srv", "7[].srv", "--help.srv"])
+def test_nothing_but_a_job_is_deleted(name):
+    said: list[list[str]] = []
+    with pytest.raises(PbsError):
+        pbs(Answer(0, "", ""), said).release(Release(uid=UID, name=name))
+    assert said == []
+
+
+@pytest.mark.parametrize("text", ["gpu", "a=b=c,", "=x", "a=-rf", "a=b:ncpus"])
+def test_names_that_are_none_are_refused(text):
+    with pytest.raises(ValueError, match="NAME=RESOURCE"):
+        read_names(text)
+
+
+def test_names_are_read():
+    assert read_names(" nvidia.com/gpu=ngpus,example.com/fpga=nfpgas ,") == {
+        "nvidia.com/gpu": "ngpus",
+        "example.com/fpga": "nfpgas",
+    }
+
+
+def test_a_command_sees_no_environment_but_what_pbs_needs():
+    answer = run(["/usr/bin/env"], timeout=10, environment={"PBS_CONF_FILE": "/etc/pbs.conf", "PBS_DPREFIX": "x"})
+    names = {line.partition("=")[0] for line in answer.out.splitlines()}
+    assert names <= {"PBS_CONF_FILE", "PATH", "LC_ALL", "TZ", "_", "PWD", "SHLVL"}
+    assert "LC_ALL=C" in answer.out
+
+
+def test_a_command_that_hangs_ends_with_all_it_started():
+    with pytest.raises(CommandError, match="no answer in 0.2 s"):
+        run(["/bin/sh", "-c", "sleep 60 & sleep 60"], timeout=0.2)
+
+
+def test_a_command_that_is_not_there_is_named():
+    with pytest.raises(CommandError, match="/nowhere/qstat: No such file"):
+        run(["/nowhere/qstat"], timeout=1)
