@@ -201,6 +201,13 @@ class Node(World):
     def wake_returner(self):
         self.log.append(("wake",))
 
+    # of share mode `placeholder`: simulation_beside.py
+
+    def ask_room(self, *_unused):
+        raise AssertionError("a hand-over counts no room")
+
+    placed = place = unplace = admitted = draw_fence = ask_room
+
     def close(self):
         """Nothing is open here."""
 
@@ -273,13 +280,14 @@ class Site:
     def memory(self):
         return self.memories.load(boot_id=self.node.boot)[0]
 
-    def carrier(self, begun=None):
+    def carrier(self, begun=None, key=None):
         return Carrier(
             world=self.node,
             store=self.store,
             memories=self.memories,
             settings=self.settings,
             begun=begun,
+            key=key,
             at_point=self.at_point,
         )
 

@@ -9,10 +9,11 @@ lock alone, so that an `end` never waits for an eviction.
 """
 
 import os
-from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import durable, view
 from .decide import decide
+from .jobid import JobKey
 from .leases import Lease, LeaseStore
 from .memory import Memory, MemoryStore
 from .settings import Settings
@@ -42,6 +43,7 @@ class Carrier:
         memories: MemoryStore,
         settings: Settings,
         begun: Optional[Lease] = None,
+        key: Optional[JobKey] = None,
         at_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.world = world
@@ -49,6 +51,7 @@ class Carrier:
         self.memories = memories
         self.settings = settings
         self.begun = begun
+        self.key = key
         self.at_point = at_point
         self.unsaved: Optional[Memory] = None
         self.remarks: List[str] = []
@@ -62,13 +65,14 @@ class Carrier:
         now = self.world.now()
         if event == view.TICK:
             self._mend_fence()
-        seen = view.Observed(now=now, began=now, boot_id=self.world.boot_id(), memory=Memory(self.world.boot_id()))
+        boot_id = self.world.boot_id()
+        seen = view.Observed(now=now, began=now, boot_id=boot_id, memory=Memory(boot_id), key=self.key)
         for _step in range(MOST_STEPS):
             action, seen = self._decide(event, seen)
             if isinstance(action, Done):
                 return Told(action, seen.memory.way, dict(self.counts), tuple(self.remarks))
-            if isinstance(action, (view.Remember, view.Drop)):
-                continue  # carried out under the lock already
+            if isinstance(action, _AT_ONCE):
+                continue
             name = type(action).__name__
             self.at_point("before:" + name)
             seen = self._perform(action, seen)
@@ -99,6 +103,10 @@ class Carrier:
                 self.store.drop(action.lease)
                 self._count("dropped")
                 self._remark("dropped {}: {}".format(action.lease.key, action.why))
+            elif isinstance(action, (view.Place, view.Unplace, view.DrawFence)):
+                self.at_point("before:" + type(action).__name__)
+                seen = self._perform(action, seen)  # with the leases that it was decided for
+                self.at_point("after:" + type(action).__name__)
         return action, seen
 
     def _remember(self, memory: Memory, event: str) -> None:
@@ -134,6 +142,12 @@ class Carrier:
             return seen._replace(api=self.world.ask_api())
         if what == view.LOCAL:
             return seen._replace(local=self.world.local_pods())
+        if what == view.ROOM:
+            return seen._replace(room=self.world.ask_room())
+        if what == view.PLACED:
+            return seen._replace(placed=self.world.placed())
+        if what == view.ADMITTED:
+            return seen._replace(admitted=self.world.admitted(seen.placed or {}, self.key))
         if what == view.UNITS:
             return seen._replace(active=self.world.active_units(self.settings.services))
         return seen._replace(life=self.world.life(self.store.leases()))
@@ -152,12 +166,22 @@ class Carrier:
             return seen._replace(deleted_at=now)
         if isinstance(action, view.Kill):
             self._count("killed", len(action.uids))
+        elif isinstance(action, view.Place):
+            self._count("placed", len(action.placeholders))
+            return seen._replace(placed_at=now, placed=None, admitted=None)
+        elif isinstance(action, view.Unplace):
+            self._count("removed", len(action.names))
+            return seen._replace(placed=None, admitted=None)
+        elif isinstance(action, view.AwaitAdmission):
+            return seen._replace(admitted=None)
         elif isinstance(action, view.Report):
             self._remark(action.text)
         return seen
 
     def _effect(self, action: view.Action, seen: view.Observed) -> view.Observed:
         world = self.world
+        if isinstance(action, (view.Place, view.Unplace, view.DrawFence, view.AwaitAdmission)):
+            return self._effect_beside_pods(action, seen)
         if isinstance(action, view.Announce):
             world.announce(action.text)
             return seen._replace(api=seen.api._replace(announced=action.text) if seen.api else None)
@@ -191,6 +215,20 @@ class Carrier:
             world.kill(action.uids)
         return _stale(seen)
 
+    def _effect_beside_pods(
+        self, action: Union[view.Place, view.Unplace, view.DrawFence, view.AwaitAdmission], seen: view.Observed
+    ) -> view.Observed:
+        """After these nothing needs to be looked at anew but what they are about."""
+        if isinstance(action, view.DrawFence):
+            return seen._replace(unfenced=self.world.draw_fence(action.leases))
+        if isinstance(action, view.Place):
+            self.world.place(action.placeholders)
+        elif isinstance(action, view.Unplace):
+            self.world.unplace(action.names)
+        else:
+            self.world.sleep(action.seconds)
+        return seen
+
     def _count(self, what: str, more: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + more
 
@@ -199,6 +237,8 @@ class Carrier:
             self.remarks.append(remark)
 
 
+# Carried out under the lock, where they were decided.
+_AT_ONCE = (view.Remember, view.Drop, view.Place, view.Unplace, view.DrawFence)
 _KINDS: Dict[type, str] = {
     view.Wait: "wait",
     view.Announce: "announce",
@@ -212,6 +252,10 @@ _KINDS: Dict[type, str] = {
     view.Kill: "kill",
     view.Report: "report",
     view.WakeReturner: "wake",
+    view.Place: "place",
+    view.Unplace: "unplace",
+    view.DrawFence: "fence",
+    view.AwaitAdmission: "await",
     view.AskBatch: "ask",
 }
 
@@ -224,7 +268,9 @@ def _stale(seen: view.Observed) -> view.Observed:
     """After an effect everything is looked at anew, except an API that was silent: it is not waited for twice."""
     if seen.api is not None and seen.api.answers:
         seen = seen._replace(api=None)
-    return seen._replace(local=None, active=None)
+    if seen.room is not None and seen.room.answers:
+        seen = seen._replace(room=None)
+    return seen._replace(local=None, active=None, placed=None, admitted=None)
 
 
 def _unseen(what: str, seen: view.Observed, why: str) -> view.Observed:

@@ -41,11 +41,13 @@ class Call:
         self.store = LeaseStore(settings.state_dir)
         self.memories = MemoryStore(settings.state_dir)
 
-    def carrier(self, begun: Optional[Lease] = None) -> Carrier:
-        return Carrier(world=self.world, store=self.store, memories=self.memories, settings=self.settings, begun=begun)
+    def carrier(self, begun: Optional[Lease] = None, key: Optional[jobid.JobKey] = None) -> Carrier:
+        return Carrier(
+            world=self.world, store=self.store, memories=self.memories, settings=self.settings, begun=begun, key=key
+        )
 
-    def act(self, event: str, begun: Optional[Lease] = None) -> Told:
-        carrier = self.carrier(begun)
+    def act(self, event: str, begun: Optional[Lease] = None, key: Optional[jobid.JobKey] = None) -> Told:
+        carrier = self.carrier(begun, key)
         with carrier.work_lock(self.settings.limit):
             return carrier.run(event)
 
@@ -147,7 +149,7 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     if answer == "ended":
         return 0, [*facts, ("outcome", view.ACCEPT), ("reason", "this run has ended already; nothing is held for it")]
     try:
-        told = call.act(view.BEGIN, lease if unrecorded else None)  # what is on record may end while pods leave
+        told = call.act(view.BEGIN, lease if unrecorded else None, key)  # what is on record may end while pods leave
     except EXPECTED as error:
         code, more = _failure("begin", call.settings, unrecorded or str(error))
         return code, [*facts, *more]

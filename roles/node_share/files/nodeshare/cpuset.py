@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Confines kubepods to the housekeeping CPUs while a node is quiesced, and gives them back.
+"""Confines kubepods to some of the CPUs, beside jobs or while a node is quiesced, and gives them back.
 
 What was there is written down first. On cgroup v2 one value at the top is enough. On v1 a parent must always hold
 its children's CPUs, so one shrinks from the leaves up and grows from the top down.
@@ -9,9 +9,15 @@ its children's CPUs, so one shrinks from the leaves up and grows from the top do
 
 import json
 import os
-from typing import Dict, List
+import re
+import time
+from typing import Dict, FrozenSet, List, Set
 
 from . import durable
+
+TRIES = 5
+OURS = ""  # on record beside the groups' own values: the one that we gave last
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", re.ASCII)
 
 
 class CpusetError(Exception):
@@ -24,17 +30,40 @@ class Cpuset:
         self.saved = saved
 
     def confine(self, cpus: str) -> None:
+        """Every group gets what it had of `cpus`; one that had nothing of them gets what its parent gets.
+
+        A container may start at the same moment: its group, with all CPUs, then keeps its parent from shrinking.
+        """
+        for left in reversed(range(TRIES)):
+            try:
+                self._confine(format_cpus(parse_cpus(cpus)))
+                return
+            except CpusetError:
+                if not left:
+                    raise
+            time.sleep(0.01)
+
+    def _confine(self, cpus: str) -> None:
         before = self._saved()
+        ours = before.get(OURS)
         for top in self._tops():
             groups = self._groups(top)
             values = {group: _get(group) for group in groups}
-            before.update({group: value for group, value in values.items() if group not in before and value != cpus})
-            if before:
+            # what has the value that we gave last, and is not on record, was made under it
+            found = {group: value for group, value in values.items() if group not in before and value != ours}
+            if found or cpus != ours:
+                before.update(found)
+                before[OURS] = cpus
                 # a power cut ends the groups as well
                 durable.write(self.saved, json.dumps(before, sort_keys=True).encode("utf-8"), synced=False)
+            wanted = _wanted(groups, before, parse_cpus(cpus))
+            for group in groups:
+                if not parse_cpus(wanted[group]) <= parse_cpus(values[group]):
+                    values[group] = format_cpus(parse_cpus(wanted[group]) | parse_cpus(values[group]))
+                    _put(group, values[group])
             for group in reversed(groups):
-                if values[group] != cpus:
-                    _put(group, cpus)
+                if values[group] != wanted[group]:
+                    _put(group, wanted[group])
 
     def release(self) -> None:
         before = self._saved()
@@ -70,10 +99,39 @@ class Cpuset:
             return {}  # then every group gets what its parent has
 
 
+def parse_cpus(text: str) -> FrozenSet[int]:
+    """As the kernel writes a cpuset: `0-3,6`."""
+    found: Set[int] = set()
+    for word in text.strip().split(",") if text.strip() else ():
+        match = _RANGE.fullmatch(word)
+        if match is None:
+            raise CpusetError("{} is not a list of CPUs".format(ascii(text[:40])))
+        found.update(range(int(match.group(1)), int(match.group(2) or match.group(1)) + 1))
+    return frozenset(found)
+
+
+def format_cpus(cpus: FrozenSet[int]) -> str:
+    runs: List[List[int]] = []
+    for cpu in sorted(cpus):
+        if runs and runs[-1][1] == cpu - 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(first) if first == last else "{}-{}".format(first, last) for first, last in runs)
+
+
+def _wanted(groups: List[str], before: Dict[str, str], cpus: FrozenSet[int]) -> Dict[str, str]:
+    wanted: Dict[str, str] = {}
+    for group in groups:
+        own = parse_cpus(before.get(group, "")) & cpus
+        wanted[group] = format_cpus(own) if own else wanted.get(os.path.dirname(group), format_cpus(cpus))
+    return wanted
+
+
 def _get(group: str) -> str:
     try:
         with open(os.path.join(group, "cpuset.cpus")) as stream:
-            return stream.read().strip()
+            return stream.readline().strip()
     except OSError:
         return ""
 

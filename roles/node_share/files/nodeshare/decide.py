@@ -15,7 +15,7 @@ from typing import Tuple
 from . import repairing, taking
 from .leases import Lease
 from .memory import HELD, OPEN, STOP, TAKING
-from .settings import Settings
+from .settings import PLACEHOLDER, Settings
 from .view import (
     ACCEPT,
     ADOPT,
@@ -57,6 +57,10 @@ def decide(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Obse
         return Remember(memory._replace(off=False, idle_since=seen.now - settings.linger))
     if event == OFF or memory.off:
         return _batch_only(event, settings, seen)
+    if settings.mode == PLACEHOLDER:
+        from . import placing
+
+        return placing.next_step(leases, event, settings, seen)
     if event == END:
         return _after_end(leases, seen)
     if leases:

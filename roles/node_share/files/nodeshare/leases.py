@@ -67,6 +67,7 @@ class LeaseStore:
         self.directory = directory
         self.lock_seconds = lock_seconds
         self.at_point = at_point  # named points of the writes, for tests that kill the process there
+        self.read: Dict[str, Tuple[Tuple[int, int], Lease]] = {}  # one call looks at the same many files several times
 
     def prepare(self) -> None:
         if not os.path.isdir(self.directory):
@@ -78,11 +79,11 @@ class LeaseStore:
     def leases(self) -> Tuple[Lease, ...]:
         """All that hold the node, unreadable ones included. An interrupted end counts as ended."""
         found: List[Lease] = []
-        names = self._names()
+        names = frozenset(self._names())
         for name in names:
             if not name.endswith(LEASE_SUFFIX):
                 continue
-            lease = self._read_lease(name)
+            lease = self._read_again(name)
             mark = name[: -len(LEASE_SUFFIX)] + ENDED_SUFFIX
             if mark in names and not lease.corrupt and not lease.doubtful and self._ends(mark, lease):
                 continue
@@ -175,6 +176,18 @@ class LeaseStore:
         if mark.start is not None and lease.start is not None:
             return mark.start >= lease.start
         return mark.at >= lease.began
+
+    def _read_again(self, name: str) -> Lease:
+        """From memory where it is the file that was read: each write makes a file of its own."""
+        try:
+            found = os.lstat(os.path.join(self.directory, name))
+        except OSError:
+            return self._read_lease(name)
+        known = self.read.get(name)
+        stamp = (found.st_ino, found.st_ctime_ns)
+        if known is None or known[0] != stamp:
+            known = self.read[name] = (stamp, self._read_lease(name))
+        return known[1]
 
     def _read_lease(self, name: str) -> Lease:
         try:

@@ -37,6 +37,7 @@ class Memory(NamedTuple):
     comebacks: int = 0
     keep: Tuple[str, ...] = ()
     asked: Tuple[Tuple[str, float, float], ...] = ()
+    room: Tuple[Tuple[str, int], ...] = ()  # what placeholders may have at most, as the API last told
 
 
 class MemoryStore:
@@ -112,4 +113,5 @@ def _from_json(data: Dict[str, Any]) -> Memory:
         int(data["comebacks"]),
         tuple(str(uid) for uid in data["keep"]),
         tuple((str(key), float(at), float(pause)) for key, at, pause in data["asked"]),
+        tuple((str(name), int(amount)) for name, amount in data.get("room") or ()),
     )

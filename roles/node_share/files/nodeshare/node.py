@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Mapping, Opti
 from . import durable, evidence
 from .cpuset import Cpuset, CpusetError
 from .leases import Lease
+from .node_beside_pods import NodeBesidePods
 from .settings import Settings
 from .view import Api, Pod
 from .workloads import Workloads
-from .world import World, WorldError
+from .world import WorldError
 
 if TYPE_CHECKING:
     from .kube import NodeClient
@@ -52,7 +53,7 @@ def run_command(argv: Tuple[str, ...], seconds: float) -> evidence.Answer:
     )
 
 
-class RealNode(World):
+class RealNode(NodeBesidePods):
     def __init__(
         self,
         settings: Settings,
@@ -64,6 +65,7 @@ class RealNode(World):
         self.settings = settings
         self.run = run
         self.proc = proc
+        self.cgroup = cgroup
         self.cgroup = cgroup
         self.workloads = Workloads(proc=proc, cgroup=cgroup)
         self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.state_dir, "cpuset.json"))

@@ -14,6 +14,8 @@ from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 from . import durable
 
 PATH = "/etc/converged/nodeshare.json"
+HANDOVER, PLACEHOLDER = "handover", "placeholder"  # share modes
+CORES, SPLIT, COUNTS = "cores", "split", "counts"  # what keeps pods off the jobs' cores
 
 
 class SettingsError(ValueError):
@@ -50,6 +52,11 @@ class Settings(NamedTuple):
     squeue: str = ""
     qstat: str = ""
     pbs_home: str = ""
+    mode: str = HANDOVER
+    manifests: str = "/var/lib/converged/placeholders"
+    pause_image: str = "registry.k8s.io/pause:3.10"
+    fence: str = CORES
+    pod_cpus: str = ""
 
 
 def _one_of(*allowed: str) -> Callable[[Any], str]:
@@ -98,6 +105,7 @@ def _api(value: Any) -> ApiSettings:
     return ApiSettings(value["server"], *(ABSOLUTE(value[name]) for name in ApiSettings._fields[1:]))
 
 
+_CPUS = r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*"
 _UNIT = matching(r"[A-Za-z0-9:_.@-]{1,200}\.(?:service|socket)", "a systemd unit name ending in .service or .socket")
 _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "node": matching(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "a Node name"),
@@ -108,7 +116,7 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "services": _list_of(_UNIT),
     "return_unit": matching(r"(?:[A-Za-z0-9:_.@-]{1,200}\.service)?", "a systemd service, or empty for none"),
     "handover": _one_of("quiesce", "stop"),
-    "housekeeping_cpus": matching(r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*", "a CPU list such as 0-1,32"),
+    "housekeeping_cpus": matching(_CPUS, "a CPU list such as 0-1,32"),
     "deadline": seconds(0, 3600),
     "limit": seconds(1, 7200),
     "linger": seconds(0, 3600),
@@ -118,6 +126,11 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "squeue": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
     "qstat": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
     "pbs_home": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: no PBS here"),
+    "mode": _one_of(HANDOVER, PLACEHOLDER),
+    "manifests": ABSOLUTE,
+    "pause_image": matching(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}", "the name of an image"),
+    "fence": _one_of(CORES, SPLIT, COUNTS),
+    "pod_cpus": matching("(?:" + _CPUS + ")?", "a CPU list such as 32-63, or empty"),
 }
 
 
@@ -125,6 +138,8 @@ def load(path: str) -> Settings:
     values = read_checked(path, _CHECKS, role="node_share")
     if not values.get("node"):
         raise SettingsError("{}: node is missing: the name of this machine's Node object".format(path))
+    if values.get("fence") == SPLIT and not values.get("pod_cpus"):
+        raise SettingsError("{}: pod_cpus is missing: the CPUs of pods, which a fence by split needs".format(path))
     return Settings(**values)
 
 

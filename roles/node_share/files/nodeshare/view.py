@@ -5,13 +5,16 @@
 
 from typing import FrozenSet, Mapping, NamedTuple, Optional, Tuple, Union
 
+from .jobid import JobKey
 from .leases import Lease
 from .memory import Memory
+from .placeholder import Placeholder
 
 # events
 BEGIN, END, TICK, OFF, ON, ADOPT = "begin", "end", "tick", "off", "on", "adopt"
 # what can be looked at
 API, LOCAL, UNITS, LIFE = "api", "local", "units", "life"
+ROOM, PLACED, ADMITTED = "room", "placed", "admitted"
 # what the batch system says of a run
 LIVE, ENDING, GONE = "live", "ending", "gone"
 # outcomes for the caller
@@ -43,6 +46,24 @@ class Api(NamedTuple):
     registered: bool = True
 
 
+class Guest(NamedTuple):
+    """A pod with what counts when room is needed; amounts are thousandths by resource."""
+
+    pod: Pod
+    priority: int
+    gang: str
+    requests: Mapping[str, int]
+
+
+class Room(NamedTuple):
+    """One reading of what this node has and who is on it, placeholders left out."""
+
+    answers: bool
+    why: str = ""
+    allocatable: Mapping[str, int] = {}
+    guests: Tuple[Guest, ...] = ()
+
+
 class Observed(NamedTuple):
     """None means: not looked yet. `began` is when this call began; `tried` counts what this call has done."""
 
@@ -58,6 +79,12 @@ class Observed(NamedTuple):
     tried: Mapping[str, int] = {}
     evicted_at: Mapping[str, float] = {}  # per pod uid, by this call
     deleted_at: Optional[float] = None
+    key: Optional[JobKey] = None  # the run that this call is about
+    room: Optional[Room] = None
+    placed: Optional[Mapping[str, str]] = None  # placeholders in the kubelet's directory: uid by name
+    placed_at: Optional[float] = None  # by this call
+    admitted: Optional[FrozenSet[str]] = None  # uids of those that the kubelet has let in
+    unfenced: Optional[Tuple[str, ...]] = None  # after the fence was drawn: cgroups that told no cores
 
 
 class Look(NamedTuple):
@@ -95,6 +122,12 @@ class Wait(NamedTuple):
     seconds: float
 
 
+class AwaitAdmission(NamedTuple):
+    """Wait, and look again at nothing but what the kubelet has let in."""
+
+    seconds: float
+
+
 class StopUnits(NamedTuple):
     units: Tuple[str, ...]
     force: bool
@@ -127,6 +160,20 @@ class Report(NamedTuple):
     text: str
 
 
+class Place(NamedTuple):
+    placeholders: Tuple[Placeholder, ...]
+
+
+class Unplace(NamedTuple):
+    names: Tuple[str, ...]
+
+
+class DrawFence(NamedTuple):
+    """Set what pods may have beside these leases; the same when it is so already."""
+
+    leases: Tuple[Lease, ...]
+
+
 class WakeReturner(NamedTuple):
     """Start the unit that waits out the linger and gives the node back, without waiting for it."""
 
@@ -146,6 +193,7 @@ Action = Union[
     Evict,
     Delete,
     Wait,
+    AwaitAdmission,
     StopUnits,
     StartUnits,
     Confine,
@@ -153,6 +201,9 @@ Action = Union[
     Terminate,
     Kill,
     Report,
+    Place,
+    Unplace,
+    DrawFence,
     WakeReturner,
     Done,
 ]

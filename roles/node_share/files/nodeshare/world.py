@@ -6,8 +6,10 @@
 from abc import ABC, abstractmethod
 from typing import FrozenSet, Mapping, Optional, Tuple
 
+from .jobid import JobKey
 from .leases import Lease
-from .view import Api, Pod
+from .placeholder import Placeholder
+from .view import Api, Pod, Room
 
 
 class WorldError(Exception):
@@ -40,6 +42,26 @@ class World(ABC):
 
     @abstractmethod
     def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]: ...
+
+    @abstractmethod
+    def ask_room(self) -> Room: ...
+
+    @abstractmethod
+    def placed(self) -> Mapping[str, str]: ...
+
+    @abstractmethod
+    def place(self, placeholders: Tuple[Placeholder, ...]) -> None: ...
+
+    @abstractmethod
+    def unplace(self, names: Tuple[str, ...]) -> None: ...
+
+    @abstractmethod
+    def admitted(self, placed: Mapping[str, str], key: Optional[JobKey]) -> FrozenSet[str]:
+        """The uids of those that run or are about to: of one run, or of all."""
+
+    @abstractmethod
+    def draw_fence(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
+        """Cgroups that should have told the cores of a job and did not."""
 
     @abstractmethod
     def announce(self, text: str) -> None: ...

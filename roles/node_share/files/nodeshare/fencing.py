@@ -1,0 +1,64 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Draws the fence between pods and jobs: reads the jobs' cpusets, and sets what kubepods may have."""
+
+import os
+from typing import Dict, FrozenSet, Tuple
+
+from . import fence
+from .cpuset import Cpuset, parse_cpus
+from .leases import Lease
+from .limits import Limits
+from .settings import Settings
+
+
+class Fencing:
+    def __init__(self, settings: Settings, *, proc: str, cgroup: str, cpuset: Cpuset) -> None:
+        self.settings = settings
+        self.proc = proc
+        self.cgroup = cgroup
+        self.cpuset = cpuset
+        self.limits = Limits(
+            cgroup=cgroup, saved=os.path.join(settings.state_dir, "limits.json"), total=self._memory_of_machine
+        )
+
+    def draw(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
+        """Cgroups that should have told the cores of a job and did not."""
+        held = {}
+        for group in fence.cgroups_needed(leases, self.settings):
+            cpus = self._cpus(group)
+            if cpus:
+                held[group] = cpus
+        drawn = fence.draw(leases, self.settings, online=self._cpus("") or _all_cpus(), held=held)
+        if drawn.cpus is None:
+            self.cpuset.release()
+        else:
+            self.cpuset.confine(drawn.cpus)
+        if leases:
+            self.limits.cap(memory=drawn.memory, weight=drawn.weight, of=drawn.of)
+        else:
+            self.limits.release()
+        return drawn.missing
+
+    def _cpus(self, group: str) -> FrozenSet[int]:
+        """The cores of a cgroup: by its cpuset on v1, by what that comes to on v2."""
+        for hierarchy, name in (("cpuset", "cpuset.cpus"), ("", "cpuset.cpus.effective"), ("", "cpuset.cpus")):
+            try:
+                with open(os.path.join(self.cgroup, hierarchy, group, name)) as stream:
+                    return parse_cpus(stream.readline())
+            except OSError:
+                pass  # another version, or not there at all
+        return frozenset()
+
+    def _memory_of_machine(self) -> int:
+        values: Dict[str, str] = {}
+        with open(os.path.join(self.proc, "meminfo")) as stream:
+            for line in stream:
+                name, _colon, rest = line.partition(":")
+                values[name] = rest.split()[0]
+        return int(values["MemTotal"]) * 1024
+
+
+def _all_cpus() -> FrozenSet[int]:
+    return frozenset(range(os.cpu_count() or 1))

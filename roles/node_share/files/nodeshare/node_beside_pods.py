@@ -1,0 +1,77 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The part of the real node that share mode `placeholder` needs: its room, the kubelet's directory, the fence."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Tuple, TypeVar
+
+from . import durable
+from .cpuset import Cpuset, CpusetError
+from .jobid import JobKey
+from .leases import Lease
+from .placeholder import Placeholder, name_of
+from .settings import Settings
+from .view import Room
+from .world import World, WorldError
+
+if TYPE_CHECKING:
+    from .kube import NodeClient
+    from .manifests import Manifests
+
+T = TypeVar("T")
+
+
+class NodeBesidePods(World):
+    """What it needs of the node is named here, and is the node's own."""
+
+    settings: Settings
+    proc: str
+    cgroup: str
+    cpuset: Cpuset
+
+    @abstractmethod
+    def _api(self) -> "NodeClient": ...
+
+    def ask_room(self) -> Room:
+        from . import kube, kube_room
+
+        try:
+            return kube_room.ask_room(self._api())
+        except kube.ApiError as error:
+            return Room(False, str(error))
+
+    def placed(self) -> Mapping[str, str]:
+        return self._recorded(lambda manifests: manifests.placed())
+
+    def place(self, placeholders: Tuple[Placeholder, ...]) -> None:
+        self._recorded(lambda manifests: manifests.place(placeholders))
+
+    def unplace(self, names: Tuple[str, ...]) -> None:
+        self._recorded(lambda manifests: manifests.unplace(names))
+
+    def admitted(self, placed: Mapping[str, str], key: Optional[JobKey]) -> FrozenSet[str]:
+        """By the API; where that is silent, by the processes, of which a refused pod has none."""
+        from . import kube, kube_room
+
+        try:
+            name = name_of(key) if key else ""
+            return kube_room.admitted(self._api(), {name: placed[name]} if name in placed else placed)
+        except kube.ApiError:
+            return self.local_pods()
+
+    def draw_fence(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
+        from . import fencing, limits
+
+        try:
+            return fencing.Fencing(self.settings, proc=self.proc, cgroup=self.cgroup, cpuset=self.cpuset).draw(leases)
+        except (CpusetError, limits.LimitsError, durable.StoreError, OSError) as error:
+            raise WorldError(str(error)) from error
+
+    def _recorded(self, act: "Callable[[Manifests], T]") -> "T":
+        from .manifests import Manifests
+
+        try:
+            return act(Manifests(self.settings.manifests))
+        except durable.StoreError as error:
+            raise WorldError(str(error)) from error

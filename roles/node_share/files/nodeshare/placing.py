@@ -1,0 +1,214 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Share mode `placeholder`: each lease stands as a static pod of its size, and pods live beside the jobs. Pure.
+
+What the kubelet's directory holds is made equal to the leases, whoever calls and whatever an earlier call left undone.
+Pods in the way are asked to leave before the placeholder comes, since then the kubelet makes room by force and knows
+no budgets; what has not left by the deadline is left to it. Without the API it is the kubelet's work from the start.
+"""
+
+from typing import List, Mapping, Optional, Tuple
+
+from . import fence, placeholder, room
+from .leases import Lease
+from .memory import OPEN
+from .settings import Settings
+from .taking import EVICT_AGAIN, POLL, RESERVE
+from .view import (
+    ACCEPT,
+    ADMITTED,
+    BEGIN,
+    END,
+    PLACED,
+    REQUEUE,
+    ROOM,
+    TICK,
+    UNITS,
+    Action,
+    AwaitAdmission,
+    Done,
+    DrawFence,
+    Evict,
+    Look,
+    Observed,
+    Place,
+    Remember,
+    Report,
+    Room,
+    StartUnits,
+    Unplace,
+    Wait,
+)
+
+ADMISSION = 5.0  # from the moment that there is room until the kubelet must have let a placeholder in
+QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
+
+
+def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
+    if seen.placed is None:
+        return Look(PLACED)
+    wanted = {placeholder.name_of(lease.key): lease for lease in leases}
+    stale = tuple(sorted(name for name in seen.placed if name not in wanted))
+    if stale:
+        return Unplace(stale)
+    if event == END:
+        return _fenced(leases, seen, Done(ACCEPT, "{} more on this node".format(len(leases))))
+    if seen.active is None:
+        return Look(UNITS)
+    runs = settings.services[:1] == seen.active[:1]
+    if runs and seen.room is None:
+        return Look(ROOM)
+    seen_room = seen.room if seen.room is not None else Room(False, "the kubelet does not run")
+    memory = seen.memory
+    if seen_room.answers and room.left_by_stayers(seen_room) != memory.room:
+        return Remember(memory._replace(room=room.left_by_stayers(seen_room)))
+    sizes = placeholder.sizes(leases, dict(memory.room), settings)
+    todo = _to_place(wanted, sizes, settings, seen)
+    step = _place(todo, sizes, event, settings, seen, seen_room) if todo else _reopened(settings, seen)
+    if step is None and not runs:
+        step = Done(ACCEPT, "the kubelet does not run: nothing new can start here")
+    if step is None:
+        step = _admitted(wanted, sizes, event, settings, seen, seen_room)
+    return _fenced(leases, seen, step) if isinstance(step, Done) else step
+
+
+def _to_place(
+    wanted: Mapping[str, Lease], sizes: Mapping[str, Mapping[str, int]], settings: Settings, seen: Observed
+) -> List[Lease]:
+    """Leases whose file is not there or is of another size. One that cannot be read any more keeps its file."""
+    found = []
+    for name, lease in wanted.items():
+        uid = (seen.placed or {}).get(name, "")
+        told = lease.corrupt or uid.startswith(placeholder.stem_of(lease, sizes[name], settings))
+        if not uid or not told:
+            found.append(lease)
+    return found
+
+
+def _place(
+    todo: List[Lease],
+    sizes: Mapping[str, Mapping[str, int]],
+    event: str,
+    settings: Settings,
+    seen: Observed,
+    seen_room: Room,
+) -> Action:
+    if seen.tried.get("place", 0) >= 3:
+        return _failed(event, settings, "the placeholder cannot be written")
+    if not seen.memory.room and any(placeholder.is_whole(lease) for lease in todo):
+        return _failed(event, settings, "the API has not told yet what this node has; the whole of it cannot be held")
+    step = _make_room(placeholder.need(sizes), event, settings, seen, seen_room)
+    if step is not None:
+        return step
+    return Place(tuple(placeholder.make(lease, sizes[placeholder.name_of(lease.key)], settings) for lease in todo))
+
+
+def _make_room(
+    need: Mapping[str, int], event: str, settings: Settings, seen: Observed, seen_room: Room
+) -> Optional[Action]:
+    """None when the placeholders may come: they fit, it is the deadline, or there is nobody to ask."""
+    if not seen_room.answers or room.fits(need, seen_room):
+        return None
+    patience = min(settings.deadline, settings.limit - RESERVE)
+    going = room.victims(need, seen_room)
+    if seen.now - seen.began < patience:
+        pods = tuple(guest.pod for guest in going)
+        due = tuple(pod for pod in pods if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
+        if due:
+            return Evict(due)
+        leaving = any(guest.pod.leaving and not guest.pod.over for guest in seen_room.guests)
+        return Wait(POLL) if pods or leaving else None
+    if not going:
+        return None
+    names = ", ".join("{}/{}".format(guest.pod.namespace, guest.pod.name) for guest in going[:5])
+    if settings.after_deadline == "job_waits":
+        text = "{} pods may not be disturbed ({}); the job waits".format(len(going), names)
+        if not seen.tried.get("report"):
+            return Report("BatchJobWaits", text)
+        return Done(REQUEUE if event == BEGIN else ACCEPT, text)
+    if not seen.tried.get("report"):
+        text = "{} pods did not leave within {:g} s ({}); the kubelet makes room for a batch job"
+        return Report("DeadlinePassed", text.format(len(going), patience, names))
+    return None
+
+
+def _reopened(settings: Settings, seen: Observed) -> Optional[Action]:
+    """What a kill switch or another share mode has stopped runs again: the placeholders keep the jobs' part."""
+    memory = seen.memory
+    missing = tuple(
+        unit for unit in reversed(settings.services) if unit in memory.stopped and unit not in (seen.active or ())
+    )
+    if missing and seen.tried.get("start", 0) < 2:
+        return StartUnits(missing)
+    if missing:
+        text = "{} did not start; tried again at the next repair".format(", ".join(missing))
+        return None if seen.tried.get("report") else Report("ReturnFailed", text)
+    opened = memory._replace(phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None)
+    return Remember(opened) if opened != memory else None
+
+
+def _fenced(leases: Tuple[Lease, ...], seen: Observed, done: Done) -> Action:
+    """The last thing before an answer: pods that had to leave have left their memory, too."""
+    return done if seen.tried.get("fence") else DrawFence(leases)
+
+
+def _admitted(
+    wanted: Mapping[str, Lease],
+    sizes: Mapping[str, Mapping[str, int]],
+    event: str,
+    settings: Settings,
+    seen: Observed,
+    seen_room: Room,
+) -> Action:
+    """Whether the kubelet has let in the call's own placeholder; a repair sees to all of them."""
+    names = [name for name, lease in wanted.items() if event == TICK or lease.key == seen.key]
+    if names and seen.admitted is None:
+        return Look(ADMITTED)
+    out = [name for name in names if (seen.placed or {})[name] not in (seen.admitted or ())]
+    if not out:
+        return _held(wanted, event, settings, seen)
+    since = seen.began if seen.placed_at is None else seen.placed_at
+    crowded = not seen_room.answers or not room.fits(placeholder.need(sizes), seen_room)
+    give_up = seen.began + settings.limit - RESERVE if crowded and event == BEGIN else since + ADMISSION
+    if seen.now < give_up:
+        return AwaitAdmission(QUICK if seen.now - since < 1.0 else POLL)
+    if event == TICK and not seen.tried.get("place"):
+        return _placed_anew(out, wanted, sizes, settings, seen)
+    text = "the kubelet has not admitted {}".format(", ".join(out[:3]))
+    if not seen.tried.get("report"):
+        return Report("PlaceholderRefused", text)
+    return _failed(event, settings, text)
+
+
+def _placed_anew(
+    out: List[str],
+    wanted: Mapping[str, Lease],
+    sizes: Mapping[str, Mapping[str, int]],
+    settings: Settings,
+    seen: Observed,
+) -> Place:
+    """Under another uid: a kubelet does not look twice at a static pod that it has refused."""
+    return Place(
+        tuple(
+            placeholder.make(
+                wanted[name], sizes[name], settings, attempt=placeholder.attempt_of((seen.placed or {})[name]) + 1
+            )
+            for name in out
+        )
+    )
+
+
+def _held(wanted: Mapping[str, Lease], event: str, settings: Settings, seen: Observed) -> Done:
+    """The cores of a job that has no cpuset stay with pods: that is no success of this job's begin."""
+    if event == BEGIN and seen.tried.get("fence") and seen.unfenced is None:
+        return _failed(event, settings, "pods could not be kept off the job's cores")
+    group = next((fence.cgroup_of(lease) for lease in wanted.values() if lease.key == seen.key), "")
+    if seen.unfenced and event == BEGIN and (group or str(seen.key)) in seen.unfenced:
+        text = "no cores are told by the cgroup {}; without it only the fences split and counts are possible"
+        return _failed(event, settings, text.format(group or "of the job, which is not known"))
+    return Done(ACCEPT, "{} held by placeholders".format(len(wanted)))
+
+
+def _failed(event: str, settings: Settings, reason: str) -> Done:
+    return Done(settings.on_failure if event == BEGIN else ACCEPT, reason)

@@ -1,0 +1,241 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The world of simulation.py with a kubelet that admits static pods as the real one does, and jobs with cores.
+
+A static pod is let in when it fits, else when enough of who is not critical has been killed; what it refuses once it
+never looks at again. A pod starts only where it fits beside all that is admitted.
+"""
+
+import payload_path  # noqa: F401
+from nodeshare import fence, view
+from nodeshare.cpuset import format_cpus, parse_cpus
+from nodeshare.jobid import JobKey
+from nodeshare.leases import Lease
+from nodeshare.placeholder import name_of
+from nodeshare.room import amounts
+from nodeshare.settings import PLACEHOLDER, Settings
+from nodeshare.world import WorldError
+from simulation import KUBELET, Node, Site
+
+GIB = 1 << 30
+
+
+class SharedNode(Node):
+    """Eight cores, 64 GiB, 20 pods."""
+
+    def __init__(self):
+        Node.__init__(self)
+        self.tainted = False
+        self.settings = Settings()
+        self.allocatable = amounts({"cpu": "8", "memory": "64Gi", "pods": "20"})
+        self.online = parse_cpus("0-7")
+        self.files = {}  # the kubelet's directory: placeholder by name
+        self.let_in = {}  # by uid, the placeholder
+        self.refused = set()
+        self.refuses = False  # any new static pod, for a reason of its own
+        self.disk_full = False
+        self.cpusets = {}  # by cgroup of a job
+        self.pod_cpus = None
+        self.held_memory = 0
+
+    # -- pods
+
+    def add_pod(self, name, *, cpu="1", memory="1Gi", priority=0, gang="", **how):
+        """Refused, as by a scheduler, where it does not fit beside what the API shows."""
+        wanted = dict(amounts({"cpu": cpu, "memory": memory}), pods=1000)
+        self.settle()
+        if not self._fits(wanted):
+            return None
+        guest = self.add(name, **how)
+        guest.requests, guest.priority, guest.gang = wanted, priority, gang
+        return guest
+
+    def names(self):
+        return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.leaving)
+
+    def used(self):
+        total = {}
+        running = [guest.requests for guest in self.guests.values() if guest.running]
+        for requests in running + [self.size_of(one) for one in self.let_in.values()]:
+            for name, amount in requests.items():
+                total[name] = total.get(name, 0) + amount
+        return total
+
+    @staticmethod
+    def size_of(placeholder):
+        requests = placeholder.manifest["spec"]["containers"][0]["resources"]["requests"]
+        return dict(amounts(requests), pods=1000)
+
+    def _fits(self, wanted):
+        used = self.used()
+        return all(used.get(name, 0) + amount <= self.allocatable.get(name, 0) for name, amount in wanted.items())
+
+    # -- the kubelet
+
+    def settle(self):
+        Node.settle(self)
+        if not hasattr(self, "files") or KUBELET not in self.active:
+            return
+        uids = {one.uid for one in self.files.values()}
+        for uid in sorted(self.let_in):
+            if uid not in uids:
+                del self.let_in[uid]
+        for one in sorted(self.files.values()):
+            if one.uid in self.let_in or one.uid in self.refused:
+                continue
+            if self.refuses:
+                self.refused.add(one.uid)
+                continue
+            guests = sorted(
+                (guest for guest in self.guests.values() if guest.running and not guest.stays),
+                key=lambda guest: (guest.priority, guest.name),
+            )
+            while not self._fits(self.size_of(one)) and guests:
+                guest = guests.pop(0)
+                guest.running, guest.known = False, False  # by force: it fails, and nobody was asked
+                self.log.append(("preempt", guest.name))
+                del self.guests[guest.name]
+            if self._fits(self.size_of(one)):
+                self.let_in[one.uid] = one
+            else:
+                self.refused.add(one.uid)
+
+    def reboot(self):
+        self.let_in = {}
+        self.cpusets = {}
+        self.pod_cpus = None
+        Node.reboot(self)
+
+    # -- World
+
+    def ask_room(self):
+        self.settle()
+        if not self.api_up:
+            self.time += 2.0
+            return view.Room(False, "no answer within 2 s")
+        guests = tuple(
+            view.Guest(
+                view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False),
+                guest.priority,
+                guest.gang,
+                guest.requests,
+            )
+            for guest in self.guests.values()
+            if guest.known
+        )
+        return view.Room(True, "", self.allocatable, guests)
+
+    def placed(self):
+        return {name: one.uid for name, one in self.files.items()}
+
+    def place(self, placeholders):
+        if self.disk_full:
+            raise WorldError("no space left on device")
+        self.log.append(("place", tuple(one.name for one in placeholders)))
+        for one in placeholders:
+            self.files[one.name] = one
+        self.settle()
+
+    def unplace(self, names):
+        self.log.append(("unplace", names))
+        living = {name_of(lease.key) for lease in self.leases()}
+        if living & set(names):
+            raise AssertionError("the placeholder of a living lease removed")
+        for name in names:
+            self.files.pop(name, None)
+        self.settle()
+
+    def admitted(self, placed, key):
+        self.settle()
+        wanted = set(placed.values()) if key is None else {placed[name_of(key)]}
+        return frozenset(uid for uid in self.let_in if uid in wanted)
+
+    def local_pods(self):
+        return Node.local_pods(self) | frozenset(self.let_in)
+
+    def kill(self, uids):
+        for uid in uids:
+            self.let_in.pop(uid, None)
+        Node.kill(self, tuple(uid for uid in uids if uid in self.guests))
+
+    def terminate(self, uids):
+        for uid in uids:
+            self.let_in.pop(uid, None)
+        Node.terminate(self, tuple(uid for uid in uids if uid in self.guests))
+
+    def start_units(self, units):
+        """Beside jobs, too: the placeholders stand."""
+        self.log.append(("start", units))
+        if any(self.fenced(unit) for unit in units):
+            raise WorldError("condition failed")
+        if set(units) & self.admin_stopped:
+            raise AssertionError("started what the administrator had stopped")
+        if {name_of(lease.key) for lease in self.leases()} - set(self.files):
+            raise AssertionError("the kubelet started without the placeholder of a lease")
+        self.active |= set(units)
+        self.settle()
+
+    def draw_fence(self, leases):
+        drawn = fence.draw(leases, self.settings, online=self.online, held=self.cpusets)
+        if drawn.cpus != self.pod_cpus:
+            self.log.append(("fence", drawn.cpus))
+        self.pod_cpus = drawn.cpus
+        self.held_memory = drawn.memory
+        return drawn.missing
+
+    def cores_of_pods(self):
+        return self.online if self.pod_cpus is None else parse_cpus(self.pod_cpus)
+
+
+class SharedSite(Site):
+    """Calls as a PBS hook makes them, after pbs_cgroups has given the job its cores."""
+
+    def __init__(self, directory, **settings):
+        Site.__init__(self, directory, **dict({"mode": PLACEHOLDER}, **settings))
+        fence_file, leases = self.node.fence, self.node.leases
+        self.node = SharedNode()
+        self.node.fence, self.node.leases, self.node.settings = fence_file, leases, self.settings
+
+    def begin(self, job="1.srv", run=1, start=None, *, cores=1, memory=GIB, exclusive=False, cpus=None):
+        key = JobKey("pbs", job, run)
+        if cpus != "":
+            self.give_cores(job, cores if cpus is None else cpus)
+        lease = Lease(key, self.node.boot, self.node.time, start, cores, memory, (), exclusive)
+        with self.store.locked():
+            if self.store.begin(lease, mark_life=self.settings.mark_life) == "ended":
+                return None
+        self.node.alive.setdefault(key, True)
+        carrier = self.carrier(key=key)
+        with carrier.work_lock(1.0):
+            return carrier.run(view.BEGIN)
+
+    def give_cores(self, job, cores):
+        """As pbs_cgroups: the lowest cores that no other job has, or those that are named."""
+        group = "pbs_jobs.service/jobid/" + job
+        if isinstance(cores, str):
+            self.node.cpusets[group] = parse_cpus(cores)
+            return
+        taken = {cpu for name, held in self.node.cpusets.items() if name != group for cpu in held}
+        free = sorted(self.node.online - taken)
+        if cores:
+            self.node.cpusets[group] = frozenset(free[:cores])
+
+    def end(self, job="1.srv", run=1, start=None):
+        from nodeshare.leases import Ended
+
+        with self.store.locked():
+            self.store.end(Ended(JobKey("pbs", job, run), self.node.boot, self.node.time, start))
+        if not any(lease.key.job == job for lease in self.store.leases()):
+            self.node.cpusets.pop("pbs_jobs.service/jobid/" + job, None)
+        return self.carrier().run(view.END)
+
+    def size(self, job="1.srv", run=1):
+        """What the placeholder asks for, as the kubelet has it; None where it has none."""
+        one = self.node.files.get(name_of(JobKey("pbs", job, run)))
+        if one is None or one.uid not in self.node.let_in:
+            return None
+        return one.manifest["spec"]["containers"][0]["resources"]["requests"]
+
+    def free_cores(self):
+        return format_cpus(self.node.cores_of_pods())

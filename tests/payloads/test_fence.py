@@ -1,0 +1,237 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fence between pods and jobs: what is drawn, and what stands in the files of both cgroup versions."""
+
+import os
+import shutil
+import tempfile
+import unittest
+
+import payload_path  # noqa: F401
+from nodeshare import jobid
+from nodeshare.cpuset import Cpuset, CpusetError, format_cpus, parse_cpus
+from nodeshare.fence import Fence, draw
+from nodeshare.fencing import Fencing
+from nodeshare.leases import Lease
+from nodeshare.limits import LimitsError
+from nodeshare.settings import Settings
+
+GIB = 1 << 30
+JOBS = "pbs_jobs.service/jobid/"
+
+
+def lease(job="1.srv", wlm="pbs", **share):
+    return Lease(jobid.JobKey(wlm, job, 1), "boot", 100.0, **share)
+
+
+class Lists(unittest.TestCase):
+    def test_lists_of_cpus_are_read_and_written_as_the_kernel_does(self):
+        for text in ("", "0", "0-1", "0,2-3,64-127"):
+            self.assertEqual(format_cpus(parse_cpus(text)), text)
+        self.assertEqual(format_cpus(parse_cpus("3,1,0,2")), "0-3")
+        for text in ("a", "0-", "1;2", "0-1-2"):
+            with self.assertRaises(CpusetError):
+                parse_cpus(text)
+
+
+class Drawing(unittest.TestCase):
+    def drawn(self, *leases, held=(), **settings):
+        groups = {JOBS + job: parse_cpus(cpus) for job, cpus in held}
+        chosen = Settings(node="n1", housekeeping_cpus="0-1", **settings)
+        return draw(leases, chosen, online=parse_cpus("0-15"), held=groups)
+
+    def test_pods_get_what_the_cpusets_of_all_jobs_leave(self):
+        jobs = (lease("1", cores=4, memory=GIB), lease("2", cores=2, memory=2 * GIB))
+        drawn = self.drawn(*jobs, held=(("1", "0-3"), ("2", "8,12")))
+        self.assertEqual(drawn, Fence("4-7,9-11,13-15", 3 * GIB, 10, 16))
+
+    def test_without_jobs_there_is_no_fence(self):
+        self.assertEqual(self.drawn(), Fence(None, 0, 16, 16))
+
+    def test_what_stays_beside_a_job_of_all_cores_keeps_house(self):
+        for jobs, held in (
+            ((lease("1", cores=16),), (("1", "0-15"),)),
+            ((lease("1", cores=4, exclusive=True),), (("1", "2-5"),)),
+            ((lease("1"),), ()),
+        ):
+            self.assertEqual(self.drawn(*jobs, held=held)[0], "0-1")
+
+    def test_a_cgroup_that_tells_nothing_is_named(self):
+        drawn = self.drawn(lease("1", cores=4), lease("2", cores=1, cgroup="other/2"), lease("3", cores=0))
+        self.assertEqual((drawn.cpus, drawn.missing), ("0-15", (JOBS + "1", "other/2")))
+        self.assertEqual(self.drawn(lease("1", wlm="slurm", cores=4)).missing, ("slurm/1/1",))
+
+    def test_a_split_is_the_sites_and_counts_keep_nobody_apart(self):
+        job = lease("1", cores=4, memory=GIB)
+        split = {"fence": "split", "pod_cpus": "8-15"}
+        self.assertEqual(self.drawn(job, **split), Fence("8-15", GIB, 16, 16))
+        self.assertEqual(self.drawn(**split), Fence("8-15", 0, 16, 16))
+        self.assertEqual(self.drawn(job, fence="counts"), Fence(None, GIB, 12, 16))
+
+
+class Machine(unittest.TestCase):
+    """A machine's cgroups as files, with 16 CPUs and 64 GiB."""
+
+    def setUp(self):
+        self.top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.top)
+        self.write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree: 1 kB")
+
+    def write(self, path, text):
+        path = os.path.join(self.top, path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as stream:
+            stream.write(text + "\n")
+
+    def read(self, path):
+        with open(os.path.join(self.top, path)) as stream:
+            return stream.readline().strip()
+
+    def draw(self, *leases, **settings):
+        """A process of its own each time: nothing but the files is remembered."""
+        chosen = Settings(node="n1", state_dir=self.top, **settings)
+        cpuset = Cpuset(cgroup=self.top, saved=os.path.join(self.top, "cpuset.json"))
+        proc = os.path.join(self.top, "proc")
+        return Fencing(chosen, proc=proc, cgroup=self.top, cpuset=cpuset).draw(leases)
+
+
+class V1(Machine):
+    KUBEPODS = ("kubepods", "kubepods/burstable", "kubepods/burstable/pod1", "kubepods/pod2")
+
+    def setUp(self):
+        Machine.setUp(self)
+        self.write("cpuset/cpuset.cpus", "0-15")
+        for group in self.KUBEPODS:
+            self.write("cpuset/{}/cpuset.cpus".format(group), "0-15")
+        self.write("memory/kubepods/memory.limit_in_bytes", str(60 * GIB))
+        self.write("memory/kubepods/memory.usage_in_bytes", str(GIB))
+        self.write("cpu/kubepods/cpu.shares", "16384")
+
+    def job(self, job, cpus):
+        self.write("cpuset/{}{}/cpuset.cpus".format(JOBS, job), cpus)
+
+    def pods(self):
+        found = {self.read("cpuset/{}/cpuset.cpus".format(group)) for group in self.KUBEPODS}
+        self.assertEqual(len(found), 1, found)
+        return found.pop()
+
+    def caps(self):
+        return int(self.read("memory/kubepods/memory.limit_in_bytes")), int(self.read("cpu/kubepods/cpu.shares"))
+
+    def test_the_fence_follows_jobs_as_they_come_and_go_and_leaves_all_as_it_was(self):
+        one, two = lease("1[7].srv", cores=4, memory=16 * GIB), lease("2.srv", cores=8, memory=GIB)
+        self.job("1[7].srv", "0-3")
+        self.assertEqual(self.draw(one), ())
+        self.assertEqual((self.pods(), self.caps()), ("4-15", (44 * GIB, 12288)))
+        self.job("2.srv", "4-11")
+        self.draw(one, two)
+        self.assertEqual((self.pods(), self.caps()), ("12-15", (43 * GIB, 4096)))
+        self.draw(two)
+        self.assertEqual((self.pods(), self.caps()), ("0-3,12-15", (59 * GIB, 8192)))
+        self.draw()
+        self.assertEqual((self.pods(), self.caps()), ("0-15", (60 * GIB, 16384)))
+        self.assertFalse({"cpuset.json", "limits.json"} & set(os.listdir(self.top)))
+
+    def test_a_pod_that_pinned_its_cores_keeps_those_that_are_left(self):
+        self.write("cpuset/kubepods/pod2/cpuset.cpus", "2-5")
+        self.job("1.srv", "0-3")
+        self.draw(lease(cores=4))
+        self.assertEqual(self.read("cpuset/kubepods/pod2/cpuset.cpus"), "4-5")
+        self.draw()
+        self.assertEqual(self.read("cpuset/kubepods/pod2/cpuset.cpus"), "2-5")
+
+    def test_a_group_made_under_one_fence_gets_the_next_one_and_then_all(self):
+        self.job("1.srv", "0-3")
+        self.draw(lease(cores=4))
+        self.write("cpuset/kubepods/new/cpuset.cpus", "4-15")
+        self.job("2.srv", "4-7")
+        self.draw(lease(cores=4), lease("2.srv", cores=4))
+        self.assertEqual(self.read("cpuset/kubepods/new/cpuset.cpus"), "8-15")
+        self.draw()
+        self.assertEqual(self.read("cpuset/kubepods/new/cpuset.cpus"), "0-15")
+
+    def test_memory_is_never_capped_below_what_is_used_and_is_when_that_has_shrunk(self):
+        self.job("1.srv", "0")
+        self.write("memory/kubepods/memory.usage_in_bytes", str(50 * GIB))
+        self.draw(lease(cores=1, memory=30 * GIB))
+        self.assertEqual(self.caps()[0], 50 * GIB)
+        self.write("memory/kubepods/memory.usage_in_bytes", str(GIB))
+        self.draw(lease(cores=1, memory=30 * GIB))
+        self.assertEqual(self.caps()[0], 30 * GIB)
+
+    def test_what_the_kubelet_writes_meanwhile_counts_from_then_on(self):
+        self.job("1.srv", "0")
+        self.draw(lease(cores=1, memory=10 * GIB))
+        self.write("memory/kubepods/memory.limit_in_bytes", str(40 * GIB))
+        self.draw(lease(cores=1, memory=10 * GIB))
+        self.assertEqual(self.caps()[0], 30 * GIB)
+        self.draw()
+        self.assertEqual(self.caps()[0], 40 * GIB)
+
+    def test_a_machine_without_a_limit_of_its_own_is_capped_by_its_memory(self):
+        self.job("1.srv", "0")
+        self.write("memory/kubepods/memory.limit_in_bytes", "9223372036854771712")
+        self.draw(lease(cores=1, memory=4 * GIB))
+        self.assertEqual(self.caps()[0], 60 * GIB)
+
+    def test_a_job_without_a_cpuset_is_told_and_fences_nobody(self):
+        self.assertEqual(self.draw(lease(cores=1)), (JOBS + "1.srv",))
+        self.assertEqual(self.pods(), "0-15")
+
+    def test_a_refusal_names_the_file(self):
+        path = os.path.join(self.top, "memory/kubepods/memory.limit_in_bytes")
+        os.unlink(path)
+        os.mkdir(path)
+        self.job("1.srv", "0")
+        with self.assertRaises(LimitsError) as caught:
+            self.draw(lease(cores=1, memory=GIB))
+        self.assertIn(path, str(caught.exception))
+
+
+class V2(Machine):
+    """The pods' slice bounds everything below it; a job's own cpuset may be empty, and what it comes to is told."""
+
+    def setUp(self):
+        Machine.setUp(self)
+        self.write("cpuset.cpus.effective", "0-15")
+        for name, value in (
+            ("cgroup.controllers", "cpuset cpu memory"),
+            ("cpuset.cpus", ""),
+            ("memory.max", str(60 * GIB)),
+            ("memory.current", str(GIB)),
+            ("cpu.weight", "626"),
+        ):
+            self.write("kubepods.slice/" + name, value)
+        self.write("kubepods.slice/pod1.slice/cpuset.cpus", "")
+
+    def values(self):
+        return [self.read("kubepods.slice/" + name) for name in ("cpuset.cpus", "memory.max", "cpu.weight")]
+
+    def test_the_slice_alone_is_set_and_gets_back_what_it_had(self):
+        self.write(JOBS + "1.srv/cpuset.cpus", "")
+        self.write(JOBS + "1.srv/cpuset.cpus.effective", "0-3,8")
+        self.assertEqual(self.draw(lease(cores=5, memory=20 * GIB)), ())
+        self.assertEqual(self.values(), ["4-7,9-15", str(40 * GIB), str(626 * 11 // 16)])
+        self.assertEqual(self.read("kubepods.slice/pod1.slice/cpuset.cpus"), "")
+        self.draw()
+        self.assertEqual(self.values(), ["", str(60 * GIB), "626"])
+
+    def test_a_slice_without_a_limit_gets_back_none(self):
+        self.write("kubepods.slice/memory.max", "max")
+        self.write(JOBS + "1.srv/cpuset.cpus", "0")
+        self.draw(lease(cores=1, memory=4 * GIB))
+        self.assertEqual(self.values()[1], str(60 * GIB))
+        self.draw()
+        self.assertEqual(self.values()[1], "max")
+
+
+class WithoutPods(Machine):
+    def test_a_machine_without_pods_has_nothing_to_fence(self):
+        self.write("cpuset/cpuset.cpus", "0-15")
+        self.assertEqual(self.draw(lease(cores=0)), ())
+        self.draw()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,256 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Share mode `placeholder` in simulated time: jobs have exactly their part of the node, and pods all the rest."""
+
+import os
+import shutil
+import unittest
+
+import payload_path  # noqa: F401
+from nodeshare import view
+from nodeshare.jobid import JobKey
+from nodeshare.placeholder import name_of
+from simulation import KUBELET, RUNTIME, quick_directory
+from simulation_beside import GIB, SharedSite
+
+
+class SharedCase(unittest.TestCase):
+    def site(self, **settings):
+        directory = quick_directory()
+        self.addCleanup(shutil.rmtree, directory)
+        return SharedSite(os.path.join(directory, "state"), **settings)
+
+    def names(self, site, what):
+        return [name for entry in site.did(what) for name in (entry[1] if isinstance(entry[1], tuple) else entry[1:])]
+
+
+class Lives(SharedCase):
+    def test_a_job_beside_pods_that_leave_it_room_disturbs_nobody(self):
+        site = self.site()
+        site.node.add_pod("web", cpu="2")
+        told = site.begin(cores=4, memory=16 * GIB)
+        self.assertEqual(told.done, view.Done("accept", "1 held by placeholders"))
+        self.assertEqual(site.size(), {"cpu": "4", "memory": str(16 * GIB)})
+        self.assertEqual((site.node.names(), site.free_cores()), (["web"], "4-7"))
+        self.assertEqual(site.node.held_memory, 16 * GIB)
+        self.assertIn(KUBELET, site.node.active)
+        site.end()
+        self.assertEqual((site.node.files, site.node.let_in, site.node.pod_cpus), ({}, {}, None))
+        self.assertEqual((site.did("evict"), site.did("preempt"), site.did("announce")), ([], [], []))
+
+    def test_several_jobs_have_a_placeholder_each_and_their_cores_together_are_fenced(self):
+        site = self.site()
+        for number in range(3):
+            self.assertEqual(site.begin("{}.srv".format(number), cores=2).done.outcome, "accept")
+        self.assertEqual(site.free_cores(), "6-7")
+        site.end("1.srv")
+        self.assertEqual((site.size("0.srv")["cpu"], site.size("1.srv"), site.size("2.srv")["cpu"]), ("2", None, "2"))
+        self.assertEqual(site.free_cores(), "2-3,6-7")
+
+    def test_a_late_end_of_an_earlier_run_frees_nothing_of_the_next(self):
+        site = self.site()
+        site.begin(run=1, cores=2)
+        site.begin(run=2, cores=2)
+        site.end(run=1)
+        site.end(run=1)
+        self.assertEqual((site.size(run=1), site.size(run=2)["cpu"]), (None, "2"))
+        self.assertEqual(site.free_cores(), "2-7")
+
+    def test_a_share_that_is_told_later_replaces_the_whole_node_that_was_assumed(self):
+        site = self.site()
+        with site.store.locked():
+            from nodeshare.leases import Lease
+
+            site.store.begin(Lease(JobKey("pbs", "1.srv", 1), "boot-1", 1000.0), mark_life=0.0)
+        site.node.alive[JobKey("pbs", "1.srv", 1)] = True
+        site.act(view.ADOPT)
+        self.assertEqual(site.size(), {"cpu": "8", "memory": str(64 * GIB)})
+        self.assertEqual(site.free_cores(), "0", "only what stays has a core")
+        site.begin(cores=2)
+        self.assertEqual((site.size()["cpu"], site.free_cores()), ("2", "2-7"))
+
+    def test_an_exclusive_job_has_all_but_what_stays(self):
+        site = self.site()
+        site.node.add_pod("logger", stays=True, cpu="500m")
+        site.node.add_pod("web")
+        site.begin(cores=2, exclusive=True)
+        self.assertEqual(site.size(), {"cpu": "7500m", "memory": str(63 * GIB)})
+        self.assertEqual((site.node.names(), site.free_cores()), (["logger"], "0"))
+        self.assertEqual(self.names(site, "preempt"), [])
+
+    def test_a_job_of_all_cores_has_what_the_kubelet_can_give(self):
+        site = self.site()
+        site.node.allocatable["cpu"] = 7500
+        self.assertEqual(site.begin(cores=8).done.outcome, "accept")
+        self.assertEqual(site.size()["cpu"], "7500m")
+
+    def test_a_job_without_cores_needs_no_cpuset(self):
+        site = self.site()
+        self.assertEqual(site.begin(cores=0, cpus="").done.outcome, "accept")
+        self.assertEqual(site.size(), {"memory": str(GIB)})
+
+
+class MakingRoom(SharedCase):
+    def test_the_lowest_priority_goes_first_and_no_more_than_must(self):
+        site = self.site()
+        for name, cpu, priority in (("low", "2", 1), ("high", "3", 9), ("tiny", "500m", 1), ("middle", "2", 5)):
+            site.node.add_pod(name, cpu=cpu, priority=priority)
+        site.begin(cores=2)
+        self.assertEqual(self.names(site, "evict"), ["low"])
+        self.assertEqual(self.names(site, "preempt"), [])
+
+    def test_a_gang_is_spared_while_others_of_its_priority_can_go(self):
+        site = self.site()
+        for name, gang in (("a-gang", "g"), ("b-gang", "g"), ("c", ""), ("d", "")):
+            site.node.add_pod(name, cpu="2", gang=gang)
+        site.begin(cores=4)
+        self.assertEqual(sorted(self.names(site, "evict")), ["c", "d"])
+
+    def test_the_placeholder_comes_when_the_evicted_have_left(self):
+        site = self.site()
+        site.node.add_pod("slow", cpu="8", grace=20.0)
+        told = site.begin(cores=2)
+        self.assertEqual((told.done.outcome, self.names(site, "preempt")), ("accept", []))
+        self.assertAlmostEqual(site.node.time, 1020.0)
+
+    def test_what_a_budget_protects_is_left_to_the_kubelet_at_the_deadline(self):
+        site = self.site(deadline=10.0)
+        site.node.add_pod("kept", cpu="8", protected=True)
+        told = site.begin(cores=2)
+        self.assertEqual((told.done.outcome, self.names(site, "preempt")), ("accept", ["kept"]))
+        self.assertIn("DeadlinePassed", self.names(site, "report"))
+
+    def test_where_jobs_wait_a_protected_pod_stays_and_the_job_is_given_back(self):
+        site = self.site(deadline=10.0, after_deadline="job_waits")
+        site.node.add_pod("kept", cpu="8", protected=True)
+        told = site.begin(cores=2)
+        self.assertEqual((told.done.outcome, site.node.names(), site.node.files), ("requeue", ["kept"], {}))
+
+    def test_without_the_api_the_kubelet_makes_room(self):
+        site = self.site()
+        site.node.add_pod("web", cpu="8")
+        site.node.api_up = False
+        told = site.begin(cores=2)
+        self.assertEqual((told.done.outcome, site.size()["cpu"], self.names(site, "preempt")), ("accept", "2", ["web"]))
+
+    def test_pods_that_leave_already_are_waited_for_and_nobody_else_is_asked(self):
+        site = self.site()
+        site.node.add_pod("going", cpu="4", grace=5.0)
+        site.node.add_pod("web", cpu="4")
+        site.node.evict((view.Pod("ns", "going", "going"),))
+        del site.node.log[:]
+        self.assertEqual(site.begin(cores=4).done.outcome, "accept")
+        self.assertEqual((self.names(site, "evict"), site.node.names()), ([], ["web"]))
+
+
+class Failures(SharedCase):
+    def test_a_placeholder_that_is_refused_is_reported_and_ends_in_the_sites_outcome(self):
+        site = self.site(on_failure="requeue")
+        site.node.refuses = True
+        told = site.begin(cores=2)
+        self.assertEqual(told.done.outcome, "requeue")
+        self.assertIn("the kubelet has not admitted lease-pbs-1-srv-", told.done.reason)
+        self.assertEqual((self.names(site, "report"), site.free_cores()), (["PlaceholderRefused"], "2-7"))
+
+    def test_a_repair_tries_a_refused_one_again_under_another_uid(self):
+        site = self.site()
+        site.node.refuses = True
+        site.begin(cores=2)
+        site.node.refuses = False
+        site.repair()
+        self.assertEqual(site.size()["cpu"], "2")
+        before = list(site.node.log)
+        site.repair()
+        self.assertEqual(site.node.log, before, "a repair of a node in order must do nothing")
+
+    def test_a_job_whose_cgroup_tells_no_cores_is_a_failure_that_names_the_choice(self):
+        site = self.site(on_failure="requeue")
+        told = site.begin(cores=2, cpus="")
+        self.assertEqual(told.done.outcome, "requeue")
+        self.assertIn("cgroup pbs_jobs.service/jobid/1.srv; without it only the fences split", told.done.reason)
+        site = self.site(fence="counts")
+        self.assertEqual(site.begin(cores=2, cpus="").done.outcome, "accept")
+        self.assertIsNone(site.node.pod_cpus)
+
+    def test_a_full_disk_ends_in_the_sites_outcome_and_repair_makes_it_good(self):
+        site = self.site(on_failure="drain")
+        site.node.disk_full = True
+        self.assertEqual(site.begin(cores=2).done.outcome, "drain")
+        self.assertEqual(site.free_cores(), "2-7", "the job's cores are its own all the same")
+        site.node.disk_full = False
+        site.repair()
+        self.assertEqual(site.size()["cpu"], "2")
+
+    def test_a_kubelet_that_the_administrator_has_stopped_stays_so_and_the_job_starts(self):
+        site = self.site()
+        site.node.active, site.node.admin_stopped = {RUNTIME}, {KUBELET}
+        told = site.begin(cores=2)
+        self.assertEqual((told.done.outcome, site.did("start")), ("accept", []))
+        self.assertIn(name_of(JobKey("pbs", "1.srv", 1)), site.node.files, "it counts as soon as the kubelet comes")
+
+    def test_the_whole_node_cannot_be_held_before_the_api_has_told_what_it_has(self):
+        site = self.site(on_failure="requeue")
+        site.node.api_up = False
+        self.assertEqual(site.begin(exclusive=True).done.outcome, "requeue")
+        site.node.api_up = True
+        site.repair()
+        self.assertEqual(site.size()["cpu"], "8")
+
+
+class Repair(SharedCase):
+    def test_a_missed_begin_of_the_kubelet_directory_is_made_good(self):
+        site = self.site()
+        site.begin(cores=2)
+        site.node.files.clear()
+        site.repair()
+        self.assertEqual(site.size()["cpu"], "2")
+
+    def test_what_nobody_holds_any_more_goes(self):
+        site = self.site()
+        site.begin(cores=2)
+        key = JobKey("pbs", "1.srv", 1)
+        site.node.alive[key], site.node.batch[key] = False, view.GONE
+        site.repair()
+        self.assertEqual((site.node.files, site.node.pod_cpus), ({}, None))
+
+    def test_what_cannot_be_told_is_not_gone(self):
+        site = self.site()
+        site.begin(cores=2)
+        site.node.alive[JobKey("pbs", "1.srv", 1)] = None
+        site.node.batch_up = False
+        for _unused in range(3):
+            site.later(3600.0)
+        self.assertEqual((site.size()["cpu"], site.free_cores()), ("2", "2-7"))
+
+    def test_a_boot_takes_dead_jobs_and_their_placeholders(self):
+        site = self.site()
+        site.begin(cores=2)
+        site.node.reboot()
+        self.assertEqual(len(site.node.let_in), 1, "the file has outlived the boot, on the safe side")
+        site.repair()
+        self.assertEqual((site.store.leases(), site.node.files, site.node.pod_cpus), ((), {}, None))
+
+    def test_off_ends_all_pods_and_on_brings_them_back_beside_the_job(self):
+        site = self.site()
+        site.node.add_pod("web")
+        site.begin(cores=2)
+        site.act(view.OFF)
+        self.assertEqual((site.node.local_pods(), site.node.active), (frozenset(), set()))
+        site.begin("2.srv", cores=1)
+        site.act(view.ON)
+        self.assertEqual((site.size("1.srv")["cpu"], site.size("2.srv")["cpu"]), ("2", "1"))
+        self.assertEqual((site.node.active, site.free_cores()), ({KUBELET, RUNTIME}, "3-7"))
+
+    def test_a_split_leaves_cores_out_of_placeholders_and_is_there_without_jobs(self):
+        site = self.site(fence="split", pod_cpus="4-7")
+        site.repair()
+        self.assertEqual(site.free_cores(), "4-7")
+        site.begin(cores=2, memory=8 * GIB, cpus="")
+        self.assertEqual(site.size(), {"memory": str(8 * GIB)})
+        site.end()
+        self.assertEqual((site.free_cores(), site.node.files), ("4-7", {}))
+
+
+if __name__ == "__main__":
+    unittest.main()
