@@ -113,7 +113,7 @@ def test_a_runtime_of_the_site_is_used_by_its_socket_and_comes_back_although_a_j
     site.play("node_runtime")
     # The record gone, the runtime is as if the site had put it there.
     site.bed.exec(NODE, ["rm", "-r", "/var/lib/converged"])
-    playing_with = {
+    playing_with: dict[str, Any] = {
         "node_runtime_manage": False,
         "node_share_handover": "stop",
         "converged_record_copy_dir": str(site.folder / "own"),

@@ -10,6 +10,7 @@ A line of the plan is a command and a point: `begin after:Confine`.
 import os
 import signal
 import sys
+from typing import Any
 
 sys.path.insert(0, "/usr/local/lib/converged")
 sys.dont_write_bytecode = True
@@ -21,7 +22,7 @@ PLAN = "/run/e2e-kill-plan"
 COMMAND = sys.argv[1]
 
 
-def at_point(point):
+def at_point(point: str) -> None:
     try:
         with open(PLAN, encoding="utf-8") as stream:
             plan = stream.read().splitlines()
@@ -35,14 +36,14 @@ def at_point(point):
 
 
 class Carrier(carry.Carrier):
-    def __init__(self, **named):
+    def __init__(self, **named: Any) -> None:
         super().__init__(at_point=at_point, **named)
 
 
 class LeaseStore(leases.LeaseStore):
-    def __init__(self, directory):
+    def __init__(self, directory: str) -> None:
         super().__init__(directory, at_point=at_point)
 
 
-cli.Carrier, cli.LeaseStore = Carrier, LeaseStore
+vars(cli).update(Carrier=Carrier, LeaseStore=LeaseStore)
 sys.exit(cli.main(sys.argv[1:], make_world=RealNode))
