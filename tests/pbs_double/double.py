@@ -27,7 +27,7 @@ sys.exit(run({first!r}, {folder!r}, sys.argv[1:]))
 """
 _ON_HOST = """\
 #!/bin/sh
-export PBS_HOME='{home}' PATH='{sbin}':"$PATH"
+export PBS_HOME='{home}' PATH='{sbin}:{bin}':"$PATH"
 exec "$@"
 """
 _MAIN = {
@@ -56,7 +56,7 @@ def started(folder: Path) -> t.Iterator[Cluster]:
         sbin = folder / "sbin" / host
         for program in ("mom", "python"):
             _write_program(sbin / f"pbs_{program}", "mom" if program == "mom" else "pbs_python", host, folder)
-        _write(cluster.host_dir / host, _ON_HOST.format(home=homes.home(folder, host), sbin=sbin))
+        _write(cluster.host_dir / host, _ON_HOST.format(home=homes.home(folder, host), sbin=sbin, bin=cluster.bin_dir))
     try:
         for host in HOSTS:
             assert cluster.on(host, "pbs_mom").rc == 0

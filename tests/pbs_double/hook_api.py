@@ -66,7 +66,12 @@ class _server(_Named):
 
 
 class _vnode(_Named):
-    """A vnode: most is known of those of this host."""
+    """A vnode: most is known of those of this host. A hook may take it offline and say why."""
+
+    def __setattr__(self, attribute: str, value: object) -> None:
+        if attribute not in ("state", "comment"):
+            super().__setattr__(attribute, value)
+        self.__dict__["_changed"][attribute] = value
 
 
 class _job(_ReadOnly):
@@ -159,6 +164,7 @@ def _vnode_of(name: str, known: t.Mapping[str, t.Any]) -> _vnode:
         pcpus=None if known["pcpus"] is None else values.pbs_int(known["pcpus"]),
         resources_available=values.pbs_resource(known["available"]),
         resources_assigned=values.pbs_resource(known["assigned"]),
+        _changed={},
     )
 
 
@@ -213,6 +219,12 @@ def write_log(home: Path, kind: str, daemon: str, word: str, name: str, text: st
     path = home / "mom_logs" / time.strftime("%Y%m%d", now)
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{time.strftime('%m/%d/%Y %H:%M:%S', now)};{kind};{daemon};{word};{name};{text}\n")
+
+
+def changes(module: types.ModuleType) -> dict[str, dict[str, t.Any]]:
+    """What a hook has set, by vnode."""
+    vnodes: dict[str, _vnode] = module.event().vnode_list
+    return {name: vnode.__dict__["_changed"] for name, vnode in vnodes.items() if vnode.__dict__["_changed"]}
 
 
 def install(module: types.ModuleType) -> None:

@@ -78,6 +78,7 @@ class Mom:
             with opened(self._folder) as state:
                 schedule.advance(state, time.time())
                 self._store(state)
+                self._keep_jobs(state)
                 mine = [task for task in state.tasks if task.host == self._host and not task.taken]
                 task = mine[0] if mine else None
                 if task is not None:
@@ -118,6 +119,16 @@ class Mom:
                 self._periodic[name] = 0.0
             self._hooks[name] = hook
 
+    def _keep_jobs(self, state: State) -> None:
+        """A file for each job that is here."""
+        folder = self._home / "mom_priv/jobs"
+        folder.mkdir(exist_ok=True)
+        here = {f"{job.id}.JB" for job in state.jobs.values() if self._host in job.hosts and job.state in "RSE"}
+        for name in {path.name for path in folder.iterdir()} - here:
+            (folder / name).unlink()
+        for name in here:
+            (folder / name).touch()
+
     def _wanted(self, event: str) -> list[str]:
         hooks = self._hooks.items()
         names = [name for name, hook in hooks if event in hook.attributes["event"].split(",")]
@@ -128,14 +139,18 @@ class Mom:
         """Hooks in their order, until one does not accept."""
         given = {"job": task.seen, "vnodes": self._vnodes_of(task.seen)}
         outcome, hook = "accept", ""
+        changes: dict[str, dict[str, t.Any]] = {}
         for hook in self._wanted(task.event):
-            outcome, message = self._run_hook(hook, task.event, given)
+            said = self._run_hook(hook, task.event, given)
+            outcome, message = said["outcome"], said["message"]
+            changes.update(said["vnodes"])
             if outcome in ("reject", "rerun", "delete"):
                 self._log("0100", "Hook", hook, f"{task.event} request rejected by '{hook}'")
                 self._log("0008", "Job", task.job, message)
             if outcome != "accept":
                 break
         with opened(self._folder) as state:
+            transitions.set_by_hook(state, changes)
             transitions.reported(state, task, outcome, hook)
 
     def _run_own(self, event: str) -> None:
@@ -148,10 +163,11 @@ class Mom:
                     continue
                 self._periodic[hook] = time.monotonic() + int(self._hooks[hook].attributes["freq"])
                 given["jobs"] = self._jobs()
-            outcome, _message = self._run_hook(hook, event, given)
-            if event == "exechost_startup":
-                with opened(self._folder) as state:
-                    transitions.host_started(state, self._host, hook, outcome)
+            said = self._run_hook(hook, event, given)
+            with opened(self._folder) as state:
+                transitions.set_by_hook(state, said["vnodes"])
+                if event == "exechost_startup":
+                    transitions.host_started(state, self._host, hook, said["outcome"])
 
     def _jobs(self) -> list[dict[str, t.Any]]:
         with opened(self._folder) as state:
@@ -168,8 +184,8 @@ class Mom:
             known["assigned"] = {**amounts, "mem": f"{memory // 1024}kb", "ncpus": str(cores), "host": vnode}
         return found
 
-    def _run_hook(self, hook: str, event: str, given: t.Mapping[str, t.Any]) -> tuple[str, str]:
-        """The outcome and what the hook said; a hook that takes too long is killed."""
+    def _run_hook(self, hook: str, event: str, given: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """The outcome, what the hook said, and what it has set; a hook that takes too long is killed."""
         folder = self._home / "mom_priv/hooks"
         config = folder / f"{hook}.CF"
         self._runs += 1
@@ -193,15 +209,15 @@ class Mom:
             subprocess.run(
                 argv, cwd=folder / "tmp", env=environment, stdin=subprocess.DEVNULL, timeout=alarm, check=False
             )
-            said = json.loads(scratch[1].read_text()) if scratch[1].exists() else {"outcome": "error", "message": ""}
+            said = json.loads(scratch[1].read_text()) if scratch[1].exists() else {"outcome": "error"}
         except subprocess.TimeoutExpired:
-            said = {"outcome": "alarm", "message": ""}
+            said = {"outcome": "alarm"}
             self._log("0100", "Hook", "catch_hook_alarm", "alarm call received, interrupting hook execution.")
             self._log("0008", "Job", "", f"alarm call while running {event} hook '{hook}', request rejected")
         finally:
             for path in scratch:
                 path.unlink(missing_ok=True)
-        return said["outcome"], said["message"]
+        return {"message": "", "vnodes": {}, **said}
 
     def _log(self, kind: str, word: str, name: str, text: str) -> None:
         write_log(self._home, kind, "pbs_mom", word, name, text)

@@ -34,5 +34,6 @@ def run(host: str, folder: str, arguments: list[str]) -> int:
             internal = f"PBS server internal error (15011) in Error evaluating Python script, {text}"
             hook_api.write_log(home, "0001", "pbs_python", "Svr", "pbs_python", internal)
         hook_api.write_log(home, "0100", "pbs_python", "Hook", hook, said)
-    Path(arguments[1]).write_text(json.dumps({"outcome": event.outcome, "message": event.message}))
+    ended = {"outcome": event.outcome, "message": event.message, "vnodes": hook_api.changes(module)}
+    Path(arguments[1]).write_text(json.dumps(ended))
     return 0

@@ -61,7 +61,7 @@ def _programs(root: Path, folder: Path, keepers: t.Mapping[str, int]) -> Cluster
     words = {
         cluster.bin_dir / each: [*_enter(folder, SERVER, keepers[SERVER]), f"{root}/bin/{each}"] for each in PROGRAMS
     }
-    path = ["env", f"PBS_HOME={_HOME}", f"PATH={root}/sbin:{os.environ['PATH']}"]
+    path = ["env", f"PBS_HOME={_HOME}", f"PATH={root}/sbin:{root}/bin:{os.environ['PATH']}"]
     words |= {cluster.host_dir / host: [*_enter(folder, host, keepers[host]), *path] for host in HOSTS}
     for program, argv in words.items():
         program.parent.mkdir(exist_ok=True)

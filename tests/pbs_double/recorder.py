@@ -1,69 +1,36 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A hook on a cluster and what it has written down."""
+"""A hook that records, on a cluster, and what it has written down."""
 
 from __future__ import annotations
 
-import functools
 import json
 import typing as t
 from pathlib import Path
 
-from pbs_double.cluster import HOSTS, Cluster, until
-
-_EVENTS = (
-    *("execjob_begin", "execjob_end", "execjob_abort", "execjob_preterm", "execjob_postsuspend"),
-    *("execjob_preresume", "exechost_startup", "exechost_periodic"),
-)
-_ATTRIBUTES = {
-    "event": f'"{",".join(_EVENTS)}"',
-    "freq": "3600",
-    "fail_action": '"offline_vnodes,clear_vnodes_upon_recovery"',
-}
-Record = dict[str, t.Any]
+from pbs_double.cluster import Cluster, until
+from pbs_double.installed import Installed, Record
 
 
-class Recorder:
+class Recorder(Installed):
     """Hooks of one program that say in the file ``log`` of their configuration, as JSON, what they have seen."""
 
     def __init__(self, pbs: Cluster, folder: Path, program: Path) -> None:
-        self.pbs = pbs
-        self._program = program
-        self._folder = folder
+        super().__init__(pbs, folder, program)
         self._log = folder / "nothing"
+        self._told = 0
 
     def install(self, name: str, order: int) -> None:
         """A hook that all hosts have."""
-        words = [f"create hook {name}", f"set hook {name} order = {order}"]
-        words += [f"set hook {name} {key} = {value}" for key, value in _ATTRIBUTES.items()]
-        for command in [*words, f"import hook {name} application/x-python default {self._program}"]:
-            assert self.pbs.call("qmgr", "-c", command).rc == 0, command
+        self.make(name, order)
         self.tell(name, {})
-
-    def set_alarm(self, name: str, seconds: int) -> None:
-        """How long it may run, on all hosts."""
-        assert self.pbs.call("qmgr", "-c", f"set hook {name} alarm = {seconds}").rc == 0
-        for host in HOSTS:
-            until(functools.partial(self._holds, host, f"grep -qx alarm={seconds} $PBS_HOME/mom_priv/hooks/{name}.HK"))
-
-    def remove(self, name: str) -> None:
-        """It is not asked any more."""
-        assert self.pbs.call("qmgr", "-c", f"delete hook {name}").rc == 0
 
     def tell(self, name: str, do: t.Mapping[str, str], evaluate: t.Sequence[str] = ()) -> None:
         """What it does from now on; what it has seen is forgotten."""
-        self._log = self._folder / f"{len(list(self._folder.iterdir()))}.seen"
-        config = self._log.with_suffix(".json")
-        config.write_text(json.dumps({"log": str(self._log), "do": do, "evaluate": list(evaluate)}))
-        self.pbs.call("qmgr", "-c", f"import hook {name} application/x-config default {config}")
-        folder = "$PBS_HOME/mom_priv/hooks"
-        for host in HOSTS:
-            same = f"cmp {folder}/{name}.CF {config} && cmp {folder}/{name}.PY {self._program}"
-            until(functools.partial(self._holds, host, same))
-
-    def _holds(self, host: str, condition: str) -> bool:
-        return self.pbs.on(host, condition).rc == 0
+        self._told += 1
+        self._log = self.folder / f"{self._told}.seen"
+        self.configure(name, {"log": str(self._log), "do": do, "evaluate": list(evaluate)})
 
     def seen(self) -> list[Record]:
         """All that hooks have seen since they were told something."""
@@ -80,33 +47,3 @@ class Recorder:
         found = until(lambda: [each for each in self.seen() if f"{each['event']}@{each['host']}" == what])
         first: Record = found[0]
         return first
-
-    def submit(self, *words: str) -> str:
-        """The id of a new job."""
-        answer = self.pbs.call("qsub", "-o", "/dev/null", "-e", "/dev/null", *words)
-        assert answer.rc == 0, answer.err
-        return answer.out.strip()
-
-    def job(self, name: str) -> Record:
-        """A job, also when it is over."""
-        found: Record = json.loads(self.pbs.call("qstat", "-x", "-f", "-F", "json", name).out)["Jobs"][name]
-        return found
-
-    def node(self, name: str) -> Record:
-        """A node."""
-        found: Record = json.loads(self.pbs.call("pbsnodes", "-F", "json", name).out)["nodes"][name]
-        return found
-
-    def until_runs(self, name: str, count: int = 1) -> None:
-        """It has its session, at this attempt."""
-        until(lambda: (self.job(name)["substate"], self.job(name).get("run_count")) == (42, count))
-
-    def end_jobs(self) -> None:
-        """None is left, and none of their hooks runs any more."""
-
-        def over() -> bool:
-            names = list(json.loads(self.pbs.call("qstat", "-f", "-F", "json").out).get("Jobs", {}))
-            self.pbs.call("qdel", *names)
-            return not names
-
-        until(over)

@@ -14,6 +14,7 @@ import typing as t
 from pbs_double.cluster import SERVER
 from pbs_double.state import Job, State, Task
 
+ND_OFFLINE = 1
 _TRIES = 21
 _REFUSED_BY_SISTER, _DELETED_BY_HOOK, _RERUN, _MOM_RESTARTED = -3, -19, -11, -4
 
@@ -102,6 +103,15 @@ def host_started(state: State, host: str, hook: str, outcome: str) -> None:
         state.nodes[host].pop("offline_by_mom", None)
         if state.nodes[host].get("comment", "").startswith("offlined by hook "):
             del state.nodes[host]["comment"]
+
+
+def set_by_hook(state: State, changes: t.Mapping[str, t.Mapping[str, t.Any]]) -> None:
+    """Nodes that a hook has taken offline."""
+    for vnode, changed in changes.items():
+        if vnode in state.nodes:
+            node = state.nodes[vnode]
+            node.update({"comment": str(changed["comment"])} if "comment" in changed else {})
+            node.update({"offline_by_mom": "1"} if changed.get("state") == ND_OFFLINE else {})
 
 
 def _may_take_offline(state: State, host: str, hook: str, outcome: str) -> None:

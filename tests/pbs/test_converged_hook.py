@@ -1,0 +1,210 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hook of the collection on a cluster: what nodeshare is told on which host, and what becomes of the job."""
+
+from __future__ import annotations
+
+import json
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+from pbs_double.cluster import HOSTS, Cluster, until
+from pbs_double.installed import Installed
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = HERE.parents[1] / "roles/pbs_share/files/converged_hook.py"
+BOTH = ("-l", "select=2:ncpus=1:mem=100mb", "-l", "place=scatter")
+FIRST = ("-l", "select=1:ncpus=1:host=pbs-n1")
+OPEN = ("queue_type = Execution", "enabled = True", "started = True")
+SLEEP = ("--", "/bin/sleep", "300")
+
+
+class Told(Installed):
+    """The hook with a nodeshare that writes down how it was called."""
+
+    def start(self, **changes: t.Any) -> None:
+        """Nothing has been called, and all is accepted."""
+        self.log = self.folder / "calls"
+        self.log.unlink(missing_ok=True)
+        for host in HOSTS:
+            self.answer(host)
+        (self.folder / "enabled").touch()
+        stub = [sys.executable, "-IS", str(HERE / "nodeshare_stub.py"), str(self.folder)]
+        self.configure("converged", {"nodeshare": stub, "enabled": str(self.folder / "enabled"), **changes})
+
+    def answer(self, host: str, code: int = 0, seconds: float = 0) -> None:
+        new = self.folder / "new"
+        new.write_text(f"{code} {seconds}")
+        new.replace(self.folder / host)
+
+    def calls(self, job: str) -> list[str]:
+        """`VERB@HOST of RUN` in their order, with what the job takes there."""
+        lines = [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+        found = []
+        for host, words in lines:
+            verb, *options = words
+            given = dict(option.lstrip("-").partition("=")[::2] for option in options)
+            if given.get("job") == job:
+                assert given["wlm"] == "pbs"
+                taken = [f"{name}={given[name]}" for name in ("cpus", "mem", "device", "cgroup") if name in given]
+                taken += ["exclusive"] if "exclusive" in given else []
+                found.append(" ".join([f"{verb}@{host} of {given['run']}", *taken]))
+        return found
+
+    def until_called(self, job: str, *expected: str) -> None:
+        """So often, and so; hosts do not wait for each other."""
+        until(lambda: len(self.calls(job)) >= len(expected))
+        assert sorted(self.calls(job)) == sorted(expected)
+
+    def said(self, host: str, job: str) -> list[str]:
+        """The hook's lines in the MoM's log."""
+        lines = self.pbs.on(host, "cat $PBS_HOME/mom_logs/*").out.splitlines()
+        return [line.partition(";converged: ")[2] for line in lines if f";Job;{job};converged: " in line]
+
+
+@pytest.fixture(scope="module")
+def installed(pbs: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Told]:
+    hook = Told(pbs, tmp_path_factory.mktemp("converged"), PROGRAM)
+    pbs.call("qmgr", "-c", "set server job_history_enable = True")
+    hook.make("converged", 200)
+    yield hook
+    hook.remove("converged")
+    pbs.call("qmgr", "-c", "unset server job_history_enable")
+
+
+@pytest.fixture
+def hook(installed: Told) -> t.Iterator[Told]:
+    installed.start()
+    yield installed
+    for host in HOSTS:
+        installed.answer(host)
+    installed.end_jobs()
+
+
+def share(job: str, *, cpus: int = 1, mem: int | None = 104857600) -> str:
+    return f"cpus={cpus}{'' if mem is None else f' mem={mem}'} cgroup=pbs_jobs.service/jobid/{job}"
+
+
+def test_each_host_is_told_of_its_share_and_of_the_end(hook: Told) -> None:
+    job = hook.submit(*BOTH, *SLEEP)
+    begun = [f"begin@{host} of 1 {share(job)}" for host in HOSTS]
+    hook.until_called(job, *begun)
+    hook.until_runs(job)
+    assert hook.pbs.call("qdel", job).rc == 0
+    hook.until_called(job, *begun, *(f"end@{host} of 1" for host in HOSTS))
+    for host in HOSTS:
+        until(lambda host=host: len(hook.said(host, job)) == 2)
+        begin, end = hook.said(host, job)
+        assert begin.startswith(
+            f"event=begin run=1 --limit=12 --cpus=1 --mem=104857600 --cgroup=pbs_jobs.service/jobid/{job}"
+        )
+        assert " exit=0 outcome=accept seconds=0." in begin
+        assert end.startswith("event=end run=1 exit=0 outcome=accept seconds=0.")
+
+
+def test_a_sub_job_is_told_by_its_own_id_and_one_without_memory_without_it(hook: Told) -> None:
+    array = hook.submit("-J", "1-2", *FIRST, *SLEEP)
+    for index in (1, 2):
+        job = array.replace("[]", f"[{index}]")
+        hook.until_called(job, f"begin@pbs-n1 of 1 {share(job, mem=None)}")
+
+
+def test_two_chunks_on_a_host_are_one_share_and_an_exclusive_job_has_it_all(hook: Told) -> None:
+    job = hook.submit("-l", "select=2:ncpus=1:mem=100mb:host=pbs-n1", "-l", "place=pack:excl", *SLEEP)
+    hook.until_called(job, f"begin@pbs-n1 of 1 {share(job, cpus=2, mem=209715200)} exclusive")
+
+
+def test_a_suspended_job_keeps_its_memory_only_and_takes_all_again(hook: Told) -> None:
+    job = hook.submit(*BOTH, *SLEEP)
+    hook.until_runs(job)
+    begun = [f"begin@{host} of 1 {share(job)}" for host in HOSTS]
+    asleep = [f"begin@{host} of 1 cpus=0 mem=104857600" for host in HOSTS]
+    assert hook.pbs.call("qsig", "-s", "suspend", job).rc == 0
+    hook.until_called(job, *begun, *asleep)
+    until(lambda: (hook.job(job)["job_state"], hook.job(job)["substate"]) == ("S", 43))
+    assert hook.pbs.call("qsig", "-s", "resume", job).rc == 0
+    hook.until_called(job, *begun, *asleep, *begun)
+
+
+def test_a_job_that_is_run_again_ends_one_run_and_begins_the_next(hook: Told) -> None:
+    job = hook.submit(*BOTH, *SLEEP)
+    hook.until_runs(job)
+    assert hook.pbs.call("qrerun", job).rc == 0
+    hook.until_runs(job, count=2)
+    runs = [[f"begin@{host} of {run} {share(job)}" for host in HOSTS] for run in (1, 2)]
+    hook.until_called(job, *runs[0], *(f"end@{host} of 1" for host in HOSTS), *runs[1])
+
+
+def test_a_node_that_cannot_be_freed_leaves_no_lease_and_the_job_is_tried_again(hook: Told) -> None:
+    hook.answer("pbs-n1", code=75)
+    job = hook.submit(*FIRST, *SLEEP)
+    until(lambda: len(hook.calls(job)) >= 4)
+    hook.answer("pbs-n1")
+    assert [call.split(" cpus")[0] for call in hook.calls(job)[:4]] == [
+        *("begin@pbs-n1 of 1", "end@pbs-n1 of 1", "begin@pbs-n1 of 2", "end@pbs-n1 of 2"),
+    ]
+    assert " exit=75 outcome=requeue " in hook.said("pbs-n1", job)[0]
+    until(lambda: hook.job(job)["job_state"] in "RH")
+    if hook.job(job)["job_state"] == "H":
+        hook.pbs.call("qrls", "-h", "s", job)
+    until(lambda: hook.job(job)["substate"] == 42)
+
+
+def test_a_node_that_is_to_be_drained_goes_offline_and_the_job_elsewhere(hook: Told) -> None:
+    hook.answer("pbs-n1", code=69)
+    job = hook.submit("--", "/bin/sleep", "300")
+    until(lambda: hook.job(job).get("exec_vnode") == "(pbs-n2:ncpus=1)" and hook.job(job)["substate"] == 42)
+    node = hook.node("pbs-n1")
+    assert node["state"] == "offline"
+    assert node["comment"].startswith("converged: event=begin run=")
+    assert hook.pbs.call("pbsnodes", "-r", "-C", "", "pbs-n1").rc == 0
+
+
+def test_a_nodeshare_that_hangs_costs_a_bounded_time_and_no_job(hook: Told) -> None:
+    hook.start(timeout_seconds=4)
+    hook.answer("pbs-n1", seconds=600)
+    job = hook.submit(*FIRST, *SLEEP)
+    hook.until_runs(job)
+    (line,) = hook.said("pbs-n1", job)
+    assert " killed outcome=accept " in line
+    assert float(line.rpartition("=")[2]) < 3
+
+
+def test_a_mom_that_starts_again_repairs_and_ends_what_it_had(hook: Told) -> None:
+    job = hook.submit(*FIRST, *SLEEP)
+    hook.until_runs(job)
+    assert hook.pbs.on("pbs-n1", "kill -9 $(cat $PBS_HOME/mom_priv/mom.lock)").rc == 0
+    until(lambda: "down" in hook.node("pbs-n1")["state"].split(","))
+    assert hook.pbs.on("pbs-n1", "pbs_mom").rc == 0
+    hook.until_runs(job, count=2)
+    assert [call.split(" cpus")[0] for call in hook.calls(job)] == [
+        *("begin@pbs-n1 of 1", "end@pbs-n1 of 1", "begin@pbs-n1 of 2"),
+    ]
+    assert ["pbs-n1", ["repair"]] in [json.loads(line) for line in hook.log.read_text().splitlines()]
+
+
+def test_jobs_of_the_daemons_queue_and_hosts_without_the_flag_are_left_alone(hook: Told) -> None:
+    pbs = hook.pbs
+    for command in ("create queue pods", *(f"set queue pods {words}" for words in OPEN)):
+        assert pbs.call("qmgr", "-c", command).rc == 0
+    hook.start(ignored_queues=["pods"])
+    ignored = hook.submit("-q", "pods", *FIRST, *SLEEP)
+    hook.until_runs(ignored)
+    (hook.folder / "enabled").unlink()
+    unflagged = hook.submit(*FIRST, *SLEEP)
+    hook.until_runs(unflagged)
+    hook.end_jobs()
+    assert hook.calls(ignored) + hook.calls(unflagged) + hook.said("pbs-n1", unflagged) == []
+    assert pbs.call("qmgr", "-c", "delete queue pods").rc == 0
+
+
+def test_r2_r3_r4_what_a_user_writes_changes_nothing(hook: Told) -> None:
+    """Variables that the predecessor obeyed as root, and a job that is named as a component of Kubernetes."""
+    for variables, name in (("PODNAME=--all", "kube-apiserver"), ("PODNAME=$(touch /tmp/pwned)", "etcd")):
+        job = hook.submit("-v", variables, "-N", name, *FIRST, "--", "/bin/sleep", "1")
+        until(lambda job=job: hook.job(job)["job_state"] == "F")
+        hook.until_called(job, f"begin@pbs-n1 of 1 {share(job, mem=None)}", "end@pbs-n1 of 1")
+    assert "PODNAME" not in hook.log.read_text()

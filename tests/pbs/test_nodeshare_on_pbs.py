@@ -1,0 +1,175 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nodeshare beside a MoM: leases by the hook, repair of what was missed, and the controller's view of the cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+from pbs_double.cluster import HOSTS, Cluster, until
+from pbs_double.faults import Fault, Faulty
+from pbs_double.installed import Installed
+
+HERE = Path(__file__).resolve().parent
+ROLES = HERE.parents[1] / "roles"
+BOTH = ("-l", "select=2:ncpus=1:mem=100mb", "-l", "place=scatter", "--", "/bin/sleep", "300")
+
+sys.path.insert(0, str(ROLES / "node_share/files"))
+from nodeshare import cluster, cluster_pbs, evidence  # noqa: E402
+
+
+class Shared(Installed):
+    """The hook with the real nodeshare."""
+
+    def start(self) -> None:
+        for path, text in (("sys/kernel/random/boot_id", "boot"), ("1/stat", "1 (init) " + "0 " * 30)):
+            (self.folder / "proc" / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / "proc" / path).write_text(text)
+        self.make("converged", 200)
+        self.set(enabled=True)
+        ask = 'PBS_CONF_FILE="$PBS_CONF_FILE" exec "$(command -v qstat)" "\\$@"'
+        for host in HOSTS:
+            path = self.folder / f"{host}.qstat"
+            script = f"cat > {path} <<END\n#!/bin/sh\n{ask}\nEND\nchmod 755 {path}"
+            assert self.pbs.on(host, script).rc == 0
+
+    def set(self, *, enabled: bool) -> None:
+        self.argv = [sys.executable, "-IS", str(HERE / "nodeshare_here.py"), str(self.folder)]
+        flag = self.folder / ("enabled" if enabled else "not-enabled")
+        (self.folder / "enabled").touch()
+        self.configure("converged", {"nodeshare": self.argv, "enabled": str(flag)})
+
+    def on(self, host: str, *words: str) -> str:
+        answer = self.pbs.on(host, " ".join([*self.argv, *words]))
+        assert answer.rc == 0, answer
+        return answer.out
+
+    def leases(self, host: str) -> list[str]:
+        found = json.loads(self.on(host, "show", "--json"))["leases"]
+        return [f"{lease['job']} of {lease['run']}: {lease['cores']} {lease['memory']}" for lease in found]
+
+
+@pytest.fixture(scope="module")
+def shared(pbs: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Shared]:
+    hook = Shared(pbs, tmp_path_factory.mktemp("shared"), ROLES / "pbs_share/files/converged_hook.py")
+    pbs.call("qmgr", "-c", "set server job_history_enable = True")
+    hook.start()
+    yield hook
+    hook.remove("converged")
+    pbs.call("qmgr", "-c", "unset server job_history_enable")
+
+
+@pytest.fixture
+def hook(shared: Shared) -> t.Iterator[Shared]:
+    yield shared
+    shared.set(enabled=True)
+    shared.end_jobs()
+    for host in HOSTS:
+        until(lambda host=host: shared.on(host, "repair") == "" and not shared.leases(host))
+
+
+def test_a_lease_lives_as_long_as_its_job_is_on_the_host(hook: Shared) -> None:
+    job = hook.submit(*BOTH)
+    for host in HOSTS:
+        until(lambda host=host: hook.leases(host) == [f"{job} of 1: 1 104857600"])
+    hook.until_runs(job)
+    assert hook.pbs.call("qdel", job).rc == 0
+    for host in HOSTS:
+        until(lambda host=host: hook.leases(host) == [])
+
+
+def test_repair_drops_a_lease_whose_end_was_missed_and_no_other(hook: Shared) -> None:
+    gone, stays = hook.submit(*BOTH), hook.submit(*BOTH)
+    hook.until_runs(stays)
+    hook.set(enabled=False)
+    assert hook.pbs.call("qdel", gone).rc == 0
+    until(lambda: hook.job(gone)["job_state"] == "F")
+    for host in HOSTS:
+        assert len(hook.leases(host)) == 2
+        until(lambda host=host: not hook.on(host, "repair") and len(hook.leases(host)) == 1)
+        assert hook.leases(host) == [f"{stays} of 1: 1 104857600"]
+
+
+def test_repair_drops_earlier_runs_of_a_job_that_runs_again(hook: Shared) -> None:
+    job = hook.submit(*BOTH)
+    hook.until_runs(job)
+    hook.set(enabled=False)
+    assert hook.pbs.call("qrerun", job).rc == 0
+    hook.until_runs(job, count=2)
+    hook.set(enabled=True)
+    hook.on("pbs-n1", "begin", "--wlm=pbs", f"'--job={job}'", "--run=2", "--cpus=1")
+    until(lambda: not hook.on("pbs-n1", "repair") and len(hook.leases("pbs-n1")) == 1)
+    assert hook.leases("pbs-n1") == [f"{job} of 2: 1 None"]
+
+
+def test_repair_keeps_a_lease_while_pbs_gives_no_answer(hook: Shared) -> None:
+    hook.on("pbs-n1", "begin", "--wlm=pbs", "--job=999999.pbs-srv", "--run=1", "--cpus=1")
+    path = hook.folder / "pbs-n1.qstat"
+    good = path.read_text()
+    for bad in ("exit 255", "exec sleep 60", "echo '{\"timestamp\": 1}'", "echo '{\"timestamp\"'; exit 153"):
+        path.write_text(f"#!/bin/sh\n{bad}\n")
+        hook.on("pbs-n1", "repair")
+        assert len(hook.leases("pbs-n1")) == 1, bad
+    path.write_text(good)
+    until(lambda: not hook.on("pbs-n1", "repair") and not hook.leases("pbs-n1"))
+
+
+class Asked:
+    """The controller's questions to this cluster."""
+
+    def __init__(self, pbs: Cluster) -> None:
+        self.remarks: list[str] = []
+        self.batch = cluster_pbs.PbsBatch(
+            run=self._run,
+            qstat=str(pbs.bin_dir / "qstat"),
+            pbsnodes=str(pbs.bin_dir / "pbsnodes"),
+            holding=True,
+            host="pbs-srv",
+            names={"pbs-n2": "kube-2"},
+            remark=self.remarks.append,
+        )
+
+    @staticmethod
+    def _run(argv: tuple[str, ...]) -> evidence.Answer:
+        try:
+            done = subprocess.run(argv, capture_output=True, timeout=10, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise OSError(str(error)) from error
+        return evidence.Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_the_controller_sees_who_holds_what_and_what_is_closed(hook: Shared) -> None:
+    batch = Asked(hook.pbs).batch
+    assert (batch.in_control(), batch.jobs()) == (True, cluster.Jobs({}))
+    array = hook.submit("-J", "1-2", "-l", "select=1:ncpus=1:host=pbs-n1", "--", "/bin/sleep", "300")
+    job = hook.submit("-l", "select=1:ncpus=1:host=pbs-n2", "--", "/bin/sleep", "300")
+    waits = hook.submit("-h", *BOTH)
+    parts = [f"pbs/{array.replace('[]', f'[{index}]')}/1" for index in (1, 2)]
+    held = {**dict.fromkeys(parts, frozenset(["pbs-n1"])), f"pbs/{job}/1": frozenset(["kube-2"])}
+    until(lambda: batch.jobs() == cluster.Jobs(held))
+    assert hook.pbs.call("qdel", waits).rc == 0
+    hook.until_runs(job)
+    assert hook.pbs.call("qsig", "-s", "suspend", job).rc == 0
+    until(lambda: hook.job(job)["job_state"] == "S")
+    assert batch.jobs() == cluster.Jobs(held)
+    assert batch.states() == {"pbs-n1": "", "kube-2": ""}
+    assert hook.pbs.call("pbsnodes", "-o", "-C", "new disk", "pbs-n2").rc == 0
+    assert batch.states() == {"pbs-n1": "", "kube-2": "offline: new disk"}
+    assert hook.pbs.call("pbsnodes", "-r", "-C", "", "pbs-n2").rc == 0
+
+
+@pytest.mark.parametrize("fault", [Fault(status=255), Fault(cut=60), Fault(hang=600)], ids=["fails", "cut", "hangs"])
+def test_r6_no_bad_answer_is_an_empty_list(hook: Shared, tmp_path: Path, fault: Fault) -> None:
+    """One bad reply killed the predecessor's scheduler."""
+    faulty = Faulty(hook.pbs, tmp_path)
+    asked = Asked(faulty.cluster)
+    for program in ("qstat", "pbsnodes"):
+        faulty.set(program, fault)
+    assert (asked.batch.in_control(), asked.batch.jobs(), asked.batch.states()) == (None, None, None)
+    assert asked.remarks

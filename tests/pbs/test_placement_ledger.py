@@ -1,0 +1,114 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The placement daemon's ledger on PBS: jobs found by their tag, whatever became of the answer."""
+
+from __future__ import annotations
+
+import typing as t
+import uuid
+from pathlib import Path
+
+import pytest
+from pbs_double.cluster import HOSTS, Cluster, until
+from pbs_double.faults import Fault, Faulty
+from placement.ledger.identity import Identities
+from placement.ledger.pbs import Pbs, PbsError, Terms
+from placement.model.action import Release, Submit
+from placement.model.batch import BatchJob, Chunk
+
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def faulty(pbs: Cluster, tmp_path: Path) -> Faulty:
+    return Faulty(pbs, tmp_path)
+
+
+def ledger_of(faulty: Faulty, *, timeout: float = PATIENCE) -> Pbs:
+    identities = Identities(queue="'workq'", account='namespace.labels."account"')
+    folder = str(faulty.cluster.bin_dir)
+    return Pbs(Terms(bin_dir=folder, identities=identities, owner="root", timeout=timeout, submit_timeout=timeout))
+
+
+@pytest.fixture
+def gang(faulty: Faulty) -> t.Iterator[Submit]:
+    """A gang of two on two nodes, of which no job is left."""
+    made = Submit(
+        uid=str(uuid.uuid4()),
+        namespace="team",
+        name="0trainer." + "x" * 244,
+        queue="backed",
+        namespace_labels=(("account", "physics"),),
+        chunks=(Chunk(count=2, cores=1, memory=1024),),
+        walltime=3600,
+    )
+    yield made
+    ledger = ledger_of(faulty)
+    for job in found(ledger, made):
+        ledger.release(Release(uid=made.uid, name=job.job))
+    until(lambda: not found(ledger, made))
+
+
+def found(ledger: Pbs, gang: Submit) -> list[BatchJob]:
+    return [job for job in ledger.jobs() if job.tag == gang.uid and not job.ends]
+
+
+def test_a_gang_is_one_job_under_its_account_that_says_what_it_has_of_each_host(faulty: Faulty, gang: Submit) -> None:
+    ledger = ledger_of(faulty)
+    name = ledger.submit(gang)
+    (job,) = until(lambda: [one for one in found(ledger, gang) if one.runs])
+    assert job.job == name
+    assert {share.host for share in job.shares} <= set(HOSTS)
+    assert [(share.cores, share.memory) for share in job.shares] == [(1, 1024), (1, 1024)]
+    assert job.left is not None
+    assert 3500 < job.left <= 3660
+    shown = faulty.cluster.call("qstat", "-f", "-F", "json", name).out
+    assert '"Account_Name":"physics"' in "".join(shown.split())
+
+
+def test_a_released_job_is_gone_and_may_be_released_again(faulty: Faulty, gang: Submit) -> None:
+    ledger = ledger_of(faulty)
+    release = Release(uid=gang.uid, name=ledger.submit(gang))
+    ledger.release(release)
+    until(lambda: not found(ledger, gang))
+    ledger.release(release)
+
+
+def test_a_submission_whose_answer_is_lost_is_found_by_its_tag(faulty: Faulty, gang: Submit) -> None:
+    faulty.set("qsub", Fault(acts=True, status=162, said="Connection refused"))
+    with pytest.raises(PbsError, match="exit status 162"):
+        ledger_of(faulty).submit(gang)
+    assert len(found(ledger_of(faulty), gang)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (Fault(status=255, said="Connection refused"), "exit status 255"),
+        (Fault(cut=60), "not whole"),
+        (Fault(cut=0), "not whole"),
+    ],
+)
+def test_an_answer_that_is_none_says_nothing(faulty: Faulty, gang: Submit, fault: Fault, said: str) -> None:
+    ledger_of(faulty).submit(gang)
+    faulty.set("qstat", fault)
+    with pytest.raises(PbsError, match=said):
+        ledger_of(faulty).jobs()
+    faulty.heal("qstat")
+    assert len(found(ledger_of(faulty), gang)) == 1
+
+
+def test_a_program_that_hangs_is_given_up(faulty: Faulty) -> None:
+    faulty.set("qstat", Fault(hang=600))
+    with pytest.raises(PbsError, match="no answer in 1 s"):
+        ledger_of(faulty, timeout=1.0).jobs()
+
+
+def test_a_refusal_comes_in_pbs_s_own_words(faulty: Faulty, gang: Submit) -> None:
+    faulty.cluster.call("qmgr", "-c", "set queue workq enabled = False")
+    try:
+        with pytest.raises(PbsError, match="Queue is not enabled"):
+            ledger_of(faulty).submit(gang)
+    finally:
+        faulty.cluster.call("qmgr", "-c", "set queue workq enabled = True")
