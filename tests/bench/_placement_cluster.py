@@ -94,6 +94,8 @@ class Cluster:
 
     def clear(self) -> None:
         """Deletes pods at once (nobody runs them), groups and Events."""
+        # The API server ends connections that were not used for 90 seconds, and a run can take longer.
+        self.api.close()
         self.api.send("DELETE", PODS, b'{"gracePeriodSeconds": 0}')
         for path in (GROUPS, f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"):
             self.api.send("DELETE", path, None)

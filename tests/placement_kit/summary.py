@@ -16,7 +16,7 @@ def summary(cluster: Cluster, rules: tuple[Rule, ...] = ()) -> dict[str, Any]:
     return {
         "nodes": {name: _node(cluster, row) for name, row in columns.rows.items()},
         "pods": {uid: (entry.pod, entry.plan, entry.at, entry.charged) for uid, entry in cluster.pods.by_uid.items()},
-        "names": dict(cluster.pods.by_name),
+        "names": {space: dict(names) for space, names in cluster.pods.by_name.items()},
         "waiting": {name: sorted(uids) for name, uids in cluster.pods.waiting().items()},
         "ports": {
             port: {_name(cluster, row): dict(addresses) for row, addresses in users.items()}

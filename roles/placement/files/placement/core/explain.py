@@ -33,7 +33,7 @@ class Explainer:
     def pod(self, namespace: str, name: str) -> Explanation | None:
         """Why the pod is where it is; None where it is not known."""
         cluster = self._session.book.cluster
-        uid = cluster.pods.by_name.get((namespace, name))
+        uid = cluster.pods.named(namespace, name)
         if uid is None:
             return None
         task = self._session.book.tasks.get(uid)
@@ -157,6 +157,6 @@ class Explainer:
         )
 
     def _jobs(self, queue: QueueNode) -> Iterator[Job]:
-        yield from queue.jobs.values()
+        yield from queue.every_job()
         for child in queue.children:
             yield from self._jobs(child)

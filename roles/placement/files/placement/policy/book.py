@@ -3,37 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The book: jobs and queues as they follow from the state, kept up with it in time proportional to what changed."""
 
-from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
-from typing import Final
 
 from placement.model.event import Object
 from placement.model.pod import Pod
 from placement.model.quantity import PODS
 from placement.model.workload import PodGroup, PriorityClass, Queue
 from placement.policy.amounts import Totals, add
+from placement.policy.arrivals import Arrivals
 from placement.policy.groups import GroupIndex
-from placement.policy.jobs import BEGUN, HOLDING, SHARING, TAKING, Job, Problem, Status, Task, status_of
-from placement.policy.line import Line
+from placement.policy.jobs import BEGUN, HOLDING, SHARING, TAKING, WANTING, Job, Problem, Status, Task, status_of
 from placement.policy.membership import GroupKey, group_key
 from placement.policy.queues import QueueTree
+from placement.policy.register import Register
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
 
-# New pods that are taken in at once, at the beginning of a slice.
-_ARRIVALS: Final = 128
 
-
-class Book(Line):
+class Book(Register):
     """Everything of ours, by job and by queue."""
 
     def __init__(self, cluster: Cluster, rules: Rules, *, scheduler_name: str, default_queue: str) -> None:
         super().__init__(rules, QueueTree((), default_queue))
         self.cluster = cluster
         self.scheduler_name = scheduler_name
-        self.jobs: dict[GroupKey, Job] = {}
-        self.tasks: dict[str, Task] = {}
         self.groups = GroupIndex(cluster, default_queue)
         self._default_queue = default_queue
         self._queue_specs: set[Queue] = set()
@@ -47,50 +40,39 @@ class Book(Line):
         # Jobs that room is kept for.
         self.promised: dict[GroupKey, Job] = {}
         self._foreigners: dict[str, Job] = {}
-        self._arriving: dict[str, None] = {}
-
-    def reconfigure(self, rules: Rules) -> None:
-        """Other plugins: every order is made again."""
-        self.rules = rules
-        for task in self.tasks.values():
-            task.key = rules.task_order(task.pod)
-            if task.status is Status.PENDING:
-                task.job.wait(task)
-        self.reorder(self.jobs.values())
-        self.generation += 1
+        self._new_groups = Arrivals(is_new=lambda uid: not self.groups.knows(uid), take_in=self._group_changed)
+        self._new_pods = Arrivals(is_new=self._is_new, take_in=self._pod_changed)
 
     def catch_up(self) -> None:
         """Takes in what has changed in the state."""
         changed = self.cluster.changed
-        if changed:
-            pods = changed.pop(Pod, {})
-            for kind, uids in changed.items():
-                self._objects_changed(kind, uids)
-            changed.clear()
-            for uid in pods:
-                # What is known must be true before anything is decided; what is new can wait for its turn.
-                if uid in self.tasks or uid not in self.cluster.pods.by_uid:
-                    self._arriving.pop(uid, None)
-                    self._pod_changed(uid)
-                else:
-                    self._arriving[uid] = None
-        for uid in list(islice(self._arriving, _ARRIVALS)):
-            del self._arriving[uid]
-            self._pod_changed(uid)
+        groups, pods = changed.pop(PodGroup, {}), changed.pop(Pod, {})
+        for kind in changed:
+            self._objects_changed(kind)
+        changed.clear()
+        self._new_groups.notice(groups)
+        self._new_pods.notice(pods)
+        # A pod whose group has not been read yet would be told that there is none.
+        self._new_groups.take_some_in()
+        self._new_pods.take_some_in()
         self._add_up()
         self.retry_parked()
 
     @property
     def arriving(self) -> bool:
-        """Whether new pods have not had their turn to be taken in."""
-        return bool(self._arriving)
+        """Whether new groups or pods have not had their turn to be taken in."""
+        return bool(self._new_groups or self._new_pods)
 
-    def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
-        if kind is PodGroup:
-            for key in {key for uid in uids for key in self.groups.changed(uid)}:
-                self._refresh(self._job(key))
-                self._forget_empty(key)
-        elif kind is Queue:
+    def _is_new(self, uid: str) -> bool:
+        return uid not in self.tasks and uid in self.cluster.pods.by_uid
+
+    def _group_changed(self, uid: str) -> None:
+        for key in self.groups.changed(uid):
+            self._refresh(self.obtain(key))
+            self._forget_empty(key)
+
+    def _objects_changed(self, kind: type[Object]) -> None:
+        if kind is Queue:
             self._rebuild_queues()
         elif kind is PriorityClass:
             self.openings += 1
@@ -115,6 +97,8 @@ class Book(Line):
 
     def _pod_changed(self, uid: str) -> None:
         entry, task = self.cluster.pods.by_uid.get(uid), self.tasks.get(uid)
+        if task is not None:
+            self.wake(task)
         if entry is None or entry.pod.spec.scheduler_name != self.scheduler_name:
             if entry is None or not entry.charged or entry.leaving:
                 self.generation += 1
@@ -127,16 +111,17 @@ class Book(Line):
             task = None
         if task is None:
             key = group_key(entry.pod)
-            job = self._job(key)
+            job = self.obtain(key)
             task = Task(entry, job, self.rules.task_order(entry.pod))
             self.tasks[uid] = job.tasks[uid] = task
             job.counts[task.status] += 1
             self._join(job, task)
         task.entry, task.pod = entry, entry.pod
         self.move(task, status_of(entry))
+        self.rest(task)
 
     def _foreign_changed(self, uid: str, key: GroupKey | None) -> None:
-        old, job = self._foreigners.pop(uid, None), self._job(key) if key is not None and key.named else None
+        old, job = self._foreigners.pop(uid, None), self.obtain(key) if key is not None and key.named else None
         if job is not None:
             self._foreigners[uid] = job
         if job is old:
@@ -148,12 +133,6 @@ class Book(Line):
             old.foreign -= 1
             self._refresh(old)
             self._forget_empty(old.key)
-
-    def _job(self, key: GroupKey) -> Job:
-        job = self.jobs.get(key)
-        if job is None:
-            job = self.jobs[key] = Job(key)
-        return job
 
     def _drop(self, task: Task) -> None:
         job = task.job
@@ -194,7 +173,8 @@ class Book(Line):
 
     def _enqueue_in(self, job: Job, name: str, problem: Problem | None = None) -> None:
         """Moves a job, with all that it is counted for, to another queue, or in and out of scheduling."""
-        self._count(job, -1)
+        for task in job.tasks.values():
+            self._book(task, task.status, None)
         queue = self.tree.by_name.get(job.queue)
         if queue is not None:
             queue.jobs.pop(job.key, None)
@@ -202,11 +182,8 @@ class Book(Line):
         queue = self.tree.by_name.get(name)
         if queue is not None:
             queue.jobs[job.key] = job
-        self._count(job, 1)
-
-    def _count(self, job: Job, number: int) -> None:
         for task in job.tasks.values():
-            self._book(task, task.status, number)
+            self._book(task, None, task.status)
 
     def _rebuild_queues(self) -> None:
         records = [item for item in self.cluster.objects.get(Queue, {}).values() if isinstance(item, Queue)]
@@ -216,15 +193,20 @@ class Book(Line):
             return
         self._queue_specs = specs
         self.generation += 1
+        dormant = self.dormant()
+        for task in dormant:
+            self.wake(task)
         self.tree = QueueTree(records, self._default_queue)
         for job in self.jobs.values():
             queue = self.tree.by_name.get(job.queue)
             if queue is not None:
                 queue.jobs[job.key] = job
                 for task in job.tasks.values():
-                    self._book_queue(task, task.status, 1)
+                    self._book_queue(task, None, task.status)
         for job in list(self.jobs.values()):
             self._refresh(job)
+        for task in dormant:
+            self.rest(task)
 
     def move(self, task: Task, status: Status) -> None:
         """The task's status is this from now on."""
@@ -232,17 +214,18 @@ class Book(Line):
             old = task.status
             self.shift(task, status)
             self.moved(task, old)
+            self.push(task.job)
 
     def shift(self, task: Task, status: Status) -> None:
         """Counts the task under another status; tentative moves do this and take it back the same way."""
+        self.wake(task)
         job, old = task.job, task.status
-        self._book(task, old, -1)
+        self._book(task, old, status)
         job.counts[old] -= 1
         job.counts[status] += 1
         if task.pod.request:
             job.asking += (status is Status.PENDING) - (old is Status.PENDING)
         task.status = status
-        self._book(task, status, 1)
         if status is Status.PENDING:
             job.wait(task)
         if old is Status.RELEASING:
@@ -251,7 +234,7 @@ class Book(Line):
             self.releasing[task.uid] = task
 
     def moved(self, task: Task, old: Status) -> None:
-        """What follows from a move that is final."""
+        """What follows from a move that is final; the job wants to be pushed, once it is for several moves."""
         status = task.status
         task.job.note(status, old)
         # Room that is being left is nobody's yet.
@@ -267,23 +250,29 @@ class Book(Line):
             self.company_came()
         if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(task.job.queue):
             self._refresh(task.job)
-        self.push(task.job)
 
-    def _book(self, task: Task, status: Status, number: int) -> None:
-        if status in SHARING:
-            add(task.job.allocated, task.amounts, number)
-        if status in HOLDING:
-            add(self._held, task.amounts, number)
-        self._book_queue(task, status, number)
+    def _book(self, task: Task, old: Status | None, new: Status | None) -> None:
+        """Counts the task under its new status instead of the old one; under none before it comes and after it goes."""
+        sharing, holding = (new in SHARING) - (old in SHARING), (new in HOLDING) - (old in HOLDING)
+        if sharing:
+            add(task.job.allocated, task.amounts, sharing)
+        if holding:
+            add(self._held, task.amounts, holding)
+        self._book_queue(task, old, new)
 
-    def _book_queue(self, task: Task, status: Status, number: int) -> None:
-        queue = self.tree.by_name.get(task.job.queue)
+    def _book_queue(self, task: Task, old: Status | None, new: Status | None) -> None:
+        job = task.job
+        queue = self.tree.by_name.get(job.queue)
         if queue is None:
             return
-        sharing = number if status in SHARING else 0
         # What cannot be scheduled wants nothing, or its queue would deserve room that it cannot use.
-        wanting = sharing or (number if status is Status.PENDING and task.job.problem is None else 0)
-        queue.book(sharing, number if status in HOLDING else 0, wanting, task.amounts)
+        wanting = SHARING if job.problem is not None else WANTING
+        queue.book(
+            (new in SHARING) - (old in SHARING),
+            (new in HOLDING) - (old in HOLDING),
+            (new in wanting) - (old in wanting),
+            task.amounts,
+        )
 
     def idle(self) -> Totals:
         """What is free of what there is for our pods."""

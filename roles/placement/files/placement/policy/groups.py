@@ -35,6 +35,10 @@ class GroupIndex:
         self._by_key: dict[GroupKey, dict[str, PodGroup]] = {}
         self._keys: dict[str, GroupKey] = {}
 
+    def knows(self, uid: str) -> bool:
+        """Whether the group has been read before."""
+        return uid in self._keys
+
     def changed(self, uid: str) -> list[GroupKey]:
         """Reads a group again; the answer is whose jobs that concerns."""
         found = self._cluster.objects.get(PodGroup, {}).get(uid)

@@ -12,8 +12,8 @@ from typing import Final
 from placement.model.pod import Phase, Pod
 from placement.model.quantity import PODS, Amounts
 from placement.model.workload import PodGroup
-from placement.policy.amounts import Totals
-from placement.policy.membership import GroupKey
+from placement.policy.amounts import Totals, add
+from placement.policy.membership import GroupKey, group_key
 from placement.state.pods import PodEntry
 
 
@@ -39,6 +39,8 @@ class Status(IntEnum):
 PLACED: Final = frozenset({Status.ASSUMED, Status.BOUND, Status.RUNNING})
 # What counts as a queue's or job's share: promised room is spoken for.
 SHARING: Final = PLACED | {Status.PROMISED}
+# What a queue deserves something for.
+WANTING: Final = SHARING | {Status.PENDING}
 # What a job has begun with.
 BEGUN: Final = SHARING | {Status.SUCCEEDED}
 # What is in use, to the last second.
@@ -86,7 +88,7 @@ def _counted(request: Amounts) -> Amounts:
 class Task:
     """One pod of ours."""
 
-    __slots__ = ("amounts", "entry", "job", "key", "pod", "status", "uid")
+    __slots__ = ("amounts", "entry", "home", "key", "pod", "status", "uid")
 
     def __init__(self, entry: PodEntry, job: "Job", key: TaskKey) -> None:
         self.uid = entry.pod.uid
@@ -94,9 +96,15 @@ class Task:
         self.pod: Pod = entry.pod
         # What it counts for in its queue.
         self.amounts = _counted(entry.pod.request)
-        self.job = job
+        # Its job, or at rest only the name of its queue.
+        self.home: Job | str = job
         self.key = key
         self.status = Status.FAILED
+
+    @property
+    def job(self) -> "Job":
+        """Its job; at rest one that is made for the occasion (see `register`)."""
+        return _lone_job(self, self.home) if isinstance(self.home, str) else self.home
 
     @property
     def node(self) -> str:
@@ -253,3 +261,14 @@ class Job:
     def __str__(self) -> str:
         first = next(iter(self.tasks.values()), None)
         return str(self.key) if self.key.named or first is None else str(first)
+
+
+def _lone_job(task: Task, queue: str) -> Job:
+    """What the job of a pod by itself comes to once the pod has its node."""
+    job = Job(group_key(task.pod))
+    job.queue, job.priority, job.created = queue, task.pod.spec.priority, task.pod.created
+    job.tasks[task.uid] = task
+    job.counts[task.status] = 1
+    add(job.allocated, task.amounts)
+    job.whole = True
+    return job

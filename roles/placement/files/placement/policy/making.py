@@ -58,6 +58,8 @@ class Making:
         statement = session.statement()
         evicted: list[Task] = []
         done = len(tasks) == needed and all(self._one(task, statement, evicted) for task in tasks)
+        # A gang that is not whole does not become so by members who take the place of others.
+        done = done and (job.occupied >= job.min_member or not session.rules.gangs)
         queue = session.book.tree.by_name.get(job.queue)
         if not done or not evicted or queue is None or session.book.tree.beyond(queue):
             statement.discard()

@@ -8,12 +8,13 @@ guarantee is room that the rest of the cluster leaves free until the queue uses 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from placement.model.quantity import Amounts
 from placement.model.workload import DIALECTS, Queue
 from placement.policy.amounts import Totals, add, covers, dominant_share, format_shortage
 from placement.policy.division import Claim, divide
-from placement.policy.jobs import Job, Problem
+from placement.policy.jobs import Job, Problem, Task
 
 ROOT_NAMES = ("", "root")
 
@@ -30,6 +31,7 @@ class QueueNode:
         "claimed",
         "claimed_below",
         "deserved",
+        "dormant",
         "guarantee",
         "held",
         "idle",
@@ -54,6 +56,8 @@ class QueueNode:
         self.capability = dict(record.capability)
         self.guarantee = dict(record.guarantee)
         self.jobs: dict[object, Job] = {}
+        # Pods that have no job, because nothing happens to them.
+        self.dormant: dict[str, Task] = {}
         # Spoken for (promises too), in use to the last second, and wanted in all.
         self.allocated: Totals = {}
         self.held: Totals = {}
@@ -76,6 +80,10 @@ class QueueNode:
     def overused(self) -> bool:
         """Whether it has all that it deserves, of every resource."""
         return covers(self.allocated, self.deserved)
+
+    def every_job(self) -> Iterator[Job]:
+        """Those of pods at rest too."""
+        return chain(self.jobs.values(), (task.job for task in self.dormant.values()))
 
     def waiting(self) -> list[Job]:
         """Jobs that wait for their turn, in no order; those that were tried in vain are parked elsewhere."""

@@ -67,6 +67,8 @@ class Statement:
         for task, status in self._moves:
             first.setdefault(task.uid, (task, status))
         self._moves.clear()
-        for task, status in first.values():
-            if task.status is not status:
-                self._book.moved(task, status)
+        moved = [(task, status) for task, status in first.values() if task.status is not status]
+        for task, status in moved:
+            self._book.moved(task, status)
+        for job in {task.job.key: task.job for task, _unused in moved}.values():
+            self._book.push(job)

@@ -126,8 +126,9 @@ def closure(chosen: Sequence[Task], question: Question) -> tuple[list[Task], int
     by_job: dict[GroupKey, list[Task]] = {}
     jobs: dict[GroupKey, Job] = {}
     for task in chosen:
-        by_job.setdefault(task.job.key, []).append(task)
-        jobs[task.job.key] = task.job
+        job = task.job
+        by_job.setdefault(job.key, []).append(task)
+        jobs[job.key] = job
     victims: list[Task] = []
     broken = 0
     for key, tasks in by_job.items():

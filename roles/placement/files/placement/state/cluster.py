@@ -100,7 +100,7 @@ class Cluster:
         self._drop_unreadable(kind, item.uid, item.version)
         if isinstance(item, Pod):
             self._note(Pod, item.uid)
-            if self._outlives_namesake(Pod, self.pods.by_name.get((item.namespace, item.name)), item):
+            if self._outlives_namesake(Pod, self.pods.named(item.namespace, item.name), item):
                 self.pods.put(item)
             return
         if isinstance(item, Node):

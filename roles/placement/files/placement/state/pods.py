@@ -60,7 +60,8 @@ class PodTable:
 
     def __init__(self, columns: NodeColumns, labelsets: LabelSets, ports: PortTable) -> None:
         self.by_uid: dict[str, PodEntry] = {}
-        self.by_name: dict[tuple[str, str], str] = {}
+        # UIDs by namespace and name; one key for both would take as much memory again.
+        self.by_name: dict[str, dict[str, str]] = {}
         self._columns = columns
         self._labelsets = labelsets
         self._ports = ports
@@ -76,7 +77,7 @@ class PodTable:
         if entry is None:
             entry = PodEntry(pod, self._labelsets.enter(pod.namespace, pod.labels))
             self.by_uid[pod.uid] = entry
-            self.by_name[pod.namespace, pod.name] = pod.uid
+            self.by_name.setdefault(pod.namespace, {})[pod.name] = pod.uid
         else:
             self._withdraw(entry)
             if entry.pod.labels != pod.labels:
@@ -94,7 +95,14 @@ class PodTable:
         entry = self.by_uid.pop(uid)
         self._withdraw(entry)
         self._labelsets.leave(entry.labelset)
-        del self.by_name[entry.pod.namespace, entry.pod.name]
+        namesakes = self.by_name[entry.pod.namespace]
+        del namesakes[entry.pod.name]
+        if not namesakes:
+            del self.by_name[entry.pod.namespace]
+
+    def named(self, namespace: str, name: str) -> str | None:
+        """The UID of the pod of this name."""
+        return self.by_name.get(namespace, {}).get(name)
 
     def at_node(self, name: str) -> list[PodEntry]:
         """Pods that belong to the node of this name, whether it is known or not."""

@@ -54,7 +54,7 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
 
     def possible(claimant: Task) -> bool:
         queue = session.book.tree.by_name.get(claimant.job.queue)
-        jobs = queue.jobs.values() if queue is not None else ()
+        jobs = queue.every_job() if queue is not None else ()
         for job in [claimant.job] if within else jobs:
             if (job is claimant.job) is within:
                 # Between jobs the first says it for all; within one they differ.
@@ -68,7 +68,8 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
         total = session.book.total
 
         def alone(task: Task) -> bool:
-            if task.job.queue != claimant.job.queue or (task.job is claimant.job) is not within:
+            job = task.job
+            if job.queue != claimant.job.queue or (job is claimant.job) is not within:
                 return False
             return plugin.may_preempt(claimant, (task,), total)
 
@@ -79,10 +80,11 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
             return all(plugin.may_preempt(claimant, members, total) for members in by_job.values())
 
         def like(task: Task) -> Hashable:
-            alike = task.job.key if plugin.looks_at_job or within or task.job.min_member > 1 else None
+            job = task.job
+            alike = job.key if plugin.looks_at_job or within or job.min_member > 1 else None
             lesser = task.pod.spec.priority if within else 0
-            own = task.job is claimant.job
-            return (task.job.queue, task.job.priority, own, lesser, task.pod.request, alike, tuple(budgets.of(task)))
+            own = job is claimant.job
+            return (job.queue, job.priority, own, lesser, task.pod.request, alike, tuple(budgets.of(task)))
 
         return Question(partial(evictable, session), alone, together, budgets, like)
 

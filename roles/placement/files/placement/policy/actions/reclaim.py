@@ -75,8 +75,9 @@ def _terms(session: Session) -> Taking:
             return all(session.rules.may_reclaim(members, queue) for queue, members in by_queue.items())
 
         def like(task: Task) -> Hashable:
-            gang = task.job.key if task.job.min_member > 1 else None
-            return (task.job.queue, task.job.priority, task.pod.request, gang, tuple(budgets.of(task)))
+            job = task.job
+            gang = job.key if job.min_member > 1 else None
+            return (job.queue, job.priority, task.pod.request, gang, tuple(budgets.of(task)))
 
         return Question(partial(evictable, session), alone, together, budgets, like)
 

@@ -7,7 +7,7 @@ Any node will do by then, not only the promised one. A promise that cannot be ke
 refused or a node went away, is given up, and the members wait like all others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -32,6 +32,10 @@ def _redeem(session: Session, job: Job) -> None:
         return
     tasks.sort(key=lambda task: task.key)
     together = job.ready < job.min_member and session.rules.gangs
+    if together and job.ready + len(tasks) < job.min_member:
+        # The gang has grown, or others of it are gone: room is to be found for all that it needs now.
+        _release(session, tasks)
+        return
     for group in [tasks] if together else [[task] for task in tasks]:
         statement = session.statement()
         for task in group:
@@ -59,9 +63,15 @@ def _provisioned(session: Session, uid: str) -> None:
     elif session.provisioning[uid] <= session.now:
         # No bind has been sent, so nobody but us can have it there.
         del session.provisioning[uid]
-        statement = session.statement()
+        _release(session, [task])
+
+
+def _release(session: Session, tasks: Sequence[Task]) -> None:
+    """The tasks wait for a node again."""
+    statement = session.statement()
+    for task in tasks:
         statement.release(task)
-        statement.commit()
+    statement.commit()
 
 
 def _give_up(session: Session, job: Job, tasks: list[Task], broken: Task) -> None:
@@ -71,10 +81,7 @@ def _give_up(session: Session, job: Job, tasks: list[Task], broken: Task) -> Non
         if entry.pod.uid in session.spared
     ]
     node = broken.node
-    statement = session.statement()
-    for task in tasks:
-        statement.release(task)
-    statement.commit()
+    _release(session, tasks)
     why = "; ".join(blockers) or "its room went otherwise"
     session.blocked[job.key] = Refused("EvictionBlocked", f"node {node} was to be made free, but {why}")
 

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs and tasks by what names them; pods at rest have no job.
+
+A job with its order, counts and sums takes more memory than all else that is known of one pod. A pod that belongs to no
+group needs none once it has its node, and most pods of a cluster are such: its job is made again when something happens
+to it, and for whoever only looks.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from placement.policy.jobs import Job, Status, Task, TaskKey
+from placement.policy.line import Line
+from placement.policy.membership import GroupKey, Source
+from placement.policy.queues import QueueTree
+from placement.policy.rules import Rules
+
+_NO_KEY: Final[TaskKey] = (0, "", "")
+
+
+class Register(Line):
+    """All jobs but those of pods at rest, and all tasks."""
+
+    def __init__(self, rules: Rules, tree: QueueTree) -> None:
+        super().__init__(rules, tree)
+        self.jobs: dict[GroupKey, Job] = {}
+        self.tasks: dict[str, Task] = {}
+
+    def reconfigure(self, rules: Rules) -> None:
+        """Other plugins: every order is made again."""
+        self.rules = rules
+        for job in self.jobs.values():
+            for task in job.tasks.values():
+                task.key = rules.task_order(task.pod)
+                if task.status is Status.PENDING:
+                    job.wait(task)
+        self.reorder(self.jobs.values())
+        self.generation += 1
+
+    def obtain(self, key: GroupKey) -> Job:
+        """The job of this key, a new one if need be."""
+        job = self.jobs.get(key)
+        if job is None:
+            job = self.jobs[key] = Job(key)
+        return job
+
+    def every_job(self) -> Iterator[Job]:
+        """Those of pods at rest too."""
+        return chain(self.jobs.values(), (task.job for task in self.dormant()))
+
+    def dormant(self) -> list[Task]:
+        """Pods at rest."""
+        return [task for queue in self.tree.by_name.values() for task in queue.dormant.values()]
+
+    def rest(self, task: Task) -> None:
+        """Forgets the job of a pod by itself that has its node."""
+        job = task.job
+        queue = self.tree.by_name.get(job.queue)
+        settled = task.status in (Status.BOUND, Status.RUNNING) and job.key.source is Source.POD
+        # What a batch system backs is looked after as long as it runs.
+        if not settled or queue is None or queue.record.backed_by or job.problem is not None:
+            return
+        self.leave(job.key)
+        del self.jobs[job.key], queue.jobs[job.key]
+        queue.dormant[task.uid] = task
+        task.home, task.key = queue.name, _NO_KEY
+
+    def wake(self, task: Task) -> None:
+        """Something is about to happen to the pod: it has a job from now on."""
+        if not isinstance(task.home, str):
+            return
+        queue, job = self.tree.by_name[task.home], task.job
+        del queue.dormant[task.uid]
+        task.home, task.key = job, self.rules.task_order(task.pod)
+        self.jobs[job.key] = queue.jobs[job.key] = job
