@@ -146,10 +146,13 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read the nodes, decide, act."""
     params = module.params
     slurm = Slurm(bin_dir=params["bin_dir"], conf_path=params["conf_path"], timeout=params["timeout"])
-    nodes = read(slurm, _hostlist.expand(",".join(params["names"])))
+    names = _hostlist.expand(",".join(params["names"]))
+    nodes = read(slurm, names)
     change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
     if not module.check_mode:
         apply(slurm, change)
+        if change.drain:  # a job may have begun just before
+            change = change._replace(busy=[node.name for node in read(slurm, names) if node.busy])
     return _hold.result_of(change, nodes, held="drained")
 
 

@@ -55,19 +55,6 @@ class Conf:
         """The value of a key that has one; None where Slurm's default holds."""
         return next(iter(self.values(key)[-1:]), None)
 
-    def definitions(self, key: str) -> dict[str, dict[str, str]]:
-        """NodeName or PartitionName lines by name, attributes in lower case, DEFAULT lines worked in."""
-        defaults: dict[str, str] = {}
-        found: dict[str, dict[str, str]] = {}
-        for statement in self.of(key):
-            attributes = {pair.key.lower(): pair.value for pair in statement.pairs[1:]}
-            if statement.value.upper() == "DEFAULT":
-                defaults.update(attributes)
-                continue
-            for name in _expanded(statement, statement.value):
-                found[name] = {**defaults, **attributes}
-        return found
-
 
 def load(path: str, *, release: version.Version, read: t.Callable[[str], bytes]) -> Conf:
     """Read slurm.conf and, depth first as Slurm does, every file it includes."""

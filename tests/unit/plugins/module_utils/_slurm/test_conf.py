@@ -73,15 +73,6 @@ def test_a_relative_path_of_slurm_conf_is_refused() -> None:
         load("slurm.conf", release=NEW, read=lambda path: b"")
 
 
-def test_definitions_spread_over_their_names_with_defaults() -> None:
-    site = conf("NodeName=DEFAULT CPUs=4 Feature=a\nNodeName=n[1-2] Feature=b\nNodeName=DEFAULT CPUs=8\nNodeName=n3\n")
-    assert site.definitions("NodeName") == {
-        "n1": {"cpus": "4", "feature": "b"},
-        "n2": {"cpus": "4", "feature": "b"},
-        "n3": {"cpus": "8", "feature": "a"},
-    }
-
-
 @pytest.mark.parametrize(
     "line",
     [
