@@ -5,24 +5,21 @@
 
 import dataclasses
 import gc
-import os
 import signal
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from placement.app import collector
 from placement.app.assembly import Assembly
+from placement.app.gauges import add_gauges
 from placement.app.journal import Journal
 from placement.app.local_socket import LocalSocket
 from placement.app.logs import Log
 from placement.app.loop import Unanswered
-from placement.app.metrics import Labels
 from placement.app.settings import Settings, SettingsError, changed_fixed, read_settings
 from placement.app.web import Web
 from placement.kube.credentials import Credentials
@@ -54,7 +51,7 @@ class Daemon:
         self._journal = _journal(settings)
         if self._journal is not None:
             self._parts.journal = self._journal.note
-        self._gauges()
+        add_gauges(self._parts)
 
     def run(self) -> int:
         """Until a signal, the loss of the lease or an error."""
@@ -227,47 +224,11 @@ class Daemon:
         else:
             self._parts.metrics.collections.observe(time.perf_counter() - self._collecting)
 
-    def _gauges(self) -> None:
-        parts = self._parts
-        simple: dict[str, tuple[str, Callable[[], float]]] = {
-            "leader": ("Whether we may write", parts.leadership.may_write),
-            "inbox_batches": ("Batches of events not taken in", parts.loop.waiting),
-            "bindings_under_way": ("Bindings not answered", lambda: parts.carrier.binding),
-            "writes_under_way": ("Other writes not answered", lambda: parts.carrier.writing),
-            "events_to_tell": ("Events not told yet", lambda: len(parts.announcer)),
-            "resident_bytes": ("Memory", _resident),
-        }
-        for name, (text, read) in simple.items():
-            parts.metrics.gauge(name, text, partial(_single, read))
-        parts.metrics.gauge(
-            "watch_silence_seconds",
-            "How long ago each source was last heard of",
-            lambda: {
-                (("source", item.source.name),): time.monotonic() - item.health.heard
-                for item in parts.reflectors
-                if not item.health.absent
-            },
-        )
-        parts.metrics.gauge(
-            "watch_relists",
-            "Whole lists since the start",
-            lambda: {(("source", item.source.name),): float(item.health.relists) for item in parts.reflectors},
-        )
-
 
 def _journal(settings: Settings) -> Journal | None:
     if not settings.journal:
         return None
     return Journal(Path(settings.journal), most_bytes=settings.journal_megabytes << 20, files=settings.journal_files)
-
-
-def _single(read: Callable[[], float]) -> dict[Labels, float]:
-    return {(): float(read())}
-
-
-def _resident() -> float:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _trace(error: BaseException) -> list[str]:

@@ -66,14 +66,14 @@ class Loop:
         self._decided = decided
         self._crowd = binders * _PER_BINDER
         self._clock = clock
-        self._inbox: queue.Queue[list[Event] | Callable[[], None]] = queue.Queue(_BATCHES)
+        self._inbox: queue.Queue[tuple[float, list[Event]] | Callable[[], None]] = queue.Queue(_BATCHES)
         self._more = False
         self._decided_at = float("-inf")
         self.beat = clock()
 
     def put(self, events: list[Event]) -> None:
         """Brings events, in their order; waits while the inbox is full."""
-        self._inbox.put(events)
+        self._inbox.put((self._clock(), events))
 
     def put_call(self, call: Callable[[], None]) -> None:
         """Has something done between two events."""
@@ -140,9 +140,11 @@ class Loop:
             if callable(batch):
                 batch()
             else:
-                for event in batch:
+                came, events = batch
+                for event in events:
                     self.scheduler.apply(event)
-                number += len(batch)
+                number += len(events)
+                self._metrics.lag.observe(self._clock() - came)
             if self._clock() >= until:
                 break
             try:

@@ -108,6 +108,7 @@ class Metrics:
         self.preemptions = Counter("total_preemption_attempts", "Slices that asked pods to leave")
         # Ours.
         self.cycle = Histogram("cycle_seconds", "How long a slice took", SECONDS)
+        self.lag = Histogram("watch_lag_seconds", "From the arrival of news to its being taken in", SECONDS)
         self.applied = Counter("events_total", "Events taken in")
         self.api = Histogram("api_latency_seconds", "Answers of the API by kind of request and status", SECONDS)
         self.refused = Counter("api_refusals_total", "Writes that the API refused, by kind and status")
@@ -115,7 +116,7 @@ class Metrics:
         self.reloads = Counter("settings_reloads_total", "Reloads of the settings by result")
         self._all: list[Counter | Histogram | Gauge] = [
             *(self.e2e, self.task, self.attempts, self.victims, self.preemptions, self.cycle),
-            *(self.applied, self.api, self.refused, self.collections, self.reloads),
+            *(self.lag, self.applied, self.api, self.refused, self.collections, self.reloads),
         ]
 
     def gauge(self, name: str, text: str, read: Callable[[], dict[Labels, float]]) -> None:
