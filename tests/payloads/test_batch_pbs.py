@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import unittest
 
 import payload_path  # noqa: F401
@@ -118,11 +119,13 @@ class Life(unittest.TestCase):
         found = batch_pbs.life(leases, home=self.top, cgroup=os.path.join(self.top, "cgroup"))
         return [found.get(str(one.key)) for one in leases]
 
-    def test_a_job_on_the_list_of_the_mom_lives_in_its_last_run(self):
+    def test_a_job_new_on_the_list_of_the_mom_lives_in_its_last_run(self):
         self.write("mom_priv/jobs/15[1].srv.JB")
         leases = (lease("15[1].srv", 2), lease("15[1].srv", 3), lease("15.srv"), lease("7", wlm="slurm"))
         self.assertEqual(self.life(*leases), [False, True, False, None])
         self.assertEqual(self.life(leases[0]), [True])
+        os.utime(os.path.join(self.top, "mom_priv/jobs/15[1].srv.JB"), (0, time.time() - batch_pbs.LISTED_SECONDS))
+        self.assertEqual(self.life(leases[0]), [False])
 
     def test_a_job_with_a_process_in_its_cgroup_lives_on_v1_and_v2(self):
         for number, place in enumerate(("cgroup/cpuset/a/{}", "cgroup/a/{}")):

@@ -50,6 +50,11 @@ class Shared(Installed):
         assert answer.rc == 0, answer
         return answer.out
 
+    def repair(self, host: str) -> bool:
+        """By what PBS says, as a MoM may list a job for a while after its end; always true."""
+        self.pbs.on(host, "touch -d @0 $PBS_HOME/mom_priv/jobs/*.JB")
+        return self.on(host, "repair") == ""
+
     def leases(self, host: str) -> list[str]:
         found = json.loads(self.on(host, "show", "--json"))["leases"]
         return [f"{lease['job']} of {lease['run']}: {lease['cores']} {lease['memory']}" for lease in found]
@@ -71,7 +76,7 @@ def hook(shared: Shared) -> t.Iterator[Shared]:
     shared.set(enabled=True)
     shared.end_jobs()
     for host in HOSTS:
-        until(lambda host=host: shared.on(host, "repair") == "" and not shared.leases(host))
+        until(lambda host=host: shared.repair(host) and not shared.leases(host))
 
 
 def test_a_lease_lives_as_long_as_its_job_is_on_the_host(hook: Shared) -> None:
@@ -92,7 +97,7 @@ def test_repair_drops_a_lease_whose_end_was_missed_and_no_other(hook: Shared) ->
     until(lambda: hook.job(gone)["job_state"] == "F")
     for host in HOSTS:
         assert len(hook.leases(host)) == 2
-        until(lambda host=host: not hook.on(host, "repair") and len(hook.leases(host)) == 1)
+        until(lambda host=host: hook.repair(host) and len(hook.leases(host)) == 1)
         assert hook.leases(host) == [f"{stays} of 1: 1 104857600"]
 
 
@@ -104,7 +109,7 @@ def test_repair_drops_earlier_runs_of_a_job_that_runs_again(hook: Shared) -> Non
     hook.until_runs(job, count=2)
     hook.set(enabled=True)
     hook.on("pbs-n1", "begin", "--wlm=pbs", f"'--job={job}'", "--run=2", "--cpus=1")
-    until(lambda: not hook.on("pbs-n1", "repair") and len(hook.leases("pbs-n1")) == 1)
+    until(lambda: hook.repair("pbs-n1") and len(hook.leases("pbs-n1")) == 1)
     assert hook.leases("pbs-n1") == [f"{job} of 2: 1 None"]
 
 
@@ -114,10 +119,10 @@ def test_repair_keeps_a_lease_while_pbs_gives_no_answer(hook: Shared) -> None:
     good = path.read_text()
     for bad in ("exit 255", "exec sleep 60", "echo '{\"timestamp\": 1}'", "echo '{\"timestamp\"'; exit 153"):
         path.write_text(f"#!/bin/sh\n{bad}\n")
-        hook.on("pbs-n1", "repair")
+        assert hook.repair("pbs-n1")
         assert len(hook.leases("pbs-n1")) == 1, bad
     path.write_text(good)
-    until(lambda: not hook.on("pbs-n1", "repair") and not hook.leases("pbs-n1"))
+    until(lambda: hook.repair("pbs-n1") and not hook.leases("pbs-n1"))
 
 
 class Asked:

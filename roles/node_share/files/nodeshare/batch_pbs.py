@@ -10,6 +10,7 @@ job no field is read that its owner writes.
 import json
 import os
 import re
+import time
 from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
 from . import jobid
@@ -21,6 +22,7 @@ HOLDING = frozenset("RSU")  # a suspended job has given its cores away, and neit
 EXITING = frozenset("E")
 NO_RUN = frozenset("QHWTFXM")
 UNKNOWN_JOB, FINISHED_JOB = 153, 35
+LISTED_SECONDS = 600.0
 _VNODE = re.compile(r"[(+]([^():+]+)")
 _ABSENT = re.compile(r"qstat: (?:Unknown Job Id (\S+)|(\S+) Job has finished\b.*)", re.ASCII)
 
@@ -89,18 +91,26 @@ def _judge(lease: Lease, job: Optional[Job], absent: "set[str]") -> str:
 
 
 def life(leases: Tuple[Lease, ...], *, home: str, cgroup: str = "/sys/fs/cgroup") -> Dict[str, bool]:
-    """Whether the MoM has the job on its list, or a process is in the job's cgroup.
+    """Whether a process is in the job's cgroup, or the MoM has put the job on its list not long ago.
 
-    The list knows jobs and no runs, so of several leases of one job it speaks for the last run.
+    The list knows jobs and no runs, so of several leases of one job it speaks for the last run; and a MoM may leave a
+    job there after its end.
     """
     mine = [lease for lease in leases if lease.key.wlm == "pbs"]
     last = {lease.key.job: lease.key.run for lease in sorted(mine, key=lambda lease: lease.key.run)}
     found: Dict[str, bool] = {}
     for lease in mine:
         path = os.path.join(home, "mom_priv", "jobs", lease.key.job + ".JB")
-        listed = last[lease.key.job] == lease.key.run and os.path.exists(path)
+        listed = last[lease.key.job] == lease.key.run and _is_recent(path)
         found[str(lease.key)] = listed or _has_processes(cgroup, lease.cgroup)
     return found
+
+
+def _is_recent(path: str) -> bool:
+    try:
+        return time.time() - os.stat(path).st_mtime < LISTED_SECONDS
+    except OSError:
+        return False
 
 
 def _has_processes(root: str, path: str) -> bool:
