@@ -26,8 +26,9 @@ def share_status(
         mode = str(known.get("converged_share_mode") or "handover")
         parts += [f"mode {mode}", *_node(fact["sharing"]), _batch(known, batch), *_kube(known, kube)]
     if "converged_controllers" in known["group_names"]:
-        scripts = "act" if fact["sharing"]["enabled"] else "are inert"
-        parts.append(f"controller {_service(fact['sharing'], 'converged-controller')}, its scripts {scripts}")
+        parts.append(f"controller {_service(fact['sharing'], 'converged-controller')}")
+        if known.get("converged_wlm") != "pbs":
+            parts[-1] += f", its scripts {'act' if fact['sharing']['enabled'] else 'are inert'}"
     return f"{host}: {'; '.join(parts)}"
 
 

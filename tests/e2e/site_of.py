@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Slurm site for the playbooks of the collection: a bed, an inventory, and the questions that tests ask about it.
+"""A site for the playbooks of the collection: a bed, an inventory, and the questions that tests ask about it.
 
 The hosts are containers on a machine that may have cgroup v1: what that needs is said here, all else are defaults.
 """
@@ -24,6 +24,7 @@ from testbed.run import Completed
 
 SITE_SECONDS = 1200.0
 LISTING = Path(listing.__file__)
+STATE = ("/var/lib/slurm/", "/var/spool/pbs-cluster")
 # Pods of these are there without a registry.
 IMAGE = "localhost/busybox:local"
 
@@ -83,10 +84,10 @@ class ConvertedSite(Site):
         self.bed.exec(host, loop, timeout=seconds + 10)
 
     def listing(self, host: str) -> dict[str, object]:
-        """Everything on a host, but for the state that Slurm's daemons save whenever they like."""
+        """Everything on a host, but for the state that the batch system's daemons save whenever they like."""
         text = LISTING.read_text(encoding="utf-8")
         things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=text, timeout=120).out)
-        return {name: thing for name, thing in things.items() if not name.startswith("/var/lib/slurm/")}
+        return {name: thing for name, thing in things.items() if not name.startswith(STATE)}
 
     @contextlib.contextmanager
     def started(self, playbook: str | Path, **variables: Any) -> Iterator[subprocess.Popen[str]]:

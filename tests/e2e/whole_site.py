@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole site as a proof of the way back compares it: its hosts, their packet filters and links, Slurm and the API."""
+"""A whole site as a proof of the way back compares it: hosts, packet filters, links, the batch system and the API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS = "app.kubernetes.io/managed-by=converged.hpc"
 
 
 def look(site: ConvertedSite, *, without: tuple[str, ...] = ()) -> dict[str, dict[str, object]]:
-    """Everything on every host but those that nobody reaches, and what Slurm and the API have of us."""
+    """Everything on every host but those that nobody reaches, and what the batch system and the API have of us."""
     nodes = [node for node in site.nodes if node not in without]
     found: dict[str, dict[str, object]] = {host: site.listing(host) for host in (*site.controllers, *nodes)}
     for host in nodes:
@@ -30,9 +30,17 @@ def look(site: ConvertedSite, *, without: tuple[str, ...] = ()) -> dict[str, dic
     # Requests of kubelets that have joined are the cluster's own: it deletes them after an hour.
     names = site.kubectl("get", KINDS, "--output=name") + site.kubectl("get", "csr", f"-l{OURS}", "--output=name")
     found["api"] = dict.fromkeys(names.split())
-    config = site.ctl("scontrol show config").splitlines()
-    found["slurm"] = {"scripts": [line for line in config if re.match(r"(Pro|Epi)log", line)]}
+    found["batch"] = batch_system(site)
     return found
+
+
+def batch_system(site: ConvertedSite) -> dict[str, object]:
+    """Slurm's scripts; of PBS everything that can be set."""
+    if site.bed.bed.wlm == "pbs":
+        questions = ("print server", "list hook", "print node @default")
+        return {words: site.ctl(f"qmgr -c '{words}'") for words in questions}
+    config = site.ctl("scontrol show config").splitlines()
+    return {"scripts": [line for line in config if re.match(r"(Pro|Epi)log", line)]}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
