@@ -45,7 +45,7 @@ def cluster(pbs: JSON) -> Findings:
             )
 
 
-def node(name: str, pbs: JSON, hostname: str, share_mode: object) -> Findings:
+def node(name: str, pbs: JSON, hostname: str) -> Findings:
     """A host by its name in PBS."""
     vnodes = vnodes_of(name, pbs)
     if not vnodes:
@@ -61,8 +61,21 @@ def node(name: str, pbs: JSON, hostname: str, share_mode: object) -> Findings:
     elif "offline" in states:
         comments = sorted({one["comment"] for one in vnodes if one["comment"]})
         yield note("state", f"is offline ({shown(comments)})")
-    if share_mode in CORE_MODES:
-        yield _cores(pbs)
+
+
+def cores(pbs: JSON, share_mode: object, fence: object) -> Findings:
+    """What keeps pods off the cores of jobs, where both run on a node."""
+    if share_mode not in CORE_MODES or fence == "split":
+        return
+    hooks = {hook["name"]: hook["attributes"] for hook in pbs.get("hooks", ())}
+    if fence == "counts":
+        text = "pods and jobs are counted, and may run on the same core: node_share_fence is counts"
+        yield warn(
+            "cores", text, f"enable {CGROUPS} and set node_share_fence: cores where pods must not slow jobs down"
+        )
+    elif CGROUPS not in hooks or not _is_enabled(hooks[CGROUPS]):
+        text = f"{CGROUPS} is not enabled, so nobody can tell which cores a job has"
+        yield refuse("cores", text, f"enable {CGROUPS}, or set node_share_fence: split, or counts")
 
 
 def vnodes_of(name: str, pbs: JSON) -> t.List[JSON]:
@@ -76,18 +89,6 @@ def left_out(hosts: t.Container[str], pbs: JSON) -> t.Iterator[str]:
     for host in sorted({str(one["host"]) for one in pbs.get("nodes", ())}):
         if not any(name in hosts for one in vnodes_of(host, pbs) for name in (host, one["name"])):
             yield host
-
-
-def _cores(pbs: JSON) -> t.Any:
-    hooks = {hook["name"]: hook["attributes"] for hook in pbs.get("hooks", ())}
-    if CGROUPS in hooks and _is_enabled(hooks[CGROUPS]):
-        return note("cores", f"{CGROUPS} is enabled: pods can be kept off the cores of jobs")
-    return warn(
-        "cores",
-        f"{CGROUPS} is not enabled, so nobody can tell which cores a job has: pods and jobs are counted, and may run on"
-        " the same core",
-        f"enable {CGROUPS}, or keep some cores for pods alone",
-    )
 
 
 def _is_enabled(attributes: JSON) -> bool:

@@ -15,8 +15,9 @@ JSON = t.Mapping[str, t.Any]
 REFUSE, WARN, NOTE = "refuse", "warn", "note"
 LEVELS = (REFUSE, WARN, NOTE)
 CLUSTER = "(cluster)"
-SHARE_MODES = ("handover",)
-# In these pods run beside jobs; nothing serves them yet.
+# By batch system, those that are served.
+SHARE_MODES = {"slurm": ("handover",), "pbs": ("handover", "placeholder")}
+# In these pods run beside jobs.
 CORE_MODES = ("placeholder", "backed")
 
 

@@ -25,14 +25,14 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
 )
 
 
-def share_mode(wanted: JSON) -> Findings:
-    """One that there is, and that is served."""
+def share_mode(wanted: JSON, wlm: str) -> Findings:
+    """One that there is, and that is served beside this batch system."""
     mode = wanted.get("share_mode")
-    if mode in CORE_MODES:
-        yield refuse("share_mode", f"share mode {mode!r} is not served yet", "set converged_share_mode: handover")
-    elif mode not in SHARE_MODES:
-        known = ", ".join((*SHARE_MODES, *CORE_MODES))
-        yield refuse("share_mode", f"share mode {mode!r} is none of {known}", "set converged_share_mode: handover")
+    if mode in SHARE_MODES.get(wlm, ()):
+        return
+    known = ("handover", *CORE_MODES)
+    said = f"is not served with {wlm} yet" if mode in known else f"is none of {', '.join(known)}"
+    yield refuse("share_mode", f"share mode {mode!r} {said}", "set converged_share_mode: handover")
 
 
 def in_batch_system(name: str, known: t.Iterable[str], system: str) -> Findings:

@@ -154,12 +154,13 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
     for check in (*_ANYWHERE, *(_ON_NODES if is_node else ())):
         yield from check(node)
     if is_node:
-        yield from names.share_mode(wanted)
+        yield from names.share_mode(wanted, settings.wlm)
         yield from names.in_kubernetes(str(wanted["kube_node"]), cluster.kube.get("nodes", {}), found)
     if is_node and "config" in cluster.slurm:
         yield from _in_slurm(wanted, found, cluster)
     if is_node and "nodes" in cluster.pbs:
-        yield from batch_pbs.node(str(wanted["wlm_node"]), cluster.pbs, found["hostname"], wanted.get("share_mode"))
+        yield from batch_pbs.node(str(wanted["wlm_node"]), cluster.pbs, found["hostname"])
+        yield from batch_pbs.cores(cluster.pbs, wanted.get("share_mode"), wanted.get("fence"))
 
 
 def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:

@@ -67,21 +67,24 @@ SEVERAL = pbs(vnode("n1", "n1"), vnode("n1[0]", "n1", "job-busy"), vnode("n1[1]"
 def test_a_host_is_known_by_its_name_or_that_of_a_vnode(
     name: str, answer: Pbs, hostname: str, found: list[tuple[str, str]]
 ) -> None:
-    assert told(batch_pbs.node(name, answer, hostname, "handover")) == found
+    assert told(batch_pbs.node(name, answer, hostname)) == found
 
 
 @pytest.mark.parametrize(
-    ("hooks", "level"),
+    ("hooks", "mode", "fence", "found"),
     [
-        ([], "warn"),
-        ([hook("pbs_cgroups", enabled="false")], "warn"),
-        ([hook("pbs_cgroups")], "note"),
+        ([], "placeholder", "cores", [("refuse", "cores")]),
+        ([hook("pbs_cgroups", enabled="false")], "placeholder", "cores", [("refuse", "cores")]),
+        ([hook("pbs_cgroups")], "placeholder", "cores", []),
+        ([], "placeholder", "counts", [("warn", "cores")]),
+        ([], "placeholder", "split", []),
+        ([], "handover", "cores", []),
     ],
 )
-def test_where_no_job_has_cgroups_the_site_is_told_that_cores_are_only_counted(
-    hooks: list[dict[str, t.Any]], level: str
+def test_where_jobs_have_no_cgroups_the_site_says_what_keeps_pods_off_their_cores(
+    hooks: list[dict[str, t.Any]], mode: str, fence: str, found: list[tuple[str, str]]
 ) -> None:
-    assert told(batch_pbs.node("n1", pbs(hooks=hooks), "n1", "placeholder")) == [(level, "cores")]
+    assert told(batch_pbs.cores(pbs(hooks=hooks), mode, fence)) == found
 
 
 @pytest.mark.parametrize(
