@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from e2e.beds import own_bed
+from e2e.placement import behind_proxy
 from e2e.placement.cluster import Cluster, Namespace
 from e2e.placement.daemon import Daemon
+from e2e.placement.proxy import Proxy
+from e2e.playing import until
 
 BED = f"place-{zlib.crc32(bytes(Path(__file__))):08x}"
 NAMES = (f"place-{os.getpid()}-{number}" for number in itertools.count())
@@ -38,9 +42,31 @@ def daemon(cluster: Cluster) -> Iterator[Daemon]:
         'actions: "allocate, backfill, preempt"\ntiers:\n- plugins: [{name: priority}, {name: gang}]\n'
         "- plugins: [{name: predicates}, {name: proportion}, {name: nodeorder}]\n"
     )
-    running = cluster.daemon("main", policy=str(policy), lease_name="main").start()
+    running = cluster.daemon("main", policy=str(policy), lease_name="main", listen=f"127.0.0.1:{free_port()}").start()
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def proxy(cluster: Cluster) -> Iterator[Proxy]:
+    """A network that does what it is told to."""
+    with Proxy(cluster.kubeconfig, cluster.folder / "proxy") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proxied(cluster: Cluster, proxy: Proxy) -> Iterator[Daemon]:
+    """A daemon behind that network."""
+    running = behind_proxy.behind(cluster, proxy, next(behind_proxy.NAMES)).start()
+    until(running.leads, "it leads")
+    yield running
+    running.stop()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 @pytest.fixture

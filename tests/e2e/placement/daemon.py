@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class Daemon:
             **settings,
         }
         self.settings.write_text(yaml.safe_dump(chosen), encoding="utf-8")
+        # Where the package is.
+        self.files = ROLE / "files"
         self.process: subprocess.Popen[bytes] | None = None
 
     def argv(self, *arguments: str) -> list[str]:
@@ -44,8 +47,8 @@ class Daemon:
         return [sys.executable, "-m", "placement", *arguments]
 
     def environment(self) -> dict[str, str]:
-        """With this checkout's package."""
-        return {**os.environ, "PYTHONPATH": str(ROLE / "files"), "PYTHONDONTWRITEBYTECODE": "1"}
+        """With the package, this checkout's unless another was chosen."""
+        return {**os.environ, "PYTHONPATH": str(self.files), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def start(self) -> Daemon:
         """Starts it, and waits until it answers."""
@@ -60,13 +63,17 @@ class Daemon:
         """Whether it has seen everything."""
         if self.process is not None and self.process.poll() is not None:
             raise AssertionError(f"the daemon has ended: {self.log.read_text(encoding='utf-8')[-2000:]}")
-        answer = self.ask("status", "--json")
-        return bool(answer) and all(source["synced"] for source in json.loads(answer)["sources"].values())
+        sources = self.status().get("sources")
+        return bool(sources) and all(source["synced"] for source in sources.values())
 
     def leads(self) -> bool:
         """Whether it may write."""
-        answer = self.ask("status", "--json")
-        return bool(answer) and bool(json.loads(answer)["leader"])
+        return bool(self.status().get("leader"))
+
+    def status(self) -> dict[str, Any]:
+        """What it says of itself; nothing where it does not answer."""
+        found: dict[str, Any] = json.loads(self.ask("status", "--json") or "{}")
+        return found
 
     def ask(self, *arguments: str) -> str:
         """What a question prints; empty where there is no answer."""
@@ -78,6 +85,13 @@ class Daemon:
             check=False,
         )
         return done.stdout.decode() if done.returncode == 0 else ""
+
+    def page(self, path: str) -> str:
+        """What it serves over HTTP."""
+        listen = yaml.safe_load(self.settings.read_text(encoding="utf-8"))["listen"]
+        with urllib.request.urlopen(f"http://{listen}{path}", timeout=30) as answer:
+            found: str = answer.read().decode()
+            return found
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal."""

@@ -43,13 +43,24 @@ Lines = Callable[[str, bytes], list[bytes]]
 
 @dataclass(slots=True)
 class Rule:
-    """The next `times` requests of a kind meet a fault."""
+    """`times` requests of a kind meet a fault, once `after` have passed."""
 
     method: str
     path: re.Pattern[str]
     fault: Fault
     times: int
+    after: int
     met: int = 0
+
+    def meets(self, method: str, path: str) -> bool:
+        """Whether this request does."""
+        if self.met >= self.times or self.method != method or not self.path.search(path):
+            return False
+        if self.after:
+            self.after -= 1
+            return False
+        self.met += 1
+        return True
 
 
 @dataclass(slots=True)
@@ -119,9 +130,9 @@ class Proxy:
         self.cut()
 
     @contextlib.contextmanager
-    def fault(self, method: str, path: str, fault: Fault, *, times: int = 1 << 30) -> Iterator[Rule]:
+    def fault(self, method: str, path: str, fault: Fault, *, times: int = 1 << 30, after: int = 0) -> Iterator[Rule]:
         """Requests whose path has this in it meet the fault, until so many have or the context ends."""
-        rule = Rule(method, re.compile(path), fault, times)
+        rule = Rule(method, re.compile(path), fault, times, after)
         with self._lock:
             self._rules.append(rule)
         try:
@@ -134,11 +145,7 @@ class Proxy:
         """The fault that a request meets."""
         with self._lock:
             self.seen.append(Seen(method, path))
-            for rule in self._rules:
-                if rule.met < rule.times and rule.method == method and rule.path.search(path):
-                    rule.met += 1
-                    return rule
-        return None
+            return next((rule for rule in self._rules if rule.meets(method, path)), None)
 
     def cut(self) -> None:
         """Ends all connections, whatever is under way."""

@@ -147,6 +147,21 @@ def test_a_pod_that_fits_nowhere_is_explained(daemon: Daemon, team: Namespace) -
     assert "cpu" in answer
 
 
+def test_metrics_say_what_waits_and_how_long_things_take(daemon: Daemon, team: Namespace) -> None:
+    team.pod("runs")
+    until(lambda: team.bound() == {"runs"}, "one pod is bound")
+    team.pod("waits", cpu="33")
+    until(lambda: team.condition("waits")[0] == "False", "another waits")
+    lines = (line.rpartition(" ") for line in daemon.page("/metrics").splitlines() if not line.startswith("#"))
+    found = {name.removeprefix("placement_"): float(value) for name, _blank, value in lines}
+    assert found['queue_pending_pods{queue="default"}'] >= 1
+    for name in ("watch_lag_seconds", "cycle_seconds", "gc_pause_seconds", "e2e_scheduling_latency_milliseconds"):
+        assert found[f"{name}_count"] > 0
+    assert found['api_latency_seconds_count{request="bind",status="201"}'] > 0
+    assert found['watch_silence_seconds{source="pods"}'] < 150
+    assert [daemon.page(path) for path in ("/healthz", "/readyz")] == ["ok\n"] * 2
+
+
 def test_a_queue_holds_its_groups_to_its_capability(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
     queue = {
         "apiVersion": CONVERGED,
@@ -227,22 +242,3 @@ def test_a_leader_that_is_asked_to_end_hands_over_at_once(pair: tuple[Daemon, Da
     until(second.leads, "the second leads", seconds=3)
     team.pod("pod", scheduler=scheduler_of(second))
     until(lambda: team.bound() == {"pod"}, "it binds")
-
-
-def test_an_api_server_that_restarts_is_found_again(cluster: Cluster, team: Namespace) -> None:
-    name = next(NAMES)
-    daemon = cluster.daemon(name, scheduler_name=name, lease_name=name, lease_duration=60, renew_deadline=50).start()
-    try:
-        team.pod("before", scheduler=name)
-        until(lambda: team.bound() == {"before"}, "the pod is bound")
-        cluster.bed.exec("kube", ["systemctl", "restart", "kube-apiserver.service"], timeout=60)
-        # Until it is ready it knows no roles and refuses even the administrator.
-        ready = "until kubectl get --raw=/readyz; do sleep 0.3; done"
-        cluster.bed.exec("kube", ["sh", "-c", ready], timeout=60)
-        # The connection ended with the old one.
-        cluster.api.close()
-        team.pod("after", scheduler=name)
-        until(lambda: team.bound() == {"before", "after"}, "the pod is bound")
-        assert daemon.leads()
-    finally:
-        daemon.stop()

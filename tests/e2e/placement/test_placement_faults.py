@@ -1,27 +1,26 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The daemon behind a faulty network: each pod is bound once, no node is overfull, no gang stays half placed."""
+"""The daemon behind a faulty network: each pod is bound once, no node is overfull, no gang stays half placed.
+
+`make test` meets each fault a few times and dies at each step once; `make soak` does it a hundred times.
+"""
 
 from __future__ import annotations
 
-import itertools
-import os
 import signal
 import threading
-from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from e2e.placement import proxy as faults
+from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, scheduler
 from e2e.placement.cluster import NODES, Cluster, Namespace
 from e2e.placement.daemon import Daemon
 from e2e.placement.proxy import Fault, Proxy
 from e2e.playing import until
 
 PODS = 12
-NAMES = (f"faulty-{os.getpid()}-{number}" for number in itertools.count())
-BINDING = "/binding"
+REPEATS = 100
 # What becomes of a Binding, and what only seems to have become of it.
 BINDINGS: dict[str, Fault] = {
     "late": faults.late(3),
@@ -39,63 +38,18 @@ BINDINGS: dict[str, Fault] = {
 EXPIRED = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
 
 
-@pytest.fixture(scope="module")
-def proxy(cluster: Cluster) -> Iterator[Proxy]:
-    with Proxy(cluster.kubeconfig, cluster.folder / "proxy") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def daemon(cluster: Cluster, proxy: Proxy) -> Iterator[Daemon]:
-    """A daemon that keeps its Lease over short faults."""
-    running = behind(cluster, proxy, next(NAMES)).start()
-    until(running.leads, "it leads")
-    yield running
-    running.stop()
-
-
-def behind(cluster: Cluster, proxy: Proxy, name: str, **settings: object) -> Daemon:
-    """A daemon that reaches the API by way of the proxy."""
-    chosen = {"scheduler_name": name, "lease_name": name, "lease_duration": 60, "renew_deadline": 50, **settings}
-    return cluster.daemon(name, kubeconfig=str(proxy.kubeconfig), **chosen)
-
-
-def scheduler(daemon: Daemon) -> str:
-    return daemon.settings.parent.name
-
-
-def bindings(cluster: Cluster, team: Namespace) -> Counter[str]:
-    """How often each pod of a test was bound."""
-    return Counter(
-        event.name
-        for event in cluster.audit()
-        if event.namespace == team.name and event.resource == "pods/binding" and event.code == 201
-    )
-
-
-def assert_all_is_well(cluster: Cluster, team: Namespace, pods: int) -> None:
-    """Each pod was bound once, and each node has room for what is on it."""
-    until(lambda: len(team.bound()) == pods, "all pods are bound")
-    assert set(bindings(cluster, team).values()) == {1}
-    used: Counter[str] = Counter()
-    for pod in cluster.api.items("/api/v1/pods"):
-        if pod["spec"].get("nodeName", "").startswith("load-"):
-            used[pod["spec"]["nodeName"]] += int(
-                pod["spec"]["containers"][0]["resources"].get("requests", {}).get("cpu", 0)
-            )
-    assert max(used.values()) <= 32
-
-
+@pytest.mark.parametrize("times", [4, pytest.param(REPEATS, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("fault", BINDINGS)
 def test_bindings_that_meet_a_fault(
-    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace, fault: str
+    cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace, fault: str, times: int
 ) -> None:
-    with proxy.fault("POST", f"/{team.name}/.*{BINDING}", BINDINGS[fault], times=4) as rule:
-        team.job("gang", replicas=PODS // 2, cpu="8", scheduler=scheduler(daemon))
-        for number in range(PODS // 2):
-            team.pod(f"pod-{number}", scheduler=scheduler(daemon))
-        assert_all_is_well(cluster, team, PODS)
-    assert rule.met == 4
+    pods = max(PODS, times)
+    with proxy.fault("POST", f"/{team.name}/.*{BINDING}", BINDINGS[fault], times=times) as rule:
+        team.job("gang", replicas=pods // 2, cpu="5", scheduler=scheduler(proxied))
+        for number in range(pods // 2):
+            team.pod(f"pod-{number}", scheduler=scheduler(proxied))
+        assert_all_is_well(cluster, team, pods)
+    assert rule.met == times
     until(lambda: team.events("pod-0").count(scheduled(team, "pod-0")) == 1, "one Event says where it went")
 
 
@@ -104,10 +58,10 @@ def scheduled(team: Namespace, pod: str) -> tuple[str, str]:
 
 
 def test_connections_that_are_cut_again_and_again(
-    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace
+    cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace
 ) -> None:
     for number in range(60):
-        team.pod(f"pod-{number}", scheduler=scheduler(daemon))
+        team.pod(f"pod-{number}", scheduler=scheduler(proxied))
         if number % 15 == 0:
             proxy.cut()
     proxy.cut()
@@ -123,11 +77,11 @@ EXPIRIES: dict[str, Fault] = {
 
 @pytest.mark.parametrize("how", EXPIRIES)
 def test_a_version_that_is_too_old_loses_no_deletion(
-    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace, how: str
+    cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace, how: str
 ) -> None:
-    team.job("filler", replicas=NODES, cpu="32", scheduler=scheduler(daemon))
+    team.job("filler", replicas=NODES, cpu="32", scheduler=scheduler(proxied))
     until(lambda: len(team.bound()) == NODES, "the cluster is full")
-    team.pod("waits", cpu="32", scheduler=scheduler(daemon))
+    team.pod("waits", cpu="32", scheduler=scheduler(proxied))
     until(lambda: team.condition("waits")[0] == "False", "one pod waits")
     # The deletion happens while nobody watches, and the version from before is not known any more.
     with proxy.fault("GET", "/api/v1/pods.*watch=true", EXPIRIES[how], times=3):
@@ -137,18 +91,18 @@ def test_a_version_that_is_too_old_loses_no_deletion(
         until(lambda: "waits" in team.bound(), "it has the place")
 
 
-def test_events_that_come_twice_or_not_at_all(cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace) -> None:
+def test_events_that_come_twice_or_not_at_all(cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace) -> None:
     proxy.lines = lambda path, line: [line, line] if "/pods?" in path else [line]
     proxy.cut()
     try:
         for number in range(20):
-            team.pod(f"twice-{number}", scheduler=scheduler(daemon))
+            team.pod(f"twice-{number}", scheduler=scheduler(proxied))
         assert_all_is_well(cluster, team, 20)
         # What is dropped shows at the next list, and only there.
         proxy.lines = lambda path, line: [] if b'"dropped-' in line and "/pods?" in path else [line]
         for number in range(5):
-            team.pod(f"dropped-{number}", scheduler=scheduler(daemon))
-        team.pod("after", scheduler=scheduler(daemon))
+            team.pod(f"dropped-{number}", scheduler=scheduler(proxied))
+        team.pod("after", scheduler=scheduler(proxied))
         until(lambda: "after" in team.bound(), "what was not dropped is bound")
         assert not team.bound("dropped")
     finally:
@@ -159,7 +113,7 @@ def test_events_that_come_twice_or_not_at_all(cluster: Cluster, proxy: Proxy, da
 
 
 def test_an_api_that_is_away_is_asked_for_patiently(
-    cluster: Cluster, proxy: Proxy, daemon: Daemon, team: Namespace
+    cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace
 ) -> None:
     with proxy.fault("GET", "/pods", faults.answered(503, retry_after="1")):
         proxy.cut()
@@ -168,7 +122,7 @@ def test_an_api_that_is_away_is_asked_for_patiently(
         asked = [seen for seen in proxy.seen[begun:] if seen.path.startswith("/api/v1/pods")]
         # Once a second, and once more for a beginning and an end that do not meet a second.
         assert 1 <= len(asked) <= 7
-        team.pod("pod", scheduler=scheduler(daemon))
+        team.pod("pod", scheduler=scheduler(proxied))
     assert_all_is_well(cluster, team, 1)
 
 
@@ -178,20 +132,28 @@ STEPS = {
     "the group's status is on its way": ("PATCH", "/podgroups/gang/status", faults.lost_before),
     "an Event is on its way": ("POST", "/events", faults.lost_before),
 }
+MEMBERS = 6
 
 
+@pytest.mark.parametrize(
+    "repeat", [0, *(pytest.param(number, marks=pytest.mark.soak) for number in range(1, REPEATS + 1))]
+)
 @pytest.mark.parametrize("step", STEPS)
-def test_a_kill_at_any_step_leaves_whole_gangs(cluster: Cluster, proxy: Proxy, team: Namespace, step: str) -> None:
+def test_a_kill_at_any_step_leaves_whole_gangs(
+    cluster: Cluster, proxy: Proxy, team: Namespace, step: str, repeat: int
+) -> None:
     method, path, then = STEPS[step]
     name = next(NAMES)
     daemon = behind(cluster, proxy, name, lease_duration=4, renew_deadline=2).start()
     until(daemon.leads, "it leads")
     go = threading.Event()
+    # With as many bindings before it as there can be.
+    before = repeat % MEMBERS if path == BINDING else 0
     try:
         with proxy.fault(
-            method, f"/{team.name}/.*{path}|/{team.name}{path}", faults.held(go, then=then), times=1
+            method, f"/{team.name}/.*{path}|/{team.name}{path}", faults.held(go, then=then), times=1, after=before
         ) as rule:
-            team.job("gang", replicas=6, cpu="8", scheduler=name)
+            team.job("gang", replicas=MEMBERS, cpu="8", scheduler=name)
             until(lambda: rule.met == 1, "it has come to the step")
             if then is faults.lost_after:
                 go.set()
@@ -199,7 +161,7 @@ def test_a_kill_at_any_step_leaves_whole_gangs(cluster: Cluster, proxy: Proxy, t
             daemon.wait()
             go.set()
         daemon.start()
-        assert_all_is_well(cluster, team, 6)
+        assert_all_is_well(cluster, team, MEMBERS)
         group = f"{team.group_path('scheduling.incubator.k8s.io/v1alpha1')}/gang"
         until(lambda: team.api.get(group).get("status", {}).get("phase") == "Running", "the group says so")
     finally:
