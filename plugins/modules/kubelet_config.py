@@ -17,6 +17,7 @@ description:
   - The kubelet is restarted when its configuration, its unit or its program are not those of its last successful start,
     and then has to say that it is healthy. A kubelet that is stopped stays so.
   - One call names all fields that this node shall have.
+  - Another C(staticPodPath) is refused while the present directory holds manifests, as those pods would end.
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:

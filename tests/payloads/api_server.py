@@ -185,8 +185,11 @@ class ApiServer:
         parts = url.path.strip("/").split("/")
         if parts[2:] == ["nodes", "n1"] and self.node is not None:
             return self.patched(body) if handler.command == "PATCH" else (200, self.node)
-        if parts[2:] == ["pods"] and urllib.parse.parse_qs(url.query) == {"fieldSelector": ["spec.nodeName=n1"]}:
-            return 200, {"items": list(self.pods.values())}
+        query = urllib.parse.parse_qs(url.query)
+        if parts[2:] == ["pods"] and query.pop("fieldSelector") == ["spec.nodeName=n1"]:
+            return 200, {"items": [pod for pod in self.pods.values() if self.selected(pod, **query)]}
+        if handler.command == "GET" and len(parts) == 6 and (parts[3], parts[5]) in self.pods:
+            return 200, self.pods[parts[3], parts[5]]
         if parts[-1] == "events":
             return 201, body
         if len(parts) > 4 and parts[4] == "pods" and (parts[3], parts[5]) in self.pods:
@@ -198,6 +201,13 @@ class ApiServer:
             del self.pods[parts[3], parts[5]]
             return 200, {}
         return 404, {"message": "not found"}
+
+    @staticmethod
+    def selected(pod, labelSelector=("",)):  # noqa: N803 - the API's name
+        """By nothing, `LABEL=VALUE`, or `LABEL!=VALUE`, which a pod without that label meets as well."""
+        name, equals, value = labelSelector[0].partition("=")
+        has = (pod["metadata"].get("labels") or {}).get(name.rstrip("!")) == value
+        return not equals or has != name.endswith("!")
 
     def patched(self, body):
         if self.conflicts:

@@ -40,6 +40,7 @@ def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JS
     """The fields in the file, and a kubelet that runs with them if it runs."""
     if not os.path.exists(wanted.path):
         return _promise(wanted, check=check)
+    _spare_static_pods(wanted)
     edits = (EditItem(path=wanted.path, edit=_editor(wanted), spec=json.dumps(wanted.config, sort_keys=True)),)
     unit = UnitItem(wanted.unit, restart_on=(wanted.path, *wanted.restart_on))
     desired = resolve(session.host, Desired(role=ROLE, edits=edits, units=(unit,)))
@@ -47,6 +48,21 @@ def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JS
     if outcome.restarted:
         await_healthy(wanted.path, unit=wanted.unit, timeout=timeout)
     return {"changed": outcome.changed, "steps": outcome.steps, "diff": diff_of(outcome.changes)}
+
+
+def _spare_static_pods(wanted: Wanted) -> None:
+    """A kubelet has one directory of static pods: to name another would end those of the site without a word."""
+    with open(wanted.path, encoding="utf-8") as file:
+        old = str(fields.read(wanted.path, file.read(), ["staticPodPath"]) or "")
+    new = str(wanted.config.get("staticPodPath") or old)
+    if os.path.normpath(old) == os.path.normpath(new) or not os.path.isdir(old):
+        return
+    manifests = sorted(name for name in os.listdir(old) if not name.startswith("."))
+    if manifests:
+        raise KubeError(
+            f"{wanted.path}: staticPodPath is {old}, which holds {', '.join(manifests[:3])}: with {new} these pods "
+            "would end; move them, or keep the kubelet's directory and let placeholders stand in it"
+        )
 
 
 def take_back(session: Session, *, check: bool) -> JSON:

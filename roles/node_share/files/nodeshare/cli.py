@@ -223,6 +223,8 @@ def _forget(_options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
         stopped = tuple(reversed(memory.stopped))
         call.memories.lift(call.memories.fenced())
         steps: List[Callable[[], None]] = [call.world.release]
+        if call.settings.mode == site.PLACEHOLDER:
+            steps.append(lambda: call.world.unplace(tuple(call.world.placed())))
         if stopped:
             steps.append(lambda: call.world.start_units(stopped))
         for step in steps:
@@ -237,7 +239,9 @@ def _forget(_options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 def _show(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     from . import show
 
-    sys.stdout.write(show.text(call.store, call.memories, boot_id=call.world.boot_id(), as_json=options.json))
+    placed = call.world.placed() if call.settings.mode == site.PLACEHOLDER else None
+    boot_id = call.world.boot_id()
+    sys.stdout.write(show.text(call.store, call.memories, boot_id=boot_id, as_json=options.json, placed=placed))
     return 0, []
 
 

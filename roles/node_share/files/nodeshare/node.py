@@ -139,9 +139,12 @@ class RealNode(NodeBesidePods):
             raise WorldError(str(error)) from error
 
     def release(self) -> None:
+        from .limits import LimitsError
+
         try:
             self.cpuset.release()
-        except (CpusetError, durable.StoreError) as error:
+            self._fencing().limits.release()
+        except (CpusetError, LimitsError, durable.StoreError) as error:
             raise WorldError(str(error)) from error
 
     def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]:

@@ -16,6 +16,7 @@ from .view import Room
 from .world import World, WorldError
 
 if TYPE_CHECKING:
+    from .fencing import Fencing
     from .kube import NodeClient
     from .manifests import Manifests
 
@@ -61,12 +62,17 @@ class NodeBesidePods(World):
             return self.local_pods()
 
     def draw_fence(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
-        from . import fencing, limits
+        from .limits import LimitsError
 
         try:
-            return fencing.Fencing(self.settings, proc=self.proc, cgroup=self.cgroup, cpuset=self.cpuset).draw(leases)
-        except (CpusetError, limits.LimitsError, durable.StoreError, OSError) as error:
+            return self._fencing().draw(leases)
+        except (CpusetError, LimitsError, durable.StoreError, OSError) as error:
             raise WorldError(str(error)) from error
+
+    def _fencing(self) -> "Fencing":
+        from .fencing import Fencing
+
+        return Fencing(self.settings, proc=self.proc, cgroup=self.cgroup, cpuset=self.cpuset)
 
     def _recorded(self, act: "Callable[[Manifests], T]") -> "T":
         from .manifests import Manifests

@@ -42,6 +42,7 @@ from .view import (
 )
 
 ADMISSION = 5.0  # from the moment that there is room until the kubelet must have let a placeholder in
+LAST_WORDS = 1.0  # of the caller's limit, for the fence and the answer
 QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
 
 
@@ -170,7 +171,8 @@ def _admitted(
         return _held(wanted, event, settings, seen)
     since = seen.began if seen.placed_at is None else seen.placed_at
     crowded = not seen_room.answers or not room.fits(placeholder.need(sizes), seen_room)
-    give_up = seen.began + settings.limit - RESERVE if crowded and event == BEGIN else since + ADMISSION
+    last = seen.began + settings.limit - LAST_WORDS
+    give_up = last if crowded and event == BEGIN else min(since + ADMISSION, last)
     if seen.now < give_up:
         return AwaitAdmission(QUICK if seen.now - since < 1.0 else POLL)
     if event == TICK and not seen.tried.get("place"):

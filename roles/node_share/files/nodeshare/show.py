@@ -4,12 +4,21 @@
 """What `nodeshare show` prints: who holds this node, how it is served, and what nodeshare has stopped."""
 
 import json
+from typing import Mapping, Optional
 
 from .leases import LeaseStore
 from .memory import MemoryStore
 
 
-def text(store: LeaseStore, memories: MemoryStore, *, boot_id: str, as_json: bool) -> str:
+def text(
+    store: LeaseStore,
+    memories: MemoryStore,
+    *,
+    boot_id: str,
+    as_json: bool,
+    placed: Optional[Mapping[str, str]] = None,
+) -> str:
+    """`placed`: the placeholders in the kubelet's directory, in the share mode that has them."""
     memory, remark = memories.load(boot_id=boot_id)
     leases = store.leases()
     if as_json:
@@ -39,6 +48,7 @@ def text(store: LeaseStore, memories: MemoryStore, *, boot_id: str, as_json: boo
                     "stopped": list(memory.stopped),
                     "confined": memory.confined,
                     "leases": rows,
+                    "placeholders": None if placed is None else sorted(placed),
                     "remark": remark,
                 },
                 indent=2,
@@ -55,6 +65,8 @@ def text(store: LeaseStore, memories: MemoryStore, *, boot_id: str, as_json: boo
         lines.append("stopped by nodeshare: " + ", ".join(memory.stopped))
     if remark:
         lines.append("attention: " + remark)
+    if placed is not None:
+        lines.append("placeholders: {}".format(len(placed)))
     lines.append("leases: {}".format(len(leases)))
     for lease in leases:
         earlier = lease.boot_id != boot_id and not lease.corrupt

@@ -38,6 +38,18 @@ def test_no_field_is_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
+def test_the_directory_of_static_pods_is_not_changed_while_there_are_some_in_the_old_one(
+    tmp_path: Path, check: bool
+) -> None:
+    old = tmp_path / "manifests"
+    old.mkdir()
+    (tmp_path / "config.yaml").write_text(f"staticPodPath: {old}\n", encoding="utf-8")
+    (old / "proxy.yaml").touch()
+    with pytest.raises(KubeError, match=r"which holds proxy\.yaml: with /new these pods would end"):
+        keep(tmp_path, {"staticPodPath": "/new"}, check=check)
+
+
+@pytest.mark.parametrize("check", [True, False])
 def test_the_way_back_shows_what_it_changes(check: bool) -> None:
     with world_in_a_folder() as world:
         line = {"path": "/etc/lines.conf", "line": "maxPods: 50"}
