@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SERVER, *HOSTS = os.environ.get("PBS_DOUBLE_HOSTS", "pbs-srv pbs-n1 pbs-n2").split()
+CALLER = "PBS_TEST_CALLER"  # who calls a program, where it is not root
 PROGRAMS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "qrerun", "qmgr", "pbsnodes")
+SERVER_PROGRAMS = ("qterm", "pbs_server")
 
 
 class Answer(t.NamedTuple):
@@ -26,22 +28,23 @@ class Answer(t.NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Programs that reach one server, as root, and a way to each execution host."""
+    """Programs that reach one server, as root where nobody else is named, and a way to each execution host."""
 
     bin_dir: Path
     host_dir: Path
 
-    def call(self, program: str, *words: str, text: str = "") -> Answer:
+    def call(self, program: str, *words: str, text: str = "", user: str = "") -> Answer:
         """One command; nothing is judged."""
-        return _answer([str(self.bin_dir / program), *words], text)
+        return _answer([str(self.bin_dir / program), *words], text, user)
 
     def on(self, host: str, script: str) -> Answer:
         """A shell script on an execution host, where $PBS_HOME is its MoM's."""
         return _answer([str(self.host_dir / host), "sh", "-c", script])
 
 
-def _answer(argv: list[str], text: str = "") -> Answer:
-    done = subprocess.run(argv, input=text.encode(), capture_output=True, timeout=120, check=False)
+def _answer(argv: list[str], text: str = "", user: str = "") -> Answer:
+    env = {**os.environ, **({CALLER: user} if user else {})}
+    done = subprocess.run(argv, input=text.encode(), capture_output=True, timeout=120, check=False, env=env)
     return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 

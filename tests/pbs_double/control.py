@@ -10,7 +10,9 @@ import sys
 import time
 import typing as t
 
-from pbs_double import transitions
+from pbs_double import as_json, transitions
+from pbs_double.callers import caller, may_change
+from pbs_double.cluster import SERVER
 from pbs_double.jobs import found_job, parts_of
 from pbs_double.state import Job, Refused, State
 
@@ -43,6 +45,28 @@ def qrerun(state: State, arguments: list[str]) -> int:
     return _each(state, "qrerun", arguments, "", _rerun)
 
 
+def qterm(state: State, _arguments: list[str]) -> int:
+    """Only `-t quick`: what runs goes on."""
+    state.server_is_down = True
+    return 0
+
+
+def pbs_server(state: State, _arguments: list[str]) -> int:
+    """Comes back with all jobs; what they had to say is forgotten, and nodes are heard of a little later."""
+    state.server_is_down, state.server_started = False, time.time()
+    for job in state.jobs.values():
+        job.comment = "" if job.state in "RSQ" else job.comment
+    return 0
+
+
+def unreachable(program: str, arguments: list[str]) -> int:
+    """What a program says while there is no server."""
+    if "json" in arguments and program == "qstat":
+        sys.stdout.write(as_json.answer(None, {}))
+    print(f"Connection refused\n{program}: cannot connect to server {SERVER} (errno=15010)", file=sys.stderr)
+    return {"qstat": 255, "pbsnodes": 1, "qmgr": 3}.get(program, 162)
+
+
 def _each(state: State, program: str, arguments: list[str], options: str, action: Action) -> int:
     """Each id is tried, and the last refusal is the status."""
     status = 0
@@ -60,6 +84,7 @@ def _each(state: State, program: str, arguments: list[str], options: str, action
 
 
 def _delete(state: State, job: Job, given: dict[str, str]) -> None:
+    may_change(job)
     if job.state == "F":
         del state.jobs[job.id]
         return
@@ -75,14 +100,16 @@ def _delete(state: State, job: Job, given: dict[str, str]) -> None:
 
 
 def _hold(_state: State, job: Job, given: dict[str, str]) -> None:
+    may_change(job, owner="s" not in given.get("-h", "u"))
     _expect(job, "QHR")
     job.held = "".join(sorted({*job.held, *given.get("-h", "u")}))
-    job.comment = f"Job held by root on {time.ctime()}"
+    job.comment = f"Job held by {caller()} on {time.ctime()}"
     if job.state == "Q":
         job.state, job.substate = "H", 20
 
 
 def _release(_state: State, job: Job, given: dict[str, str]) -> None:
+    may_change(job, owner="s" not in given.get("-h", "u"))
     job.held = "".join(sorted({*job.held} - {*given.get("-h", "u")}))
     if job.state == "H" and not job.held:
         job.state, job.substate, job.comment = "Q", 10, ""
@@ -92,6 +119,7 @@ def _signal(state: State, job: Job, given: dict[str, str]) -> None:
     signal = given.get("-s")
     if signal not in ("suspend", "resume"):
         raise Refused(2, f"the double does not know the signal {signal}")
+    may_change(job, owner=False)
     _expect(job, "R" if signal == "suspend" else "S")
     _ask_mom(state, job)
     if signal == "suspend":
@@ -101,6 +129,7 @@ def _signal(state: State, job: Job, given: dict[str, str]) -> None:
 
 
 def _rerun(state: State, job: Job, _given: dict[str, str]) -> None:
+    may_change(job, owner=False)
     _expect(job, "RS")
     _ask_mom(state, job)
     transitions.rerun(state, job)

@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule
-from pbs_double.cluster import HOSTS, PROGRAMS, Cluster
+from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Cluster
 from pbs_double.state import opened
 
 _PROGRAM = """\
@@ -40,6 +40,8 @@ _MAIN = {
     "qrls": control.qrls,
     "qsig": control.qsig,
     "qrerun": control.qrerun,
+    "qterm": control.qterm,
+    "pbs_server": control.pbs_server,
 }
 
 
@@ -48,7 +50,7 @@ def started(folder: Path) -> t.Iterator[Cluster]:
     """A new cluster whose nodes are free; its MoMs end with it, and with the process that made it."""
     cluster = Cluster(folder / "bin", folder / "on")
     (folder / "owner").write_text(str(os.getpid()))
-    for program in PROGRAMS:
+    for program in (*PROGRAMS, *SERVER_PROGRAMS):
         _write_program(cluster.bin_dir / program, "double", program, folder)
     for host in HOSTS:
         for part in ("mom_priv/hooks/tmp", "mom_logs"):
@@ -73,6 +75,8 @@ def run(program: str, folder: str, arguments: list[str]) -> int:
         # the MoM answers nothing while it runs hooks of a job that begins
         _wait(Path(folder), arguments, "begun")
     with opened(Path(folder)) as state:
+        if state.server_is_down and program != "pbs_server":
+            return control.unreachable(program, arguments)
         schedule.advance(state, time.time())
         status = _MAIN[program](state, arguments)
         schedule.advance(state, time.time())

@@ -12,6 +12,7 @@ import time
 import typing as t
 
 from pbs_double import as_json, schedule
+from pbs_double.callers import caller, may_submit
 from pbs_double.cluster import SERVER
 from pbs_double.state import VERSION, Attributes, Job, Refused, State
 
@@ -58,6 +59,7 @@ def _made(state: State, number: int, options: list[tuple[str, str]], command: li
         raise Refused(170, "Unknown queue")
     if state.queues[queue].get("enabled") != "True":
         raise Refused(173, "Queue is not enabled")
+    may_submit(state, queue)
     for name in asked:
         if name not in (*_KNOWN, "select", "place", "nodes"):
             raise Refused(187, f"Unknown resource Resource_List.{name}")
@@ -96,6 +98,8 @@ def _made(state: State, number: int, options: list[tuple[str, str]], command: li
         held="u" if "-h" in given else "",
         account=given.get("-A"),
         indices=given.get("-J", ""),
+        owner=caller(),
+        project=given.get("-P", "_pbs_project_default"),
     )
 
 
@@ -139,7 +143,7 @@ def qstat(state: State, arguments: list[str]) -> int:
         print("----------------  ---------------- ----------------  -------- - -----")
         for job in jobs:
             used = "       0" if job.started is None or job.indices else "00:00:00"
-            print(f"{job.id:<17} {job.name:<16.16} {'root':<16}  {used} {job.state} {job.queue:<16}")
+            print(f"{job.id:<17} {job.name:<16.16} {job.owner:<16}  {used} {job.state} {job.queue:<16}")
     return status
 
 
@@ -196,10 +200,10 @@ def _as_json(state: State, job: Job) -> dict[str, t.Any]:
     if job.substate == 42:
         shown["session_id"] = str(10000 + job.number)
     shown["substate"] = str(job.substate)
-    found = {"Job_Name": job.name, "Job_Owner": f"root@{SERVER}", **as_json.grouped(shown)}
+    found = {"Job_Name": job.name, "Job_Owner": f"{job.owner}@{SERVER}", **as_json.grouped(shown)}
     pairs = (pair.partition("=") for pair in job.variables.split(","))
     found["Variable_List"] = {name: as_json.coerced(value) for name, _mark, value in pairs}
-    later: Attributes = {"euser": "root", "egroup": "root", "queue_rank": str(job.rank), "queue_type": "E"}
+    later: Attributes = {"euser": job.owner, "egroup": job.owner, "queue_rank": str(job.rank), "queue_type": "E"}
     if parent.comment if waiting else job.comment:
         later["comment"] = parent.comment if waiting else job.comment
     if job.account is not None:
@@ -217,7 +221,7 @@ def _as_json(state: State, job: Job) -> dict[str, t.Any]:
         later.update(array_id=parent.id, array_index=str(job.index))
     if job.runs:
         later["run_version"] = str(job.runs)
-    return {**found, **as_json.grouped(later), **({} if waiting else {"project": "_pbs_project_default"})}
+    return {**found, **as_json.grouped(later), **({} if waiting else {"project": job.project})}
 
 
 def _array(state: State, job: Job) -> Attributes:

@@ -11,6 +11,7 @@ import time
 import typing as t
 
 from pbs_double import attributes, hooks, schedule
+from pbs_double.callers import caller
 from pbs_double.cluster import SERVER
 from pbs_double.state import VERSION, Refused, State, fresh_node
 
@@ -45,8 +46,10 @@ def main(state: State, arguments: list[str]) -> int:
 
 
 def _do(state: State, verb: str, kind: str, name: str, rest: str) -> int:
-    if verb in ("list", "print"):
+    if verb in ("list", "print") and not (kind == "hook" and caller() != "root"):
         return _show(state, verb, kind, name)
+    if caller() != "root":
+        raise Refused(32 if kind == "hook" else 159, "Unauthorized Request")
     if kind == "hook" and verb in ("import", "export"):
         return _text(state, verb, name, rest)
     if kind == "server" and verb in ("set", "unset"):

@@ -18,11 +18,12 @@ import time
 import typing as t
 from pathlib import Path
 
-from pbs_double.cluster import HOSTS, PROGRAMS, SERVER, Cluster
+from pbs_double.cluster import CALLER, HOSTS, PROGRAMS, SERVER, Cluster
 
 _ADDRESSES = {SERVER: "10.99.0.1", **{host: f"10.99.0.{number}" for number, host in enumerate(HOSTS, 2)}}
 # PBS wants a home below folders that only root writes; every host has a file system of its own there.
 _HOME = "/var/spool/pbs"
+_CONF = "/var/spool/pbs.conf"
 _START = 120.0
 
 
@@ -39,14 +40,14 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
         keepers = {host: stack.enter_context(_keeper(folder, host)) for host in _ADDRESSES}
         _connect(keepers)
         for host, pid in keepers.items():
-            _prepare(root, folder, host)
-            _inside(folder, host, pid, [f"{root}/libexec/pbs_habitat"])
+            _prepare(root, folder, host, pid)
+            _inside(pid, [f"{root}/libexec/pbs_habitat"])
         for host in HOSTS:
             # output stays on the host: there is no ssh between them
-            _inside(folder, host, keepers[host], ["sh", "-c", f"echo '$usecp *:/ /' >> {_HOME}/mom_priv/config"])
-            _inside(folder, host, keepers[host], [f"{root}/sbin/pbs_mom"])
+            _inside(keepers[host], ["sh", "-c", f"echo '$usecp *:/ /' >> {_HOME}/mom_priv/config"])
+            _inside(keepers[host], [f"{root}/sbin/pbs_mom"])
         for daemon in ("pbs_comm", "pbs_server", "pbs_sched"):
-            _inside(folder, SERVER, keepers[SERVER], [f"{root}/sbin/{daemon}"])
+            _inside(keepers[SERVER], [f"{root}/sbin/{daemon}"])
         cluster = _programs(root, folder, keepers)
         for host in HOSTS:
             cluster.call("qmgr", "-c", f"create node {host}")
@@ -58,14 +59,17 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
 def _programs(root: Path, folder: Path, keepers: t.Mapping[str, int]) -> Cluster:
     """The programs as they are called on the server's host, and a way to the others."""
     cluster = Cluster(folder / "bin", folder / "on")
-    words = {
-        cluster.bin_dir / each: [*_enter(folder, SERVER, keepers[SERVER]), f"{root}/bin/{each}"] for each in PROGRAMS
-    }
+    server = shlex.join(_enter(keepers[SERVER]))
+    as_user = f'${{{CALLER}:+setpriv --reuid "${CALLER}" --regid "${CALLER}" --init-groups}}'
+    lines = {cluster.bin_dir / each: f'{server} {as_user} {root}/bin/{each} "$@"' for each in (*PROGRAMS, "qterm")}
+    # it stays behind, and must not keep what its caller reads
+    lines[cluster.bin_dir / "pbs_server"] = f'{server} {root}/sbin/pbs_server "$@" >/dev/null 2>&1 </dev/null'
     path = ["env", f"PBS_HOME={_HOME}", f"PATH={root}/sbin:{root}/bin:{os.environ['PATH']}"]
-    words |= {cluster.host_dir / host: [*_enter(folder, host, keepers[host]), *path] for host in HOSTS}
-    for program, argv in words.items():
+    for host in HOSTS:
+        lines[cluster.host_dir / host] = f'{shlex.join([*_enter(keepers[host]), *path])} "$@"'
+    for program, line in lines.items():
         program.parent.mkdir(exist_ok=True)
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(argv)} "$@"\n')
+        program.write_text(f"#!/bin/sh\nexec {line}\n")
         program.chmod(0o755)
     return cluster
 
@@ -113,24 +117,26 @@ def _connect(keepers: t.Mapping[str, int]) -> None:
         _run([*inside, "link", "set", "eth0", "up"])
 
 
-def _prepare(root: Path, folder: Path, host: str) -> None:
+def _prepare(root: Path, folder: Path, host: str, pid: int) -> None:
+    """Users read it too, who may not look into the tests' folder."""
     lines = [f"PBS_EXEC={root}", f"PBS_HOME={_HOME}", f"PBS_SERVER={SERVER}", "PBS_CORE_LIMIT=0"]
     for daemon in ("SERVER", "SCHED", "COMM"):
         lines.append(f"PBS_START_{daemon}={int(host == SERVER)}")
     lines.append(f"PBS_START_MOM={int(host != SERVER)}")
     (folder / f"{host}.conf").write_text("\n".join(lines) + "\n")
+    _inside(pid, ["install", "-m", "644", f"{folder}/{host}.conf", _CONF])
 
 
-def _enter(folder: Path, host: str, pid: int) -> list[str]:
+def _enter(pid: int) -> list[str]:
     return [
         "env",
-        f"PBS_CONF_FILE={folder}/{host}.conf",
+        f"PBS_CONF_FILE={_CONF}",
         *("nsenter", "-t", str(pid), "--net", "--uts", "--ipc", "--mount", "--pid", "--"),
     ]
 
 
-def _inside(folder: Path, host: str, pid: int, argv: list[str]) -> None:
-    _run([*_enter(folder, host, pid), *argv])
+def _inside(pid: int, argv: list[str]) -> None:
+    _run([*_enter(pid), *argv])
 
 
 def _wait_until_free(cluster: Cluster) -> None:

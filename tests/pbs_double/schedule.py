@@ -13,6 +13,7 @@ from pbs_double.homes import mom_runs
 from pbs_double.state import Job, Share, State
 
 _SESSION = 2.0  # seconds from the start to the session
+_UNHEARD = 5.0  # seconds from the server's start to the first word of a MoM
 _NO_AMOUNTS = ("ncpus", "host", "vnode", "arch")
 _DOWN = "node down: communication closed"
 _UNIT = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3, "tb": 1024**4, "k": 1024, "m": 1024**2, "g": 1024**3}
@@ -33,7 +34,9 @@ def seconds_of(text: str) -> int:
 
 
 def advance(state: State, now: float) -> None:
-    """All that has happened until now."""
+    """All that has happened until now; without a server nobody hears of it."""
+    if state.server_is_down:
+        return
     _look_for_moms(state, now)
     for job in list(state.jobs.values()):
         if job.after or job.started is None or set(job.hosts[:1]) & state.down:
@@ -90,6 +93,8 @@ def node_state(state: State, vnode: str) -> str:
     attributes = state.nodes[vnode]
     cores, _memory, jobs = used(state, vnode)
     words = ["down"] if vnode in state.down else []
+    if time.time() - state.server_started < _UNHEARD:
+        words = ["state-unknown", "down"]
     words += ["offline"] if {"offline", "offline_by_mom"} & set(attributes) else []
     if any(_exclusive(job) and job.state == "R" and _is_on(job, vnode) for job in state.jobs.values()):
         words.append("job-exclusive")

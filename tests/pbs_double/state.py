@@ -87,6 +87,8 @@ class Job:
     stages: list[list[tuple[str, str]]] = field(default_factory=list)
     after: str = ""
     final: int = 92
+    owner: str = "root"
+    project: str = "_pbs_project_default"
 
     @property
     def hosts(self) -> list[str]:
@@ -139,6 +141,8 @@ class State:
     tasks: list[Task] = field(default_factory=list)
     next_task: int = 0
     down: set[str] = field(default_factory=set)
+    server_is_down: bool = False
+    server_started: float = 0.0
 
     @property
     def history(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from pbs_double.callers import caller
 from pbs_double.cluster import SERVER
 from pbs_double.state import Job, State, Task
 
@@ -40,7 +41,7 @@ def delete(state: State, job: Job) -> None:
     job.final, job.ends = 91, None
     if job.started is not None:
         job.exit_status = 271
-        job.comment += f" and terminated by root@{SERVER}"
+        job.comment += f" and terminated by {caller()}@{SERVER}"
     _go(state, job, [_on_all(job, "execjob_preterm"), _on_all(job, "execjob_end")], "ended")
 
 
@@ -186,6 +187,8 @@ def seen(job: Job, host: str, event: str) -> dict[str, t.Any]:
         "queue": job.queue,
         "Job_Name": job.name,
         "Account_Name": job.account,
+        "owner": job.owner,
+        "project": job.project,
         "run_count": job.runs,
         "exec_vnode": job.exec_vnode,
         "exec_host2": "+".join(part.replace("/", ":15002/") for part in job.exec_host.split("+")),

@@ -1,0 +1,84 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How long PBS's MoM waits for our hook, with the real nodeshare on a host without pods and without Kubernetes.
+
+On OpenPBS where it is installed (/opt/pbs, or PBS_EXEC) and the run is root's, otherwise on its double. The times are
+the hook's own, as it writes them to the MoM's log.
+"""
+
+import argparse
+import functools
+import re
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import _figures
+from pbs_double import double, real
+from pbs_double.cluster import Cluster, until
+from pbs_double.installed import Installed
+
+TESTS = Path(__file__).resolve().parents[1]
+HOOK = TESTS.parent / "roles/pbs_share/files/converged_hook.py"
+BOUND = 0.150
+LINE = re.compile(r"converged: event=(\w+) .*exit=0 outcome=accept seconds=([0-9.]+)")
+EXAMPLES = """examples:
+  sh tests/bootstrap/enter.sh exec python tests/bench/pbs_hook.py
+  PBS_EXEC=/opt/pbs sh tests/bootstrap/enter.sh exec python tests/bench/pbs_hook.py --jobs 50"""
+
+
+def install(cluster: Cluster, folder: Path) -> Installed:
+    for path, text in (("sys/kernel/random/boot_id", "boot"), ("1/stat", "1 (init) " + "0 " * 30)):
+        (folder / "proc" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "proc" / path).write_text(text)
+    (folder / "enabled").touch()
+    hook = Installed(cluster, folder, HOOK)
+    hook.make("converged", 200)
+    nodeshare = [sys.executable, "-IS", str(TESTS / "pbs/nodeshare_here.py"), str(folder)]
+    hook.configure("converged", {"nodeshare": nodeshare, "enabled": str(folder / "enabled")})
+    return hook
+
+
+def measure(hook: Installed, jobs: int) -> dict[str, list[float]]:
+    """Seconds by event; one job after the other, so that nothing waits."""
+
+    def logged(least: int) -> list[tuple[str, str]]:
+        found = LINE.findall(hook.pbs.on("pbs-n1", "cat $PBS_HOME/mom_logs/*").out)
+        return found if len(found) >= least else []
+
+    for number in range(1, jobs + 1):
+        hook.submit("-l", "select=1:ncpus=1:mem=100mb:host=pbs-n1", "--", "/bin/true")
+        until(functools.partial(logged, 2 * number))
+    times: dict[str, list[float]] = {}
+    for event, seconds in logged(2 * jobs):
+        times.setdefault(event, []).append(float(seconds))
+    return times
+
+
+def main() -> None:
+    """Prints the table; exit status 1 when the bound is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", type=int, default=20, help="one after the other (default: %(default)s)")
+    options = parser.parse_args()
+    root = real.installation()
+    print(f"on {'the double of PBS' if root is None else 'OpenPBS'}; {_figures.load_average()}")
+    with tempfile.TemporaryDirectory() as name:
+        pbs, own = Path(name, "pbs"), Path(name, "hook")
+        pbs.mkdir()
+        own.mkdir()
+        with double.started(pbs) if root is None else real.started(root, pbs) as cluster:
+            times = measure(install(cluster, own), options.jobs)
+    rows = [
+        [event, f"{1000 * statistics.median(seconds):.0f} ms", _figures.milliseconds(seconds), f"{1000 * BOUND:.0f} ms"]
+        for event, seconds in times.items()
+    ]
+    print(_figures.table(["execjob_", "median", "range", "asked"], rows))
+    sys.exit(any(statistics.median(seconds) > BOUND for seconds in times.values()))
+
+
+if __name__ == "__main__":
+    main()
