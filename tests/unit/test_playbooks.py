@@ -110,3 +110,31 @@ def test_a_canary_that_was_skipped_has_proved_nothing(
     assert set(re.findall(r'"reached (\S+)"', done.stdout)) == hosts, done.stdout + done.stderr
     assert (done.returncode == 0) == (hosts == {"n1", "n2", "n3"})
     assert ("n1 came first and was skipped" in done.stdout) == (hosts == {"n1"})
+
+
+def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_away(tmp_path: Path) -> None:
+    (play,) = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    (proof,) = play["tasks"]
+    for part in ("block", "always"):
+        # Kubernetes answers.
+        proof[part] = [
+            {"name": task["name"], "ansible.builtin.debug": {"msg": "done"}, "register": task.get("register", "__done")}
+            if any(word.startswith("kubernetes.core.") for word in task)
+            else task
+            for task in proof[part]
+        ]
+    away = {"ansible_host": "192.0.2.1", "ansible_timeout": 1}
+    inventory = {
+        "all": {"vars": {"converged_wlm": "slurm", "converged_kubeconfig": "/none"}},
+        "converged_kube": {"hosts": {"localhost": {"ansible_connection": "local"}}},
+        "converged_controllers": {"hosts": {"ctl": away}},
+        "converged_nodes": {"hosts": {"n1": None}},
+    }
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    (tmp_path / "verify.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+    argv = [str(BIN / "ansible-playbook"), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "verify.yml")]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+    assert done.returncode != 0
+    assert "UNREACHABLE" in done.stdout, done.stdout + done.stderr
+    assert re.search(r"TASK \[Remove the pods\] \*+\nok: \[localhost\]", done.stdout), done.stdout
