@@ -88,7 +88,7 @@ class Ours:
 
     scheduler_name: Final = "placement"
 
-    def __init__(self, bed: RunningBed, folder: Path, *, bare: bool) -> None:
+    def __init__(self, bed: RunningBed, folder: Path, *, bare: bool, **more: object) -> None:
         self.name = "bare" if bare else "placement"
         self._module = "bench._placement_bare" if bare else "placement"
         self._folder = folder
@@ -100,6 +100,7 @@ class Ours:
             "leader_election": False,
             "listen": self._address,
             "socket": str(folder / f"{self.name}.sock"),
+            **more,
         }
         self._settings = folder / f"{self.name}-{SETTINGS}"
         self._settings.write_text(yaml.safe_dump(settings))

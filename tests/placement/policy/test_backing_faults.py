@@ -5,6 +5,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from placement.model.action import Action, Bind, Evict, Release, Submit
@@ -168,9 +169,7 @@ def successor(world: World) -> None:
         world.see(item)
 
 
-@settings(deadline=None)
-@given(st.lists(st.sampled_from(OPERATIONS), max_size=25))
-def test_whatever_fails_jobs_and_pods_come_together_again(operations):
+def come_together(operations: list[str]) -> None:
     world = World()
     world.second()
     for operation in operations:
@@ -183,7 +182,8 @@ def test_whatever_fails_jobs_and_pods_come_together_again(operations):
     for _unused in range(700):
         world.second()
         world.create()
-        if {pod.name for pod in world.pods.values() if pod.node} == {*SINGLES, *GANG} and len(world.batch.jobs) == 3:
+        placed = {pod.name for pod in world.pods.values() if pod.node}
+        if placed == {*SINGLES, *GANG} and sum(bool(job.tag) for job in world.batch.jobs.values()) == 3:
             break
     tags = [job.tag for job in world.batch.jobs.values() if job.tag]
     assert len(tags) == len(set(tags))
@@ -191,3 +191,15 @@ def test_whatever_fails_jobs_and_pods_come_together_again(operations):
     assert all(any(world.backs(job, pod.uid) for job in world.batch.jobs.values()) for pod in world.pods.values())
     assert all(any(world.backs(job, uid) for uid in world.pods) for job in world.batch.jobs.values() if job.tag)
     assert foreign <= world.batch.jobs.keys()
+
+
+@given(st.lists(st.sampled_from(OPERATIONS), max_size=25))
+def test_whatever_fails_jobs_and_pods_come_together_again(operations):
+    come_together(operations)
+
+
+@pytest.mark.soak
+@settings(max_examples=2000)
+@given(st.lists(st.sampled_from(OPERATIONS), min_size=5, max_size=60))
+def test_whatever_fails_for_long_jobs_and_pods_come_together_again(operations):
+    come_together(operations)

@@ -44,9 +44,12 @@ def back(session: Session) -> Iterator[None]:
         book.restless.clear()
     for key in list(book.backed):
         job = book.backed.pop(key, None)
-        if job is not None and book.jobs.get(key) is job and not _serve(session, job):
-            book.restless[key] = None
-        yield
+        if job is None or book.jobs.get(key) is not job:
+            continue
+        for rests in _serve(session, job):
+            if not rests:
+                book.restless[key] = None
+            yield
     if backing.fresh:
         backing.fresh = False
         backing.aliases = aliases(session)
@@ -68,28 +71,29 @@ def _job_of(session: Session, uid: str) -> Job | None:
     return session.book.jobs.get(GroupKey(SOURCE_OF[group.dialect], group.namespace, group.name))
 
 
-def _serve(session: Session, job: Job) -> bool:
-    """Does what there is to do for a job; says whether nothing more will be until something changes."""
+def _serve(session: Session, job: Job) -> Iterator[bool]:
+    """Does what there is to do for a job; each time says whether nothing more will be until something changes."""
     queue = session.book.tree.by_name.get(job.queue)
     if queue is None or not queue.record.backed_by:
-        return True
+        return
     if job.group is None and job.key.named:
         _tell(session, job, Refused("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
-        return True
+        return
     units = session.backing.units
     gang = job.group.uid if job.group is not None else ""
     # Whoever came when the gang had its job already has one by itself.
     together = [task for task in job.tasks.values() if gang and task.uid not in units]
-    rest = True
     if gang and (together or gang in units):
-        rest = _settle(session, job, session.backing.unit(gang), together)
+        yield _settle(session, job, session.backing.unit(gang), together)
     for task in [task for task in job.tasks.values() if not gang or task.uid in units]:
+        # In the meantime it may have gone.
+        if job.tasks.get(task.uid) is not task:
+            continue
         unit = session.backing.unit(task.uid)
         if task.status != unit.seen:
             done = _settle(session, job, unit, [task])
             unit.seen = task.status if done else -1
-            rest &= done
-    return rest
+            yield done
 
 
 def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bool:
@@ -103,7 +107,8 @@ def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bo
     if batch is None:
         if backing.is_gone(unit):
             _evict(session, there, "JobEnded", f"the job that {job} was part of is gone")
-        if waiting and len(waiting) >= _needed(session, job, unit):
+        # Who is still there has no job, so he has to leave and is a part of the next one.
+        if waiting and not there and len(waiting) >= _needed(session, job, unit):
             _submit(session, job, unit, sorted(waiting, key=lambda task: task.key))
         return not (waiting or there)
     if not batch.runs:
@@ -191,9 +196,9 @@ def _without(session: Session, job: Job, unit: Unit, batch: BatchJob, there: Seq
     if any(task.status is Status.RELEASING for task in there):
         # Their parts are the next ones'.
         _tell(session, job, Refused("JobWaiting", f"pods are still leaving job {batch.job}"))
-    elif there and not job.missing:
+    elif there and (job.whole or not job.missing):
         for task in job.tasks.values():
-            if task.status is Status.PENDING and task.uid != unit.uid:
+            if task.status is Status.PENDING:
                 session.backing.unit(task.uid)
     elif not there:
         session.backing.give_up(unit, batch, session.now, f"job {batch.job} was given up: {refused}")
@@ -242,7 +247,10 @@ def _release(session: Session, unit: Unit) -> None:
             # Gone without a sign that its containers have ended: it may have been deleted by force.
             unit.held[uid] = now + backing.rules.linger
     unneeded = list(unit.extra)
-    if unit.job is not None:
+    if unit.job is not None and unit.absences:
+        # Not in the last answer: by now its id may be somebody else's.
+        pass
+    elif unit.job is not None:
         over = unit.job.job == unit.refused and not _holds(unit, now)
         if over or (unit.idle is not None and _may_end(session, unit, unit.job, now)):
             unneeded.append(unit.job)
