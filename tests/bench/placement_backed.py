@@ -1,31 +1,32 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast pods of a queue that PBS backs get their node, once PBS has chosen it; on the double of PBS.
+"""How fast pods of a queue that PBS backs get their node, once PBS has chosen it.
 
-Gangs come one after the other first: from the moment at which the double allocates a gang's job to the answer to each
-of its bindings. Then all of them wait when the daemon starts: pods bound a second, from the first job's submission to
-the last binding. The daemon reads all jobs by one `qstat` at most once a second; how often it did is counted.
+Gangs come one after the other first: from the moment at which the double of PBS allocates a gang's job to the answer to
+each of its bindings. Then all of them wait when the daemon starts: pods bound a second, from the first binding to the
+last, on the double and, where it is installed, on the real one. The daemon reads all jobs by one `qstat` at most once a
+second; how often it did is counted.
 
-The double is a program in Python for each command, so its own time is in these figures, where the real PBS answers in
-a tenth of it.
+The double is a program in Python for each command, so most of the time of its second figure is its own.
 """
 
 import argparse
-import os
+import json
 import re
 import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from bench._figures import load_average, table
-from bench._placement_cases import NAMESPACE, Case
+from bench._placement_cases import Case
 from bench._placement_cluster import Cluster, Follower, field, options
 from bench._placement_contestants import ROLE, Ours, Running
-from pbs_double import double, state
+from pbs_double import double, real, state
 from pbs_double.cluster import HOSTS
 from pbs_double.cluster import Cluster as Pbs
 from testbed.api import RunningBed, find
@@ -73,16 +74,16 @@ class Site:
         """Ours, with this PBS."""
         return Ours(bed, self._folder, bare=False, pbs_bin_dir=str(self.pbs.bin_dir), pbs_linger_seconds=0)
 
-    def jobs(self) -> dict[str, state.Job]:
-        """Jobs by the name of their gang."""
+    def started(self) -> dict[str, float | None]:
+        """When the double has allocated each job, by the name of the gang."""
         with state.opened(self._folder) as known:
-            return {job.name.partition("_")[2]: job for job in known.jobs.values()}
+            return {job.name.partition("_")[2]: job.started for job in known.jobs.values()}
 
     def end(self) -> None:
         """No pod and no job is left."""
         self.cluster.clear()
-        for name in [job.id for job in self.jobs().values()]:
-            self.pbs.call("qdel", name)
+        jobs = json.loads(self.pbs.call("qstat", "-f", "-F", "json").out, strict=False).get("Jobs", {})
+        self.pbs.call("qdel", *jobs)
 
 
 def create(site: Site, case: Case, numbers: range) -> None:
@@ -107,7 +108,7 @@ def wait(follower: Follower, pods: int, running: Running) -> None:
         time.sleep(0.2)
 
 
-def reads(running: Running) -> float:
+def read_count(running: Running) -> float:
     return sum(float(number) for number in _READS.findall(running.metrics()))
 
 
@@ -117,13 +118,13 @@ def paced(site: Site, bed: RunningBed, case: Case, pause: float) -> tuple[list[f
     follower = site.cluster.follow()
     with site.daemon(bed).running() as running:
         time.sleep(3.0)
-        before, begun = reads(running), time.monotonic()
+        before, begun = read_count(running), time.monotonic()
         for number in range(gangs):
             create(site, case, range(number, number + 1))
             time.sleep(pause)
         wait(follower, case.pods, running)
-        rate = (reads(running) - before) / (time.monotonic() - begun)
-    started = {name: job.started for name, job in site.jobs().items()}
+        rate = (read_count(running) - before) / (time.monotonic() - begun)
+    started = site.started()
     site.end()
     found = []
     for bind in follower.binds:
@@ -140,11 +141,10 @@ def sustained(site: Site, bed: RunningBed, case: Case) -> tuple[float, float]:
     begun = time.monotonic()
     with site.daemon(bed).running() as running:
         wait(follower, case.pods, running)
-        rate = reads(running) / (time.monotonic() - begun)
-    first = min(job.submitted for job in site.jobs().values())
-    last = max(bind.answered for bind in follower.binds).timestamp()
+        rate = read_count(running) / (time.monotonic() - begun)
+    first, last = min(bind.received for bind in follower.binds), max(bind.answered for bind in follower.binds)
     site.end()
-    return case.pods / (last - first), rate
+    return case.pods / (last - first).total_seconds(), rate
 
 
 def main() -> int:
@@ -161,21 +161,38 @@ def main() -> int:
         "containers": [{"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": "1"}}}],
         "automountServiceAccountToken": False,
     }
-    with field(given, ("placement",)) as ground, tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
+    pods = given.pods // given.gang * given.gang
+    makers = {"double": double.started}
+    root = real.installation()
+    if root is not None:
+        makers["real PBS"] = partial(real.started, root)
+    rates: dict[str, tuple[float, float]] = {}
+    with field(given, ("placement",)) as ground:
         bed = find(given.bed or "placement-bench")
-        with double.started(Path(folder)) as pbs:
-            site = Site(ground.cluster, bed, pbs, Path(folder), ground.nodes)
-            seconds, first_reads = paced(site, bed, Case(given.gangs * given.gang, spec, given.gang), given.pause)
-            pods = given.pods // given.gang * given.gang
-            rate, more_reads = sustained(site, bed, Case(pods, spec, given.gang))
+        for name, make in makers.items():
+            with tempfile.TemporaryDirectory() as folder, make(Path(folder)) as pbs:
+                site = Site(ground.cluster, bed, pbs, Path(folder), ground.nodes)
+                if name == "double":
+                    seconds, reads = paced(site, bed, Case(given.gangs * given.gang, spec, given.gang), given.pause)
+                rates[name] = sustained(site, bed, Case(pods, spec, given.gang))
     late = statistics.quantiles(seconds, n=20)[-1]
+    most = max(reads, *(often for _rate, often in rates.values()))
     rows = [
-        ["allocated to bound, p95", f"{late:.2f} s", f"{statistics.median(seconds):.2f} s median", "1.2 s at most"],
-        ["bound a second", f"{rate:.0f}", f"{pods} pods in gangs of {given.gang}", "150 at least"],
-        ["qstat a second", f"{max(first_reads, more_reads):.2f}", f"{NAMESPACE}: {len(seconds)} pods", "1 at most"],
+        [
+            "allocated to bound, p95, double",
+            f"{late:.2f} s",
+            f"{statistics.median(seconds):.2f} s median",
+            "1.2 s at most",
+        ],
+        *(
+            [f"bound a second, {name}", f"{rate:.0f}", f"{pods} pods in gangs of {given.gang}", "150 at least"]
+            for name, (rate, _often) in rates.items()
+        ),
+        ["qstat a second", f"{most:.2f}", "the most of these", "1 at most"],
     ]
-    print(f"on the double of PBS, {load_average()}\n\n{table(['figure', 'reached', 'of', 'asked'], rows)}")
-    return 0 if late <= MOST_SECONDS and rate >= LEAST_RATE and max(first_reads, more_reads) <= MOST_READS else 1
+    print(f"{load_average()}\n\n{table(['figure', 'reached', 'of', 'asked'], rows)}")
+    fast = all(rate >= LEAST_RATE for rate, _often in rates.values())
+    return 0 if late <= MOST_SECONDS and fast and most <= MOST_READS else 1
 
 
 if __name__ == "__main__":

@@ -84,6 +84,11 @@ def test_a_job_that_waits_is_nowhere_and_says_why():
     assert (job.runs, job.shares, job.left, job.comment) == (False, (), None, "Not Running: wait")
 
 
+@pytest.mark.parametrize("walltime", ["9" * 5000 + ":00:00", "-1:00:00", 3600, None, "1:2:3:4", ""])
+def test_a_walltime_that_is_none_is_no_limit(walltime):
+    assert one(Resource_List={"walltime": walltime}).left is None
+
+
 @pytest.mark.parametrize("state", ["S", "E", "H", "T", "W", "F"])
 def test_a_job_has_its_nodes_only_while_it_runs(state):
     assert (one(job_state=state).runs, one(job_state=state).shares) == (False, ())

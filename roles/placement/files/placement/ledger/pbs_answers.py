@@ -19,6 +19,7 @@ from placement.model.batch import BatchJob, Share
 _ID: Final = re.compile(r"(\d+)(?:\[(\d*)\])?\.[A-Za-z0-9_.-]+", re.ASCII)
 _GROUP: Final = re.compile(r"\(([^()]+)\)")
 _AMOUNT: Final = re.compile(r"(\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
+_DURATION: Final = re.compile(r"(\d{1,9}):(\d\d):(\d\d)", re.ASCII)
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _TAG: Final = re.compile(r"cv-([A-Za-z0-9-]{1,64})(?:_[A-Za-z0-9_.+-]*)?", re.ASCII)
 _ENDING: Final = frozenset("EFXM")
@@ -106,10 +107,12 @@ def _share(name: str, group: str, host: str) -> Share:
 def _left(fields: Json, now: int) -> float | None:
     """Seconds until the walltime is over; None where there is none."""
     resources = fields.get("Resource_List")
-    text = resources.get("walltime") if isinstance(resources, dict) else None
+    limit = _DURATION.fullmatch(str(resources.get("walltime"))) if isinstance(resources, dict) else None
+    if limit is None:
+        return None
     try:
         begun = calendar.timegm(time.strptime(str(fields.get("stime")), "%a %b %d %H:%M:%S %Y"))
-        hours, minutes, seconds = (int(part) for part in str(text).split(":"))
     except ValueError:
         return None
+    hours, minutes, seconds = (int(part) for part in limit.groups())
     return float(begun + hours * 3600 + minutes * 60 + seconds - now)
