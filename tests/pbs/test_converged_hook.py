@@ -6,63 +6,17 @@
 from __future__ import annotations
 
 import json
-import sys
 import typing as t
-from pathlib import Path
 
 import pytest
+from pbs.converged_on_pbs import HERE, PROGRAM, Told, share
 from pbs_double.cluster import HOSTS, Cluster, until
 from pbs_double.installed import Installed
 
-HERE = Path(__file__).resolve().parent
-PROGRAM = HERE.parents[1] / "roles/pbs_share/files/converged_hook.py"
 BOTH = ("-l", "select=2:ncpus=1:mem=100mb", "-l", "place=scatter")
 FIRST = ("-l", "select=1:ncpus=1:host=pbs-n1")
 OPEN = ("queue_type = Execution", "enabled = True", "started = True")
 SLEEP = ("--", "/bin/sleep", "300")
-
-
-class Told(Installed):
-    """The hook with a nodeshare that writes down how it was called."""
-
-    def start(self, **changes: t.Any) -> None:
-        """Nothing has been called, and all is accepted."""
-        self.log = self.folder / "calls"
-        self.log.unlink(missing_ok=True)
-        for host in HOSTS:
-            self.answer(host)
-        (self.folder / "enabled").touch()
-        stub = [sys.executable, "-IS", str(HERE / "nodeshare_stub.py"), str(self.folder)]
-        self.configure("converged", {"nodeshare": stub, "enabled": str(self.folder / "enabled"), **changes})
-
-    def answer(self, host: str, code: int = 0, seconds: float = 0) -> None:
-        new = self.folder / "new"
-        new.write_text(f"{code} {seconds}")
-        new.replace(self.folder / host)
-
-    def calls(self, job: str) -> list[str]:
-        """`VERB@HOST of RUN` in their order, with what the job takes there."""
-        lines = [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
-        found = []
-        for host, words in lines:
-            verb, *options = words
-            given = dict(option.lstrip("-").partition("=")[::2] for option in options)
-            if given.get("job") == job:
-                assert given["wlm"] == "pbs"
-                taken = [f"{name}={given[name]}" for name in ("cpus", "mem", "device", "cgroup") if name in given]
-                taken += ["exclusive"] if "exclusive" in given else []
-                found.append(" ".join([f"{verb}@{host} of {given['run']}", *taken]))
-        return found
-
-    def until_called(self, job: str, *expected: str) -> None:
-        """So often, and so; hosts do not wait for each other."""
-        until(lambda: len(self.calls(job)) >= len(expected))
-        assert sorted(self.calls(job)) == sorted(expected)
-
-    def said(self, host: str, job: str) -> list[str]:
-        """The hook's lines in the MoM's log."""
-        lines = self.pbs.on(host, "cat $PBS_HOME/mom_logs/*").out.splitlines()
-        return [line.partition(";converged: ")[2] for line in lines if f";Job;{job};converged: " in line]
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +36,6 @@ def hook(installed: Told) -> t.Iterator[Told]:
     for host in HOSTS:
         installed.answer(host)
     installed.end_jobs()
-
-
-def share(job: str, *, cpus: int = 1, mem: int | None = 104857600) -> str:
-    return f"cpus={cpus}{'' if mem is None else f' mem={mem}'} cgroup=pbs_jobs.service/jobid/{job}"
 
 
 def test_each_host_is_told_of_its_share_and_of_the_end(hook: Told) -> None:
@@ -208,3 +158,21 @@ def test_r2_r3_r4_what_a_user_writes_changes_nothing(hook: Told) -> None:
         until(lambda job=job: hook.job(job)["job_state"] == "F")
         hook.until_called(job, f"begin@pbs-n1 of 1 {share(job, mem=None)}", "end@pbs-n1 of 1")
     assert "PODNAME" not in hook.log.read_text()
+
+
+def test_the_cpuset_that_is_passed_on_is_there_and_goes_with_the_job(hook: Told) -> None:
+    """The hook runs after the one that makes cgroups."""
+    mount = hook.folder / "cpuset"
+    mount.mkdir()
+    (mount / "cpuset.cpus").write_text("1,4-5")
+    cgroups = Installed(hook.pbs, hook.folder, HERE / "cgroups_hook.py")
+    cgroups.make("cgroups", 100)
+    cgroups.configure("cgroups", {"mount_path": str(mount)})
+    jobs = [hook.submit(*FIRST, *SLEEP) for _number in range(2)]
+    for job in jobs:
+        hook.until_called(job, f"begin@pbs-n1 of 1 {share(job, mem=None)}")
+    paths = [mount / hook.calls(job)[0].rpartition("cgroup=")[2] for job in jobs]
+    assert [(path / "cpuset.cpus").read_text() for path in paths] == ["1", "4"]
+    hook.end_jobs()
+    until(lambda: not any(path.exists() for path in paths))
+    cgroups.remove("cgroups")

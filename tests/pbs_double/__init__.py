@@ -5,4 +5,8 @@
 
 The double knows nothing of the collection. What it says is written down from the real one, and the tests of the double
 run unchanged on the real one; a test that passes on one of them only is a fault of the double.
+
+`double.started(FOLDER)` makes a cluster below a folder. Installed elsewhere, a command is a script that ends with
+`sys.exit(double.run("qsub", FOLDER, sys.argv[1:]))`, and a MoM one with `mom.run(HOST, FOLDER, [])`; all that share the
+folder, and the names in the environment's PBS_DOUBLE_HOSTS, are one cluster.
 """
