@@ -17,8 +17,12 @@ Json = dict[str, Any]
 ZONE, HOSTNAME = "zone", "kubernetes.io/hostname"
 NAMESPACES = {"feasible-a": {"kind": "batch"}, "feasible-b": {}}
 DRIVER = "csi.example.com"
+# A driver that says how much room it has.
+ROOMY = "roomy.example.com"
 LABEL = "feasible"
 NODES = 6
+STARTED = {"image": "localhost/none", "imageID": "", "ready": True, "restartCount": 0}
+HEAVY = "feasible-heavy"
 WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -49,6 +53,7 @@ class Draw:
         }
         room |= {"example.com/gpu": self.some("0", "2", "8")} if self.chance(0.5) else {}
         room |= {"ephemeral-storage": "10Gi"} if self.chance(0.5) else {}
+        room |= {"hugepages-2Mi": self.some("0", "64Mi")} if self.chance(0.5) else {}
         taints = [
             {"key": key, "value": self.some("x", "y"), "effect": effect}
             for key, effect in (("team", "NoSchedule"), ("drain", "NoExecute"), ("soft", "PreferNoSchedule"))
@@ -83,6 +88,31 @@ class Draw:
             if feature in drawn:
                 add(self, spec)
         return pod
+
+    def resizing(self, pod: Json) -> Json:
+        """What a kubelet says of a pod whose spec was changed to what it is now; nothing where that cannot be."""
+        container = pod["spec"]["containers"][0]
+        if "resources" in pod["spec"] or "resources" not in container:
+            return {}
+        amounts = [{"cpu": cpu} for cpu in ("100m", "2", "3", container["resources"]["requests"]["cpu"])]
+        reached = {"allocatedResources": self.some(*amounts), "resources": {"requests": self.some(*amounts)}}
+        status: Json = {"containerStatuses": [{**STARTED, "name": container["name"], **reached}]}
+        if self.chance(0.5):
+            pending = {"type": "PodResizePending", "status": "True", "reason": self.some("Infeasible", "Deferred")}
+            status["conditions"] = [pending]
+        return status
+
+    def rooms(self) -> list[Json]:
+        """Where the driver that says so has how much room for volumes of one gibibyte."""
+        where = ({}, {"matchLabels": {ZONE: "a"}}, {"matchExpressions": [{"key": "disk", "operator": "DoesNotExist"}]})
+        found: list[Json] = []
+        for index, topology in enumerate(self.rng.sample(where, k=self.some(0, 1, 2))):
+            metadata = {"name": f"room-{self.number}-{index}", "labels": {LABEL: str(self.number)}}
+            room: Json = {"metadata": metadata, "storageClassName": "feasible-roomy", "nodeTopology": topology}
+            room |= {"capacity": self.some("1Gi", "1Gi", "1023Mi")} if self.chance(0.9) else {}
+            room |= {"maximumVolumeSize": self.some("100Mi", "2Gi")} if self.chance(0.2) else {}
+            found.append(room)
+        return found
 
     def expressions(self) -> list[Json]:
         """Requirements on a node's labels, by every operator."""
@@ -191,17 +221,40 @@ def topology_spread(draw: Draw, spec: Json) -> None:
 
 
 def volumes(draw: Draw, spec: Json) -> None:
-    claim = f"claim-{draw.number}-{draw.some('bound', 'tied', 'once', 'late', 'zoned', 'now', 'missing')}"
+    claim = f"claim-{draw.number}-{draw.some('bound', 'tied', 'once', 'late', 'zoned', 'roomy', 'now', 'missing')}"
     spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+
+
+def overhead(_draw: Draw, spec: Json) -> None:
+    spec["runtimeClassName"] = HEAVY
+
+
+def hugepages(draw: Draw, spec: Json) -> None:
+    amount = {"hugepages-2Mi": draw.some("2Mi", "32Mi", "128Mi")}
+    resources = spec["containers"][0].setdefault("resources", {"requests": {"cpu": "100m"}})
+    resources["requests"] = resources["requests"] | amount
+    resources["limits"] = resources.get("limits", {}) | amount
 
 
 FEATURES: dict[str, Callable[[Draw, Json], None]] = {
     feature.__name__: feature
     for feature in (
         *(several_containers, pod_level_resources, nothing_requested, node_selector, node_affinity, tolerations),
-        *(host_ports, pod_affinity, pod_anti_affinity, topology_spread, volumes),
+        *(host_ports, pod_affinity, pod_anti_affinity, topology_spread, volumes, overhead, hugepages),
     )
 }
+
+
+def runtime_class() -> Json:
+    """One whose pods need more than they ask for."""
+    kind = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": HEAVY}, "handler": "runc"}
+    return {**kind, "overhead": {"podFixed": {"cpu": "600m", "memory": "1Gi"}}}
+
+
+def driver() -> Json:
+    """The driver that says how much room it has."""
+    kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": ROOMY}}
+    return {**kind, "spec": {"attachRequired": False, "storageCapacity": True}}
 
 
 def storage_classes() -> list[Json]:
@@ -212,6 +265,7 @@ def storage_classes() -> list[Json]:
     return [
         {"metadata": {"name": "feasible-late"}, **waits},
         {"metadata": {"name": "feasible-zoned"}, **waits, "allowedTopologies": in_zone_a},
+        {"metadata": {"name": "feasible-roomy"}, **waits, "provisioner": ROOMY},
         {**kind, "metadata": {"name": "feasible-now"}, "provisioner": DRIVER, "volumeBindingMode": "Immediate"},
     ]
 
@@ -229,7 +283,7 @@ def claims(number: int, namespace: str) -> tuple[list[Json], list[Json]]:
         volumes.append({"metadata": {"name": volume, "labels": {LABEL: str(number)}}, "spec": spec})
         asked = {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume}
         found.append({"metadata": {"name": claim, "namespace": namespace}, "spec": asked})
-    for name in ("late", "zoned", "now"):
+    for name in ("late", "zoned", "roomy", "now"):
         asked = {"accessModes": ["ReadWriteOnce"], "storageClassName": f"feasible-{name}"}
         asked |= {"resources": {"requests": {"storage": "1Gi"}}}
         found.append({"metadata": {"name": f"claim-{number}-{name}", "namespace": namespace}, "spec": asked})

@@ -162,6 +162,25 @@ def test_metrics_say_what_waits_and_how_long_things_take(daemon: Daemon, team: N
     assert [daemon.page(path) for path in ("/healthz", "/readyz")] == ["ok\n"] * 2
 
 
+def test_a_bad_policy_is_refused_while_the_old_one_stays_in_force(
+    cluster: Cluster, daemon: Daemon, team: Namespace
+) -> None:
+    policy = cluster.folder / "policy.yml"
+    good = policy.read_text(encoding="utf-8")
+
+    def reloads(text: str, result: str) -> None:
+        # The daemon must not meet a file that is half written.
+        policy.with_suffix(".new").write_text(text, encoding="utf-8")
+        policy.with_suffix(".new").replace(policy)
+        number = f'placement_settings_reloads_total{{result="{result}"}} 1\n'
+        until(lambda: number in daemon.page("/metrics"), f"the policy is {result}")
+
+    reloads(good.replace("backfill", "conquer"), "refused")
+    team.job("gang", replicas=3)
+    until(lambda: len(team.bound()) == 3, "a gang is bound")
+    reloads(f"{good}# as before\n", "taken")
+
+
 def test_a_queue_holds_its_groups_to_its_capability(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
     queue = {
         "apiVersion": CONVERGED,

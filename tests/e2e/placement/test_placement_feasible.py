@@ -29,6 +29,8 @@ from testbed.controlplane import kubeconfig
 from testbed.kube_api import STRATEGIC_PATCH, ApiError
 
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+# In the namespace of their driver.
+ROOMS = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 CLUSTERS, BOUND, PROBES = 10, 10, 14
 # A view that lags is no difference: the same is asked again.
 TRIES = 3
@@ -39,7 +41,8 @@ def reference(cluster: Cluster) -> Iterator[Reference]:
     """kube-scheduler, and what every cluster needs besides nodes and pods."""
     for name, labels in NAMESPACES.items():
         cluster.namespace(name, labels=labels)
-    cluster.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(generated.storage_classes()))
+    objects = [*generated.storage_classes(), generated.runtime_class(), generated.driver()]
+    cluster.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(objects))
     with Reference(kubeconfig(cluster.bed.bed), cluster.folder) as running:
         yield running
 
@@ -55,6 +58,8 @@ def populate(cluster: Cluster, draw: Draw) -> None:
         limit = {"name": generated.DRIVER, "nodeID": name, "allocatable": {"count": draw.some(0, 1, 3)}}
         drivers = [limit] if draw.chance(0.5) else []
         api.create(CSI_NODES, {"metadata": node["metadata"], "spec": {"drivers": drivers}})
+    for room in draw.rooms():
+        api.create(ROOMS, room)
     for namespace in NAMESPACES:
         volumes, claims = generated.claims(draw.number, namespace)
         for volume in volumes:
@@ -66,10 +71,13 @@ def populate(cluster: Cluster, draw: Draw) -> None:
         pod["spec"]["nodeName"] = draw.some(*draw.names)
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
         api.create(path, pod)
-        fate = draw.some("runs", "runs", "runs", "leaves", "ended")
+        fate = draw.some("runs", "runs", "resized", "leaves", "ended")
         if fate == "leaves":
             # No kubelet is there to let it go.
             api.delete(f"{path}/{pod['metadata']['name']}")
+        elif fate == "resized":
+            status = {"status": draw.resizing(pod)}
+            api.patch(f"{path}/{pod['metadata']['name']}/status", status, content_type=STRATEGIC_PATCH)
         elif fate == "ended":
             phase = {"status": {"phase": "Succeeded"}}
             api.patch(f"{path}/{pod['metadata']['name']}/status", phase, content_type=STRATEGIC_PATCH)
@@ -80,7 +88,7 @@ def clean(cluster: Cluster, number: int) -> None:
     for namespace in NAMESPACES:
         cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0")
         cluster.api.delete(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
-    for path in ("/api/v1/nodes", CSI_NODES, "/api/v1/persistentvolumes"):
+    for path in ("/api/v1/nodes", CSI_NODES, ROOMS, "/api/v1/persistentvolumes"):
         cluster.api.delete(f"{path}?labelSelector={LABEL}={number}")
 
 
