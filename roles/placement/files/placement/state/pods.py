@@ -45,15 +45,6 @@ class PodEntry:
         """Whether what it holds is on its way out."""
         return self.pod.terminating or self.plan[2]
 
-    def belongs(self) -> tuple[str, bool]:
-        """The node it belongs to, and whether it is charged there (or else promised)."""
-        pod, (assumed, promised, _unused) = self.pod, self.plan
-        if pod.phase in TERMINAL:
-            return "", False
-        if pod.node or assumed:
-            return pod.node or assumed, True
-        return "" if promised == _NOWHERE else promised or pod.nominated_node, False
-
 
 class PodTable:
     """All known pods by UID, charged to the columns."""
@@ -78,16 +69,19 @@ class PodTable:
             entry = PodEntry(pod, self._labelsets.enter(pod.namespace, pod.labels))
             self.by_uid[pod.uid] = entry
             self.by_name.setdefault(pod.namespace, {})[pod.name] = pod.uid
-        else:
-            self._withdraw(entry)
-            if entry.pod.labels != pod.labels:
-                self._labelsets.leave(entry.labelset)
-                entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
-            entry.pod = pod
-            entry.vector = None
-        if pod.node or pod.phase in TERMINAL:
-            # The truth has spoken: only the wish that it leaves is still ours.
-            entry.plan = ("", "", entry.plan[2])
+            self._deposit(entry)
+            return
+        # Once the truth has spoken only the wish that it leaves is still ours.
+        plan = ("", "", entry.plan[2]) if pod.node or pod.phase in TERMINAL else entry.plan
+        if _alike(entry.pod, pod) and _belongs(pod, plan) == (entry.at, entry.charged):
+            # Most news is of what is charged already: it is where we have put it, and it runs there.
+            entry.pod, entry.plan = pod, plan
+            return
+        self._withdraw(entry)
+        if entry.pod.labels != pod.labels:
+            self._labelsets.leave(entry.labelset)
+            entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
+        entry.pod, entry.plan, entry.vector = pod, plan, None
         self._deposit(entry)
 
     def remove(self, uid: str) -> None:
@@ -181,7 +175,7 @@ class PodTable:
         self._deposit(entry)
 
     def _deposit(self, entry: PodEntry) -> None:
-        entry.at, entry.charged = entry.belongs()
+        entry.at, entry.charged = _belongs(entry.pod, entry.plan)
         if entry.at:
             self._at.setdefault(entry.at, {})[entry.pod.uid] = None
             self._charge(entry)
@@ -228,3 +222,24 @@ class PodTable:
                 del users[pod.uid]
                 if not users:
                     del self.claim_users[pod.namespace, claim]
+
+
+def _belongs(pod: Pod, plan: Plan) -> tuple[str, bool]:
+    """The node it belongs to, and whether it is charged there (or else promised)."""
+    assumed, promised, _unused = plan
+    if pod.phase in TERMINAL:
+        return "", False
+    if pod.node or assumed:
+        return pod.node or assumed, True
+    return "" if promised == _NOWHERE else promised or pod.nominated_node, False
+
+
+def _alike(pod: Pod, other: Pod) -> bool:
+    """Whether two states of a pod take the same from their node."""
+    return (
+        pod.terminating == other.terminating
+        and (pod.spec is other.spec or pod.spec == other.spec)
+        and pod.request == other.request
+        and pod.labels == other.labels
+        and pod.volume_claims == other.volume_claims
+    )
