@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,14 +127,22 @@ def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_under_their_account(
     until(lambda: not team.bound("web") and len(jobs(pbs)) == 1, "its jobs end with the Deployment's pods")
 
 
-def test_a_pod_that_is_deleted_while_it_is_queued_takes_its_job_with_it(
-    cluster: Cluster, pbs: Pbs, team: Namespace
+def test_a_queued_job_survives_a_kill_of_the_daemon_and_goes_with_its_pod(
+    cluster: Cluster, pbs: Pbs, team: Namespace, backed: Daemon
 ) -> None:
     alone(team, "large", cpu="33")
     until(lambda: "Can Never Run" in team.condition("large")[1], "the pod is told in PBS's words")
-    assert len(jobs(pbs)) == 1
+    before = list(jobs(pbs))
+    backed.signal(signal.SIGKILL)
+    backed.wait()
+    alone(team, "small")
+    backed.start()
+    until(lambda: team.bound() == {"small"}, "the next daemon goes on")
+    assert len(before) == 1
+    assert [job for job in jobs(pbs) if job in before] == before
+    assert len(jobs(pbs)) == 2
     cluster.api.delete(f"{team.path}/pods/large?gracePeriodSeconds=0")
-    until(lambda: not jobs(pbs), "the job goes, too")
+    until(lambda: not set(before) & jobs(pbs).keys(), "the job goes, too")
 
 
 def test_names_and_notes_of_pods_say_nothing_to_pbs(pbs: Pbs, team: Namespace, backed: Daemon) -> None:
