@@ -15,7 +15,7 @@ import payload_path  # noqa: F401
 from nodeshare import durable, jobid
 from nodeshare.leases import Lease
 from nodeshare.manifests import Manifests
-from nodeshare.placeholder import attempt_of, make, name_of, sizes, stem_of
+from nodeshare.placeholder import Planned, attempt_of, make, name_of, plan
 from nodeshare.settings import Settings
 
 SETTINGS = Settings(node="n1")
@@ -41,8 +41,8 @@ class Names(unittest.TestCase):
 
 class Sizes(unittest.TestCase):
     def size(self, *leases, room=ROOM, settings=SETTINGS):
-        found = sizes(leases, room, settings)
-        return [found[name_of(one.key)] for one in leases]
+        found = plan(leases, tuple(room.items()), settings)
+        return [found[name_of(one.key)].size for one in leases]
 
     def test_a_share_is_exact_and_devices_are_counted(self):
         one = lease(cores=2, memory=3 << 20, devices=("example.org/gpu=2", "example.org/gpu", "gpu:0"))
@@ -78,7 +78,7 @@ class Files(unittest.TestCase):
         self.manifests = Manifests(os.path.join(self.top, "manifests"))
 
     def place(self, one, size, **how):
-        placeholder = make(one, size, SETTINGS, **how)
+        placeholder = make(Planned(one, size, "{:030x}".format(len(size))), SETTINGS, **how)
         self.manifests.place((placeholder,))
         return placeholder
 
@@ -113,9 +113,10 @@ class Files(unittest.TestCase):
 
     def test_another_size_is_another_pod_and_a_further_try_has_the_same_stem(self):
         one, again = self.place(lease(cores=2), {"cpu": 1}), self.place(lease(cores=2), {"cpu": 1}, attempt=255 + 3)
-        self.assertEqual((one.uid[:30], attempt_of(one.uid)), (stem_of(lease(cores=2), {"cpu": 1}, SETTINGS), 0))
-        self.assertEqual((again.uid[:30], attempt_of(again.uid)), (one.uid[:30], 2))
-        self.assertNotEqual(self.place(lease(cores=2), {"cpu": 2}).uid[:30], one.uid[:30])
+        self.assertEqual((attempt_of(one.uid), attempt_of(again.uid)), (0, 2))
+        self.assertEqual(one.uid[:30], again.uid[:30])
+        stems = {plan((lease(cores=cores),), (), SETTINGS)[one.name].stem for cores in (1, 2, 2)}
+        self.assertEqual(len(stems), 2)
 
     def test_a_directory_that_is_none_is_named(self):
         with open(self.manifests.directory, "w"), self.assertRaises(durable.StoreError) as caught:

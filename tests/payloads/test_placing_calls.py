@@ -18,23 +18,27 @@ LABEL = "converged.hpc/placeholder"
 
 
 class WithKubelet(ApiServer):
-    """The mirror pods of a directory of manifests are there as soon as somebody looks."""
+    """The mirror pods of a directory of manifests are there as soon as somebody asks for them."""
 
     directory = ""
     hangs = False
 
     def route(self, handler, body):
-        mirrors = {key for key, pod in self.pods.items() if LABEL in (pod["metadata"].get("labels") or {})}
-        for key in mirrors:
-            del self.pods[key]
-        for name in () if self.hangs else sorted(os.listdir(self.directory)):
-            with open(os.path.join(self.directory, name)) as stream:
-                pod = json.load(stream)
-            meta = pod["metadata"]
-            mirror = {"kubernetes.io/config.mirror": meta["uid"], "kubernetes.io/config.hash": meta["uid"]}
-            meta.update(name=meta["name"] + "-n1", uid="api-" + meta["uid"], annotations=mirror)
-            self.pods[meta["namespace"], meta["name"]] = dict(pod, status={"phase": "Pending"})
+        asked = handler.path.rpartition("/")[2]
+        if not self.hangs and handler.path.startswith("/api/v1/namespaces/kube-system/pods/"):
+            self.mirror(asked[: -len("-n1")] + ".json")
+        elif not self.hangs and LABEL in asked and "%21%3D" not in asked:
+            for name in sorted(os.listdir(self.directory)):
+                self.mirror(name)
         return ApiServer.route(self, handler, body)
+
+    def mirror(self, name):
+        with open(os.path.join(self.directory, name)) as stream:
+            pod = json.load(stream)
+        meta = pod["metadata"]
+        mirror = {"kubernetes.io/config.mirror": meta["uid"], "kubernetes.io/config.hash": meta["uid"]}
+        meta.update(name=meta["name"] + "-n1", uid="api-" + meta["uid"], annotations=mirror)
+        self.pods[meta["namespace"], meta["name"]] = dict(pod, status={"phase": "Pending"})
 
 
 class PlacingCase(CliCase):

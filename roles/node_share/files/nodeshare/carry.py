@@ -168,10 +168,9 @@ class Carrier:
             self._count("killed", len(action.uids))
         elif isinstance(action, view.Place):
             self._count("placed", len(action.placeholders))
-            return seen._replace(placed_at=now, placed=None, admitted=None)
+            return seen._replace(placed_at=now, admitted=None)
         elif isinstance(action, view.Unplace):
             self._count("removed", len(action.names))
-            return seen._replace(placed=None, admitted=None)
         elif isinstance(action, view.AwaitAdmission):
             return seen._replace(admitted=None)
         elif isinstance(action, view.Report):
@@ -218,16 +217,19 @@ class Carrier:
     def _effect_beside_pods(
         self, action: Union[view.Place, view.Unplace, view.DrawFence, view.AwaitAdmission], seen: view.Observed
     ) -> view.Observed:
-        """After these nothing needs to be looked at anew but what they are about."""
+        """After these nothing needs to be looked at anew: what they have done is known."""
         if isinstance(action, view.DrawFence):
             return seen._replace(unfenced=self.world.draw_fence(action.leases))
+        placed = dict(seen.placed or {})
         if isinstance(action, view.Place):
             self.world.place(action.placeholders)
+            placed.update((one.name, one.uid) for one in action.placeholders)
         elif isinstance(action, view.Unplace):
             self.world.unplace(action.names)
+            placed = {name: placed[name] for name in placed if name not in action.names}
         else:
             self.world.sleep(action.seconds)
-        return seen
+        return seen._replace(placed=placed)
 
     def _count(self, what: str, more: int = 1) -> None:
         self.counts[what] = self.counts.get(what, 0) + more

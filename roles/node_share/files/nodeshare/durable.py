@@ -73,8 +73,10 @@ def read(path: str, limit: int = 1 << 20) -> Optional[bytes]:
         if error.errno == errno.ENOENT:
             return None
         raise StoreError("{}: cannot read: {}".format(path, error.strerror)) from error
-    with os.fdopen(fd, "rb") as stream:
-        content = stream.read(limit + 1)
+    try:
+        content = os.read(fd, limit + 1)  # of a file on disk the kernel gives all that is asked for
+    finally:
+        os.close(fd)
     if len(content) > limit:
         raise StoreError("{}: larger than {} bytes".format(path, limit))
     return content

@@ -45,8 +45,8 @@ class Fencing:
         """The cores of a cgroup: by its cpuset on v1, by what that comes to on v2."""
         for hierarchy, name in (("cpuset", "cpuset.cpus"), ("", "cpuset.cpus.effective"), ("", "cpuset.cpus")):
             try:
-                with open(os.path.join(self.cgroup, hierarchy, group, name)) as stream:
-                    return parse_cpus(stream.readline())
+                with open(os.path.join(self.cgroup, hierarchy, group, name), "rb", buffering=0) as stream:
+                    return parse_cpus(stream.read(1 << 16).partition(b"\n")[0].decode("ascii"))
             except OSError:
                 pass  # another version, or not there at all
         return frozenset()

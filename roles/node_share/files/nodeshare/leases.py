@@ -18,12 +18,14 @@ at the same time, or never; the rules that keep this right:
 
 import json
 import os
+import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import durable, jobid
 from .durable import StoreError
 from .jobid import JobKey
 
+TICK = 0.03  # a file system's clock is coarser than ours: by 10 ms where the kernel ticks slowest
 LEASE_SUFFIX = ".lease"
 ENDED_SUFFIX = ".ended"
 _NOTHING_SAID = (None, None, (), False, "")
@@ -68,6 +70,7 @@ class LeaseStore:
         self.lock_seconds = lock_seconds
         self.at_point = at_point  # named points of the writes, for tests that kill the process there
         self.read: Dict[str, Tuple[Tuple[int, int], Lease]] = {}  # one call looks at the same many files several times
+        self.last: Tuple[int, Tuple[Lease, ...]] = (0, ())  # what was found, and the directory's time of change then
 
     def prepare(self) -> None:
         if not os.path.isdir(self.directory):
@@ -78,6 +81,9 @@ class LeaseStore:
 
     def leases(self) -> Tuple[Lease, ...]:
         """All that hold the node, unreadable ones included. An interrupted end counts as ended."""
+        changed = self._changed()
+        if changed and changed == self.last[0]:
+            return self.last[1]
         found: List[Lease] = []
         names = frozenset(self._names())
         for name in names:
@@ -88,7 +94,16 @@ class LeaseStore:
             if mark in names and not lease.corrupt and not lease.doubtful and self._ends(mark, lease):
                 continue
             found.append(lease)
-        return tuple(sorted(found, key=lambda lease: (lease.began, lease.key)))
+        self.last = (changed, tuple(sorted(found, key=lambda lease: (lease.began, lease.key))))
+        return self.last[1]
+
+    def _changed(self) -> int:
+        """When a name in the directory came or went; 0 while another change could still bear the same time."""
+        try:
+            changed = os.stat(self.directory).st_mtime_ns
+        except OSError:
+            return 0
+        return changed if abs(time.time() - changed / 1e9) > TICK else 0
 
     def begin(self, lease: Lease, *, mark_life: float) -> str:
         """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over).

@@ -7,6 +7,7 @@ Its names are made of the batch system, the job id and the run, never of what a 
 keeps it, so that the pod is known again at the API, in cgroups, and after a restart of whoever looks.
 """
 
+import functools
 import hashlib
 import json
 import re
@@ -26,6 +27,14 @@ _NOT_SAFE = re.compile(r"[^0-9a-z]+", re.ASCII)
 Sizes = Mapping[str, int]  # thousandths by resource
 
 
+class Planned(NamedTuple):
+    """`stem`: the uid without its last digits. Another size is another pod, a further try of the same is not."""
+
+    lease: Lease
+    size: Sizes
+    stem: str
+
+
 class Placeholder(NamedTuple):
     """What is to stand in the kubelet's directory for one lease."""
 
@@ -34,6 +43,7 @@ class Placeholder(NamedTuple):
     manifest: Dict[str, Any]
 
 
+@functools.lru_cache(maxsize=None)
 def name_of(key: JobKey) -> str:
     """A DNS label. What the label cannot hold of the id is told apart by a digest."""
     safe = _NOT_SAFE.sub("-", key.job.lower()).strip("-")[:30].strip("-")
@@ -46,24 +56,19 @@ def is_whole(lease: Lease) -> bool:
     return lease.exclusive or lease.cores is None
 
 
-def stem_of(lease: Lease, size: Sizes, settings: Settings) -> str:
-    """The uid without its last digits: another size is another pod, a further try of the same is not."""
-    told = (settings.node, lease.boot_id, lease.began, str(lease.key), sorted(size.items()))
-    return hashlib.sha256(repr(told).encode("utf-8")).hexdigest()[:UID_LENGTH]
-
-
 def attempt_of(uid: str) -> int:
     return int(uid[UID_LENGTH:], 16)
 
 
-def sizes(leases: Tuple[Lease, ...], room: Sizes, settings: Settings) -> Dict[str, Dict[str, int]]:
+@functools.lru_cache(maxsize=1)
+def plan(leases: Tuple[Lease, ...], room: Tuple[Tuple[str, int], ...], settings: Settings) -> Mapping[str, Planned]:
     """By name, what each placeholder asks for: in order of their begin, and never more than the node can give.
 
     A kubelet keeps something for the system, so a job that has all cores has more than the kubelet could admit.
-    Where `room` is not known, a share that was told stands as it is.
+    Where `room` is not known, a share that was told stands as it is. A call asks for the same plan several times.
     """
     left = dict(room)
-    found: Dict[str, Dict[str, int]] = {}
+    found: Dict[str, Planned] = {}
     for lease in leases:
         if is_whole(lease):
             wanted = {name: amount for name, amount in left.items() if _is_asked_whole(name)}
@@ -73,13 +78,15 @@ def sizes(leases: Tuple[Lease, ...], room: Sizes, settings: Settings) -> Dict[st
             wanted = {name: min(amount, left.get(name, 0)) for name, amount in wanted.items()}
         for name, amount in wanted.items():
             left[name] = left.get(name, 0) - amount
-        found[name_of(lease.key)] = {name: amount for name, amount in wanted.items() if amount > 0}
+        size = {name: amount for name, amount in wanted.items() if amount > 0}
+        found[name_of(lease.key)] = Planned(lease, size, _stem(lease, size, settings))
     return found
 
 
-def make(lease: Lease, size: Sizes, settings: Settings, *, attempt: int = 0) -> Placeholder:
-    name, uid = name_of(lease.key), stem_of(lease, size, settings) + "{:02x}".format(attempt % 256)
-    quantities = {resource: _quantity(amount) for resource, amount in sorted(size.items())}
+def make(planned: Planned, settings: Settings, *, attempt: int = 0) -> Placeholder:
+    lease = planned.lease
+    name, uid = name_of(lease.key), planned.stem + "{:02x}".format(attempt % 256)
+    quantities = {resource: _quantity(amount) for resource, amount in sorted(planned.size.items())}
     told = {
         "wlm": lease.key.wlm,
         "job": lease.key.job,
@@ -127,12 +134,17 @@ def make(lease: Lease, size: Sizes, settings: Settings, *, attempt: int = 0) -> 
     return Placeholder(name, uid, manifest)
 
 
-def need(sizes_by_name: Mapping[str, Sizes]) -> Dict[str, int]:
-    total: Dict[str, int] = {"pods": 1000 * len(sizes_by_name)}
-    for size in sizes_by_name.values():
-        for name, amount in size.items():
+def need(planned: Mapping[str, Planned]) -> Dict[str, int]:
+    total: Dict[str, int] = {"pods": 1000 * len(planned)}
+    for one in planned.values():
+        for name, amount in one.size.items():
             total[name] = total.get(name, 0) + amount
     return total
+
+
+def _stem(lease: Lease, size: Sizes, settings: Settings) -> str:
+    told = (settings.node, lease.boot_id, lease.began, str(lease.key), sorted(size.items()))
+    return hashlib.sha256(repr(told).encode("utf-8")).hexdigest()[:UID_LENGTH]
 
 
 def _told(lease: Lease, settings: Settings) -> Dict[str, int]:

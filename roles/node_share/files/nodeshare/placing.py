@@ -13,6 +13,7 @@ from typing import List, Mapping, Optional, Tuple
 from . import fence, placeholder, room
 from .leases import Lease
 from .memory import OPEN
+from .placeholder import Planned
 from .settings import Settings
 from .taking import EVICT_AGAIN, POLL, RESERVE
 from .view import (
@@ -43,14 +44,15 @@ from .view import (
 
 ADMISSION = 5.0  # from the moment that there is room until the kubelet must have let a placeholder in
 LAST_WORDS = 1.0  # of the caller's limit, for the fence and the answer
+Plan = Mapping[str, Planned]
 QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
 
 
 def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
     if seen.placed is None:
         return Look(PLACED)
-    wanted = {placeholder.name_of(lease.key): lease for lease in leases}
-    stale = tuple(sorted(name for name in seen.placed if name not in wanted))
+    names = {placeholder.name_of(lease.key) for lease in leases}
+    stale = tuple(sorted(name for name in seen.placed if name not in names))
     if stale:
         return Unplace(stale)
     if event == END:
@@ -64,45 +66,35 @@ def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: O
     memory = seen.memory
     if seen_room.answers and room.left_by_stayers(seen_room) != memory.room:
         return Remember(memory._replace(room=room.left_by_stayers(seen_room)))
-    sizes = placeholder.sizes(leases, dict(memory.room), settings)
-    todo = _to_place(wanted, sizes, settings, seen)
-    step = _place(todo, sizes, event, settings, seen, seen_room) if todo else _reopened(settings, seen)
+    plan = placeholder.plan(leases, memory.room, settings)
+    todo = _to_place(plan, seen)
+    step = _place(todo, plan, event, settings, seen, seen_room) if todo else _reopened(settings, seen)
     if step is None and not runs:
         step = Done(ACCEPT, "the kubelet does not run: nothing new can start here")
     if step is None:
-        step = _admitted(wanted, sizes, event, settings, seen, seen_room)
+        step = _admitted(plan, event, settings, seen, seen_room)
     return _fenced(leases, seen, step) if isinstance(step, Done) else step
 
 
-def _to_place(
-    wanted: Mapping[str, Lease], sizes: Mapping[str, Mapping[str, int]], settings: Settings, seen: Observed
-) -> List[Lease]:
+def _to_place(plan: Plan, seen: Observed) -> List[Planned]:
     """Leases whose file is not there or is of another size. One that cannot be read any more keeps its file."""
     found = []
-    for name, lease in wanted.items():
+    for name, planned in plan.items():
         uid = (seen.placed or {}).get(name, "")
-        told = lease.corrupt or uid.startswith(placeholder.stem_of(lease, sizes[name], settings))
-        if not uid or not told:
-            found.append(lease)
+        if not uid or not (planned.lease.corrupt or uid.startswith(planned.stem)):
+            found.append(planned)
     return found
 
 
-def _place(
-    todo: List[Lease],
-    sizes: Mapping[str, Mapping[str, int]],
-    event: str,
-    settings: Settings,
-    seen: Observed,
-    seen_room: Room,
-) -> Action:
+def _place(todo: List[Planned], plan: Plan, event: str, settings: Settings, seen: Observed, seen_room: Room) -> Action:
     if seen.tried.get("place", 0) >= 3:
         return _failed(event, settings, "the placeholder cannot be written")
-    if not seen.memory.room and any(placeholder.is_whole(lease) for lease in todo):
+    if not seen.memory.room and any(placeholder.is_whole(planned.lease) for planned in todo):
         return _failed(event, settings, "the API has not told yet what this node has; the whole of it cannot be held")
-    step = _make_room(placeholder.need(sizes), event, settings, seen, seen_room)
+    step = _make_room(placeholder.need(plan), event, settings, seen, seen_room)
     if step is not None:
         return step
-    return Place(tuple(placeholder.make(lease, sizes[placeholder.name_of(lease.key)], settings) for lease in todo))
+    return Place(tuple(placeholder.make(planned, settings) for planned in todo))
 
 
 def _make_room(
@@ -154,62 +146,39 @@ def _fenced(leases: Tuple[Lease, ...], seen: Observed, done: Done) -> Action:
     return done if seen.tried.get("fence") else DrawFence(leases)
 
 
-def _admitted(
-    wanted: Mapping[str, Lease],
-    sizes: Mapping[str, Mapping[str, int]],
-    event: str,
-    settings: Settings,
-    seen: Observed,
-    seen_room: Room,
-) -> Action:
+def _admitted(plan: Plan, event: str, settings: Settings, seen: Observed, seen_room: Room) -> Action:
     """Whether the kubelet has let in the call's own placeholder; a repair sees to all of them."""
-    names = [name for name, lease in wanted.items() if event == TICK or lease.key == seen.key]
+    names = [name for name, planned in plan.items() if event == TICK or planned.lease.key == seen.key]
     if names and seen.admitted is None:
         return Look(ADMITTED)
     out = [name for name in names if (seen.placed or {})[name] not in (seen.admitted or ())]
     if not out:
-        return _held(wanted, event, settings, seen)
+        return _held(plan, event, settings, seen)
     since = seen.began if seen.placed_at is None else seen.placed_at
-    crowded = not seen_room.answers or not room.fits(placeholder.need(sizes), seen_room)
+    crowded = not seen_room.answers or not room.fits(placeholder.need(plan), seen_room)
     last = seen.began + settings.limit - LAST_WORDS
     give_up = last if crowded and event == BEGIN else min(since + ADMISSION, last)
     if seen.now < give_up:
         return AwaitAdmission(QUICK if seen.now - since < 1.0 else POLL)
     if event == TICK and not seen.tried.get("place"):
-        return _placed_anew(out, wanted, sizes, settings, seen)
+        # under another uid: a kubelet does not look twice at a static pod that it has refused
+        tries = {name: placeholder.attempt_of((seen.placed or {})[name]) + 1 for name in out}
+        return Place(tuple(placeholder.make(plan[name], settings, attempt=tries[name]) for name in out))
     text = "the kubelet has not admitted {}".format(", ".join(out[:3]))
     if not seen.tried.get("report"):
         return Report("PlaceholderRefused", text)
     return _failed(event, settings, text)
 
 
-def _placed_anew(
-    out: List[str],
-    wanted: Mapping[str, Lease],
-    sizes: Mapping[str, Mapping[str, int]],
-    settings: Settings,
-    seen: Observed,
-) -> Place:
-    """Under another uid: a kubelet does not look twice at a static pod that it has refused."""
-    return Place(
-        tuple(
-            placeholder.make(
-                wanted[name], sizes[name], settings, attempt=placeholder.attempt_of((seen.placed or {})[name]) + 1
-            )
-            for name in out
-        )
-    )
-
-
-def _held(wanted: Mapping[str, Lease], event: str, settings: Settings, seen: Observed) -> Done:
+def _held(plan: Plan, event: str, settings: Settings, seen: Observed) -> Done:
     """The cores of a job that has no cpuset stay with pods: that is no success of this job's begin."""
     if event == BEGIN and seen.tried.get("fence") and seen.unfenced is None:
         return _failed(event, settings, "pods could not be kept off the job's cores")
-    group = next((fence.cgroup_of(lease) for lease in wanted.values() if lease.key == seen.key), "")
+    group = next((fence.cgroup_of(one.lease) for one in plan.values() if one.lease.key == seen.key), "")
     if seen.unfenced and event == BEGIN and (group or str(seen.key)) in seen.unfenced:
         text = "no cores are told by the cgroup {}; without it only the fences split and counts are possible"
         return _failed(event, settings, text.format(group or "of the job, which is not known"))
-    return Done(ACCEPT, "{} held by placeholders".format(len(wanted)))
+    return Done(ACCEPT, "{} held by placeholders".format(len(plan)))
 
 
 def _failed(event: str, settings: Settings, reason: str) -> Done:
