@@ -15,6 +15,7 @@ from placement.policy.claimants import parked_by_queue, serve, waits
 from placement.policy.jobs import PLACED, Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.plugin import Plugin
+from placement.policy.queues import QueueNode
 from placement.policy.seeker import evictable
 from placement.policy.session import Session
 from placement.policy.victims import Question
@@ -53,16 +54,12 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
         return (claimant.job.queue, claimant.job.priority, claimant.pod.spec.priority if within else 0, by_job)
 
     def possible(claimant: Task) -> bool:
-        queue = session.book.tree.by_name.get(claimant.job.queue)
-        jobs = queue.every_job() if queue is not None else ()
-        for job in [claimant.job] if within else jobs:
-            if (job is claimant.job) is within:
-                # Between jobs the first says it for all; within one they differ.
-                placed = (task for task in job.tasks.values() if task.status in PLACED)
-                asked = placed if within else islice(placed, 1)
-                if any(plugin.may_preempt(claimant, (task,), session.book.total) for task in asked):
-                    return True
-        return False
+        job = claimant.job
+        queue = session.book.tree.by_name.get(job.queue)
+        if queue is None:
+            return False
+        victims = _placed(job) if within else _one_of_each(queue, job)
+        return any(plugin.may_preempt(claimant, (task,), session.book.total) for task in victims)
 
     def question(claimant: Task, budgets: Budgets) -> Question:
         total = session.book.total
@@ -89,3 +86,23 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
         return Question(partial(evictable, session), alone, together, budgets, like)
 
     return Taking(key, question, possible, REASON)
+
+
+def _one_of_each(queue: QueueNode, claimant: Job) -> Iterator[Task]:
+    """One placed pod of each other job, for between jobs the first says it for all.
+
+    Pods by themselves come first, and one for all that have the same priority and size: plugins ask for nothing else.
+    """
+    seen = set()
+    for task in queue.dormant.values():
+        kind = (task.pod.spec.priority, task.amounts)
+        if kind not in seen:
+            seen.add(kind)
+            yield task
+    for job in queue.jobs.values():
+        if job is not claimant:
+            yield from islice(_placed(job), 1)
+
+
+def _placed(job: Job) -> Iterator[Task]:
+    return (task for task in job.tasks.values() if task.status in PLACED)
