@@ -151,7 +151,7 @@ class Field:
 def options(parser: argparse.ArgumentParser, contestants: Sequence[str] = CONTESTANTS) -> None:
     """What all these benchmarks can be told."""
     parser.add_argument("--bed", help="a bed that is up; it keeps its nodes for load (default: one of our own)")
-    parser.add_argument("--nodes", type=int, default=5000, help="nodes, where there are none yet (default: 5000)")
+    parser.add_argument("--nodes", type=int, default=5000, help="nodes if there are none yet (default: %(default)s)")
     parser.add_argument("--contestant", action="append", choices=contestants, help="may be repeated (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there")
 
