@@ -81,20 +81,26 @@ def chunks_of(demands: Iterable[Demand]) -> tuple[Chunk, ...]:
     """One chunk for each shape, the largest first."""
     found = []
     for demand, number in sorted(Counter(demands).items(), reverse=True):
-        together = max(1, _CORE // demand.millis)
+        together = _together(demand)
         full, rest = divmod(number, together)
         found += [_chunk(demand, count, each) for count, each in ((full, together), (1, rest)) if count and each]
     return tuple(found)
 
 
 def _chunk(demand: Demand, count: int, pods: int) -> Chunk:
-    return Chunk(
-        count=count,
-        cores=-(-demand.millis * pods // _CORE),
-        memory=demand.memory * pods,
-        devices=tuple((name, amount * pods) for name, amount in demand.devices),
-        properties=demand.properties,
-    )
+    cores, memory = _part(demand, pods)
+    devices = tuple((name, amount * pods) for name, amount in demand.devices)
+    return Chunk(count=count, cores=cores, memory=memory, devices=devices, properties=demand.properties)
+
+
+def _together(demand: Demand) -> int:
+    """How many such pods share a chunk."""
+    return max(1, _CORE // max(_LEAST, demand.millis))
+
+
+def _part(demand: Demand, pods: int) -> tuple[int, int]:
+    """Cores and memory for so many of them."""
+    return -(-demand.millis * pods // _CORE), demand.memory * pods
 
 
 def walltime_of(pods: Sequence[Pod]) -> int | None:
@@ -124,40 +130,48 @@ class Bins:
     """What a job has on each node, and how much of it is left while pods are put into it."""
 
     def __init__(self, shares: Iterable[Share], node_of: Callable[[str], str]) -> None:
-        self._bins = [_Bin(node_of(share.host), share) for share in shares]
+        self._at: dict[str, list[_Bin]] = {}
+        for share in shares:
+            self._at.setdefault(node_of(share.host), []).append(_Bin(share))
+        # Parts on hosts that are no nodes are nobody's.
+        self._at.pop("", None)
 
     def take(self, node: str, demand: Demand) -> bool:
-        """A pod is on this node: where its part is, if it has one."""
-        return self._take([one for one in self._bins if one.node == node], demand) is not None
-
-    def put(self, demand: Demand, refuses: Callable[[str], str]) -> tuple[str, str]:
-        """The node of the part that a pod gets; or nothing, and why the last node was refused."""
-        refused = ""
-        for node in dict.fromkeys(one.node for one in self._bins if one.covers(demand)):
-            refused = refuses(node)
-            if not refused:
-                self._take([one for one in self._bins if one.node == node], demand)
-                return node, ""
-        return "", refused
-
-    def _take(self, bins: list["_Bin"], demand: Demand) -> "_Bin | None":
-        fitting = [one for one in bins if one.covers(demand)]
+        """A pod is on this node: whether it has its part there."""
+        fitting = [one for one in self._at.get(node, ()) if one.covers(demand)]
         if not fitting:
-            return None
-        # The tightest, so that what is left whole stays whole.
-        best = min(fitting, key=lambda one: (one.millis, one.memory))
+            return False
+        # What was asked for such pods, or else the tightest, so that what is whole stays whole.
+        best = min(fitting, key=lambda one: (not one.is_for(demand), one.millis, one.memory))
         best.millis -= demand.millis
         best.memory -= demand.memory
         for name, amount in demand.devices:
             best.devices[name] -= amount
-        return best
+        if best.millis < _LEAST:
+            self._at[node].remove(best)
+        if not self._at[node]:
+            del self._at[node]
+        return True
+
+    def put(self, demand: Demand, refuses: Callable[[str], str]) -> tuple[str, str]:
+        """The node of the part that a pod gets; or nothing, and why the last node was refused."""
+        refused = ""
+        for own in (True, False):
+            for node, bins in self._at.items():
+                if not any(one.covers(demand) and one.is_for(demand) is own for one in bins):
+                    continue
+                refused = refuses(node)
+                if not refused:
+                    self.take(node, demand)
+                    return node, ""
+        return "", refused
 
 
 class _Bin:
-    __slots__ = ("devices", "memory", "millis", "node")
+    __slots__ = ("devices", "memory", "millis", "share")
 
-    def __init__(self, node: str, share: Share) -> None:
-        self.node = node
+    def __init__(self, share: Share) -> None:
+        self.share = share
         self.millis = share.cores * _CORE
         self.memory = share.memory
         self.devices = dict(share.devices)
@@ -165,8 +179,12 @@ class _Bin:
     def covers(self, demand: Demand) -> bool:
         """Whether so much is left."""
         return (
-            bool(self.node)
-            and self.millis >= demand.millis
+            self.millis >= demand.millis
             and self.memory >= demand.memory
             and all(self.devices.get(name, 0) >= amount for name, amount in demand.devices)
         )
+
+    def is_for(self, demand: Demand) -> bool:
+        """Whether it is what is asked for pods like this."""
+        together = _together(demand)
+        return any(_part(demand, number) == (self.share.cores, self.share.memory) for number in range(1, together + 1))
