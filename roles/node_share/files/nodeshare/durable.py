@@ -15,6 +15,8 @@ import time
 from types import TracebackType
 from typing import Callable, Optional, Type
 
+CHUNK = 1 << 16
+
 
 class StoreError(Exception):
     """The node's own records cannot be read or written; the message names the file and the reason."""
@@ -74,7 +76,10 @@ def read(path: str, limit: int = 1 << 20) -> Optional[bytes]:
             return None
         raise StoreError("{}: cannot read: {}".format(path, error.strerror)) from error
     try:
-        content = os.read(fd, limit + 1)  # of a file on disk the kernel gives all that is asked for
+        content = part = os.read(fd, CHUNK)
+        while len(part) == CHUNK and len(content) <= limit:
+            part = os.read(fd, CHUNK)
+            content += part
     finally:
         os.close(fd)
     if len(content) > limit:
