@@ -88,6 +88,17 @@ def test_a_job_that_is_run_again_ends_one_run_and_begins_the_next(hook: Told) ->
     hook.until_called(job, *runs[0], *(f"end@{host} of 1" for host in HOSTS), *runs[1])
 
 
+def test_a_host_that_is_given_back_early_has_its_end_there_and_then(hook: Told) -> None:
+    job = hook.submit(*BOTH, *SLEEP)
+    hook.until_runs(job)
+    assert hook.pbs.call("pbs_release_nodes", "-j", job, "-a").rc == 0
+    begun = [f"begin@{host} of 1 {share(job)}" for host in HOSTS]
+    hook.until_called(job, *begun, "end@pbs-n2 of 1")
+    until(lambda: hook.job(job)["exec_vnode"] == "(pbs-n1:ncpus=1:mem=102400kb)")
+    hook.end_jobs()
+    hook.until_called(job, *begun, "end@pbs-n2 of 1", "end@pbs-n1 of 1")
+
+
 def test_a_node_that_cannot_be_freed_leaves_no_lease_and_the_job_is_tried_again(hook: Told) -> None:
     hook.answer("pbs-n1", code=75)
     job = hook.submit(*FIRST, *SLEEP)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 SERVER, *HOSTS = os.environ.get("PBS_DOUBLE_HOSTS", "pbs-srv pbs-n1 pbs-n2").split()
 CALLER = "PBS_TEST_CALLER"  # who calls a program, where it is not root
-PROGRAMS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "qrerun", "qmgr", "pbsnodes")
+PROGRAMS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "qrerun", "qmgr", "pbsnodes", "pbs_release_nodes")
 SERVER_PROGRAMS = ("qterm", "pbs_server")
 
 

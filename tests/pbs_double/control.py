@@ -45,6 +45,20 @@ def qrerun(state: State, arguments: list[str]) -> int:
     return _each(state, "qrerun", arguments, "", _rerun)
 
 
+def pbs_release_nodes(state: State, arguments: list[str]) -> int:
+    """Only `-j JOB -a`: a job keeps its primary host."""
+    given = dict(getopt.getopt(arguments, "j:a")[0])
+    try:
+        job = found_job(state, given["-j"])
+        may_change(job)
+        _expect(job, "R")
+    except Refused as refusal:
+        print(f"pbs_release_nodes: {refusal.text}", file=sys.stderr)
+        return refusal.number
+    transitions.release(state, job)
+    return 0
+
+
 def qterm(state: State, _arguments: list[str]) -> int:
     """Only `-t quick`: what runs goes on."""
     state.server_is_down = True

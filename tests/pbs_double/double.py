@@ -40,6 +40,7 @@ _MAIN = {
     "qrls": control.qrls,
     "qsig": control.qsig,
     "qrerun": control.qrerun,
+    "pbs_release_nodes": control.pbs_release_nodes,
     "qterm": control.qterm,
     "pbs_server": control.pbs_server,
 }

@@ -11,6 +11,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -20,8 +22,9 @@ from pathlib import Path
 
 from pbs_double import homes, schedule, transitions
 from pbs_double.hook_api import write_log
-from pbs_double.state import MEMORY_KB, Hook, State, Task, opened
+from pbs_double.state import MEMORY_KB, Hook, State, Task, fresh_node, opened
 
+_DEFINITION = re.compile(r"^([^:\s]+): (\S+) = (.+)$", re.MULTILINE)
 _LOOK = 0.05
 _TURN = 0.5
 _AVAILABLE = {"pcpus": 2, "available": {"arch": "linux", "mem": f"{MEMORY_KB}kb", "ncpus": "2"}}
@@ -29,8 +32,18 @@ _AT_START = {"pcpus": None, "available": {"mem": f"{MEMORY_KB}kb", "ncpus": "2"}
 _UNKNOWN: dict[str, t.Any] = {"pcpus": None, "available": {}}
 
 
-def run(host: str, folder: str, _arguments: list[str]) -> int:
-    """Leaves a MoM behind."""
+def run(host: str, folder: str, arguments: list[str]) -> int:
+    """Leaves a MoM behind, or with ``-s insert NAME FILE`` a definition of vnodes for the next SIGHUP."""
+    if arguments[:1] == ["-s"]:
+        definition = homes.home(Path(folder), host) / "mom_priv/config.d" / arguments[2]
+        definition.parent.mkdir(exist_ok=True)
+        if arguments[1] == "remove":
+            definition.unlink(missing_ok=True)
+        elif definition.exists():
+            return 1
+        else:
+            definition.write_bytes(Path(arguments[3]).read_bytes())
+        return 0
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -63,12 +76,27 @@ class Mom:
         self._hooks: dict[str, Hook] = {}
         self._periodic: dict[str, float] = {}
         self._runs = 0
+        self._starts_anew = False
 
     def start(self) -> None:
         """Comes back to the server."""
         with opened(self._folder) as state:
             transitions.mom_came_back(state, self._host)
             self._store(state)
+            self._define_vnodes(state)
+        signal.signal(signal.SIGHUP, self._hung_up)
+
+    def _hung_up(self, _number: int, _frame: t.Any) -> None:
+        self._starts_anew = True
+
+    def _define_vnodes(self, state: State) -> None:
+        """Those of the definitions, beside the natural one."""
+        for path in sorted((self._home / "mom_priv/config.d").glob("*")):
+            for name, attribute, value in _DEFINITION.findall(path.read_text()):
+                if name not in state.nodes:
+                    made = {**fresh_node(name, time.time()), "Mom": self._host, "resources_available.host": self._host}
+                    state.nodes[name] = {key: text for key, text in made.items() if key != "pcpus"}
+                state.nodes[name].update({attribute: value, "in_multivnode_host": "1"})
 
     def serve(self) -> None:
         """Until who made the cluster is gone."""
@@ -84,6 +112,11 @@ class Mom:
                 if task is not None:
                     task.taken = True
             if task is None:
+                if self._starts_anew:
+                    self._starts_anew = False
+                    with opened(self._folder) as state:
+                        self._define_vnodes(state)
+                    self._run_own("exechost_startup")
                 self._run_own("exechost_periodic")
                 self._wait_for_a_change()
             elif task.event == "execjob_end":

@@ -83,14 +83,14 @@ def _attributes(state: State, name: str) -> dict[str, str]:
     assigned = {**_ZERO, "ncpus": str(cores), "mem": f"{memory // 1024}kb"}
     shown: dict[str, str] = {}
     for attribute, value in state.nodes[name].items():
-        if attribute == "pcpus":
-            shown["state"] = schedule.node_state(state, name)
+        if attribute == "resources_available.arch" and jobs:
+            shown["jobs"] = ", ".join(f"{job}/{slot}" for job, slot in jobs)
         if attribute == "resv_enable":
             shown.update({f"resources_assigned.{key}": assigned[key] for key in sorted(assigned)})
             if "comment" in state.nodes[name]:
                 shown["comment"] = state.nodes[name]["comment"]
         if attribute not in ("offline", "offline_by_mom", "comment"):
             shown[attribute] = value
-        if attribute == "pcpus" and jobs:
-            shown["jobs"] = ", ".join(f"{job}/{slot}" for job, slot in jobs)
+        if attribute == "ntype":
+            shown["state"] = schedule.node_state(state, name)
     return shown

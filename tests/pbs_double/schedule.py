@@ -63,7 +63,7 @@ def advance(state: State, now: float) -> None:
 
 def _look_for_moms(state: State, now: float) -> None:
     for name, node in state.nodes.items():
-        if mom_runs(state.folder, name) == (name not in state.down):
+        if mom_runs(state.folder, node["Mom"]) == (name not in state.down):
             continue
         node["last_state_change_time"] = str(int(now))
         if name in state.down:
@@ -119,44 +119,64 @@ def _try(state: State, job: Job, now: float) -> None:
 
 
 def _placed(state: State, job: Job) -> list[Share] | None:
-    """The first vnodes that fit; ``scatter`` takes each only once, ``pack`` one for all."""
+    """The first hosts that fit; ``scatter`` takes each only once, ``pack`` one for all."""
     taken: dict[str, tuple[int, int]] = {}
     shares: list[Share] = []
-    for chunk in job.chunks:
-        for vnode in sorted(state.nodes):
-            before = {share.vnode for share in shares}
-            if not {chunk.get("host", vnode), chunk.get("vnode", vnode)} <= {vnode}:
+    for number, chunk in enumerate(job.chunks):
+        for host in sorted({node["Mom"] for node in state.nodes.values()}):
+            before = {share.host for share in shares}
+            if chunk.get("host", host) != host or ("scatter" in job.place and host in before):
                 continue
-            if "scatter" in job.place and vnode in before:
+            if "pack" in job.place and before and host not in before:
                 continue
-            if "pack" in job.place and before and vnode not in before:
+            vnodes = [name for name in sorted(state.nodes) if state.nodes[name]["Mom"] == host]
+            parts = _split(state, job, chunk, [name for name in vnodes if chunk.get("vnode", name) == name], taken)
+            if not parts:
                 continue
-            cores, memory = taken.get(vnode, (0, 0))
-            needed = (int(chunk["ncpus"]), bytes_of(chunk.get("mem", "0")))
-            if _fits(state, job, vnode, (cores + needed[0], memory + needed[1])):
-                taken[vnode] = (cores + needed[0], memory + needed[1])
-                slots = {slot for _id, slot in used(state, vnode)[2]} | {s.slot for s in shares if s.vnode == vnode}
-                slot = next(number for number in range(len(slots) + 1) if number not in slots)
-                amounts = {name: _in_kb(value) for name, value in chunk.items() if name not in _NO_AMOUNTS}
-                shares.append(Share(vnode, needed[0], amounts, slot))
-                break
+            slots = {slot for vnode in vnodes for _id, slot in used(state, vnode)[2]}
+            slots |= {share.slot for share in shares if share.host == host}
+            slot = next(number for number in range(len(slots) + 1) if number not in slots)
+            for vnode, cores, memory, amounts in parts:
+                before_here = taken.get(vnode, (0, 0))
+                taken[vnode] = (before_here[0] + cores, before_here[1] + memory)
+                shares.append(Share(vnode, cores, amounts, slot, host, number))
+            break
         else:
             return None
     return shares
 
 
-def _fits(state: State, job: Job, vnode: str, needed: tuple[int, int]) -> bool:
+def _split(
+    state: State, job: Job, chunk: dict[str, str], vnodes: list[str], taken: dict[str, tuple[int, int]]
+) -> list[tuple[str, int, int, dict[str, str]]]:
+    """A chunk on the first vnode that has room for all of it, otherwise over as many as it needs; or nowhere."""
+    cores, memory = int(chunk["ncpus"]), bytes_of(chunk.get("mem", "0"))
+    amounts = {name: _in_kb(value) for name, value in chunk.items() if name not in _NO_AMOUNTS}
+    free = {vnode: _free(state, job, vnode, taken.get(vnode, (0, 0))) for vnode in vnodes}
+    for vnode, room in free.items():
+        if room is not None and cores <= room[0] and memory <= room[1]:
+            return [(vnode, cores, memory, amounts)]
+    parts = []
+    for vnode, room in free.items():
+        here = (min(cores, room[0]), min(memory, room[1])) if room is not None else (0, 0)
+        if any(here):
+            parts.append((vnode, *here, {"mem": f"{here[1] // 1024}kb"} if here[1] else {}))
+            cores, memory = cores - here[0], memory - here[1]
+    return parts if (cores, memory) == (0, 0) else []
+
+
+def _free(state: State, job: Job, vnode: str, taken: tuple[int, int]) -> tuple[int, int] | None:
+    """Cores and bytes that this job could have of a vnode; None: it may have none."""
     attributes = state.nodes[vnode]
     cores, memory, jobs = used(state, vnode)
     bound = attributes.get("queue")
     words = set(node_state(state, vnode).split(","))
     if words & {"down", "offline", "job-exclusive"} or (_exclusive(job) and jobs):
-        return False
+        return None
     if (bound or job.queue) != job.queue or (not bound and _has_nodes(state, job.queue)):
-        return False
-    return cores + needed[0] <= int(attributes["resources_available.ncpus"]) and memory + needed[1] <= bytes_of(
-        attributes["resources_available.mem"]
-    )
+        return None
+    total = int(attributes["resources_available.ncpus"]), bytes_of(attributes["resources_available.mem"])
+    return total[0] - cores - taken[0], total[1] - memory - taken[1]
 
 
 def _arrays(state: State) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import pickle
 import time
 import typing as t
@@ -43,12 +44,14 @@ class Hook:
 
 @dataclass(slots=True)
 class Share:
-    """What a job has of one vnode, for one chunk."""
+    """What a job has of one vnode, for one chunk, which may lie on several vnodes of a host."""
 
     vnode: str
     ncpus: int
     amounts: dict[str, str]
     slot: int
+    host: str
+    chunk: int
 
 
 @dataclass(slots=True)
@@ -93,7 +96,7 @@ class Job:
     @property
     def hosts(self) -> list[str]:
         """Where it runs, its primary host first."""
-        return list(dict.fromkeys(share.vnode for share in self.shares))
+        return list(dict.fromkeys(share.host for share in self.shares))
 
     @property
     def id(self) -> str:
@@ -102,17 +105,28 @@ class Job:
 
     @property
     def exec_vnode(self) -> str:
-        """``(a:ncpus=1:mem=102400kb)+(b:ncpus=1)``."""
-        parts = []
-        for share in self.shares:
-            amounts = "".join(f":{name}={value}" for name, value in share.amounts.items())
-            parts.append(f"({share.vnode}:ncpus={share.ncpus}{amounts})")
-        return "+".join(parts)
+        """``(a:ncpus=1:mem=102400kb)+(b[0]:mem=1kb:ncpus=2+b[1]:ncpus=1)``."""
+        chunks = []
+        for shares in self._chunks():
+            parts = []
+            for share in shares:
+                amounts = {"ncpus": str(share.ncpus), **share.amounts}
+                names = sorted(amounts) if len(shares) > 1 else amounts
+                parts.append(":".join([share.vnode, *(f"{name}={amounts[name]}" for name in names)]))
+            chunks.append(f"({'+'.join(parts)})")
+        return "+".join(chunks)
 
     @property
     def exec_host(self) -> str:
-        """``a/0*2+b/0``."""
-        return "+".join(f"{s.vnode}/{s.slot}" + (f"*{s.ncpus}" if s.ncpus != 1 else "") for s in self.shares)
+        """``a/0*2+b/0``; of a chunk on several vnodes the count is zero."""
+        words = []
+        for first, *others in self._chunks():
+            count = 0 if others else first.ncpus
+            words.append(f"{first.host}/{first.slot}" + (f"*{count}" if count != 1 else ""))
+        return "+".join(words)
+
+    def _chunks(self) -> list[list[Share]]:
+        return [list(shares) for _chunk, shares in itertools.groupby(self.shares, key=lambda share: share.chunk)]
 
 
 @dataclass(slots=True)

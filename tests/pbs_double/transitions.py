@@ -55,6 +55,13 @@ def forget(state: State, job: Job) -> None:
     _AFTER["ended"](state, job)
 
 
+def release(state: State, job: Job) -> None:
+    """All hosts but the primary are given back: for them the job is over."""
+    for host in job.hosts[1:]:
+        _add_task(state, job, host, "execjob_end")
+    job.shares = [share for share in job.shares if share.host == job.hosts[0]]
+
+
 def rerun(state: State, job: Job, status: int = _RERUN) -> None:
     job.exit_status, job.ends = status, None
     stages = [[(host, "execjob_preterm") for host in job.hosts[1:]], _on_all(job, "execjob_end")]
