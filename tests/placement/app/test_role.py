@@ -6,6 +6,8 @@
 import tomllib
 from pathlib import Path
 
+import jinja2
+import pytest
 import yaml
 from placement.kube import requests
 from placement.kube.dialects import DIALECTS
@@ -37,6 +39,24 @@ def test_every_api_below_k8s_io_that_we_ship_has_its_annotation():
     for crd in crds:
         protected = crd["spec"]["group"].endswith(".k8s.io")
         assert ("api-approved.kubernetes.io" in crd["metadata"].get("annotations", {})) is protected
+
+
+# Each of these has systemd imply NoNewPrivileges= for who is not root, and then PBS knows nobody who calls qsub.
+IMPLYING = {
+    *("DynamicUser", "LockPersonality", "MemoryDenyWriteExecute", "NoNewPrivileges", "PrivateDevices", "ProtectClock"),
+    *("ProtectHostname", "ProtectKernelLogs", "ProtectKernelModules", "ProtectKernelTunables", "RestrictNamespaces"),
+    *("RestrictAddressFamilies", "RestrictRealtime", "RestrictSUIDSGID", "SystemCallArchitectures", "SystemCallFilter"),
+}
+
+
+@pytest.mark.parametrize(("user", "kept"), [("", IMPLYING), ("pods", set())])
+def test_a_unit_with_a_user_for_pbs_lets_qsub_prove_who_it_is(user, kept):
+    text = (ROLE / "templates/placement.service.j2").read_text()
+    unit = jinja2.Template(text).render(placement_user=user, placement_memory_max="")
+    names = {line.partition("=")[0] for line in unit.splitlines()}
+    assert names & IMPLYING == kept
+    assert ("User=pods" in unit) is bool(user)
+    assert {"ProtectSystem", "ProtectHome", "PrivateTmp", "CapabilityBoundingSet"} <= names
 
 
 VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "GET": "get"}

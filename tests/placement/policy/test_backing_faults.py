@@ -182,15 +182,23 @@ def come_together(operations: list[str]) -> None:
     for _unused in range(700):
         world.second()
         world.create()
-        placed = {pod.name for pod in world.pods.values() if pod.node}
-        if placed == {*SINGLES, *GANG} and sum(bool(job.tag) for job in world.batch.jobs.values()) == 3:
+        if is_whole(world):
             break
-    tags = [job.tag for job in world.batch.jobs.values() if job.tag]
-    assert len(tags) == len(set(tags))
-    assert {pod.name for pod in world.pods.values() if pod.node} == {*SINGLES, *GANG}
-    assert all(any(world.backs(job, pod.uid) for job in world.batch.jobs.values()) for pod in world.pods.values())
-    assert all(any(world.backs(job, uid) for uid in world.pods) for job in world.batch.jobs.values() if job.tag)
+    for _unused in range(5):
+        world.second()
+        assert is_whole(world), (world.pods.values(), world.batch.jobs)
     assert foreign <= world.batch.jobs.keys()
+
+
+def is_whole(world: World) -> bool:
+    """Every pod has its node and its job, every job its pod, and none has two."""
+    jobs = [job for job in world.batch.jobs.values() if job.tag]
+    return (
+        {pod.name for pod in world.pods.values() if pod.node} == {*SINGLES, *GANG}
+        and len({job.tag for job in jobs}) == len(jobs)
+        and all(any(job.runs and world.backs(job, uid) for job in jobs) for uid in world.pods)
+        and all(any(world.backs(job, uid) for uid in world.pods) for job in jobs)
+    )
 
 
 @given(st.lists(st.sampled_from(OPERATIONS), max_size=25))
