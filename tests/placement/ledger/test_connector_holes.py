@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the connector before us did wrong as a scheduler, one test for each: its holes R1, R5 to R8, and its bugs."""
 
+from dataclasses import replace
+
 import pytest
 from placement.ledger.command import Answer
 from placement.ledger.identity import Identities
@@ -121,6 +123,12 @@ def test_a_host_need_not_be_called_as_its_node_is():
     site.see(*(site.pod(f"p{number}", request=amounts(cpu="3")) for number in range(2)))
     site.settle()
     assert set(site.placements().values()) == {"worker-1", "n2.cluster.example.org"}
+    nodes = [item for item in site.scheduler.cluster.columns.nodes if item is not None]
+    again = Backed(batch=site.batch)
+    again.gone(*(node(name) for name in ("n1", "n2")))
+    again.see(*(replace(item, uid=f"again-{item.name}") for item in nodes), *site.pods.values())
+    again.settle()
+    assert not [action for action in again.actions if isinstance(action, Evict | Release | Submit)]
 
 
 def test_a_host_that_is_no_node_takes_no_pod(site):

@@ -40,6 +40,7 @@ def back(session: Session) -> Iterator[None]:
             book.backed[job.key] = job
     backing.changed.clear()
     if backing.fresh:
+        backing.aliases = aliases(session)
         book.backed.update((key, book.jobs[key]) for key in book.restless if key in book.jobs)
         book.restless.clear()
     for key in list(book.backed):
@@ -52,7 +53,6 @@ def back(session: Session) -> Iterator[None]:
             yield
     if backing.fresh:
         backing.fresh = False
-        backing.aliases = aliases(session)
         for number, unit in enumerate(list(backing.units.values())):
             _release(session, unit)
             if number % _STEP == 0:
@@ -166,6 +166,9 @@ def _place(
     """Gives pods their parts of a job that runs; all that must start together, or none."""
     bins = Bins(batch.shares, lambda host: node_of(session, host))
     lost = [task for task in there if not bins.take(task.node, _demand(session, task)) and evictable(session, task)]
+    if not all(node_of(session, share.host) for share in batch.shares):
+        # A host that is no node now may be the very one where they are.
+        lost = []
     _evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
     if not waiting:
         return not lost
