@@ -21,7 +21,7 @@ from placement.policy.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pairs, queue
 from placement_kit.simulated import Simulated
 
-NODES, PODS = 100, 700
+NODES, PODS = 100, 680
 ZONES = ("a", "b", "c")
 SHAPES = tuple(
     amounts(cpu=cpu, memory=memory) for cpu, memory in (("1", "1Gi"), ("2", "2Gi"), ("4", "1Gi"), ("500m", "4Gi"))
@@ -29,7 +29,7 @@ SHAPES = tuple(
 SIZES = (1, 1, 1, 2, 3, 8, 20)
 QUEUES = ("default", "first", "second")
 # Placements between two thorough looks.
-LOOK = 5_000
+LOOK = 1_000
 # Memory may grow by so much between a fifth of the way and its end: the interpreter's own, whatever the length.
 GROWTH_BYTES = 16 << 20
 CONFIGURATION = """\
@@ -50,7 +50,8 @@ class Run:
         self._made = 0
         room = amounts(cpu="16", memory="64Gi", pods="40")
         self._nodes = [
-            node(f"n{number}", labels=pairs(zone=ZONES[number % 3]), allocatable=room) for number in range(NODES)
+            node(f"n{index}", labels=pairs(zone=ZONES[index % 3]), allocatable=room, unschedulable=index % 5 == 0)
+            for index in range(NODES)
         ]
         self.simulated.see(*self._nodes, queue("first", weight=3), queue("second", capability=amounts(cpu="400")))
         # Members that are there, by the UID of their group.
@@ -66,7 +67,7 @@ class Run:
         self._end()
         if self._random.random() < 0.2:
             one = self._random.choice(self._nodes)
-            simulated.see(replace(one, unschedulable=self._random.random() < 0.3))
+            simulated.see(replace(one, unschedulable=self._random.random() < 0.2))
         simulated.actions.clear()
 
     def _submit(self) -> None:
@@ -122,7 +123,7 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize("placements", [10_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("placements", [3_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
 def test_placements_without_end_break_no_promise_and_take_no_more_memory(
     placements: int, chosen: random.Random
 ) -> None:
@@ -136,4 +137,4 @@ def test_placements_without_end_break_no_promise_and_take_no_more_memory(
         if not early and run.placed >= placements // 5:
             early = resident_bytes()
     assert resident_bytes() - early < GROWTH_BYTES
-    assert run.evicted > placements // 1000
+    assert run.evicted
