@@ -15,16 +15,15 @@ from typing import Any
 
 import pytest
 from e2e.beds import own_bed
-from e2e.handover import workload
 from e2e.handover.sharing import Sharing
 from e2e.playing import until
-from e2e.whole_site import differences, look
+from e2e.site_of import IMAGE
+from e2e.whole_site import batch_system, differences, look
 
 pytestmark = pytest.mark.seconds(150)
 
 BED = f"pbs-{os.getpid()}"
 NODES = {"n1", "n2"}
-SHIMS = "pgrep -c containerd-shim || true"
 HOOKS_ON_NODE = "/var/spool/pbs/mom_priv/hooks"
 SITE_HOOK = "import pbs\npbs.event().accept()\n"
 
@@ -43,9 +42,6 @@ class PbsSite(Sharing):
     def leases_of(self, node: str) -> set[str]:
         shown = json.loads(self.node(node, "nodeshare show --json"))
         return {f"{one['wlm']}/{one['job']}/{one['run']}" for one in shown["leases"]}
-
-    def have_pods(self) -> bool:
-        return set(workload.ready(self, "web").values()) == NODES
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +66,7 @@ def test_a_plan_touches_nothing_and_a_conversion_takes_running_jobs_into_account
 ) -> None:
     planned = site.play("site", "--check", "--diff")
     assert "hook converged" in planned.out
-    assert differences(before, look(site)) == {}
+    assert batch_system(site) == before["batch"]
 
     job = site.qsub("-l", "select=1:ncpus=1:host=n1")
     until(lambda: site.job_state(job) == "R", "the job runs")
@@ -84,25 +80,15 @@ def test_a_plan_touches_nothing_and_a_conversion_takes_running_jobs_into_account
     assert set(again.changed().values()) == {0}, again.out
     said = site.play("status").out
     assert "; PBS free; Kubernetes Ready" in said, said
+    words = ["runuser", "-u", "alice", "--", "qsub", "-q", "pods", "--", "/bin/true"]
+    assert "Unauthorized Request" in site.bed.exec("ctl", words, check=False).err
 
 
-def test_a_job_has_its_nodes_to_itself_and_gives_them_back(site: PbsSite) -> None:
-    workload.apply(site, workload.one_on_each("web", 2))
-    until(site.have_pods, "pods on both nodes")
-    job = site.qsub("-l", "select=2:ncpus=1:mem=1gb", "-l", "place=scatter")
-    for node in NODES:
-        until(lambda node=node: site.leases_of(node) == {f"pbs/{job}/1"}, f"{node} has its lease")
-        until(lambda node=node: site.node(node, SHIMS).strip() == "0", f"no pod is left on {node}")
-    assert site.job_state(job) == "R"
-    site.ctl(f"qdel {job}")
-    until(site.have_pods, "pods return")
-
-
-def test_switched_off_the_nodes_are_for_jobs_alone(site: PbsSite) -> None:
-    site.play("off")
-    assert {site.node(node, SHIMS).strip() for node in NODES} == {"0"}
-    site.play("on")
-    until(site.have_pods, "pods return")
+def test_the_sharing_is_proved_with_real_pods_and_a_job_on_both_nodes(site: PbsSite) -> None:
+    pod = {"converged_verify_image": IMAGE, "converged_verify_command": ["sleep", "100000"]}
+    said = site.play("verify", converged_verify_nodes=sorted(NODES), **pod)
+    assert "proved" in said.out
+    assert json.loads(site.ctl("qstat -f -F json")).get("Jobs", {}) == {}
 
 
 def test_the_way_back_leaves_pbs_and_its_nodes_as_they_were(site: PbsSite, before: Mapping[str, Any]) -> None:
