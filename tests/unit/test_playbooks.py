@@ -138,3 +138,35 @@ def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_
     assert done.returncode != 0
     assert "UNREACHABLE" in done.stdout, done.stdout + done.stderr
     assert re.search(r"TASK \[Remove the pods\] \*+\nok: \[localhost\]", done.stdout), done.stdout
+
+
+SLURM = """#!/bin/sh
+case "$*" in
+*node) echo NodeName=n1 CPUTot=2 RealMemory=1000 State=IDLE Partitions=batch
+    echo NodeName=n2 CPUTot=2 RealMemory=1000 State=IDLE Partitions=debug ;;
+*config) echo Configuration data as of now
+    echo SLURM_VERSION = 22.05.8
+    echo "SlurmctldHost[0] = ctl"
+    echo
+    echo "Slurmctld(primary) at ctl is UP" ;;
+esac
+"""
+
+
+def test_a_conversion_goes_to_the_nodes_and_controllers_that_slurm_lists(tmp_path: Path) -> None:
+    (tmp_path / "scontrol").write_text(SLURM, encoding="utf-8")
+    source = {
+        "plugin": "converged.hpc.slurm",
+        "command_prefix": ["/bin/sh", str(tmp_path / "scontrol")],
+        "groups": {
+            "converged_nodes": "'batch' in slurm_partitions | default([])",
+            "converged_controllers": "slurm_controller is defined",
+        },
+    }
+    (tmp_path / "slurm.yml").write_text(json.dumps(source), encoding="utf-8")
+    away: tuple[str, ...] = ()
+    options = ("--list-hosts", "--inventory", str(tmp_path / "slurm.yml"))
+    done = run(tmp_path, "site", *options, converged_nodes=away, converged_controllers=away, converged_excepted=away)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(re.findall(r"^ {6}(\S+)$", done.stdout, re.MULTILINE)) == {"localhost", "n1", "ctl"}
