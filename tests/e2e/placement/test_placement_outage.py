@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import signal
-import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,9 +146,12 @@ def former(cluster: Cluster) -> Path:
     """The package as it was, from the history of the checkout."""
     folder = cluster.folder / "former"
     packed = f"{folder}.tar"
-    run(["git", "-C", str(ROLE), "archive", f"--output={packed}", f"{FORMER}:roles/placement/files"], timeout=30)
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
+    run(
+        ["git", "-C", str(ROLE.parents[1]), "archive", f"--output={packed}", f"{FORMER}:roles/placement/files"],
+        timeout=30,
+    )
+    folder.mkdir(exist_ok=True)
+    run(["tar", "--extract", f"--directory={folder}", f"--file={packed}"], timeout=30)
     return folder
 
 

@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 from e2e import listing, playing
 from e2e.placement import wheels
-from e2e.placement.cluster import Cluster, Namespace
+from e2e.placement.cluster import GROUP_NAME, KUBE_BATCH, Cluster, Namespace
+from e2e.placement.role import ROLE
 from e2e.playing import play, until
 from testbed import binaries
 
 HOSTS = ("n1", "n2")
 UNIT = "converged-placement.service"
 SCHEDULER = "deployed"
+VENVS = "/usr/local/lib/converged/placement-venv"
 FOLDER, INDEX = "/opt/wheels", "/opt/index"
 INDEX_PORT = "8180"
 SETTINGS = {"scheduler_name": SCHEDULER, "lease_name": SCHEDULER, "lease_duration": 6, "renew_deadline": 4}
@@ -93,11 +98,44 @@ def test_check_mode_says_what_it_would_do_on_hosts_that_have_nothing(
     assert {host: deployment.listing(host) for host in HOSTS} == before
 
 
-def test_two_hosts_become_replicas_of_which_one_leads(deployment: Deployment, team: Namespace) -> None:
-    deployment.role()
+@pytest.fixture(scope="module")
+def former(cluster: Cluster) -> dict[str, Any]:
+    """Variables by which the role installs another version of the package."""
+    folder = cluster.folder / "former-package"
+    shutil.copytree(ROLE / "files/placement", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    with (folder / "__init__.py").open("a", encoding="utf-8") as file:
+        file.write("# Another version.\n")
+    files = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["_placement_program_files"]
+    return {"_placement_program_files": [{**files[0], "src": str(folder)}, *files[1:]]}
+
+
+def test_two_hosts_become_replicas_of_which_one_leads(
+    deployment: Deployment, team: Namespace, former: dict[str, Any]
+) -> None:
+    deployment.role(**former)
     until(lambda: sum(deployment.status(host)["leader"] for host in HOSTS) == 1, "one of them leads")
     team.job("gang", replicas=3, scheduler=SCHEDULER)
     until(lambda: len(team.bound()) == 3, "the gang is bound")
+
+
+def test_an_upgrade_takes_over_a_gang_that_is_bound_in_part(deployment: Deployment, team: Namespace) -> None:
+    team.create(KUBE_BATCH, "PodGroup", "gang", {"minMember": 3})
+    member = {"annotations": {GROUP_NAME: "gang"}, "scheduler": SCHEDULER}
+    for number in range(2):
+        team.pod(f"gang-{number}", nodeName=f"load-{number:05}", **member)
+    before = {host: deployment.show(host, "MainPID") for host in HOSTS}
+    for host, age in itertools.product(HOSTS, ("2001", "2002")):
+        deployment.bed.exec(host, ["mkdir", f"{VENVS}/{age}"])
+        deployment.bed.exec(host, ["touch", f"--date={age}-01-01", f"{VENVS}/{age}"])
+    deployment.role()
+    for host in HOSTS:
+        assert deployment.show(host, "MainPID") != before[host]
+        kept = deployment.bed.exec(host, ["ls", VENVS]).out.split()
+        assert len(kept) == 2
+        assert "2002" in kept
+    until(lambda: sum(deployment.status(host)["leader"] for host in HOSTS) == 1, "one of them leads")
+    team.pod("gang-2", **member)
+    until(lambda: team.bound() == {"gang-0", "gang-1", "gang-2"}, "the gang is whole")
 
 
 def test_a_second_run_changes_nothing(deployment: Deployment) -> None:
