@@ -196,7 +196,9 @@ def test_without_the_api_a_job_has_its_place_all_the_same(site: Site) -> None:
         assert site.cores_of_pods() == {"0-1"}
     finally:
         site.bed.exec("kube", ["systemctl", "start", "kube-apiserver"])
-    until(lambda: not site.placeholders(), "the API answers")
+    ready = ["kubectl", "get", "--raw=/readyz"]
+    until(lambda: site.bed.exec("kube", ready, check=False).rc == 0, "the API knows its users again")
+    assert not site.placeholders()
 
 
 def test_a_kubelet_that_lets_nothing_in_is_reported_and_a_kill_switch_leaves_jobs_their_place(site: Site) -> None:
