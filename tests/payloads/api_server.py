@@ -121,6 +121,7 @@ class ApiServer:
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 10
+            disable_nagle_algorithm = True  # an answer in two parts must not wait for an acknowledgement
 
             def do(self):
                 outer.answer(self)
