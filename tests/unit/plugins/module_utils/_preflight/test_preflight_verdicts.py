@@ -186,7 +186,14 @@ CASES = [
     ("an excepted node", several(unread, settled(excepted=("n[1,9]",))), "n1", "note", "excepted", "will be drained"),
     ("a list that is a bomb", settled(excepted=("n[1-9999999]",)), CLUSTER, "refuse", "hostlist", "longer than 65536"),
     ("an unknown share mode", setting("wanted", "share_mode", "all"), "n1", "refuse", "share_mode", "'all' is none of"),
-    ("a share mode to come", setting("wanted", "share_mode", "backed"), "n1", "refuse", "share_mode", "not served with slurm yet"),
+    (
+        "a share mode to come",
+        setting("wanted", "share_mode", "backed"),
+        "n1",
+        "refuse",
+        "share_mode",
+        "not served with slurm yet",
+    ),
     (
         "another name of this machine",
         setting("kube", "nodes", {"n1.site.org": {"addresses": ["10.0.0.1"]}}),
