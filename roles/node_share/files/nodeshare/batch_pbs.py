@@ -56,7 +56,7 @@ def jobs(text: str) -> Dict[str, Job]:
 
 def _job(name: str, fields: Mapping[str, Any]) -> Job:
     state, run, placed = fields.get("job_state"), fields.get("run_count", 0), fields.get("exec_vnode", "")
-    if not isinstance(state, str) or not isinstance(placed, str) or type(run) is not int:
+    if not isinstance(state, str) or not isinstance(placed, str) or not isinstance(run, int) or isinstance(run, bool):
         raise ValueError("{}: no job with a state".format(ascii(name[:60])))
     return Job(state, run, frozenset(_VNODE.findall(placed)))
 

@@ -33,9 +33,10 @@ class Answer:
         return next((line.strip() for line in self.err.splitlines() if line.strip()), "it printed nothing")
 
 
-def run(argv: Sequence[str], *, timeout: float, environment: Mapping[str, str] = os.environ) -> Answer:
+def run(argv: Sequence[str], *, timeout: float, environment: Mapping[str, str] | None = None) -> Answer:
     """Runs it. What it started itself ends with it."""
-    chosen = {**{name: environment[name] for name in _KEPT if name in environment}, **_ENVIRONMENT}
+    known = os.environ if environment is None else environment
+    chosen = {**{name: known[name] for name in _KEPT if name in known}, **_ENVIRONMENT}
     try:
         process = subprocess.Popen(
             argv,
