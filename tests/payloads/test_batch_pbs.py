@@ -52,7 +52,7 @@ class Asking(unittest.TestCase):
             asked.append(argv)
             return Answer(code, out, err)
 
-        return asked, batch_pbs.ask(leases, qstat="/q", run=run)
+        return asked, batch_pbs.ask(leases, qstat="/q", run=run, here="n9.dom")
 
     def test_all_leases_are_one_question(self):
         leases = (lease("2.srv"), lease("15[1].srv"), lease("2.srv", 2), lease("7", wlm="slurm"))
@@ -67,6 +67,15 @@ class Asking(unittest.TestCase):
             found = self.ask((lease(),), out=answer("Jobs", {"15.srv": job(state, run)}))[1]
             with self.subTest(state, run=run):
                 self.assertEqual(found, {} if verdict is None else {"pbs/15.srv/1": verdict})
+
+    def test_a_count_that_the_owner_has_raised_ends_no_run_while_the_job_has_this_host(self):
+        here = ({"exec_vnode": "(n9:ncpus=1)"}, {"exec_vnode": "(blue:ncpus=1)", "exec_host": "N1/0+n9/0*2"})
+        here += ({"exec_vnode": "(n9[0]:ncpus=1)"},)
+        for state, verdict in (("R", LIVE), ("S", LIVE), ("E", ENDING), ("Q", GONE)):
+            for placed in here:
+                out = answer("Jobs", {"15.srv": job(state, 9, **placed)})
+                with self.subTest(state, **placed):
+                    self.assertEqual(self.ask((lease(),), out=out)[1], {"pbs/15.srv/1": verdict})
 
     def test_a_job_that_pbs_does_not_know_is_gone_and_the_others_are_judged(self):
         leases = (lease("1.srv"), lease("2.srv"), lease("3[4].srv"))

@@ -168,6 +168,14 @@ class Repair(HandoverCase):
                 site.repair()
                 self.assertEqual(len(site.store.leases()), left)
 
+    def test_a_silent_run_is_over_once_a_later_one_has_begun_here_whatever_the_batch_system_says(self):
+        site = self.held()
+        later = JobKey("slurm", "1", 1)
+        site.node.alive, site.node.batch = {self.KEY: False}, {self.KEY: view.LIVE, later: view.LIVE}
+        site.store.begin(Lease(later, site.node.boot_id(), site.node.now()), mark_life=300.0)
+        site.later(60.0)
+        self.assertEqual([lease.key for lease in site.store.leases()], [later])
+
     def test_a_node_rebooted_under_stop_comes_back_only_through_repair(self):
         site = self.held(handover="stop")
         site.node.reboot()

@@ -4,7 +4,7 @@
 """What PBS says of jobs: qstat's JSON read with care, and what a lease's job leaves on its node.
 
 With the server down qstat prints JSON without jobs, so an exit code or a text that is not understood is no answer. Of a
-job no field is read that its owner writes.
+job no field is read that its owner writes, but for `run_count`, which `qalter` sets: it alone ends no run.
 """
 
 import json
@@ -28,11 +28,12 @@ _ABSENT = re.compile(r"qstat: (?:Unknown Job Id (\S+)|(\S+) Job has finished\b.*
 
 
 class Job(NamedTuple):
-    """A job or a sub-job, its last run, and the vnodes that this run has."""
+    """A job or a sub-job, its last run, and the vnodes and hosts that this run has."""
 
     state: str
     run: int
     vnodes: FrozenSet[str]
+    hosts: FrozenSet[str] = frozenset()
 
 
 def section(text: str, key: str, *, needed: bool) -> Dict[str, Dict[str, Any]]:
@@ -58,11 +59,19 @@ def _job(name: str, fields: Mapping[str, Any]) -> Job:
     state, run, placed = fields.get("job_state"), fields.get("run_count", 0), fields.get("exec_vnode", "")
     if not isinstance(state, str) or not isinstance(placed, str) or not isinstance(run, int) or isinstance(run, bool):
         raise ValueError("{}: no job with a state".format(ascii(name[:60])))
-    return Job(state, run, frozenset(_VNODE.findall(placed)))
+    vnodes = frozenset(_VNODE.findall(placed))
+    words = str(fields.get("exec_host", "")).split("+")
+    return Job(state, run, vnodes, frozenset(_short(word.partition("/")[0]) for word in (*words, *vnodes) if word))
 
 
-def ask(leases: Tuple[Lease, ...], *, qstat: str, run: Callable[[Tuple[str, ...]], Answer]) -> Mapping[str, str]:
-    """One question for all these leases; one that gets no clear answer is left out."""
+def _short(host: str) -> str:
+    return host.lower().partition(".")[0].partition("[")[0]
+
+
+def ask(
+    leases: Tuple[Lease, ...], *, qstat: str, run: Callable[[Tuple[str, ...]], Answer], here: str = ""
+) -> Mapping[str, str]:
+    """One question for all these leases; one that gets no clear answer is left out. `here` is this host's name."""
     mine = [lease for lease in leases if lease.key.wlm == "pbs"]
     if not mine:
         return {}
@@ -76,14 +85,15 @@ def ask(leases: Tuple[Lease, ...], *, qstat: str, run: Callable[[Tuple[str, ...]
         return {}
     lines = [_ABSENT.fullmatch(line.strip()) for line in answer.err.splitlines()]
     absent = {line.group(1) or line.group(2) for line in lines if line}
-    verdicts = {str(lease.key): _judge(lease, found.get(lease.key.job), absent) for lease in mine}
+    host = _short(here or os.uname().nodename)
+    verdicts = {str(lease.key): _judge(lease, found.get(lease.key.job), absent, host) for lease in mine}
     return {key: verdict for key, verdict in verdicts.items() if verdict}
 
 
-def _judge(lease: Lease, job: Optional[Job], absent: "set[str]") -> str:
+def _judge(lease: Lease, job: Optional[Job], absent: "set[str]", here: str) -> str:
     if job is None:
         return GONE if lease.key.job in absent else ""
-    if job.run > lease.key.run or job.state in NO_RUN:
+    if job.state in NO_RUN or (job.run > lease.key.run and here not in job.hosts):
         return GONE  # this run is over, whether or not another one comes
     if job.run < lease.key.run:
         return ""  # an earlier life of this id, or a later one: it is not ours

@@ -26,7 +26,7 @@ def next_step(leases: Tuple[Lease, ...], settings: Settings, seen: Observed) -> 
         if due:
             return AskBatch(due)
     for lease in silent:
-        why = _why_gone(lease, settings, seen)
+        why = _why_gone(lease, leases, settings, seen)
         if why:
             return Drop(lease, why)
     asked = _asked_next(silent, seen)
@@ -41,8 +41,10 @@ def _due(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Lease, ...]:
     return tuple(sorted(waiting, key=lambda lease: when.get(str(lease.key), 0.0))[:QUESTIONS_PER_CALL])
 
 
-def _why_gone(lease: Lease, settings: Settings, seen: Observed) -> str:
+def _why_gone(lease: Lease, leases: Tuple[Lease, ...], settings: Settings, seen: Observed) -> str:
     """Why this lease without processes on the node may be dropped; empty: it holds."""
+    if any(one.key[:2] == lease.key[:2] and one.key.run > lease.key.run for one in leases):
+        return "a later run of the job has begun here"
     answer = seen.answers.get(str(lease.key))
     if answer in (LIVE, ENDING):
         return ""
