@@ -23,10 +23,14 @@ class Recorder:
         self.applied, self.carried = [], []
         self.decisions: list[Decision] = []
         self.binding = 0
-        self.decided = 0
+        self.decided = self.followed = 0
 
     def apply(self, event) -> None:
         self.applied.append(event)
+
+    def follow(self) -> bool:
+        self.followed += 1
+        return False
 
     def decide(self, now, expired) -> Decision:
         self.decided += 1
@@ -83,6 +87,18 @@ def test_without_the_right_to_write_events_are_taken_in_and_nothing_is_decided(p
     loop.put([Gone(Pod, "a", 1)])
     run_until(loop, lambda: bool(part.applied))
     assert part.decided == 0
+    assert part.followed
+
+
+def test_whoever_begins_to_decide_has_taken_in_all_that_had_come(part):
+    loop = loop_of(part)
+    loop.slice_seconds = 0.0
+    applied_at_first: list[int] = []
+    part.decide = lambda _now, _expired: applied_at_first.append(len(part.applied)) or Decision((), False)
+    for number in range(5):
+        loop.put([Gone(Pod, str(number), number)])
+    run_until(loop, lambda: bool(applied_at_first))
+    assert applied_at_first[0] == 5
 
 
 def test_while_bindings_crowd_nothing_more_is_decided(part):

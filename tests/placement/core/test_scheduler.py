@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Slices of the scheduler, as the loop asks for them."""
 
-from placement.model.action import Bind, PodCondition
-from placement_kit.builders import gang, mine, node
+from placement.model.action import Bind, Evict, PodCondition
+from placement.model.pod import Phase
+from placement.policy.configuration import load
+from placement_kit.builders import gang, mine, node, queue
+from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
 
 SIZE = 300
@@ -26,3 +29,25 @@ def test_slices_go_on_after_the_clock_has_run_out() -> None:
         for action in simulated.run_once(lambda: True):
             simulated.carry_out(action)
     assert simulated.placements() == {"p1": "n1", "p2": "n1"}
+
+
+def test_nobody_has_to_leave_before_all_that_run_have_been_taken_in() -> None:
+    simulated = Simulated(load(policy("reclaim, allocate, preempt"), "test"))
+    simulated.see(queue("q1", weight=1), queue("q2", weight=1), gang("a", 1, queue="q1"), gang("b", 1, queue="q2"))
+    simulated.see(*(node(f"n{index}") for index in range(SIZE // 4)))
+    simulated.see(mine("more", group="b"))
+    for index in range(SIZE):
+        group = "a" if index < SIZE // 2 else "b"
+        simulated.see(mine(f"{group}{index}", group=group, node=f"n{index // 4}", phase=Phase.RUNNING))
+    assert not [action for action in simulated.run() if isinstance(action, Evict)]
+
+
+def test_whoever_follows_forgets_what_has_changed() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"))
+    for index in range(SIZE):
+        simulated.see(mine(f"p{index}", node="n1", phase=Phase.SUCCEEDED))
+        simulated.gone(simulated.named(f"p{index}"))
+        simulated.scheduler.follow()
+    book = simulated.scheduler.book
+    assert not (book.cluster.changed or book.settled or book.tasks or book.jobs)

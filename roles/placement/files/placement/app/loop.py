@@ -113,11 +113,17 @@ class Loop:
 
     def run(self, stop: threading.Event) -> None:
         """Until everything is to stop."""
+        following = True
         while not stop.is_set():
             self.beat = self._clock()
             crowded = self._carrier.binding > self._crowd
             took = self._take_in(self._pause(crowded))
-            if crowded or not self._may_decide():
+            # What has been listed may still be in the inbox: whoever begins to decide takes that in first.
+            following = not self._may_decide() or (following and self._inbox.qsize() > 0)
+            if following:
+                self._more = self.scheduler.follow()
+                continue
+            if crowded:
                 continue
             # Policies look at the clock too, so they are asked now and then without any event.
             if took or self._more or self._clock() - self._decided_at >= _IDLE_SECONDS:

@@ -5,6 +5,7 @@
 
     scheduler = Scheduler(configuration, scheduler_name="placement")
     scheduler.apply(event)                          # every event, results of actions too
+    scheduler.follow()                              # while somebody else decides
     decision = scheduler.decide(now, expired)       # actions of one slice; `more`: call again at once
     scheduler.explain("team", "pod")
     scheduler.queues()
@@ -83,6 +84,8 @@ class Scheduler:
         self._resting = Resting()
         self._cycle: Iterator[None] | None = None
         self._news = True
+        # Whether everything has been taken in once since it was for somebody else to decide.
+        self._whole = False
 
     def configure(self, configuration: Configuration, *, patience: float) -> None:
         """From the next slice on, schedule by this configuration, and give half a gang so long."""
@@ -120,6 +123,13 @@ class Scheduler:
             self._resting.turned_away(pod.node, self.session.now)
             self.cluster.rest(pod.node, resting=True)
 
+    def follow(self) -> bool:
+        """Keeps up without deciding; says whether there is more to take in at once."""
+        self._whole = False
+        self.book.catch_up()
+        self._announcer.forget_settled()
+        return self.book.arriving
+
     def decide(self, now: float, expired: Callable[[], bool]) -> Decision:
         """One slice of work."""
         session = self.session
@@ -127,6 +137,10 @@ class Scheduler:
         session.slice += 1
         self._forgive(now)
         self.book.catch_up()
+        self._whole = self._whole or not self.book.arriving
+        if not self._whole:
+            # Of pods that are there the nodes know at once, but their queues do not: all shares would be wrong.
+            return Decision((), True)
         if self._cycle is None:
             due = any(until <= now for until in session.deadlines.values())
             if not self._news and not self.book.stirred and not due:

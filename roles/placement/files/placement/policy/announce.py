@@ -36,9 +36,7 @@ class Announcer:
     def run(self) -> Iterator[Action | None]:
         """What is new about the jobs that something happened to, and about queues; None where there is nothing."""
         book = self._session.book
-        for uid in book.settled:
-            self._pods.pop(uid, None)
-        book.settled.clear()
+        self.forget_settled()
         stirred, book.stirred = list(book.stirred.values()), {}
         for job in stirred:
             # Between two of these events may come, and with them jobs may go.
@@ -48,6 +46,12 @@ class Announcer:
         for queue in list(book.tree.by_name.values()):
             if queue.record.uid:
                 yield from self._queue(queue)
+
+    def forget_settled(self) -> None:
+        """Whatever is said next of pods that are gone or placed is news again."""
+        for uid in self._session.book.settled:
+            self._pods.pop(uid, None)
+        self._session.book.settled.clear()
 
     def why(self, job: Job) -> Refused | None:
         """Why the job's pending tasks wait, as far as the last cycle tells."""
