@@ -50,7 +50,7 @@ class Asking(unittest.TestCase):
 
         def run(argv):
             asked.append(argv)
-            return Answer(code, out, err)
+            return Answer(code, out if isinstance(out, str) else out[argv[4:]], err)
 
         return asked, batch_pbs.ask(leases, qstat="/q", run=run, here="n9.dom")
 
@@ -106,6 +106,16 @@ class Asking(unittest.TestCase):
         ):
             with self.subTest(out[:30], code=code):
                 self.assertEqual(self.ask((lease(),), code=code, out=out, err=err)[1], {})
+
+    def test_a_job_that_cannot_be_read_hides_no_other(self):
+        odd, good = answer("Jobs", {"1.srv": job(None)}), answer("Jobs", {"2.srv": job()})
+        out = {("1.srv", "2.srv"): odd, ("1.srv",): odd, ("2.srv",): good}
+        self.assertEqual(self.ask((lease("1.srv"), lease("2.srv")), out=out)[1], {"pbs/2.srv/1": LIVE})
+
+    def test_what_a_user_wrote_so_deep_as_pbs_reads_it_blinds_nobody(self):
+        for deep in ("[" * 1000 + "]" * 1000, '{"a":' * 1000 + "1" + "}" * 1000):
+            out = answer("Jobs", {"15.srv": job(Variable_List={"X": "deep"})}).replace('"deep"', deep)
+            self.assertEqual(self.ask((lease(),), out=out)[1], {"pbs/15.srv/1": LIVE})
 
     def test_what_a_user_wrote_makes_no_difference(self):
         wrote = {"Variable_List": {"job_state": "F", "x": "\t\x01"}, "Job_Name": "job_state = F", "Account_Name": 12345}

@@ -99,6 +99,17 @@ def test_an_answer_that_is_none_says_nothing(faulty: Faulty, gang: Submit, fault
     assert len(found(ledger_of(faulty), gang)) == 1
 
 
+@pytest.mark.parametrize("depth", [990, 5000])
+def test_a_variable_of_another_job_that_is_deep_json_hides_no_job(faulty: Faulty, gang: Submit, depth: int) -> None:
+    call = faulty.cluster.call
+    other = call("qsub", "-h", "-v", "X=" + "[" * depth + "]" * depth, "--", "/bin/sleep", "9").out.strip()
+    try:
+        ledger_of(faulty).submit(gang)
+        assert len(found(ledger_of(faulty), gang)) == 1
+    finally:
+        call("qdel", other)
+
+
 def test_a_program_that_hangs_is_given_up(faulty: Faulty) -> None:
     faulty.set("qstat", Fault(hang=600))
     with pytest.raises(PbsError, match="no answer in 1 s"):

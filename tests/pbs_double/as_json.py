@@ -9,15 +9,18 @@ import json
 import re
 import time
 import typing as t
+from itertools import accumulate
 
 from pbs_double.cluster import SERVER
 from pbs_double.state import VERSION
 
+_DEEPEST = 1000
+_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 _NUMBER = re.compile(r"-?[0-9][0-9+\-eE.]*")
 
 
 def coerced(text: str) -> t.Any:
-    """``007`` is 7 and ``[1]`` a list; what is no JSON is text."""
+    """``007`` is 7 and ``[1]`` a list; what is no JSON, or too deep, is text."""
     if _NUMBER.fullmatch(text):
         try:
             number = float(text)
@@ -25,6 +28,8 @@ def coerced(text: str) -> t.Any:
             return text
         return int(number) if number.is_integer() and abs(number) < 1e15 else number
     if text[:1] in ("{", "[", '"') or text in ("true", "false", "null"):
+        if max(accumulate(_STEPS.get(letter, 0) for letter in text)) > _DEEPEST:
+            return text
         try:
             return json.loads(text)
         except ValueError:

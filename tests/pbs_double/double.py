@@ -72,6 +72,7 @@ def started(folder: Path) -> t.Iterator[Cluster]:
 
 def run(program: str, folder: str, arguments: list[str]) -> int:
     """One command."""
+    sys.setrecursionlimit(10_000)  # JSON within JSON may be as deep as PBS has it
     if program == "qdel":
         # the MoM answers nothing while it runs hooks of a job that begins
         _wait(Path(folder), arguments, "begun")

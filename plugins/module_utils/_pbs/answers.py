@@ -18,6 +18,7 @@ from __future__ import annotations
 import calendar
 import json
 import re
+import sys
 import time
 import typing as t
 
@@ -27,6 +28,8 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import N
 _CHUNK = re.compile(r"\(([^()]+)\)")
 _NAMES = frozenset(["arch", "host", "vnode"])
 _JOB_ID = re.compile(r"(\d+)(?:\[(\d*)\])?(\.\S+)\Z", re.ASCII)
+# PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
 
 
 class Node(t.NamedTuple):

@@ -10,8 +10,9 @@ job no field is read that its owner writes, but for `run_count`, which `qalter` 
 import json
 import os
 import re
+import sys
 import time
-from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Set, Tuple
 
 from . import jobid
 from .evidence import Answer
@@ -25,6 +26,8 @@ UNKNOWN_JOB, FINISHED_JOB = 153, 35
 LISTED_SECONDS = 600.0
 _VNODE = re.compile(r"[(+]([^():+]+)")
 _ABSENT = re.compile(r"qstat: (?:Unknown Job Id (\S+)|(\S+) Job has finished\b.*)", re.ASCII)
+# PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
 
 
 class Job(NamedTuple):
@@ -73,24 +76,29 @@ def ask(
 ) -> Mapping[str, str]:
     """One question for all these leases; one that gets no clear answer is left out. `here` is this host's name."""
     mine = [lease for lease in leases if lease.key.wlm == "pbs"]
-    if not mine:
-        return {}
     names = tuple(sorted({lease.key.job for lease in mine}))
-    answer = run((qstat, "-f", "-F", "json", *names))
-    if answer.code not in (0, UNKNOWN_JOB, FINISHED_JOB):
-        return {}
-    try:
-        found = jobs(answer.out)
-    except ValueError:
-        return {}
-    lines = [_ABSENT.fullmatch(line.strip()) for line in answer.err.splitlines()]
-    absent = {line.group(1) or line.group(2) for line in lines if line}
+    found: Dict[str, Job] = {}
+    absent: Set[str] = set()
+    questions = [names] if names else []
+    while questions:
+        asked = questions.pop()
+        answer = run((qstat, "-f", "-F", "json", *asked))
+        if answer.code not in (0, UNKNOWN_JOB, FINISHED_JOB):
+            return {}
+        try:
+            found.update(jobs(answer.out))
+        except ValueError:
+            if len(asked) > 1:
+                questions += [(name,) for name in asked]  # one that cannot be read is no reason to know nothing
+            continue
+        lines = [_ABSENT.fullmatch(line.strip()) for line in answer.err.splitlines()]
+        absent.update(line.group(1) or line.group(2) for line in lines if line)
     host = _short(here or os.uname().nodename)
     verdicts = {str(lease.key): _judge(lease, found.get(lease.key.job), absent, host) for lease in mine}
     return {key: verdict for key, verdict in verdicts.items() if verdict}
 
 
-def _judge(lease: Lease, job: Optional[Job], absent: "set[str]", here: str) -> str:
+def _judge(lease: Lease, job: Optional[Job], absent: Set[str], here: str) -> str:
     if job is None:
         return GONE if lease.key.job in absent else ""
     if job.state in NO_RUN or (job.run > lease.key.run and here not in job.hosts):

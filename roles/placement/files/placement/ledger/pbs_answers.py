@@ -25,10 +25,10 @@ _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _TAG: Final = re.compile(r"cv-([A-Za-z0-9-]{1,64})(?:_[A-Za-z0-9_.+-]*)?", re.ASCII)
 _ENDING: Final = frozenset("EFXM")
 _MOST_SHARES: Final = 100_000
-# PBS reads what users write as JSON, up to 1000 deep.
-_DEEPEST: Final = 3000
 _KIB: Final = 1024
 Json = dict[str, Any]
+# PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
 
 
 class AnswerError(Exception):
@@ -37,7 +37,6 @@ class AnswerError(Exception):
 
 def read_jobs(text: str, *, owner: str) -> tuple[BatchJob, ...]:
     """All jobs; those are ours that our own user has submitted under a name that is a tag."""
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEPEST))
     try:
         whole = json.loads(text, strict=False)
     except (ValueError, RecursionError) as error:

@@ -68,6 +68,13 @@ def test_no_json_breaks_the_readers(answer: t.Any) -> None:
             continue
 
 
+@pytest.mark.parametrize("deep", ["[" * 1000 + "]" * 1000, '{"a":' * 1000 + "1" + "}" * 1000])
+def test_what_a_user_wrote_so_deep_as_pbs_reads_it_is_read(deep: str) -> None:
+    fields = {"job_state": "Q", "queue": "workq", "Variable_List": {"X": "deep"}}
+    text = json.dumps({"timestamp": 1, "Jobs": {"7.srv": fields}}).replace('"deep"', deep)
+    assert [job.id for job in answers.jobs(text)] == ["7.srv"]
+
+
 @given(st.text(max_size=30))
 def test_what_is_given_to_qmgr_is_read_back_as_one_value(value: str) -> None:
     try:
