@@ -40,7 +40,6 @@ class ConvertedSite(Site):
             node_kubelet_config={"failCgroupV1": False},
             node_share_linger=2,
             node_share_controller_period=5,
-            node_share_squeue="/usr/bin/squeue",
         )
         # As a site would have it on the path.
         self.set("all", converged_kubectl=str(binaries.build_binaries() / "kubectl"))

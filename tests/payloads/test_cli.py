@@ -211,6 +211,12 @@ class Lives(CliCase):
                 shutil.rmtree(os.path.join(self.top, "state"))
                 self.api.fail = []
 
+    def test_the_way_back_starts_nothing_that_is_to_go_and_needs_no_settings(self):
+        self.configure(handover="stop")
+        self.assertEqual(self.call(*self.job("begin"))[0], 0)
+        self.assertEqual(self.call("forget", "--leave", KUBELET)[0], 0)
+        self.assertEqual(self.active(), {RUNTIME})
+
     def test_a_service_that_does_not_start_is_named_on_the_way_back(self):
         self.configure(handover="stop")
         self.call(*self.job("begin"))

@@ -36,6 +36,17 @@ def run(folder: Path, name: str, *options: str, **groups: tuple[str, ...]) -> su
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
+def play_alone(
+    folder: Path, play: dict[str, Any], inventory: dict[str, Any], **given: Any
+) -> subprocess.CompletedProcess[str]:
+    """One play, for an inventory of its own."""
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
+    (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
+    argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), str(folder / "play.yml")]
+    argv += ["-e", json.dumps(given)]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
 def reached(folder: Path, name: str, *options: str) -> set[str]:
     """Every host that a play of it goes to, besides the one that Ansible runs on."""
     done = run(folder, name, "--list-hosts", *options)
@@ -87,6 +98,37 @@ def test_scripts_that_slurm_conf_names_are_not_taken_from_some_hosts_alone(tmp_p
     assert "changed=0" in done.stdout
 
 
+@pytest.mark.parametrize(("held", "refused"), [("kube_join", True), ("node_share", False)])
+def test_the_runtime_is_not_taken_from_under_a_kubelet(tmp_path: Path, held: str, refused: bool) -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/restore.yml").read_text(encoding="utf-8"))
+    play = next(play for play in plays if play["name"] == "Read what is held")
+    roles = {"converged_share": {"roles": ["node_runtime", held]}, "cacheable": True}
+    tasks = [{"ansible.builtin.set_fact": roles}, *play["tasks"][1:]]
+    checks = {"hosts": "all", "gather_facts": False, "vars": {"__only": "node_runtime"}, "tasks": tasks}
+    done = play_alone(tmp_path, checks, {"all": {"hosts": {"n1": None, "n2": None}}})
+
+    assert ("take node_kubelet back first, or everything. Nothing was changed" in done.stdout) == refused, done.stdout
+    assert (done.returncode != 0) == refused
+
+
+def test_a_controller_knows_nodes_by_both_names_that_the_inventory_gives_them(tmp_path: Path) -> None:
+    names = {"msg": "{{ _node_share_controller_content.names }}"}
+    tasks = [{"ansible.builtin.debug": names}]
+    files = [str(ROOT / "roles/node_share" / file) for file in ("defaults/main.yml", "vars/main.yml")]
+    asked = {"hosts": "ctl", "gather_facts": False, "vars_files": files, "tasks": tasks}
+    nodes = {"n1": {"converged_wlm_node": "N1"}, "n2": {"converged_kube_node": "n2.example"}, "n3": None}
+    done = play_alone(
+        tmp_path,
+        asked,
+        {"converged_nodes": {"hosts": nodes}, "ungrouped": {"hosts": {"ctl": None}}},
+        node_share_controller_names={"N7": "n7"},
+    )
+
+    found = re.search(r'"msg": (\{.*?\})', done.stdout, re.DOTALL)
+    assert found is not None, done.stdout + done.stderr
+    assert json.loads(found.group(1)) == {"N1": "n1", "n2": "n2.example", "N7": "n7"}
+
+
 @pytest.mark.parametrize(
     ("skipped", "hosts"),
     [(("n1",), {"n1"}), (("n1", "n2", "n3"), {"n1"}), ((), {"n1", "n2", "n3"}), (("n2",), {"n1", "n2", "n3"})],
@@ -103,9 +145,7 @@ def test_a_canary_that_was_skipped_has_proved_nothing(
         {"ansible.builtin.group_by": {"key": f"converged_{sort}"}},
     ]
     rolling = {"hosts": "all", "gather_facts": False, "serial": [1, 1, 5], "tasks": tasks}
-    (tmp_path / "rolling.yml").write_text(yaml.safe_dump([rolling]), encoding="utf-8")
-    argv = [str(BIN / "ansible-playbook"), "-i", "n1,n2,n3,", str(tmp_path / "rolling.yml")]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = play_alone(tmp_path, rolling, {"all": {"hosts": dict.fromkeys(("n1", "n2", "n3"))}})
 
     assert set(re.findall(r'"reached (\S+)"', done.stdout)) == hosts, done.stdout + done.stderr
     assert (done.returncode == 0) == (hosts == {"n1", "n2", "n3"})
@@ -130,10 +170,7 @@ def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_
         "converged_controllers": {"hosts": {"ctl": away}},
         "converged_nodes": {"hosts": {"n1": None}},
     }
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
-    (tmp_path / "verify.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-    argv = [str(BIN / "ansible-playbook"), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "verify.yml")]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    done = play_alone(tmp_path, play, inventory)
 
     assert done.returncode != 0
     assert "UNREACHABLE" in done.stdout, done.stdout + done.stderr

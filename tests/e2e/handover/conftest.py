@@ -20,7 +20,6 @@ TIMES = {
     "node_share_deadline": 4,
     "node_share_limit": 25,
     "node_share_repair_interval": 5,
-    "node_share_squeue": "/usr/bin/squeue",
     "node_share_controller_period": 2,
     "node_share_controller_deadline": 10,
     "slurm_share_wait": 14,

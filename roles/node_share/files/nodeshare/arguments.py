@@ -94,7 +94,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     command.add_argument("--linger", action="store_true", help="wait until the node may go back (the return unit)")
     commands.add_parser("off", help="kill switch: batch only, now, without the API")
     commands.add_parser("on", help="end `off`; also gives an idle node back without its linger")
-    commands.add_parser("forget", help="the way back: give back what jobs have taken, services that were stopped too")
+    command = commands.add_parser("forget", help="the way back: give back what jobs have taken, stopped services too")
+    command.add_argument(
+        "--leave", action="append", default=[], metavar="UNIT", help="not to be started, as it is about to be removed"
+    )
     command = commands.add_parser("show", help="who holds this node, and how")
     command.add_argument("--json", action="store_true")
     command = commands.add_parser(

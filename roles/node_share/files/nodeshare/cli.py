@@ -68,10 +68,10 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
     try:
         settings, remark = site.load(options.settings), ""
     except site.SettingsError as error:
-        if options.command not in ("begin", "end", "off"):
+        if options.command not in ("begin", "end", "off", "forget"):
             report.tell(report.line([("event", options.command), ("error", str(error))]), bad=True)
             return FAILED
-        settings, remark = Settings(), str(error)  # a job does not wait for a spelling mistake
+        settings, remark = Settings(), str(error)  # neither a job nor the way back waits for a spelling mistake
     if getattr(options, "limit", None):
         settings = settings._replace(limit=float(options.limit))
     command = _COMMANDS[options.command]
@@ -213,14 +213,14 @@ def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     return 0, _told(call.act(view.ON))
 
 
-def _forget(_options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     """The way back, and it asks nobody: what jobs have taken is given back, although they run. May be done again."""
     call.store.prepare()
     errors: List[str] = []
     with call.carrier().work_lock(call.settings.limit):
         with call.store.locked():
             memory, remark = call.memories.load(boot_id=call.world.boot_id())
-        stopped = tuple(reversed(memory.stopped))
+        stopped = tuple(unit for unit in reversed(memory.stopped) if unit not in options.leave)
         call.memories.lift(call.memories.fenced())
         steps: List[Callable[[], None]] = [call.world.release]
         if call.settings.mode == site.PLACEHOLDER:

@@ -66,7 +66,6 @@ class RealNode(NodeBesidePods):
         self.run = run
         self.proc = proc
         self.cgroup = cgroup
-        self.cgroup = cgroup
         self.workloads = Workloads(proc=proc, cgroup=cgroup)
         self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.state_dir, "cpuset.json"))
         self.client: Optional[NodeClient] = None
