@@ -6,8 +6,13 @@
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+from placement.model.action import Evict, Release
 from placement.model.pod import Phase
-from placement_kit.builders import gang, mine, node
+from placement.policy.configuration import load
+from placement_kit.backed import Backed
+from placement_kit.builders import amounts, gang, mine, node
+from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
 
 
@@ -74,3 +79,45 @@ def test_a_pod_that_had_failed_before_the_daemon_came_says_nothing_of_its_node()
     simulated.see(node("n1"), mine("old", node="n1", phase=Phase.FAILED, rejected=True), mine("new"))
     simulated.run()
     assert simulated.placements() == {"new": "n1"}
+
+
+@pytest.mark.parametrize("request_of_it", [amounts(cpu="5"), amounts(nvlink="1")])
+def test_a_pod_whose_owner_put_it_where_it_does_not_fit_says_nothing_of_its_node(request_of_it) -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), mine("own", node="n1", request=request_of_it))
+    simulated.run()
+    reject(simulated, "own")
+    simulated.see(mine("next"))
+    simulated.run()
+    assert simulated.placements() == {"next": "n1"}
+
+
+def test_room_that_others_were_evicted_for_is_kept_while_its_node_rests() -> None:
+    simulated = Simulated(load(policy("allocate, preempt"), "test"))
+    large = {"request": amounts(cpu="3"), "phase": Phase.RUNNING}
+    simulated.see(node("n1"), mine("low", node="n1", **large), mine("bad"))
+    simulated.run()
+    simulated.see(node("n2"), mine("dearer", node="n2", priority=5, **large))
+    simulated.see(mine("high", priority=10, request=amounts(cpu="3")))
+    (evict,) = [action for action in simulated.run_once() if isinstance(action, Evict)]
+    reject(simulated, "bad")
+    simulated.run()
+    simulated.carry_out(evict)
+    simulated.run()
+    simulated.now = 6.0
+    simulated.run()
+    assert simulated.placements() == {"high": "n1", "dearer": "n2"}
+
+
+def test_a_job_of_the_batch_system_is_kept_while_its_node_rests() -> None:
+    site = Backed()
+    site.see(site.pod("p1"))
+    site.settle()
+    reject(site, "p1")
+    site.gone(site.named("p1"))
+    site.see(site.pod("next"))
+    site.settle(seconds=4)
+    assert "turned pods away a moment ago" in site.conditions()["next"]
+    site.settle(seconds=4)
+    assert site.placements() == {"next": "n1"}
+    assert "uid-next" not in [action.uid for action in site.actions if isinstance(action, Release)]

@@ -117,8 +117,15 @@ class Scheduler:
         self._news = True
 
     def _turned_away(self, pod: Pod) -> None:
-        """A node rejected a pod of ours: it rests, so that the pod's successor does not meet the same fate at once."""
+        """A node rejected a pod of ours: it rests, so that the pod's successor does not meet the same fate at once.
+
+        Where the pod does not fit by our own figures, somebody else has put it there, and the node is as it was.
+        """
         task = self.book.tasks.get(pod.uid)
+        columns = self.cluster.columns
+        row = columns.rows.get(pod.node)
+        if row is None or columns.axis.request(pod.request).unknown or (columns.free[:, row] < 0).any():
+            return
         if task is not None and task.status is not Status.FAILED:
             self._resting.turned_away(pod.node, self.session.now)
             self.cluster.rest(pod.node, resting=True)

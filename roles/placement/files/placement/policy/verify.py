@@ -10,7 +10,7 @@ import numpy as np
 from placement.model.selector import UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
 from placement.policy.jobs import Task
 from placement.policy.session import Session
-from placement.state.columns import HELD, UNREADABLE
+from placement.state.columns import HELD, RESTING, UNREADABLE
 
 # Keeps pods of other queues off nodes that are for backed ones, which need not tolerate it.
 BACKED_TAINT: Final = "converged.hpc/backed"
@@ -34,6 +34,13 @@ def aliases(session: Session) -> dict[str, str]:
     return found
 
 
+def is_resting(session: Session, name: str) -> bool:
+    """Whether the node turned a pod away a moment ago; it will be tried again soon."""
+    columns = session.book.cluster.columns
+    row = columns.rows.get(name)
+    return row is not None and bool(columns.flags[row] & RESTING)
+
+
 def why_not(session: Session, task: Task, name: str) -> str:
     """The first rule that keeps the pod off the node; empty where none does."""
     cluster, spec = session.book.cluster, task.pod.spec
@@ -44,6 +51,8 @@ def why_not(session: Session, task: Task, name: str) -> str:
         return f"there is no node {name}"
     if columns.flags[row] & (HELD | UNREADABLE):
         return f"node {name} is held by batch jobs, or cannot be read"
+    if is_resting(session, name):
+        return f"node {name} turned pods away a moment ago"
     taints = tuple(taint for taint in node.taints if taint.key != BACKED_TAINT)
     taint = untolerated((*taints, *((_CORDON,) if node.unschedulable else ())), spec.tolerations)
     if taint is not None:

@@ -24,7 +24,7 @@ from placement.policy.jobs import HOLDING, Job, Status, Task
 from placement.policy.membership import SOURCE_OF, GroupKey
 from placement.policy.seeker import evictable
 from placement.policy.session import Refused, Session
-from placement.policy.verify import aliases, node_of, why_not
+from placement.policy.verify import aliases, is_resting, node_of, why_not
 
 _ENDED: Final = frozenset({Status.SUCCEEDED, Status.FAILED})
 _OPEN: Final = float("inf")
@@ -199,6 +199,9 @@ def _without(session: Session, job: Job, unit: Unit, batch: BatchJob, there: Seq
     if any(task.status is Status.RELEASING for task in there):
         # Their parts are the next ones'.
         _tell(session, job, Refused("JobWaiting", f"pods are still leaving job {batch.job}"))
+    elif any(is_resting(session, node_of(session, share.host)) for share in batch.shares):
+        # The job is as good as it was, and its node will be tried again.
+        _tell(session, job, Refused("JobWaiting", refused))
     elif there and (job.whole or not job.missing):
         for task in job.tasks.values():
             if task.status is Status.PENDING:

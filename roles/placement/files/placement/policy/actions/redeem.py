@@ -13,6 +13,7 @@ import numpy as np
 
 from placement.policy.jobs import Job, Status, Task
 from placement.policy.session import Refused, Session
+from placement.state.columns import RESTING
 
 
 def redeem(session: Session) -> Iterator[None]:
@@ -89,7 +90,12 @@ def _give_up(session: Session, job: Job, tasks: list[Task], broken: Task) -> Non
 def _covered(session: Session, task: Task) -> bool:
     columns = session.book.cluster.columns
     row = columns.rows.get(task.node)
-    if row is None or not session.chooser.usable(task)[row]:
+    if row is None:
+        return False
+    if columns.flags[row] & RESTING:
+        # It will be tried again, and for the room there others have left.
+        return True
+    if not session.chooser.usable(task)[row]:
         return False
     wanted = columns.axis.request(task.pod.request).dense > 0
     left = columns.free[:, row] + columns.releasing[:, row] - columns.nominated[:, row]
