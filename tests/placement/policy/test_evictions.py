@@ -71,6 +71,24 @@ def test_a_new_scheduler_keeps_the_room_that_an_old_one_nominated() -> None:
     assert [action.name for action in simulated.run() if isinstance(action, Bind)] == ["high"]
 
 
+def test_room_that_is_kept_counts_towards_the_capability_of_its_queue() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(queue("default", capability=amounts(cpu="10")))
+    for name, cores in (("n1", "4"), ("n2", "6"), ("n3", "2")):
+        simulated.see(node(name, allocatable=amounts(cpu=cores, memory="8Gi", pods="10")))
+    two = amounts(cpu="2")
+    for name, where in (("a", "n1"), ("b", "n1"), ("c", "n2"), ("d", "n2"), ("e", "n2")):
+        simulated.see(mine(name, node=where, phase=Phase.RUNNING, request=two, priority=int(where == "n2")))
+    simulated.see(mine("high", priority=10, request=amounts(cpu="4")))
+    assert sorted(evicted(simulated.run_once())) == ["a", "b"]
+    # It wants memory as well, so its queue has not all that it deserves.
+    simulated.see(mine("late", request=amounts(cpu="2", memory="1Gi")))
+    for name in ("a", "b"):
+        simulated.gone(simulated.named(name))
+        simulated.run()
+    assert sorted(simulated.placements()) == ["c", "d", "e", "high"]
+
+
 def test_nobody_is_evicted_while_another_node_has_room() -> None:
     simulated = full()
     simulated.see(node("n2"), mine("high", priority=10))

@@ -267,9 +267,10 @@ class Book(Register):
             return
         # What cannot be scheduled wants nothing, or its queue would deserve room that it cannot use.
         wanting = SHARING if job.problem is not None else WANTING
+        # Promised room will be held, and whoever it is promised to is not asked about limits again.
         queue.book(
             (new in SHARING) - (old in SHARING),
-            (new in HOLDING) - (old in HOLDING),
+            (new in TAKING) - (old in TAKING),
             (new in wanting) - (old in wanting),
             task.amounts,
         )

@@ -58,7 +58,7 @@ class QueueNode:
         self.jobs: dict[object, Job] = {}
         # Pods that have no job, because nothing happens to them.
         self.dormant: dict[str, Task] = {}
-        # Spoken for (promises too), in use to the last second, and wanted in all.
+        # Spoken for (promises too), that and what is still leaving, and wanted in all.
         self.allocated: Totals = {}
         self.held: Totals = {}
         self.requests: Totals = {}
@@ -214,17 +214,13 @@ class QueueTree:
             base = node.claimed_below if node.children else node.held
             node.claimed = {name: max(node.guarantee.get(name, 0), base.get(name, 0)) for name in names}
 
-    def limit(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int], *, promise: bool) -> str:
-        """Which rule keeps the queue from taking so much more, in words; empty where none does.
-
-        A promise is made on room that others are still leaving, so it counts what will be left, not what is held.
-        """
+    def limit(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int]) -> str:
+        """Which rule keeps the queue from taking so much more, in words; empty where none does."""
         for queue in node.path:
-            base = queue.allocated if promise else queue.held
             for name, limit in queue.capability.items():
-                if wanted.get(name, 0) and base.get(name, 0) + wanted[name] > limit:
-                    return f"capability of queue {queue.name}: {format_shortage(name, wanted, base, limit)}"
-        return self._guaranteed_to_others(node, wanted, total) if self.guarantees and not promise else ""
+                if wanted.get(name, 0) and queue.held.get(name, 0) + wanted[name] > limit:
+                    return f"capability of queue {queue.name}: {format_shortage(name, wanted, queue.held, limit)}"
+        return self._guaranteed_to_others(node, wanted, total) if self.guarantees else ""
 
     def beyond(self, node: QueueNode) -> bool:
         """Whether a capability is exceeded by what is allocated and promised."""

@@ -52,7 +52,7 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], 
     wanted: Totals = {}
     for task in tasks:
         add(wanted, task.amounts)
-    limit = session.book.tree.limit(queue, wanted, session.book.total, promise=False)
+    limit = session.book.tree.limit(queue, wanted, session.book.total)
     if limit and len(tasks) > together:
         # The run was a guess: only what must start together is asked for.
         _put_back(job, tasks[together:])

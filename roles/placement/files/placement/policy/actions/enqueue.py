@@ -25,7 +25,7 @@ def enqueue(session: Session) -> Iterator[None]:
         if job.group is None or queue is None or book.jobs.get(job.key) is not job:
             continue
         wanted = {name: amount for name, amount in job.group.min_resources if name in book.total}
-        if covers(idle, wanted) and not book.tree.limit(queue, wanted, book.total, promise=False):
+        if covers(idle, wanted) and not book.tree.limit(queue, wanted, book.total):
             add(idle, wanted.items(), -1)
             book.let_in(job)
     yield
