@@ -6,6 +6,7 @@
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.model.action import Bind, Evict, PodCondition
@@ -188,6 +189,36 @@ def test_jobs_of_equal_priority_come_to_equal_shares() -> None:
     simulated.run()
     names = [name[:3] for name in simulated.placements()]
     assert (names.count("old"), names.count("new")) == (2, 2)
+
+
+def test_a_small_pod_of_a_job_leaves_where_a_large_one_would_be_too_much() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(node("n1", allocatable=amounts(cpu="11", pods="10")), gang("old", 1), gang("new", 1))
+    for name, cores in (("large", "8"), ("small", "2")):
+        simulated.see(mine(name, group="old", node="n1", phase=Phase.RUNNING, request=amounts(cpu=cores)))
+    simulated.see(mine("more", group="new", request=amounts(cpu="3")))
+    assert evicted(simulated.run()) == ["small"]
+
+
+@pytest.mark.parametrize("looks", range(8))
+@pytest.mark.parametrize(("actions", "where"), [("allocate, preempt", "default"), ("allocate, reclaim", "q2")])
+def test_victims_are_found_for_a_pod_whose_like_is_deleted_during_the_search(
+    looks: int, actions: str, where: str
+) -> None:
+    simulated = Simulated(acting(actions))
+    simulated.see(queue("q2"))
+    large = {"request": amounts(cpu="4")}
+    for index in range(10):
+        simulated.see(node(f"n{index}"), mine(f"low{index}", node=f"n{index}", phase=Phase.RUNNING, **large))
+    simulated.run()
+    named = (("scheduling.converged.hpc/queue", where),)
+    simulated.see(*(mine(f"high{index}", priority=10, annotations=named, **large) for index in range(2)))
+    left = iter(range(looks))
+    for action in simulated.run_once(lambda: next(left, None) is None):
+        simulated.carry_out(action)
+    simulated.gone(simulated.named("high0"))
+    simulated.run()
+    assert "high1" in simulated.placements()
 
 
 def test_a_queue_takes_back_what_it_deserves_and_no_more() -> None:

@@ -74,9 +74,13 @@ class Making:
 
     def _seeker(self, claimant: Task) -> Seeker:
         key = (claimant.pod.spec, claimant.pod.request, self._taking.key(claimant))
-        if key not in self._seekers:
-            self._seekers[key] = Seeker(self._session, self._taking.question(claimant, self._budgets))
-        return self._seekers[key]
+        question = self._taking.question(claimant, self._budgets)
+        seeker = self._seekers.get(key)
+        if seeker is None:
+            seeker = self._seekers[key] = Seeker(self._session, question)
+        # Whoever asked first may be gone by now.
+        seeker.question = question
+        return seeker
 
     def _one(self, task: Task, statement: Statement, evicted: list[Task]) -> bool:
         node = self._session.chooser.best(task)

@@ -38,7 +38,7 @@ class Seeker:
 
     def __init__(self, session: Session, question: Question) -> None:
         self._session = session
-        self._question = question
+        self.question = question
         self._columns = session.book.cluster.columns
         self._heap: list[tuple[Cost, int]] = []
         self._cursor = -1
@@ -139,22 +139,22 @@ class Seeker:
 
     def _like(self, task: Task) -> Hashable | None:
         """The kind of a pod that can be asked to leave; None where it cannot."""
-        if not self._question.evictable(task):
+        if not self.question.evictable(task):
             return None
-        like = self._question.like(task)
+        like = self.question.like(task)
         may = self._may.get(like)
         if may is None:
-            may = self._may[like] = self._question.alone(task)
+            may = self._may[like] = self.question.alone(task)
         return like if may else None
 
     def _search(self, candidates: list[tuple[Hashable, Task]], needed: Totals, forced: list[Task]) -> Found | None:
         found = classes(candidates)
         members = [tasks for _unused, tasks in found]
         if forced:
-            return NodeSearch(self._question, members, needed, forced).run()
+            return NodeSearch(self.question, members, needed, forced).run()
         kind = (tuple(needed.items()), tuple((like, len(tasks)) for like, tasks in found))
         if kind not in self._numbers:
-            search = NodeSearch(self._question, members, needed, forced)
+            search = NodeSearch(self.question, members, needed, forced)
             best = search.run()
             self._numbers[kind] = search.numbers if best else None
             return best
@@ -162,7 +162,7 @@ class Seeker:
         if numbers is None:
             return None
         chosen = [task for tasks, number in zip(members, numbers, strict=False) for task in tasks[:number]]
-        return priced(chosen, self._question)
+        return priced(chosen, self.question)
 
 
 def evictable(session: Session, task: Task) -> bool:

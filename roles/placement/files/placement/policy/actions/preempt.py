@@ -58,15 +58,17 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
         queue = session.book.tree.by_name.get(job.queue)
         if queue is None:
             return False
-        victims = _placed(job) if within else _one_of_each(queue, job)
+        victims = _placed(job) if within else _one_of_each(queue, job, by_size=plugin.looks_at_job)
         return any(plugin.may_preempt(claimant, (task,), session.book.total) for task in victims)
 
     def question(claimant: Task, budgets: Budgets) -> Question:
         total = session.book.total
+        # The claimant may go while nodes are searched; what is found then is for others like it.
+        name = claimant.job.queue
 
         def alone(task: Task) -> bool:
             job = task.job
-            if job.queue != claimant.job.queue or (job is claimant.job) is not within:
+            if job.queue != name or (job is claimant.job) is not within:
                 return False
             return plugin.may_preempt(claimant, (task,), total)
 
@@ -88,8 +90,8 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
     return Taking(key, question, possible, REASON)
 
 
-def _one_of_each(queue: QueueNode, claimant: Job) -> Iterator[Task]:
-    """One placed pod of each other job, for between jobs the first says it for all.
+def _one_of_each(queue: QueueNode, claimant: Job, *, by_size: bool) -> Iterator[Task]:
+    """One placed pod of each other job says it for all of its size, and unless the size matters, for all of the job.
 
     Pods by themselves come first, and one for all that have the same priority and size: plugins ask for nothing else.
     """
@@ -101,7 +103,8 @@ def _one_of_each(queue: QueueNode, claimant: Job) -> Iterator[Task]:
             yield task
     for job in queue.jobs.values():
         if job is not claimant:
-            yield from islice(_placed(job), 1)
+            placed = _placed(job)
+            yield from {task.amounts: task for task in placed}.values() if by_size else islice(placed, 1)
 
 
 def _placed(job: Job) -> Iterator[Task]:

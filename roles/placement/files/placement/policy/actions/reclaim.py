@@ -52,10 +52,13 @@ def _terms(session: Session) -> Taking:
         )
 
     def question(claimant: Task, budgets: Budgets) -> Question:
+        # The claimant may go while nodes are searched; what is found then is for others like it.
+        name = claimant.job.queue
+
         def losers(task: Task) -> tuple[QueueNode, ...]:
             """The victim's queue and those above it that the claimant is not in."""
             tree = session.book.tree.by_name
-            mine = tree.get(claimant.job.queue)
+            mine = tree.get(name)
             theirs = tree.get(task.job.queue)
             if mine is None or theirs is None or mine is theirs:
                 return ()
