@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 from placement.core.scheduler import Scheduler
-from placement.model.action import Action, Release, Submit
+from placement.model.action import Action, Evict, Release, Submit
 from placement.model.batch import BackingRules, BatchJob, Chunk, Share
 from placement.model.event import JobsRead, SubmitEnded
 from placement.model.pod import Pod
@@ -75,6 +75,8 @@ class Backed(Simulated):
         super().__init__()
         self.scheduler = Scheduler(DEFAULT, scheduler_name=OURS, backing=rules)
         self.batch = batch or Batch()
+        # Whether pods that are asked to leave take their time.
+        self.stubborn = False
         self.see(*(node(name) for name in HOSTS), queue("backed", backed_by="pbs"), queue("default"))
 
     def pod(self, name: str, *, group: str = "", **more: object) -> Pod:
@@ -102,5 +104,7 @@ class Backed(Simulated):
             self.scheduler.apply(SubmitEnded(action.uid, answer, "" if answer else "timed out", self.now + 0.01))
         elif isinstance(action, Release):
             self.batch.jobs.pop(action.name, None)
+        elif isinstance(action, Evict) and self.stubborn:
+            self.see(replace(self.pods[action.uid], terminating=True))
         else:
             super().carry_out(action)

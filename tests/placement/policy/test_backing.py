@@ -57,6 +57,52 @@ def test_a_gang_is_one_job_with_a_chunk_for_each_shape(site):
     assert len(site.placements()) == 3
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("what", ["deleted", "moved", "no queue"])
+def test_pods_of_a_gang_that_is_backed_no_more_leave_before_their_job_ends(site, what, again):
+    whole = gang("team", 2, queue="backed")
+    site.see(whole, site.pod("p0", group="team"), site.pod("p1", group="team"))
+    site.settle()
+    assert len(site.placements()) == 2
+    there = list(site.pods.values())
+    if again:
+        site = Backed(batch=site.batch)
+        site.see(*there)
+    site.stubborn = True
+    if what != "deleted":
+        site.see(replace(whole, queue="default" if what == "moved" else "nowhere"))
+    elif not again:
+        site.gone(whole)
+    site.settle(seconds=40)
+    evicted = [evict for evict in of(Evict, site.actions) if evict.reason == "NotBacked"]
+    assert {evict.name for evict in evicted} == {"p0", "p1"}
+    assert not of(Release, site.actions)
+    site.finish("p0", "p1", phase=Phase.FAILED)
+    site.settle(seconds=40)
+    assert len(of(Release, site.actions)) == 1
+    assert not site.batch.jobs
+
+
+def test_a_pod_that_names_another_queue_leaves_before_its_job_ends(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    again = Backed(batch=site.batch)
+    again.stubborn = True
+    again.see(replace(site.named("p1"), annotations=()))
+    again.settle(seconds=40)
+    assert {evict.name for evict in of(Evict, again.actions)} == {"p1"}
+    assert not of(Release, again.actions)
+
+
+def test_a_gang_that_only_its_pods_describe_is_not_taken_for_one_that_was_backed(site):
+    site.batch.submit("uid-of-nobody", (Chunk(count=1, cores=1),))
+    site.batch.start()
+    described = (("scheduling.k8s.io/group-name", "g"), ("scheduling.k8s.io/group-min-member", "1"))
+    site.see(mine("p1", annotations=described, request=amounts(cpu="1"), node="n1", phase=Phase.RUNNING))
+    site.settle(seconds=40)
+    assert not of(Evict | Release, site.actions)
+
+
 def test_a_member_that_comes_later_has_a_job_by_itself(site):
     site.see(gang("team", 2, queue="backed"))
     site.see(site.pod("p0", group="team"), site.pod("p1", group="team"))

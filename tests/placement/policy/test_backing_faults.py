@@ -19,7 +19,7 @@ SINGLES = ("p1", "p2")
 GANG = ("g0", "g1", "g2")
 OPERATIONS = (
     *("pass", "pass", "unread", "lose", "fail", "late", "die", "close", "open", "delete", "force", "end", "requeue"),
-    *("vanish", "double", "reuse", "older"),
+    *("vanish", "double", "reuse", "older", "ungroup", "orphan", "move"),
 )
 
 
@@ -158,14 +158,30 @@ def apply(world: World, operation: str) -> None:
         case "older":
             world.scheduler.apply(world.before)
             world.run()
+        case "ungroup" | "orphan" | "move":
+            without_group(world, operation)
     world.second()
 
 
-def successor(world: World) -> None:
+def without_group(world: World, how: str) -> None:
+    """The group is deleted, before or while a daemon is there to see it, or is in no queue; the pods stay for long."""
+    if how == "move":
+        world.see(gang("gang", len(GANG), queue="nowhere"))
+    elif how == "ungroup":
+        world.gone(gang("gang", len(GANG), queue="backed"))
+    else:
+        successor(world, group=False)
+    for _unused in range(40):
+        world.read()
+        world.run()
+        world.batch.start()
+
+
+def successor(world: World, *, group: bool = True) -> None:
     """The daemon dies, and another one sees what is there."""
     fresh = Backed(batch=world.batch)
     world.scheduler = fresh.scheduler
-    for item in [gang("gang", len(GANG), queue="backed"), *world.pods.values()]:
+    for item in [*([gang("gang", len(GANG), queue="backed")] if group else ()), *world.pods.values()]:
         world.see(item)
 
 

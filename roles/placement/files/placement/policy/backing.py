@@ -14,7 +14,7 @@ from typing import Final
 from placement.model.batch import BackingRules, BatchJob
 from placement.model.event import BatchEvent, JobsRead, JobsUnread, SubmitEnded
 
-_NEVER: Final = float("-inf")
+NEVER: Final = float("-inf")
 # Seconds between two submissions for one gang: twice as many each time.
 _LONGEST: Final = 300.0
 # Seconds until a job that is still there is asked to end once more.
@@ -32,9 +32,9 @@ class Unit:
     extra: tuple[BatchJob, ...] = ()
     # A submission is under way; when the last one ended, how many there were in a row, and when the next may be.
     submitting: bool = False
-    settled: float = _NEVER
+    settled: float = NEVER
     tries: int = 0
-    not_before: float = _NEVER
+    not_before: float = NEVER
     # Why the last submission came to nothing, or its job was not taken; and which job that was.
     trouble: str = ""
     refused: str = ""
@@ -56,7 +56,7 @@ class Backing:
         self.rules = BackingRules()
         self.units: dict[str, Unit] = {}
         # When the last good read was begun, and why there was none since.
-        self.read = _NEVER
+        self.read = NEVER
         self.trouble = "the batch system has not been asked yet"
         # Units about which something has changed; and whether a read has come, since the policy last looked.
         self.changed: dict[str, None] = {}
@@ -114,7 +114,7 @@ class Backing:
 
     def ask(self, unit: Unit, job: BatchJob, now: float) -> bool:
         """Whether the job is to be asked to end now; that it has been is noted."""
-        if now - unit.asked.get(job.job, _NEVER) < _AGAIN:
+        if now - unit.asked.get(job.job, NEVER) < _AGAIN:
             return False
         unit.asked[job.job] = now
         return True

@@ -24,6 +24,7 @@ from placement.policy.jobs import HOLDING, Job, Status, Task
 from placement.policy.membership import SOURCE_OF, GroupKey
 from placement.policy.seeker import evictable
 from placement.policy.session import Refused, Session
+from placement.policy.strays import is_certain, is_served, strays
 from placement.policy.verify import aliases, is_resting, node_of, why_not
 
 _ENDED: Final = frozenset({Status.SUCCEEDED, Status.FAILED})
@@ -73,11 +74,10 @@ def _job_of(session: Session, uid: str) -> Job | None:
 
 def _serve(session: Session, job: Job) -> Iterator[bool]:
     """Does what there is to do for a job; each time says whether nothing more will be until something changes."""
-    queue = session.book.tree.by_name.get(job.queue)
-    if queue is None or not queue.record.backed_by:
-        return
-    if job.group is None and job.key.named:
-        _tell(session, job, Refused("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
+    if not is_served(session, job):
+        queue = session.book.tree.by_name.get(job.queue)
+        if queue is not None and queue.record.backed_by:
+            _tell(session, job, Refused("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
         return
     units = session.backing.units
     gang = job.group.uid if job.group is not None else ""
@@ -242,14 +242,17 @@ def _release(session: Session, unit: Unit) -> None:
     """Has jobs end that nobody needs."""
     backing, now = session.backing, session.now
     known = _job_of(session, unit.uid)
-    if known is None:
-        unit.members = 0
+    if known is None or not is_served(session, known):
+        unit.members = _send_strays(session, unit, known)
     if unit.members or (known is not None and unit.submitting):
         unit.idle = None
     elif unit.idle is None:
         unit.idle = now
     for uid, until in unit.held.items():
-        if until == _OPEN and uid not in session.book.tasks:
+        task = session.book.tasks.get(uid)
+        if until == _OPEN and task is not None and task.status in _ENDED:
+            unit.held[uid] = -_OPEN
+        if until == _OPEN and task is None:
             # Gone without a sign that its containers have ended: it may have been deleted by force.
             unit.held[uid] = now + backing.rules.linger
     unneeded = list(unit.extra)
@@ -265,6 +268,15 @@ def _release(session: Session, unit: Unit) -> None:
     for job in unneeded:
         if backing.ask(unit, job, now):
             session.actions.append(Release(uid=unit.uid, name=job.job))
+
+
+def _send_strays(session: Session, unit: Unit, known: Job | None) -> int:
+    """Has pods leave whose group was deleted or changed its queue; the answer is how many are there yet."""
+    there = strays(session, unit, known)
+    leaving = [task for task in there if is_certain(unit, task)]
+    unit.held.update((task.uid, _OPEN) for task in leaving)
+    _evict(session, leaving, "NotBacked", "its group is gone, or is not in the queue that has a job for it any more")
+    return len(there)
 
 
 def _may_end(session: Session, unit: Unit, job: BatchJob, now: float) -> bool:
