@@ -5,8 +5,10 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import pytest
+from placement.kube import requests
 from placement.kube.performer import Performer, told
 from placement.kube.sender import Sender
 from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition, QueueStatus
@@ -117,6 +119,12 @@ def test_a_disruption_budget_that_holds_a_pod_is_named():
     refused = case.perform(EVICT)[-1]
     assert isinstance(refused, EvictRefused)
     assert "quorum" in refused.message
+
+
+@pytest.mark.parametrize(("grace", "options"), [(None, {}), (60, {"gracePeriodSeconds": 60})])
+def test_an_eviction_for_a_job_that_ends_does_not_wait_as_long_as_the_pod_would(grace, options):
+    body = json.loads(requests.evict(replace(EVICT, grace=grace)).body)
+    assert body["deleteOptions"] == {"preconditions": {"uid": "u"}, **options}
 
 
 def test_an_overloaded_server_is_not_a_disruption_budget():

@@ -135,6 +135,19 @@ def test_a_job_that_is_deleted_takes_its_pods_with_it(site):
     assert evict.reason == "JobEnded"
 
 
+@pytest.mark.parametrize(
+    "claims", [{"priority_class": "system-node-critical"}, {"daemon": True}, {"namespace": "kube-system"}]
+)
+def test_what_a_pod_claims_of_itself_does_not_keep_it_there_without_its_job(site, claims):
+    site.see(site.pod("p1", **{**claims, "daemon": False}))
+    site.settle()
+    site.see(replace(site.named("p1"), daemon=claims.get("daemon", False)))
+    site.batch.jobs.clear()
+    site.settle()
+    (evict,) = of(Evict, site.actions)
+    assert (evict.reason, evict.grace) == ("JobEnded", 60)
+
+
 def test_no_answer_says_nothing(site):
     site.see(site.pod("p1"))
     site.settle()
@@ -240,6 +253,7 @@ def test_who_names_a_host_gets_it(site):
     ("more", "said"),
     [
         ({"request": amounts(cpu="1", gpu="1")}, "no name for example.com/gpu"),
+        ({"daemon": True}, "DaemonSet"),
         ({"annotations": (("converged.hpc/walltime", "$(reboot)"),)}, "converged.hpc/walltime"),
         ({"annotations": (("converged.hpc/walltime", "00:00:00"),)}, "converged.hpc/walltime"),
         (

@@ -65,11 +65,14 @@ def bind(action: Bind) -> Request:
 
 def evict(action: Evict) -> Request:
     """POST of an Eviction, which respects disruption budgets."""
+    options: Json = {"preconditions": {"uid": action.uid}}
+    if action.grace is not None:
+        options["gracePeriodSeconds"] = action.grace
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": action.name, "namespace": action.namespace},
-        "deleteOptions": {"preconditions": {"uid": action.uid}},
+        "deleteOptions": options,
     }
     return Request("POST", f"{pod_path(action.namespace, action.name)}/eviction", _encode(body))
 

@@ -41,6 +41,8 @@ class Evict:
     # `Preempted` or `Reclaimed`, and the sentence for the Event.
     reason: str
     message: str
+    # Seconds that its containers have to end; None is what the pod itself says.
+    grace: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,8 @@ class Demand:
 
 def demand_of(pod: Pod, rules: BackingRules) -> Demand:
     """The pod's part, in the batch system's names."""
+    if pod.daemon:
+        raise Unbackable("a pod of a DaemonSet belongs to its node")
     asked = dict(pod.request)
     millis = max(asked.pop(CPU, 0), _LEAST)
     if not rules.pack or millis >= _CORE:

@@ -22,12 +22,12 @@ from placement.policy.backing import Unit
 from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_of, walltime_of
 from placement.policy.jobs import HOLDING, Job, Status, Task
 from placement.policy.membership import SOURCE_OF, GroupKey
-from placement.policy.seeker import evictable
 from placement.policy.session import Refused, Session
 from placement.policy.strays import is_certain, is_served, strays
 from placement.policy.verify import aliases, is_resting, node_of, why_not
 
 _ENDED: Final = frozenset({Status.SUCCEEDED, Status.FAILED})
+_THERE: Final = frozenset({Status.BOUND, Status.RUNNING})
 _OPEN: Final = float("inf")
 _STEP: Final = 64
 
@@ -165,7 +165,7 @@ def _place(
 ) -> bool:
     """Gives pods their parts of a job that runs; all that must start together, or none."""
     bins = Bins(batch.shares, lambda host: node_of(session, host))
-    lost = [task for task in there if not bins.take(task.node, _demand(session, task)) and evictable(session, task)]
+    lost = [task for task in there if not bins.take(task.node, _demand(session, task)) and _may_leave(session, task)]
     if not all(node_of(session, share.host) for share in batch.shares):
         # A host that is no node now may be the very one where they are.
         lost = []
@@ -221,15 +221,21 @@ def _demand(session: Session, task: Task) -> Demand:
 
 
 def _evict(session: Session, tasks: Sequence[Task], reason: str, message: str) -> None:
-    leaving = [task for task in tasks if evictable(session, task)]
+    leaving = [task for task in tasks if _may_leave(session, task)]
+    grace = int(session.backing.rules.grace)
     statement = session.statement()
     for task in leaving:
         statement.evict(task)
         pod = task.pod
         session.actions.append(
-            Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason, message=message)
+            Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason, message=message, grace=grace)
         )
     statement.commit()
+
+
+def _may_leave(session: Session, task: Task) -> bool:
+    """Whether it can be asked now; what its owner writes, a priority for one, has no say: its job is over."""
+    return task.status in _THERE and not task.pod.mirror and task.uid not in session.spared
 
 
 def _tell(session: Session, job: Job, refused: Refused) -> None:
