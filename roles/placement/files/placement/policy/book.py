@@ -7,30 +7,27 @@ from dataclasses import replace
 
 from placement.model.event import Object
 from placement.model.pod import Pod
-from placement.model.quantity import PODS
 from placement.model.workload import PodGroup, PriorityClass, Queue
-from placement.policy.amounts import Totals, add
 from placement.policy.arrivals import Arrivals
+from placement.policy.figures import Figures
 from placement.policy.groups import GroupIndex
-from placement.policy.jobs import BEGUN, HOLDING, SHARING, TAKING, WANTING, Job, Problem, Status, Task, status_of
+from placement.policy.jobs import BEGUN, TAKING, Job, Problem, Status, Task, counted, status_of
 from placement.policy.membership import GroupKey, group_key
 from placement.policy.queues import QueueTree
-from placement.policy.register import Register
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
 
 
-class Book(Register):
+class Book(Figures):
     """Everything of ours, by job and by queue."""
 
     def __init__(self, cluster: Cluster, rules: Rules, *, scheduler_name: str, default_queue: str) -> None:
-        super().__init__(rules, QueueTree((), default_queue))
-        self.cluster = cluster
+        super().__init__(cluster, rules, QueueTree((), default_queue))
         self.scheduler_name = scheduler_name
         self.groups = GroupIndex(cluster, default_queue)
         self._default_queue = default_queue
         self._queue_specs: set[Queue] = set()
-        self._held: Totals = {}
+        self._relabelled = 0
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
         self.settled: dict[str, None] = {}
         # Jobs that could not run if all nodes were empty.
@@ -50,6 +47,9 @@ class Book(Register):
         for kind in changed:
             self._objects_changed(kind)
         changed.clear()
+        if self._relabelled != self.cluster.pods.relabelled:
+            self._relabelled = self.cluster.pods.relabelled
+            self.generation += 1
         self._new_groups.notice(groups)
         self._new_pods.notice(pods)
         # A pod whose group has not been read yet would be told that there is none.
@@ -102,6 +102,8 @@ class Book(Register):
         if entry is None or entry.pod.spec.scheduler_name != self.scheduler_name:
             if entry is None or not entry.charged or entry.leaving:
                 self.generation += 1
+            else:
+                self.company_came()
             if task is not None:
                 self._drop(task)
             self._foreign_changed(uid, group_key(entry.pod) if entry is not None else None)
@@ -116,9 +118,26 @@ class Book(Register):
             self.tasks[uid] = job.tasks[uid] = task
             job.counts[task.status] += 1
             self._join(job, task)
-        task.entry, task.pod = entry, entry.pod
+        task.entry = entry
+        self._amend(task, entry.pod)
         self.move(task, status_of(entry))
         self.rest(task)
+
+    def _amend(self, task: Task, pod: Pod) -> None:
+        """The pod is as given; what it asks for, or what its annotations say, can be new."""
+        old, task.pod = task.pod, pod
+        if (pod.request, pod.spec, pod.annotations) == (old.request, old.spec, old.annotations):
+            return
+        job = task.job
+        self._book(task, task.status, None)
+        if task.status is Status.PENDING:
+            job.asking += bool(pod.request) - bool(old.request)
+        task.amounts = counted(pod.request)
+        self._book(task, None, task.status)
+        if pod.request != old.request:
+            self.generation += 1
+        job.parked = job.sought = job.reclaimed = -1
+        self._refresh(job)
 
     def _foreign_changed(self, uid: str, key: GroupKey | None) -> None:
         old, job = self._foreigners.pop(uid, None), self.obtain(key) if key is not None and key.named else None
@@ -250,40 +269,3 @@ class Book(Register):
             self.company_came()
         if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(task.job.queue):
             self._refresh(task.job)
-
-    def _book(self, task: Task, old: Status | None, new: Status | None) -> None:
-        """Counts the task under its new status instead of the old one; under none before it comes and after it goes."""
-        sharing, holding = (new in SHARING) - (old in SHARING), (new in HOLDING) - (old in HOLDING)
-        if sharing:
-            add(task.job.allocated, task.amounts, sharing)
-        if holding:
-            add(self._held, task.amounts, holding)
-        self._book_queue(task, old, new)
-
-    def _book_queue(self, task: Task, old: Status | None, new: Status | None) -> None:
-        job = task.job
-        queue = self.tree.by_name.get(job.queue)
-        if queue is None:
-            return
-        # What cannot be scheduled wants nothing, or its queue would deserve room that it cannot use.
-        wanting = SHARING if job.problem is not None else WANTING
-        # Promised room will be held, and whoever it is promised to is not asked about limits again.
-        queue.book(
-            (new in SHARING) - (old in SHARING),
-            (new in TAKING) - (old in TAKING),
-            (new in wanting) - (old in wanting),
-            task.amounts,
-        )
-
-    def idle(self) -> Totals:
-        """What is free of what there is for our pods."""
-        return {name: amount - self._held.get(name, 0) for name, amount in self.total.items()}
-
-    def _add_up(self) -> None:
-        """What there is for our pods, and what each queue deserves of it."""
-        free = self.cluster.columns.free_in_all()
-        total = {name: amount + self._held.get(name, 0) for name, amount in free.items() if name != PODS}
-        if total != self.total:
-            self.total = total
-            self.reorder([job for job in self.waiting() if job.allocated])
-        self.openings += self.tree.divide(total)

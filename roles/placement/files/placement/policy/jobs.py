@@ -80,7 +80,7 @@ def status_of(entry: PodEntry) -> Status:
 
 
 @lru_cache(maxsize=1 << 12)
-def _counted(request: Amounts) -> Amounts:
+def counted(request: Amounts) -> Amounts:
     """The request, and one pod; the same object for equal requests, for there are many pods of few sizes."""
     return (*request, (PODS, 1))
 
@@ -95,7 +95,7 @@ class Task:
         self.entry = entry
         self.pod: Pod = entry.pod
         # What it counts for in its queue.
-        self.amounts = _counted(entry.pod.request)
+        self.amounts = counted(entry.pod.request)
         # Its job, or at rest only the name of its queue.
         self.home: Job | str = job
         self.key = key

@@ -61,6 +61,8 @@ class PodTable:
         # UIDs by the node they belong to; a dict keeps their order.
         self._at: dict[str, dict[str, None]] = {}
         self._undo: list[tuple[str, Plan]] = []
+        # Moves when the labels of a pod change, for then rules about other pods may say something else.
+        self.relabelled = 0
 
     def put(self, pod: Pod) -> None:
         """The pod is as given."""
@@ -79,6 +81,7 @@ class PodTable:
             return
         self._withdraw(entry)
         if entry.pod.labels != pod.labels:
+            self.relabelled += 1
             self._labelsets.leave(entry.labelset)
             entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
         entry.pod, entry.plan, entry.vector = pod, plan, None

@@ -1,0 +1,58 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The figures: what jobs and queues hold and want, what there is in all, and what is free of it."""
+
+from placement.model.quantity import PODS
+from placement.policy.amounts import Totals, add
+from placement.policy.jobs import HOLDING, SHARING, TAKING, WANTING, Status, Task
+from placement.policy.queues import QueueTree
+from placement.policy.register import Register
+from placement.policy.rules import Rules
+from placement.state.cluster import Cluster
+
+
+class Figures(Register):
+    """Sums over all tasks, kept up with every move."""
+
+    def __init__(self, cluster: Cluster, rules: Rules, tree: QueueTree) -> None:
+        super().__init__(rules, tree)
+        self.cluster = cluster
+        self._held: Totals = {}
+
+    def _book(self, task: Task, old: Status | None, new: Status | None) -> None:
+        """Counts the task under its new status instead of the old one; under none before it comes and after it goes."""
+        sharing, holding = (new in SHARING) - (old in SHARING), (new in HOLDING) - (old in HOLDING)
+        if sharing:
+            add(task.job.allocated, task.amounts, sharing)
+        if holding:
+            add(self._held, task.amounts, holding)
+        self._book_queue(task, old, new)
+
+    def _book_queue(self, task: Task, old: Status | None, new: Status | None) -> None:
+        job = task.job
+        queue = self.tree.by_name.get(job.queue)
+        if queue is None:
+            return
+        # What cannot be scheduled wants nothing, or its queue would deserve room that it cannot use.
+        wanting = SHARING if job.problem is not None else WANTING
+        # Promised room will be held, and whoever it is promised to is not asked about limits again.
+        queue.book(
+            (new in SHARING) - (old in SHARING),
+            (new in TAKING) - (old in TAKING),
+            (new in wanting) - (old in wanting),
+            task.amounts,
+        )
+
+    def idle(self) -> Totals:
+        """What is free of what there is for our pods."""
+        return {name: amount - self._held.get(name, 0) for name, amount in self.total.items()}
+
+    def _add_up(self) -> None:
+        """What there is for our pods, and what each queue deserves of it."""
+        free = self.cluster.columns.free_in_all()
+        total = {name: amount + self._held.get(name, 0) for name, amount in free.items() if name != PODS}
+        if total != self.total:
+            self.total = total
+            self.reorder([job for job in self.waiting() if job.allocated])
+        self.openings += self.tree.divide(total)
