@@ -90,6 +90,33 @@ def test_room_that_is_kept_counts_towards_the_capability_of_its_queue() -> None:
     assert sorted(simulated.placements()) == ["c", "d", "e", "high"]
 
 
+def test_who_was_no_victim_after_all_rests_again() -> None:
+    simulated = full()
+    simulated.see(priority_class("high", 10), gang("large", 5, priority_class="high"))
+    simulated.see(*(mine(f"large{index}", group="large", priority=10) for index in range(5)))
+    assert evicted(simulated.run()) == []
+    assert len(simulated.scheduler.book.dormant()) == 4
+
+
+def test_nothing_is_left_of_a_promise_that_was_kept() -> None:
+    simulated = full()
+    simulated.see(mine("high", priority=10))
+    assert len(evicted(simulated.run())) == 1
+    assert len(simulated.scheduler.book.dormant()) == 4
+    assert not simulated.scheduler.book.promised
+
+
+def test_a_victim_that_is_spared_after_all_rests_again() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(node("n1"), priority_class("high", 10), gang("pair", 2, priority_class="high"))
+    for name, cores, priority in (("one", "1", 0), ("three", "3", 1)):
+        simulated.see(mine(name, node="n1", phase=Phase.RUNNING, request=amounts(cpu=cores), priority=priority))
+    for name, cores in (("first", "1"), ("second", "2")):
+        simulated.see(mine(name, group="pair", priority=10, request=amounts(cpu=cores)))
+    assert evicted(simulated.run_once()) == ["three"]
+    assert [task.uid for task in simulated.scheduler.book.dormant()] == ["uid-one"]
+
+
 def test_nobody_is_evicted_while_another_node_has_room() -> None:
     simulated = full()
     simulated.see(node("n2"), mine("high", priority=10))

@@ -34,8 +34,6 @@ class Book(Figures):
         self.hopeless: dict[GroupKey, Job] = {}
         # Pods that are asked to leave or on their way out.
         self.releasing: dict[str, Task] = {}
-        # Jobs that room is kept for.
-        self.promised: dict[GroupKey, Job] = {}
         self._foreigners: dict[str, Job] = {}
         self._new_groups = Arrivals(is_new=lambda uid: not self.groups.knows(uid), take_in=self._group_changed)
         self._new_pods = Arrivals(is_new=self._is_new, take_in=self._pod_changed)
@@ -166,7 +164,6 @@ class Book(Figures):
         if job is not None and not job.tasks and not job.foreign and job.group is None:
             self._enqueue_in(job, "")
             del self.jobs[key]
-            self.promised.pop(key, None)
             self.leave(key)
 
     def _join(self, job: Job, task: Task) -> None:

@@ -32,6 +32,8 @@ class Line:
         self.parked: dict[GroupKey, Job] = {}
         # Jobs that have not been let in by enqueue.
         self.outside: dict[GroupKey, Job] = {}
+        # Jobs that room is kept for.
+        self.promised: dict[GroupKey, Job] = {}
         # Jobs whose bindings failed, and until when they are not tried.
         self.held: dict[GroupKey, tuple[Job, float]] = {}
         # Jobs of queues that a batch system backs, when something has changed about them.
@@ -150,5 +152,6 @@ class Line:
         """The job is no more."""
         for waiting in (self.parked, self.outside, self.backed, self.partial, self.stirred, self._near_others):
             waiting.pop(key, None)
+        self.promised.pop(key, None)
         self.held.pop(key, None)
         self.restless.pop(key, None)

@@ -57,7 +57,9 @@ class Register(Line):
 
     def rest(self, task: Task) -> None:
         """Forgets the job of a pod by itself that has its node."""
-        job = task.job
+        if isinstance(task.home, str):
+            return
+        job = task.home
         queue = self.tree.by_name.get(job.queue)
         settled = task.status in (Status.BOUND, Status.RUNNING) and job.key.source is Source.POD
         # What a batch system backs is looked after as long as it runs.

@@ -58,7 +58,10 @@ class Statement:
 
     def discard(self) -> None:
         """Takes back everything."""
+        tasks = {task.uid: task for task, _unused in self._moves}
         self.back_to((self._mark, 0))
+        for task in tasks.values():
+            self._book.rest(task)
 
     def commit(self) -> None:
         """Makes everything final."""
@@ -72,3 +75,6 @@ class Statement:
             self._book.moved(task, status)
         for job in {task.job.key: task.job for task, _unused in moved}.values():
             self._book.push(job)
+        for task, status in first.values():
+            if task.status is status:
+                self._book.rest(task)
