@@ -11,7 +11,7 @@ import time
 import unittest
 
 import payload_path  # noqa: F401
-from nodeshare import batch_pbs, cluster_pbs
+from nodeshare import batch_pbs, cluster_pbs, controller_settings, settings
 from nodeshare.cluster import Jobs
 from nodeshare.evidence import Answer
 from nodeshare.jobid import JobKey
@@ -159,7 +159,7 @@ class Life(unittest.TestCase):
 
 
 class Controller(unittest.TestCase):
-    def batch(self, answers, *, holding=True, names=None):
+    def batch(self, answers, *, holding=True, names=None, ignored=()):
         self.asked, self.remarks = [], []
 
         def run(argv):
@@ -177,6 +177,7 @@ class Controller(unittest.TestCase):
             host="srv.dom",
             names=names or {},
             remark=self.remarks.append,
+            ignored=frozenset(ignored),
         )
 
     def test_nodes_of_jobs_are_their_hosts_by_kubernetes_names_as_soon_as_pbs_has_chosen_them(self):
@@ -194,6 +195,25 @@ class Controller(unittest.TestCase):
         self.assertEqual(batch.jobs(), Jobs(expected, frozenset(["pbs/3.srv/1"])))
         self.assertEqual(batch.jobs(), Jobs(expected, frozenset(["pbs/3.srv/1"])))
         self.assertEqual([argv[0] for argv in self.asked], ["/q", "/p", "/q"])
+
+    def test_jobs_of_pods_hold_no_node_against_pods(self):
+        jobs = {"1.srv": job(queue="pods"), "2.srv": job("E", queue="pods"), "3.srv": job(queue="workq")}
+        batch = self.batch({"-t": answer("Jobs", jobs), "/p": answer("nodes", NODES)}, ignored=("pods",))
+        self.assertEqual(batch.jobs(), Jobs({"pbs/3.srv/1": frozenset(["n1"])}))
+
+    def test_the_queues_of_pods_are_names(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, "controller.json")
+        for value, expected in ((["pods"], {"pods"}), ([], set()), ("pods", None), ([""], None), ([7], None)):
+            with open(path, "w") as stream:
+                json.dump({"host": "srv", "ignored_queues": value}, stream)
+            with self.subTest(value=value):
+                if expected is not None:
+                    self.assertEqual(controller_settings.load(path).ignored_queues, expected)
+                else:
+                    with self.assertRaisesRegex(settings.SettingsError, "a list of names"):
+                        controller_settings.load(path)
 
     def test_no_jobs_is_an_answer_and_beside_placeholders_none_is_asked_for(self):
         answers = {"-t": answer(), "/p": answer("nodes", NODES)}

@@ -10,9 +10,24 @@ from typing import Any
 
 import yaml
 from ansible.plugins.filter.core import FilterModule
+from ansible_collections.converged.hpc.plugins.filter.pbs_share import pbs_jobs_on
 from jinja2.nativetypes import NativeEnvironment
 
 VARIABLES = Path(__file__).parents[2] / "roles/pbs_share/vars/main.yml"
+
+
+def test_jobs_of_pods_are_not_adopted() -> None:
+    environment = NativeEnvironment()
+    environment.filters["converged.hpc.pbs_jobs_on"] = pbs_jobs_on
+    text = yaml.safe_load(VARIABLES.read_text(encoding="utf-8"))["_pbs_share_adopted"]
+    held = {"run": 1, "state": "R", "chunks": [{"vnode": "n1"}]}
+    jobs = [{"id": "1.ctl", "queue": "pods", **held}, {"id": "2.ctl", "queue": "workq", **held}]
+    found = environment.from_string(text).render(
+        __pbs_share_jobs={"jobs": jobs, "nodes": [{"name": "n1", "host": "n1"}]},
+        _pbs_share_queues=["pods"],
+        _pbs_share_name="n1",
+    )
+    assert found == ["2.ctl/1"]
 
 
 def queue_with(attributes: dict[str, Any]) -> Any:

@@ -31,12 +31,13 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
 
 
 class Job(NamedTuple):
-    """A job or a sub-job, its last run, and the vnodes and hosts that this run has."""
+    """A job or a sub-job, its last run, the vnodes and hosts that this run has, and its queue."""
 
     state: str
     run: int
     vnodes: FrozenSet[str]
     hosts: FrozenSet[str] = frozenset()
+    queue: str = ""
 
 
 def section(text: str, key: str, *, needed: bool) -> Dict[str, Dict[str, Any]]:
@@ -64,7 +65,8 @@ def _job(name: str, fields: Mapping[str, Any]) -> Job:
         raise ValueError("{}: no job with a state".format(ascii(name[:60])))
     vnodes = frozenset(_VNODE.findall(placed))
     words = str(fields.get("exec_host", "")).split("+")
-    return Job(state, run, vnodes, frozenset(_short(word.partition("/")[0]) for word in (*words, *vnodes) if word))
+    hosts = frozenset(_short(word.partition("/")[0]) for word in (*words, *vnodes) if word)
+    return Job(state, run, vnodes, hosts, str(fields.get("queue", "")))
 
 
 def _short(host: str) -> str:

@@ -30,7 +30,10 @@ CLOSED = frozenset(
 
 
 class PbsBatch(Batch):
-    """`holding` is false where a job holds no node as a whole: then only the states of nodes count."""
+    """`holding` is false where a job holds no node as a whole: then only the states of nodes count.
+
+    Jobs of `ignored` queues are those of pods: they take nothing from pods, and hold no node against them.
+    """
 
     def __init__(
         self,
@@ -42,11 +45,13 @@ class PbsBatch(Batch):
         host: str,
         names: Mapping[str, str],
         remark: Callable[[str], None],
+        ignored: FrozenSet[str] = frozenset(),
     ) -> None:
         super().__init__(run=run, host=host, names=names, remark=remark)
         self.qstat = qstat
         self.pbsnodes = pbsnodes
         self.holding = holding
+        self.ignored = ignored
         self.hosts: Dict[str, str] = {}  # by vnode, from the last answer
 
     def in_control(self) -> Optional[bool]:
@@ -62,6 +67,8 @@ class PbsBatch(Batch):
         holding: Dict[str, FrozenSet[str]] = {}
         ending = set()
         for name, job in found.items():
+            if job.queue in self.ignored:
+                continue
             key = batch_pbs.key_of(name, job)
             if key is not None and job.vnodes and job.state in batch_pbs.HOLDING:
                 holding[key] = self.kube_names(self.hosts.get(vnode, vnode) for vnode in job.vnodes)

@@ -197,6 +197,7 @@ def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
             host=settings.host,
             names=settings.names,
             remark=remark,
+            ignored=settings.ignored_queues,
         )
     return SlurmBatch(
         run=run_command,

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The controller's own settings: one JSON file, checked as a whole like the node's."""
 
-from typing import Any, Dict, Mapping, NamedTuple
+from typing import Any, Dict, FrozenSet, Mapping, NamedTuple
 
 from . import settings
 from .settings import ABSOLUTE, matching, seconds
@@ -16,6 +16,7 @@ class ControllerSettings(NamedTuple):
 
     `host` is this machine's name in SlurmctldHost, or as PBS's server has it, and `names` where a node's two names
     differ. Beside placeholders no job has a node to itself: then only the batch system's states of nodes are followed.
+    Jobs in `ignored_queues` of PBS are those of pods.
     """
 
     host: str
@@ -29,6 +30,7 @@ class ControllerSettings(NamedTuple):
     qstat: str = "/opt/pbs/bin/qstat"
     pbsnodes: str = "/opt/pbs/bin/pbsnodes"
     names: Mapping[str, str] = {}
+    ignored_queues: FrozenSet[str] = frozenset()
     deadline: float = 45.0
     period: float = 30.0
     connections: int = 16
@@ -39,6 +41,12 @@ def _names(value: Any) -> Dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(name, str) and name for name in value.values()):
         raise ValueError("an object: the batch system's node name, and the Node's name")
     return dict(value)
+
+
+def _queues(value: Any) -> FrozenSet[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError("a list of names")
+    return frozenset(value)
 
 
 def _connections(value: Any) -> int:
@@ -59,6 +67,7 @@ _CHECKS = {
     "qstat": ABSOLUTE,
     "pbsnodes": ABSOLUTE,
     "names": _names,
+    "ignored_queues": _queues,
     "deadline": seconds(0, 3600),
     "period": seconds(0.1, 600),
     "connections": _connections,
