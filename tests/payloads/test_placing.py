@@ -10,6 +10,7 @@ import unittest
 import payload_path  # noqa: F401
 from nodeshare import view
 from nodeshare.jobid import JobKey
+from nodeshare.leases import Lease
 from nodeshare.placeholder import name_of
 from simulation import KUBELET, RUNTIME, quick_directory
 from simulation_beside import GIB, SharedSite
@@ -205,6 +206,43 @@ class Repair(SharedCase):
         site.node.files.clear()
         site.repair()
         self.assertEqual(site.size()["cpu"], "2")
+
+    def test_it_does_not_keep_the_next_job_waiting_for_pods_that_leave_slowly(self):
+        site = self.site(deadline=30.0)
+        site.begin(cores=2)
+        site.node.files.clear()
+        site.node.let_in.clear()
+        site.node.add_pod("slow", cpu="8", grace=20.0)
+        began = site.node.time
+        site.repair()
+        self.assertLess(site.node.time - began, 5.0)
+        self.assertEqual((site.node.files, self.names(site, "evict"), self.names(site, "preempt")), ({}, ["slow"], []))
+        site.later(20.0)
+        self.assertEqual((site.size()["cpu"], self.names(site, "preempt")), ("2", []))
+
+    def test_what_does_not_leave_is_left_to_the_kubelet_once_the_deadline_of_the_job_is_over(self):
+        site = self.site(deadline=30.0)
+        site.begin(cores=2)
+        site.node.files.clear()
+        site.node.let_in.clear()
+        site.node.add_pod("kept", cpu="8", protected=True)
+        site.repair()
+        self.assertEqual(self.names(site, "preempt"), [])
+        site.later(30.0)
+        self.assertEqual((site.size()["cpu"], self.names(site, "preempt")), ("2", ["kept"]))
+
+    def test_the_time_that_a_begin_has_waited_for_others_is_a_part_of_its_time(self):
+        site = self.site(deadline=60.0, limit=20.0)
+        site.node.add_pod("kept", cpu="8", protected=True)
+        lease = Lease(JobKey("pbs", "1.srv", 1), site.node.boot, site.node.time, None, 2, GIB, ())
+        site.give_cores("1.srv", 2)
+        with site.store.locked():
+            site.store.begin(lease, mark_life=300.0)
+        began = site.node.time
+        site.node.time += 15.0
+        told = site.carrier(key=lease.key).run(view.BEGIN, began=began)
+        self.assertEqual((told.done.outcome, site.size()["cpu"]), ("accept", "2"))
+        self.assertLess(site.node.time - began, 20.0)
 
     def test_what_nobody_holds_any_more_goes(self):
         site = self.site()

@@ -60,9 +60,12 @@ class Carrier:
     def work_lock(self, seconds: float) -> durable.Lock:
         return durable.Lock(os.path.join(self.store.directory, "work"), seconds=seconds)
 
-    def run(self, event: str) -> Told:
-        """The caller holds the work lock, except for END, which changes nothing but memory."""
-        now = self.world.now()
+    def run(self, event: str, *, began: Optional[float] = None) -> Told:
+        """The caller holds the work lock, except for END, which changes nothing but memory.
+
+        `began` is when he began to wait for the lock: that is a part of his time.
+        """
+        now = self.world.now() if began is None else began
         if event == view.TICK:
             self._mend_fence()
         boot_id = self.world.boot_id()

@@ -47,9 +47,9 @@ class Call:
         )
 
     def act(self, event: str, begun: Optional[Lease] = None, key: Optional[jobid.JobKey] = None) -> Told:
-        carrier = self.carrier(begun, key)
+        carrier, began = self.carrier(begun, key), self.world.now()
         with carrier.work_lock(self.settings.limit):
-            return carrier.run(event)
+            return carrier.run(event, began=began)
 
 
 def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int:

@@ -43,6 +43,7 @@ from .view import (
 )
 
 ADMISSION = 5.0  # from the moment that there is room until the kubelet must have let a placeholder in
+HURRY = 3.0  # in which pods may leave at a repair: a job that begins meanwhile waits for its end
 LAST_WORDS = 1.0  # of the caller's limit, for the fence and the answer
 Plan = Mapping[str, Planned]
 QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
@@ -91,27 +92,29 @@ def _place(todo: List[Planned], plan: Plan, event: str, settings: Settings, seen
         return _failed(event, settings, "the placeholder cannot be written")
     if not seen.memory.room and any(placeholder.is_whole(planned.lease) for planned in todo):
         return _failed(event, settings, "the API has not told yet what this node has; the whole of it cannot be held")
-    step = _make_room(placeholder.need(plan), event, settings, seen, seen_room)
+    step = _make_room(placeholder.need(plan), todo, event, settings, seen, seen_room)
     if step is not None:
         return step
     return Place(tuple(placeholder.make(planned, settings) for planned in todo))
 
 
 def _make_room(
-    need: Mapping[str, int], event: str, settings: Settings, seen: Observed, seen_room: Room
+    need: Mapping[str, int], todo: List[Planned], event: str, settings: Settings, seen: Observed, seen_room: Room
 ) -> Optional[Action]:
     """None when the placeholders may come: they fit, it is the deadline, or there is nobody to ask."""
     if not seen_room.answers or room.fits(need, seen_room):
         return None
     patience = min(settings.deadline, settings.limit - RESERVE)
     going = room.victims(need, seen_room)
-    if seen.now - seen.began < patience:
+    if seen.now - seen.began < (min(patience, HURRY) if event == TICK else patience):
         pods = tuple(guest.pod for guest in going)
         due = tuple(pod for pod in pods if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
         if due:
             return Evict(due)
         leaving = any(guest.pod.leaving and not guest.pod.over for guest in seen_room.guests)
         return Wait(POLL) if pods or leaving else None
+    if event == TICK and any(_is_young(planned.lease, patience, seen) for planned in todo):
+        return Done(ACCEPT, "pods have been asked to leave; the next repair looks after them")
     if not going:
         return None
     names = ", ".join("{}/{}".format(guest.pod.namespace, guest.pod.name) for guest in going[:5])
@@ -124,6 +127,10 @@ def _make_room(
         text = "{} pods did not leave within {:g} s ({}); the kubelet makes room for a batch job"
         return Report("DeadlinePassed", text.format(len(going), patience, names))
     return None
+
+
+def _is_young(lease: Lease, patience: float, seen: Observed) -> bool:
+    return lease.boot_id == seen.boot_id and seen.now - lease.began < patience
 
 
 def _reopened(settings: Settings, seen: Observed) -> Optional[Action]:
