@@ -250,6 +250,20 @@ def test_who_names_a_host_gets_it(site):
 
 
 @pytest.mark.parametrize(
+    ("named", "host"),
+    [("n1.example", "n1"), ("hn1", "n1"), ("n2.example", "blue"), ("hn2", "blue"), ("n9", "")],
+)
+def test_a_host_is_asked_for_by_the_batch_system_s_own_name(site, named, host):
+    site.see(node("n1.example", labels=pairs(**{"kubernetes.io/hostname": "hn1"})))
+    site.see(node("n2.example", labels=pairs(**{"kubernetes.io/hostname": "hn2", "converged.hpc/batch-node": "blue"})))
+    site.see(site.pod("p1", selector=NodeSelector(pairs(**{"kubernetes.io/hostname": named}))))
+    site.read()
+    site.run()
+    assert [submit.chunks[0].properties for submit in of(Submit, site.actions)] == [(("host", host),)] * bool(host)
+    assert bool(host) != ("there is no node" in site.conditions()["p1"])
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ({"request": amounts(cpu="1", gpu="1")}, "no name for example.com/gpu"),

@@ -63,6 +63,8 @@ class Backing:
         self.fresh = False
         # Nodes by the batch system's names of their hosts, where those are others.
         self.aliases: dict[str, str] = {}
+        # The other way round: the batch system's names of hosts by all that a pod may call their nodes.
+        self.hosts: dict[str, str] = {}
 
     def take(self, event: BatchEvent) -> None:
         """Takes in what is true now."""

@@ -9,7 +9,7 @@ less than a core share one chunk of one core, as many as fit; in both cases what
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,8 +42,8 @@ class Demand:
     properties: tuple[tuple[str, str], ...]
 
 
-def demand_of(pod: Pod, rules: BackingRules) -> Demand:
-    """The pod's part, in the batch system's names."""
+def demand_of(pod: Pod, rules: BackingRules, hosts: Mapping[str, str] | None = None) -> Demand:
+    """The pod's part, in the batch system's names; those of hosts as they are where none are given."""
     if pod.daemon:
         raise Unbackable("a pod of a DaemonSet belongs to its node")
     asked = dict(pod.request)
@@ -57,10 +57,12 @@ def demand_of(pod: Pod, rules: BackingRules) -> Demand:
             devices.append((rules.devices[name], amount))
         elif name not in (PODS, EPHEMERAL_STORAGE):
             raise Unbackable(f"the batch system has no name for {name}")
-    return Demand(millis, memory, tuple(sorted(devices)), properties_of(pod.spec.selector, rules))
+    return Demand(millis, memory, tuple(sorted(devices)), properties_of(pod.spec.selector, rules, hosts))
 
 
-def properties_of(selector: NodeSelector, rules: BackingRules) -> tuple[tuple[str, str], ...]:
+def properties_of(
+    selector: NodeSelector, rules: BackingRules, known: Mapping[str, str] | None = None
+) -> tuple[tuple[str, str], ...]:
     """As much of a pod's wishes for nodes as the batch system can be told; the rest is verified afterwards."""
     pairs: list[tuple[str, str]] = list(selector.labels)
     hosts: list[str] = []
@@ -76,6 +78,11 @@ def properties_of(selector: NodeSelector, rules: BackingRules) -> tuple[tuple[st
     names = {_HOST_LABEL: "host", **rules.labels}
     found = {names[key]: value for key, value in pairs if key in names and value}
     found.update(("host", host) for host in hosts)
+    if "host" in found and known is not None:
+        host = found["host"]
+        if host not in known:
+            raise Unbackable(f"there is no node {host[:80]!r}")
+        found["host"] = known[host]
     return tuple(sorted(found.items()))
 
 

@@ -16,6 +16,7 @@ from placement.state.columns import HELD, RESTING, UNREADABLE
 BACKED_TAINT: Final = "converged.hpc/backed"
 # What the batch system calls the node, where that is not the node's own name or the first part of it.
 BATCH_NODE_LABEL: Final = "converged.hpc/batch-node"
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 
 
@@ -31,6 +32,17 @@ def aliases(session: Session) -> dict[str, str]:
         if node is not None:
             named = next((value for key, value in node.labels if key == BATCH_NODE_LABEL), "")
             found[named or node.name.partition(".")[0]] = node.name
+    return found
+
+
+def hosts(session: Session) -> dict[str, str]:
+    """The batch system's names of hosts, by the names of their nodes and by their labels of the hostname."""
+    found: dict[str, str] = {}
+    for node in session.book.cluster.columns.nodes:
+        if node is not None:
+            labels = dict(node.labels)
+            host = labels.get(BATCH_NODE_LABEL) or node.name.partition(".")[0]
+            found.update(dict.fromkeys((node.name, labels.get(HOSTNAME_LABEL, node.name)), host))
     return found
 
 

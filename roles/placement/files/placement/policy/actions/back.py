@@ -24,7 +24,7 @@ from placement.policy.jobs import HOLDING, Job, Status, Task
 from placement.policy.membership import SOURCE_OF, GroupKey
 from placement.policy.session import Refused, Session
 from placement.policy.strays import is_certain, is_served, strays
-from placement.policy.verify import aliases, is_resting, node_of, why_not
+from placement.policy.verify import aliases, hosts, is_resting, node_of, why_not
 
 _ENDED: Final = frozenset({Status.SUCCEEDED, Status.FAILED})
 _THERE: Final = frozenset({Status.BOUND, Status.RUNNING})
@@ -41,7 +41,7 @@ def back(session: Session) -> Iterator[None]:
             book.backed[job.key] = job
     backing.changed.clear()
     if backing.fresh:
-        backing.aliases = aliases(session)
+        backing.aliases, backing.hosts = aliases(session), hosts(session)
         book.backed.update((key, book.jobs[key]) for key in book.restless if key in book.jobs)
         book.restless.clear()
     for key in list(book.backed):
@@ -140,7 +140,7 @@ def _submit(session: Session, job: Job, unit: Unit, waiting: Sequence[Task]) -> 
         return
     pods = [task.pod for task in waiting]
     try:
-        chunks, walltime = chunks_of(demand_of(pod, backing.rules) for pod in pods), walltime_of(pods)
+        chunks, walltime = chunks_of(demand_of(pod, backing.rules, backing.hosts) for pod in pods), walltime_of(pods)
     except Unbackable as error:
         _tell(session, job, Refused("NotBackable", f"{job}: {error}"))
         return
@@ -189,8 +189,7 @@ def _place(
         return _without(session, job, unit, batch, there, refused)
     statement.commit()
     unit.tries, unit.trouble = 0, ""
-    for task in placed:
-        session.bind(task)
+    session.bind(*placed)
     return len(placed) == len(waiting) and not lost
 
 
