@@ -16,7 +16,7 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement_kit.builders import mine, node, pairs, pod
+from placement_kit.builders import gang, mine, node, pairs, pod
 from placement_kit.simulated import Simulated
 
 ZONE_B = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("b",)),)),)
@@ -149,3 +149,52 @@ def test_a_volume_that_is_yet_to_be_made_counts_for_its_driver() -> None:
     simulated.run()
     assert simulated.placements() == {}
     assert "the number of volumes that a node can attach" in simulated.conditions()["a"]
+
+
+def test_a_pod_goes_where_its_new_volume_is_although_another_node_was_chosen() -> None:
+    simulated = two_zones()
+    simulated.see(storage(waits=True, provisioner="csi.example"), claim(storage_class="fast"))
+    simulated.see(mine("p", volume_claims=("data",)))
+    (chosen,) = [action.node for action in simulated.run_once() if isinstance(action, SelectNode)]
+    assert chosen == "n1"
+    # The claim may be known before the volume is.
+    simulated.see(claim(storage_class="fast", volume="pv"))
+    simulated.run()
+    assert simulated.placements() == {}
+    simulated.see(volume(node_terms=ZONE_B))
+    simulated.run()
+    assert simulated.placements() == {"p": "n2"}
+
+
+def gang_of_two(**more: Any) -> Simulated:
+    simulated = two_zones()
+    simulated.see(gang("g", 2), storage(waits=True, provisioner="csi.example", **more), claim(storage_class="fast"))
+    simulated.see(mine("a", group="g"), mine("b", group="g", volume_claims=("data",)))
+    return simulated
+
+
+def test_a_gang_is_bound_when_all_of_its_volumes_are_there() -> None:
+    simulated = gang_of_two()
+    simulated.run()
+    simulated.see(mine("one more", group="g"))
+    simulated.run()
+    assert simulated.placements() == {}
+    simulated.see(volume(), claim(storage_class="fast", volume="pv"))
+    simulated.run()
+    assert sorted(simulated.placements()) == ["a", "b", "one more"]
+
+
+def test_a_gang_of_which_one_volume_is_not_made_leaves_no_member_behind() -> None:
+    simulated = gang_of_two()
+    simulated.run()
+    simulated.gone(claim())
+    simulated.run()
+    assert simulated.placements() == {}
+    assert not any(simulated.scheduler.cluster.pods.at_node(name) for name in ("n1", "n2"))
+
+
+def test_pods_of_one_job_that_is_no_gang_do_not_wait_for_each_others_volumes() -> None:
+    simulated = gang_of_two()
+    simulated.see(gang("g", 1))
+    simulated.run()
+    assert list(simulated.placements()) == ["a"]

@@ -126,4 +126,5 @@ def alike(pod: Pod, other: Pod) -> bool:
         (pod.spec is other.spec or pod.spec == other.spec)
         and (pod.request is other.request or pod.request == other.request)
         and pod.labels == other.labels
+        and pod.volume_claims == other.volume_claims
     )

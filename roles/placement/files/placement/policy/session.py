@@ -84,19 +84,29 @@ class Session:
         self.refusals[job.key] = refused
         self.book.park(job, task)
 
-    def bind(self, task: Task) -> None:
-        """The task's place is final."""
-        pod = task.pod
-        self.refusals.pop(task.job.key, None)
-        self.blocked.pop(task.job.key, None)
-        self.withdrawn.pop(task.job.key, None)
-        claims = self.chooser.volumes.waiting(pod) if pod.volume_claims else []
-        if claims:
-            self.provisioning[pod.uid] = self.now + PROVISIONING
-        for claim in claims:
-            self.actions.append(SelectNode(uid=claim.uid, namespace=claim.namespace, name=claim.name, node=task.node))
-        if not claims:
-            self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
+    def bind(self, *tasks: Task) -> None:
+        """The places of tasks of one job are final; no member of a gang is bound before all have their volumes."""
+        job = tasks[0].job
+        for said in (self.refusals, self.blocked, self.withdrawn):
+            said.pop(job.key, None)
+        claims = {task.uid: self.chooser.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
+        # Most clusters make no volumes for pods, so their members are not looked through.
+        others = self.provisioning and any(uid in self.provisioning for uid in job.tasks)
+        held = self.together(job) and bool(others or any(claims.values()))
+        for task in tasks:
+            pod, waiting = task.pod, claims.get(task.uid, ())
+            for claim in waiting:
+                self.actions.append(
+                    SelectNode(uid=claim.uid, namespace=claim.namespace, name=claim.name, node=task.node)
+                )
+            if held or waiting:
+                self.provisioning[pod.uid] = self.now + PROVISIONING
+            else:
+                self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
+
+    def together(self, job: Job) -> bool:
+        """Whether the job's members are bound together or not at all: it is a gang that has not been whole yet."""
+        return self.rules.gangs and job.min_member > 1 and not job.whole
 
 
 # One action of a cycle; it yields between statements, where the slice may end.

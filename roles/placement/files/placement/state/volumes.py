@@ -40,9 +40,13 @@ class VolumeRules:
         self._pods = pods
 
     def waiting(self, pod: Pod) -> list[PersistentVolumeClaim]:
-        """Claims of the pod whose volumes are made when a node is chosen, and are not yet."""
+        """Claims of the pod whose volumes are made when a node is chosen, and are not there yet, as far as is known."""
         claims = (self._claim(pod, name) for name in pod.volume_claims)
-        return [claim for claim in claims if claim is not None and not claim.volume]
+        return [
+            claim
+            for claim in claims
+            if claim is not None and self._objects.find(PersistentVolume, claim.volume) is None
+        ]
 
     def allowed(self, pod: Pod) -> Bools | None:
         """Rows that every claim allows; None means all."""

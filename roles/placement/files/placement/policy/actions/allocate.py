@@ -81,8 +81,8 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], 
         session.refuse(job, failed, refused)
         return
     statement.commit()
-    for task in tasks[:placed]:
-        session.bind(task)
+    if placed:
+        session.bind(*tasks[:placed])
     if failed is not None:
         _put_back(job, tasks[placed:])
         session.refuse(job, failed, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from placement.policy.jobs import Job, Status, Task
+from placement.policy.membership import GroupKey
 from placement.policy.session import Refused, Session
 from placement.state.columns import RESTING
 
 
 def redeem(session: Session) -> Iterator[None]:
     """The first step of every cycle."""
-    for uid in list(session.provisioning):
-        _provisioned(session, uid)
+    for tasks in _provisioning(session):
+        _provisioned(session, tasks)
     for job in list(session.book.promised.values()):
         if session.book.jobs.get(job.key) is job:
             _redeem(session, job)
@@ -43,8 +44,7 @@ def _redeem(session: Session, job: Job) -> None:
             statement.release(task)
         if session.chooser.place(group, statement) is None:
             statement.commit()
-            for task in group:
-                session.bind(task)
+            session.bind(*group)
             continue
         statement.discard()
         broken = next((task for task in group if not _covered(session, task)), None)
@@ -52,19 +52,42 @@ def _redeem(session: Session, job: Job) -> None:
             _give_up(session, job, group, broken)
 
 
-def _provisioned(session: Session, uid: str) -> None:
-    """Binds a pod whose volumes are there; one whose provisioner does not come to an end waits for a node again."""
-    task = session.book.tasks.get(uid)
-    if task is None or task.status is not Status.ASSUMED:
-        del session.provisioning[uid]
+def _provisioning(session: Session) -> list[list[Task]]:
+    """Pods that wait for their volumes: by themselves, or with the others of their gang."""
+    found: dict[GroupKey, list[Task]] = {}
+    for uid in list(session.provisioning):
+        task = session.book.tasks.get(uid)
+        if task is None or task.status is not Status.ASSUMED:
+            del session.provisioning[uid]
+        else:
+            found.setdefault(task.job.key, []).append(task)
+    units: list[list[Task]] = []
+    for tasks in found.values():
+        units += [tasks] if session.together(tasks[0].job) else [[task] for task in tasks]
+    return units
+
+
+def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
+    """Binds pods whose volumes are there; where a provisioner does not come to an end, they wait for a node again."""
+    job, volumes = tasks[0].job, session.chooser.volumes
+    lacking = any(volumes.waiting(task.pod) for task in tasks)
+    if lacking and all(session.provisioning[task.uid] > session.now for task in tasks):
         return
-    if not session.chooser.volumes.waiting(task.pod):
-        del session.provisioning[uid]
-        session.bind(task)
-    elif session.provisioning[uid] <= session.now:
-        # No bind has been sent, so nobody but us can have it there.
-        del session.provisioning[uid]
-        _release(session, [task])
+    for task in tasks:
+        del session.provisioning[task.uid]
+    halved = session.together(job) and job.ready < job.min_member
+    if lacking or halved or not all(_reached(session, task) for task in tasks):
+        # No bind has been sent, so nobody but us can have them there.
+        _release(session, tasks)
+    else:
+        session.bind(*tasks)
+
+
+def _reached(session: Session, task: Task) -> bool:
+    """Whether the volumes, as they were made in the end, can be had on the task's node."""
+    row = session.book.cluster.columns.rows.get(task.node)
+    allowed = session.chooser.volumes.allowed(task.pod)
+    return row is not None and (allowed is None or bool(allowed[row]))
 
 
 def _release(session: Session, tasks: Sequence[Task]) -> None:
