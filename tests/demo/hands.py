@@ -115,9 +115,11 @@ class Playbooks:
     """An administrator's folder: the inventory, the logs of all runs."""
 
     folder: Path
+    ran: list[str] = field(default_factory=list)
 
     def run(self, name: str, *options: str) -> str:
         """A playbook of the collection; a line for each play, all of its output in a log. The output is the result."""
+        self.ran.append(" ".join([name, *options]))
         words = ["-i", str(self.folder / "hosts.yml"), f"converged.hpc.{name}", *options]
         log = self.folder / f"{'-'.join([name, *(option.strip('-') for option in options)])}.log"
         print(f"$ ansible-playbook {shlex.join(words)}\n  all of its output: {log}", flush=True)

@@ -12,6 +12,7 @@ _RESULT = re.compile(r"(?:ok|changed|skipping|failed|fatal): \[(\S+?)(?: -> (\S+
 _THING = re.compile(r"\+\+\+ (?:after: )?(.+)")
 _RECAP = re.compile(r"(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+) ")
 _VERDICT = re.compile(r"(?:\S+: (?:fit|not fit|unfit) |    (?:warn|note|error|refuse) \[)")
+_EXAMPLE = re.compile(r"^    ansible-playbook -i \S+ converged\.hpc\.(\w+(?: --\w+)*)", re.MULTILINE)
 _PROVED = re.compile(r'"proved": "(.+)"')
 
 
@@ -85,3 +86,8 @@ def proofs(text: str) -> list[str]:
         elif found := _PROVED.search(line):
             made.append(f"    {host}: {found[1]}")
     return sorted(made)
+
+
+def promised(readme: str) -> list[str]:
+    """The playbooks of README's example, with their options, in its order."""
+    return _EXAMPLE.findall(readme)

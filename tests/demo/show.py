@@ -110,7 +110,9 @@ class Show:
         self.pods()
         self.driver()
         job = self.handover()
+        self.day()
         self.restore(before)
+        self.readme()
         with self.report.step("Draw who had which node when", short="draw") as result:
             page, findings = draw(self.bed, self.folder, job=job, nodes=NODES, steps=self.report.rows)
             for one in findings:
@@ -129,6 +131,7 @@ class Show:
             result.append("2 nodes, ctl; beside it a Kubernetes control plane without nodes")
         site = ConvertedSite(api.find(self.bed), self.folder)
         site.set("all", node_share_linger=LINGER)
+        site.set("all", converged_verify_image=workload.IMAGE, converged_verify_command=["sleep", "100000"])
         write_inventory(self.folder, site.hosts)
         with self.report.step("Slurm runs a job, as it always has", short="job") as result:
             names = sorted(self.hosts.on("ctl", "srun", "-N2", "hostname").split())
@@ -190,6 +193,20 @@ class Show:
             result.append(f"job {watcher.job}; pods are back")
             return watcher.job
 
+    def day(self) -> None:
+        with self.report.step(
+            "Who has each node, and the proof with a real pod and a real job", short="verify"
+        ) as result:
+            self.playbooks.run("status")
+            self.playbooks.run("verify")
+            result.append("proved")
+        with self.report.step(
+            "In an emergency: batch only, at once, without the API; and back", short="off, on"
+        ) as result:
+            self.playbooks.run("off")
+            result.append(" ".join(self.hosts.on("ctl", "srun", "-N2", "hostname").split()))
+            self.playbooks.run("on")
+
     def restore(self, before: dict[str, str]) -> None:
         with self.report.step("Put everything back, and prove it", short="restore") as result:
             text = self.playbooks.run("restore")
@@ -200,6 +217,12 @@ class Show:
                 raise DemoError(f"not as before: {' '.join([*left, *odd])}.")
             names = self.hosts.on("ctl", "srun", "-N2", "hostname").split()
             result.append(f"/etc/slurm as before on {' '.join(HOSTS)}; a job runs on {' '.join(sorted(names))}")
+
+    def readme(self) -> None:
+        """README's first example is what was run here."""
+        promised = said.promised((api.TESTS.parent / "README.md").read_text(encoding="utf-8"))
+        if promised != self.playbooks.ran:
+            raise DemoError(f"README.md promises {', '.join(promised)}; run were {', '.join(self.playbooks.ran)}.")
 
     def slurm_conf(self) -> dict[str, str]:
         """All of Slurm's configuration on each host, byte by byte."""

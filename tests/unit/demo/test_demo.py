@@ -14,6 +14,11 @@ from demo import live, said, show, workload
 from demo.hands import Report, Step
 from demo.intervals import CLOSED, HELD, PLAIN, SHARED
 
+README = """\
+    ansible-galaxy collection install converged.hpc
+    ansible-playbook -i hosts.yml converged.hpc.site --check --diff    # the plan
+    ansible-playbook -i hosts.yml converged.hpc.off
+"""
 ZERO = datetime(2026, 11, 21, 15, 0, tzinfo=UTC)
 PLAN = """\
 PLAY [Plan the nodes] ****
@@ -169,3 +174,7 @@ def test_a_bad_name_is_refused_before_anything_is_shown(capsys: pytest.CaptureFi
     shown = capsys.readouterr()
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert shown.err.startswith("error: name 'Bad Name': give 1 to 20 lower-case letters")
+
+
+def test_what_readme_promises_is_its_playbooks_with_their_options() -> None:
+    assert said.promised(README) == ["site --check --diff", "off"]
