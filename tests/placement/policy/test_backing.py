@@ -10,7 +10,7 @@ from placement.model.action import Bind, Evict, Release, Submit
 from placement.model.batch import BackingRules, Chunk
 from placement.model.event import JobsUnread
 from placement.model.pod import Phase
-from placement.model.selector import ANY_NODE, Effect, NodeSelector, Taint
+from placement.model.selector import ANY_NODE, Effect, NodeSelector, Taint, Toleration
 from placement.model.workload import Namespace
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, node, pairs
@@ -237,7 +237,8 @@ def test_a_node_that_the_pod_may_not_have_is_not_taken(site):
 
 def test_the_taint_that_keeps_others_away_does_not_keep_backed_pods_away(site):
     site.see(*(node(name, taints=(Taint("converged.hpc/backed", "", Effect.NO_SCHEDULE),)) for name in ("n1", "n2")))
-    site.see(site.pod("p1"), mine("plain"))
+    tolerant = mine("tolerant", tolerations=(Toleration(operator="Exists"),))
+    site.see(site.pod("p1"), mine("plain"), tolerant)
     site.settle()
     assert set(site.placements()) == {"p1"}
 

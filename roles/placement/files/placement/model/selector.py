@@ -19,6 +19,8 @@ LabelMap = Mapping[str, str]
 
 NODE_NAME_FIELD: Final = "metadata.name"
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+# Keeps pods of other queues off nodes that are for backed ones: these need not tolerate it, and those cannot.
+BACKED_TAINT: Final = "converged.hpc/backed"
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")

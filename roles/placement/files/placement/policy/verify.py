@@ -7,13 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.selector import UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
+from placement.model.selector import BACKED_TAINT, UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
 from placement.policy.jobs import Task
 from placement.policy.session import Session
 from placement.state.columns import HELD, RESTING, UNREADABLE
 
-# Keeps pods of other queues off nodes that are for backed ones, which need not tolerate it.
-BACKED_TAINT: Final = "converged.hpc/backed"
 # What the batch system calls the node, where that is not the node's own name or the first part of it.
 BATCH_NODE_LABEL: Final = "converged.hpc/batch-node"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
