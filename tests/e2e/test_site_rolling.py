@@ -147,8 +147,9 @@ def test_a_node_is_drained_and_its_job_waited_for(site: ConvertedSite, job: str)
     asked = {"converged_convert": SECOND, "converged_drain": "always", "converged_drain_timeout": "10m"}
     with site.started("site", **asked, slurm_share_drain_delay=1) as run:
         drained = "Reason=converged.hpc: conversion"
-        until(lambda: drained in slurm_says(site, SECOND), drained, SITE_SECONDS)
-        assert (run.poll(), running(site)) == (None, [f"{job} {SECOND}"])
+        until(lambda: run.poll() is not None or drained in slurm_says(site, SECOND), drained, SITE_SECONDS)
+        assert run.poll() is None, run.communicate()[0]
+        assert running(site) == [f"{job} {SECOND}"]
         kill(run)
     site.let_hosts_end()
     assert "DRAIN" in slurm_says(site, SECOND)
