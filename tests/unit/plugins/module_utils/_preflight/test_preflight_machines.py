@@ -1,0 +1,281 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's verdicts about names and machines: one thing wrong at a time."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER
+from unit.plugins.module_utils._preflight.spoiled_site import (
+    GIB,
+    OWN,
+    SYCRI,
+    Site,
+    a_third,
+    said,
+    setting,
+    settled,
+    several,
+    unread,
+)
+
+LINE = {"path": "/e.sh", "line": 7, "text": "pkill -u $U", "why": "kills all processes of a user", "anyone": False}
+
+
+def renamed(name: str) -> t.Callable[[Site], None]:
+    return setting("wanted", "wlm_node", name)
+
+
+CASES = [
+    # names
+    ("an upper-case name", renamed("N1"), "n1", "refuse", "name_case", "the inventory says N1, and Slurm n1"),
+    ("an unknown name", renamed("x1"), "n1", "refuse", "unknown_to_slurm", "no node 'x1'"),
+    ("a list for a name", renamed("n[1-9999999]"), "n1", "refuse", "unknown_to_slurm", "n[1-9999999]"),
+    ("one name twice", renamed("n2"), "n1", "refuse", "name_twice", "as of n2"),
+    ("another machine", setting("slurm_node", "hostname", "n7"), "n1", "refuse", "other_machine", "the machine n7"),
+    ("no name for Kubernetes", setting("wanted", "kube_node", "N1"), "n1", "refuse", "kube_name", "lower-case"),
+    (
+        "a name that another machine has",
+        setting("kube", "nodes", {"n1": {"addresses": ["10.0.0.77"]}}),
+        "n1",
+        "refuse",
+        "kube_name",
+        "10.0.0.77, which is another machine",
+    ),
+    ("not in the inventory", a_third, "n3", "refuse", "not_in_inventory", "Slurm has this node"),
+    ("not reachable", unread, "n1", "refuse", "unreachable", "no route to host"),
+    ("an excepted node", several(unread, settled(excepted=("n[1,9]",))), "n1", "note", "excepted", "will be drained"),
+    ("a list that is a bomb", settled(excepted=("n[1-9999999]",)), CLUSTER, "refuse", "hostlist", "longer than 65536"),
+    ("an unknown share mode", setting("wanted", "share_mode", "all"), "n1", "refuse", "share_mode", "'all' is none of"),
+    (
+        "a share mode to come",
+        setting("wanted", "share_mode", "backed"),
+        "n1",
+        "refuse",
+        "share_mode",
+        "not served with slurm yet",
+    ),
+    (
+        "another name of this machine",
+        setting("kube", "nodes", {"n1.site.org": {"addresses": ["10.0.0.1"]}}),
+        "n1",
+        "warn",
+        "kube_name",
+        "this machine's address as node n1.site.org",
+    ),
+    # the machine
+    (
+        "a clock far off",
+        setting("host", "offset", [60.0, 60.4]),
+        "n1",
+        "refuse",
+        "time",
+        "at least 60 s off that of ctl",
+    ),
+    ("a clock a little off", setting("host", "offset", [-9.4, -9.0]), "n1", "warn", "time", "at least 9 s off"),
+    ("swap", setting("found", "swap", ["/dev/sda2"]), "n1", "refuse", "swap", "/dev/sda2"),
+    (
+        "swap that is allowed",
+        several(setting("found", "swap", ["/dev/sda2"]), setting("wanted", "kubelet_config", {"failSwapOn": False})),
+        "n1",
+        "note",
+        "swap",
+        "failSwapOn: false",
+    ),
+    ("cgroup v1", setting("found", "cgroup", "v1"), "n1", "refuse", "cgroup", "kubelet 1.36.3 does not start"),
+    (
+        "cgroup v1 that is allowed",
+        several(setting("found", "cgroup", "v1"), setting("wanted", "kubelet_config", {"failCgroupV1": False})),
+        "n1",
+        "warn",
+        "cgroup",
+        "no longer improves",
+    ),
+    (
+        "cgroup v1 with an older kubelet",
+        several(setting("found", "cgroup", "v1"), settled(kubelet="1.34.1")),
+        "n1",
+        "warn",
+        "cgroup",
+        "no longer improves",
+    ),
+    ("Singularity-CRI", SYCRI, "n1", "refuse", "cri", "only CRI v1alpha2"),
+    (
+        "Singularity-CRI by another name",
+        several(
+            OWN,
+            setting("wanted", "socket", "unix:///run/cri.sock"),
+            setting("found", "units", {"sycri.service": "active"}),
+        ),
+        "n1",
+        "refuse",
+        "cri",
+        "Singularity-CRI speaks only CRI v1alpha2, and kubelet 1.36.3 only v1",
+    ),
+    (
+        "an old CRI-O",
+        several(
+            OWN,
+            setting("wanted", "socket", "unix:///run/crio/crio.sock"),
+            setting("found", "runtimes", {"crio": "1.19.7"}),
+        ),
+        "n1",
+        "refuse",
+        "cri",
+        "crio 1.19.7 does not speak CRI v1",
+    ),
+    (
+        "no runtime",
+        setting("wanted", "runtime_manage", False),
+        "n1",
+        "refuse",
+        "runtime",
+        "no container runtime listens",
+    ),
+    (
+        "an old containerd",
+        several(OWN, setting("found", "runtimes", {"containerd": "1.5.9"})),
+        "n1",
+        "refuse",
+        "cri",
+        "containerd 1.5.9 does not speak CRI v1",
+    ),
+    (
+        "a containerd too old for 1.37",
+        several(setting("kube", "version", "v1.37.0"), setting("found", "runtimes", {"containerd": "1.7.22"})),
+        "n1",
+        "refuse",
+        "cri",
+        "RuntimeConfig",
+    ),
+    (
+        "Docker's containerd",
+        several(OWN, setting("found", "cri_disabled", True)),
+        "n1",
+        "refuse",
+        "cri",
+        "disabled_plugins",
+    ),
+    ("a kubelet too new", settled(kubelet="1.37.0"), "n1", "refuse", "kubelet_version", "the API server v1.36.3"),
+    (
+        "a kubelet too old",
+        setting("found", "kubelet", "1.32.1"),
+        "n1",
+        "refuse",
+        "kubelet_version",
+        "installed is 1.32.1",
+    ),
+    ("a port that is taken", setting("found", "ports", {"10250": "nc"}), "n1", "refuse", "port", "taken by nc"),
+    ("a full disk", setting("disk", "free", GIB), "n1", "refuse", "disk", "/ has 1.0 GiB free, and /var/lib/kubelet"),
+    (
+        "a full disk of its own",
+        several(setting("disk", "mount", "/var/lib/kubelet"), setting("disk", "free", GIB)),
+        "n1",
+        "refuse",
+        "disk",
+        "/var/lib/kubelet has 1.0 GiB free",
+    ),
+    (
+        "a nearly full disk",
+        several(setting("disk", "mount", "/var/lib/kubelet"), setting("disk", "free", 10 * GIB)),
+        "n1",
+        "warn",
+        "disk",
+        "90 % full",
+    ),
+    ("a read-only disk", setting("disk", "read_only", True), "n1", "refuse", "disk", "read-only"),
+    ("a root in memory", setting("disk", "type", "tmpfs"), "n1", "refuse", "stateless", "does not outlive a reboot"),
+    ("a root on NFS", setting("disk", "type", "nfs4"), "n1", "refuse", "stateless", "(nfs4)"),
+    (
+        "a container",
+        several(setting("disk", "type", "overlay"), setting("found", "container", "podman")),
+        "n1",
+        "note",
+        "stateless",
+        "is a container (podman)",
+    ),
+    (
+        "two networks",
+        setting("found", "addresses", {"eth0": ["10.0.0.1"], "ib0": ["10.1.0.1"]}),
+        "n1",
+        "refuse",
+        "node_ip",
+        "eth0 10.0.0.1, ib0 10.1.0.1",
+    ),
+    ("an address it lacks", setting("wanted", "node_ip", "10.9.9.9"), "n1", "refuse", "node_ip", "10.9.9.9"),
+    ("no address", setting("wanted", "node_ip", "eth0"), "n1", "refuse", "node_ip", "eth0, which is no address"),
+    ("docker", setting("found", "units", {"docker.service": "active"}), "n1", "warn", "service", "docker runs"),
+    ("Puppet", setting("found", "units", {"puppet.service": "active"}), "n1", "note", "owner", "puppet.service runs"),
+    ("firewalld", setting("found", "units", {"firewalld.service": "active"}), "n1", "warn", "service", "firewalld"),
+    ("k3s", setting("found", "units", {"k3s-agent.service": "active"}), "n1", "refuse", "kubernetes", "k3s runs here"),
+    (
+        "a kubelet",
+        setting("found", "units", {"kubelet.service": "active"}),
+        "n1",
+        "refuse",
+        "kubernetes",
+        "not by this",
+    ),
+    (
+        "a node of another hand",
+        setting("found", "kubernetes", ["/etc/kubernetes/kubelet.conf"]),
+        "n1",
+        "refuse",
+        "kubernetes",
+        "/etc/kubernetes/kubelet.conf",
+    ),
+    (
+        "a node of ours",
+        several(
+            setting("found", "kubernetes", ["/etc/kubernetes/kubelet.conf"]),
+            setting("found", "record", ["node_kubelet"]),
+            setting("found", "ports", {"10250": "kubelet"}),
+        ),
+        "n1",
+        "note",
+        "kubernetes",
+        "was joined by this collection",
+    ),
+    ("munge", setting("found", "munge", "munge: not running"), "n1", "refuse", "munge", "munge: not running"),
+    ("SELinux", setting("found", "selinux", "1"), "n1", "warn", "selinux", "enforcing"),
+    ("an old kernel", setting("found", "kernel", "3.10.0-1160.el7"), "n1", "warn", "kernel", "3.10.0"),
+    (
+        "another owner",
+        setting("found", "owners", [{"path": "/etc/slurm/slurm.conf", "line": 1, "owner": "Puppet"}]),
+        "n1",
+        "warn",
+        "owner",
+        "/etc/slurm/slurm.conf line 1 says that it is Puppet's",
+    ),
+    ("a line against one user", setting("found", "killing", [LINE]), "n1", "warn", "kills", "/e.sh line 7 kills all"),
+    (
+        "the same line beside jobs",
+        several(setting("found", "killing", [LINE]), setting("wanted", "share_mode", "placeholder")),
+        "n1",
+        "refuse",
+        "kills",
+        "/e.sh line 7",
+    ),
+    (
+        "a line against all",
+        setting("found", "killing", [{**LINE, "anyone": True}]),
+        "n1",
+        "refuse",
+        "kills",
+        "/e.sh line 7",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "where", "level", "code", "words"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_what_is_wrong_with_a_machine_is_named(
+    spoil: t.Callable[[Site], None], where: str, level: str, code: str, words: str
+) -> None:
+    assert (level, code) in said(spoil, where, words)
