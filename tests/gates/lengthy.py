@@ -16,6 +16,7 @@ from gates.gate import Context, GateFailure, existing
 # Together with a last round this stays within the gate's six hours, on a slow machine too.
 SOAK_MINUTES = 270
 HISTORIES_PER_ROUND = 500
+HISTORIES = ["test_random_histories", "test_placing_histories"]
 FOLDERS = ["tests/unit", "tests/placement", "tests/e2e"]
 
 
@@ -42,7 +43,7 @@ def soak_round(context: Context, seed: int) -> None:
     roots = [str(context.checkout / root) for root in context.payload_roots()]
     histories = {"NODESHARE_HISTORIES": str(HISTORIES_PER_ROUND), "PYTHONPATH": ":".join(roots)}
     drawn = {"CONVERGED_SEED": str(seed)}
-    payloads = [sys.executable, "-W", "error", "-m", "unittest", "test_random_histories"]
+    payloads = [sys.executable, "-W", "error", "-m", "unittest", *HISTORIES]
     context.run(payloads, cwd=context.checkout / "tests/payloads", env={**drawn, **histories})
     options = ["-q", "-m", "hypothesis or drawn or soak", f"--hypothesis-seed={seed}"]
     context.run([sys.executable, "-m", "pytest", *options, *existing(context, FOLDERS)], env=drawn)

@@ -12,7 +12,7 @@ from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
 from nodeshare.placeholder import name_of
-from simulation import KUBELET, RUNTIME, quick_directory
+from simulation import KUBELET, RUNTIME, Killed, quick_directory
 from simulation_beside import GIB, SharedSite
 
 
@@ -230,6 +230,31 @@ class Repair(SharedCase):
         self.assertEqual(self.names(site, "preempt"), [])
         site.later(30.0)
         self.assertEqual((site.size()["cpu"], self.names(site, "preempt")), ("2", ["kept"]))
+
+    def test_an_end_after_the_killed_begin_of_another_leaves_pods_the_time_that_they_were_given(self):
+        """History 223739088: only a repair places what the killed call did not, and not before the deadline."""
+        site = self.site(deadline=60.0, limit=20.0)
+        site.node.add_pod("kept", cpu="1", protected=True)
+        for job, cores in (("1.srv", 6), ("2.srv", 0)):
+            site.begin(job, cores=cores)
+        site.points = self.kill_at("before:Evict")
+        with self.assertRaises(Killed):
+            site.begin("3.srv", cores=2)
+        site.points = lambda point: None
+        site.repair()
+        site.end("2.srv")
+        placed = [name_of(JobKey("pbs", job, 1)) for job in ("1.srv", "3.srv")]
+        self.assertEqual((sorted(site.node.files), self.names(site, "preempt")), (placed[:1], []))
+        site.later(20.0)
+        self.assertEqual((sorted(site.node.files), self.names(site, "preempt")), (sorted(placed), ["kept"]))
+
+    @staticmethod
+    def kill_at(last):
+        def at_point(point):
+            if point == last:
+                raise Killed()
+
+        return at_point
 
     def test_the_time_that_a_begin_has_waited_for_others_is_a_part_of_its_time(self):
         site = self.site(deadline=60.0, limit=20.0)

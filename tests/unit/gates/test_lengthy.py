@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from gates.gate import Context, GateFailure
-from gates.lengthy import SOAK_MINUTES, run_benchmarks, run_soak, soak_minutes
+from gates.lengthy import HISTORIES, SOAK_MINUTES, run_benchmarks, run_soak, soak_minutes
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCRIPTS = sorted(path for path in (REPOSITORY / "tests/bench").glob("*.py") if not path.name.startswith("_"))
@@ -54,19 +55,17 @@ def write(context: Context, name: str, text: str) -> None:
 
 
 def test_a_soak_of_no_time_is_one_round_of_every_kind(context: Context, tmp_path: Path) -> None:
-    write(
-        context,
-        "tests/payloads/test_random_histories.py",
-        "import unittest\nclass T(unittest.TestCase):\n def test(self): pass\n",
-    )
+    for name in HISTORIES:
+        history = f"import unittest\nclass T(unittest.TestCase):\n def test(self): print('lived {name}')\n"
+        write(context, f"tests/payloads/{name}.py", history)
     write(context, "tests/unit/test_random.py", RANDOM)
     run_soak(context)
     assert (tmp_path / "seen").read_text() == f"{2**32 - 1}\n"
-    assert "test_random_histories" in context.log.read_text()
+    assert re.findall("lived (.*)", context.log.read_text()) == HISTORIES
 
 
 def test_a_failing_round_names_its_seed(context: Context) -> None:
-    write(context, "tests/payloads/test_random_histories.py", "raise SystemExit(3)\n")
+    write(context, f"tests/payloads/{HISTORIES[0]}.py", "raise SystemExit(3)\n")
     with pytest.raises(GateFailure, match=f"round 1: .*; CONVERGED_SEED={2**32 - 1} make test repeats it"):
         run_soak(context)
 

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random histories of one node: jobs, faults, reboots, and calls that are killed at any of their points.
+
+The seed is printed with a failure; CONVERGED_SEED repeats a run, NODESHARE_HISTORIES makes it longer.
+"""
+
+import os
+import random
+import shutil
+
+from nodeshare import view
+from nodeshare.jobid import JobKey
+from simulation import Killed, quick_directory
+
+SEED = int(os.environ.get("CONVERGED_SEED", random.SystemRandom().randrange(1 << 32)))
+HISTORIES = int(os.environ.get("NODESHARE_HISTORIES", "25"))
+
+
+class History:
+    """One node's random life. `live` is what a batch system would say that runs here, by job and run."""
+
+    WLM = ""
+    STEPS = ()
+
+    def __init__(self, site, chance):
+        self.site = site
+        self.node = site.node
+        self.chance = chance
+        self.live = {}
+        self.over = []
+        self.steps = []
+        self.next_job = 0
+
+    def step(self):
+        """One thing happens, and now and then nodeshare is killed in the middle of it: then the answer is True."""
+        name = self.chance.choice(self.STEPS)
+        self.steps.append(name)
+        self.site.points = self.killer() if self.chance.random() < 0.25 else (lambda point: None)
+        try:
+            getattr(self, name)()
+        except Killed:
+            self.steps.append("killed")
+        self.site.points = lambda point: None
+        self.node.settle()
+        return self.steps[-1] == "killed"
+
+    def killer(self):
+        left = [self.chance.randrange(12)]
+
+        def point(_name):
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed()
+
+        return point
+
+    def begun(self, job, run, cores=None):
+        """The batch system starts a run, which lives whatever becomes of the call."""
+        key = JobKey(self.WLM, job, run)
+        self.live[job, run] = cores
+        self.node.alive[key], self.node.batch[key] = True, view.LIVE
+
+    def over_with(self, job, run):
+        key = JobKey(self.WLM, job, run)
+        self.over.append((job, run))
+        self.node.alive[key], self.node.batch[key] = False, view.GONE
+        return self.live.pop((job, run))
+
+    def any_live(self):
+        return self.chance.choice(sorted(self.live))
+
+    def tick(self):
+        self.node.sleep(self.chance.choice([1.0, 31.0, 60.0]))
+        self.site.repair()
+
+    def api(self):
+        self.node.api_up = not self.node.api_up
+
+    def batch(self):
+        self.node.batch_up = not self.node.batch_up
+
+    def reboot(self):
+        for job, run in sorted(self.live):
+            self.over_with(job, run)
+        self.node.reboot()
+        self.site.repair()
+
+    def off(self):
+        self.site.act(view.OFF)
+        assert self.node.local_pods() == frozenset()
+
+    def on(self):
+        self.site.act(view.ON)
+
+
+def live_through(case, make, settle):
+    """Many histories, each on a node of its own: `make` begins it, `settle` ends it and judges."""
+    for seed in range(SEED, SEED + HISTORIES):
+        chance = random.Random(seed)
+        directory = quick_directory()
+        try:
+            history = make(os.path.join(directory, "s"), chance)
+            with case.subTest(seed=seed, steps=history.steps):
+                for _unused in range(chance.randrange(5, 60)):
+                    history.step()
+                settle(history)
+        finally:
+            shutil.rmtree(directory)
