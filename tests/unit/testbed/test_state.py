@@ -158,22 +158,25 @@ def test_a_lock_names_its_holder(cache: Path) -> None:
 
 
 HOLDER = """
+import sys
 from testbed.run import run
 from testbed.state import file_lock
 with file_lock("x", timeout=1, what="x"):
-    print("held", flush=True)
-    run(["sleep", "2"], timeout=9)
+    run(["sh", "-c", 'touch "$1/runs"; until test -e "$1/end"; do sleep 0.05; done', "sh", sys.argv[1]], timeout=60)
 """
 
 
-def test_a_lock_outlives_its_killed_holder_until_the_last_command_has_ended(cache: Path) -> None:
+def test_a_lock_outlives_its_killed_holder_until_the_last_command_has_ended(cache: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(api.TESTS)}
-    with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, env=environment) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
-        time.sleep(0.3)
-        holder.send_signal(signal.SIGKILL)
-    with pytest.raises(BedError, match="is working on it"), file_lock("x", timeout=0, what="x"):
-        pytest.fail("the command of the killed holder still runs")
+    try:
+        with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], env=environment) as holder:
+            while not (tmp_path / "runs").exists():
+                assert holder.poll() is None
+                time.sleep(0.05)
+            holder.send_signal(signal.SIGKILL)
+        with pytest.raises(BedError, match="is working on it"), file_lock("x", timeout=0, what="x"):
+            pytest.fail("the command of the killed holder still runs")
+    finally:
+        (tmp_path / "end").touch()
     with file_lock("x", timeout=10, what="x"):
         pass
