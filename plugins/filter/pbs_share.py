@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.converged.hpc.plugins.module_utils import _quantity
 
 KINDS = {"hooks": "hook", "queues": "queue"}
 # Everything else has not begun, or has left its hosts. A suspended job still has its memory.
@@ -38,15 +39,57 @@ def pbs_share_memory(
 
 
 def pbs_jobs_on(
-    jobs: t.Iterable[t.Mapping[str, t.Any]], nodes: t.Iterable[t.Mapping[str, t.Any]], host: str
+    jobs: t.Iterable[t.Mapping[str, t.Any]],
+    nodes: t.Iterable[t.Mapping[str, t.Any]],
+    host: str,
+    sizes: t.Mapping[str, t.Any] | None = None,
 ) -> list[str]:
-    """`JOB/RUN` for each job of `pbs_info` that holds the host, or the vnode, of this name."""
-    here = {str(node["name"]) for node in nodes if host in (node["name"], node["host"])}
-    return sorted(
-        f"{job['id']}/{job['run']}"
-        for job in jobs
-        if job["state"] in _ON_ITS_HOSTS and here & {str(chunk["vnode"]) for chunk in job["chunks"]}
-    )
+    """`JOB/RUN` for each job of `pbs_info` that holds the host, or the vnode, of this name.
+
+    With the hook's configuration as `sizes`, what it has there follows, in the words in which the hook would tell it.
+    """
+    sharing = {str(node["name"]): node.get("sharing", "") for node in nodes if host in (node["name"], node["host"])}
+    found = []
+    for job in jobs:
+        chunks = [chunk["resources"] for chunk in job["chunks"] if chunk["vnode"] in sharing]
+        if chunks and job["state"] in _ON_ITS_HOSTS:
+            share = [] if sizes is None else _share(job, chunks, frozenset(sharing.values()), sizes)
+            found.append(" ".join([f"{job['id']}/{job['run']}", *share]))
+    return sorted(found)
+
+
+def _share(
+    job: t.Mapping[str, t.Any],
+    chunks: t.Iterable[t.Mapping[str, t.Any]],
+    sharing: frozenset[str],
+    sizes: t.Mapping[str, t.Any],
+) -> list[str]:
+    amounts: dict[str, int] = {}
+    for resource, amount in (one for chunk in chunks for one in chunk.items()):
+        if resource in ("ncpus", "mem", *sizes["devices"]):
+            if not isinstance(amount, int):
+                return ["--exclusive"]  # it is here, and may have anything
+            amounts[resource] = amounts.get(resource, 0) + amount
+    if sizes["default_mem"]:
+        amounts.setdefault("mem", _quantity.pbs_size(sizes["default_mem"]))
+    memory = [f"--mem={amounts['mem']}"] if "mem" in amounts else []
+    if job["state"] == "S":
+        return ["--cpus=0", *memory]  # PBS has given its cores away
+    words = [f"--cpus={amounts.get('ncpus', 0)}", *memory]
+    devices = sorted(sizes["devices"].items())
+    words += [f"--device={device}={amounts[resource]}" for resource, device in devices if amounts.get(resource)]
+    words += ["--exclusive"] if _is_exclusive(job["placement"].split(":"), sharing) else []
+    if sizes["cgroup_prefix"]:
+        words.append(f"--cgroup={sizes['cgroup_prefix']}.service/jobid/{job['id']}")
+    return words
+
+
+def _is_exclusive(place: t.Sequence[str], sharing: frozenset[str]) -> bool:
+    if sharing & {"force_excl", "force_exclhost"}:
+        return True
+    if sharing & {"default_excl", "default_exclhost"}:
+        return "shared" not in place
+    return "ignore_excl" not in sharing and not {"excl", "exclhost"}.isdisjoint(place)
 
 
 class FilterModule:

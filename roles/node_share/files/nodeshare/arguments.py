@@ -5,7 +5,7 @@
 
 import argparse
 import re
-from typing import List, Sequence, Tuple
+from typing import Sequence
 
 from . import controller_settings, jobid, settings
 
@@ -15,6 +15,7 @@ examples:
   nodeshare begin --wlm pbs --job 15.srv --run 1 --cpus 2 --mem 8GiB --cgroup pbs_jobs.service/jobid/15.srv
   nodeshare end --wlm slurm --job 4711 --run 0                           it has ended: returns at once
   nodeshare adopt --wlm slurm 4711 4712/1                                jobs that run already (job or job/run)
+  nodeshare adopt --wlm pbs '15.srv/1 --cpus=2 --mem=8GiB'               the same with what they have, as in begin
   nodeshare repair                                                       boot and timer: puts right what was missed
   nodeshare off; nodeshare on                                            batch only, now, without the API; and back
   nodeshare show --json
@@ -69,27 +70,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         command.add_argument("--run", default="0", metavar="N", help="how often the job was restarted (0)")
         command.add_argument("--start", type=count, metavar="EPOCH", help="start time, where the caller knows it")
         if name == "begin":
-            command.add_argument("--cpus", type=count, metavar="N", help="cores on this node")
-            command.add_argument("--mem", type=size, metavar="SIZE", help="memory on this node: bytes, or 16GiB, 4000M")
-            command.add_argument(
-                "--device",
-                action="append",
-                default=[],
-                type=device,
-                metavar="NAME[=COUNT]",
-                help="as Kubernetes counts it, such as nvidia.com/gpu=2; may be given for each kind",
-            )
-            command.add_argument("--exclusive", action="store_true", help="the job has the whole node")
-            command.add_argument(
-                "--cgroup",
-                type=cgroup,
-                metavar="PATH",
-                help="of the job, below the cpuset hierarchy (cgroup v2: below the one there is)",
-            )
+            _add_share(command)
             command.add_argument("--limit", type=count, metavar="SECONDS", help="be done by then")
     command = commands.add_parser("adopt", help="record jobs that run already, before Kubernetes comes")
     command.add_argument("--wlm", required=True, metavar="SYSTEM")
-    command.add_argument("jobs", nargs="*", metavar="JOB[/RUN]")
+    command.add_argument(
+        "jobs", nargs="*", type=adopted, metavar="JOB[/RUN]", help="in the same word what it has here, as of begin"
+    )
     command = commands.add_parser("repair", help="compare leases with what runs, and put right what was missed")
     command.add_argument("--linger", action="store_true", help="wait until the node may go back (the return unit)")
     commands.add_parser("off", help="kill switch: batch only, now, without the API")
@@ -110,6 +97,26 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     command.add_argument("--settings", default=controller_settings.PATH, metavar="FILE", help="default: %(default)s")
     return parser.parse_args(list(argv))
+
+
+def _add_share(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--cpus", type=count, metavar="N", help="cores on this node")
+    command.add_argument("--mem", type=size, metavar="SIZE", help="memory on this node: bytes, or 16GiB, 4000M")
+    command.add_argument(
+        "--device",
+        action="append",
+        default=[],
+        type=device,
+        metavar="NAME[=COUNT]",
+        help="as Kubernetes counts it, such as nvidia.com/gpu=2; may be given for each kind",
+    )
+    command.add_argument("--exclusive", action="store_true", help="the job has the whole node")
+    command.add_argument(
+        "--cgroup",
+        type=cgroup,
+        metavar="PATH",
+        help="of the job, below the cpuset hierarchy (cgroup v2: below the one there is)",
+    )
 
 
 def count(text: str) -> int:
@@ -139,9 +146,15 @@ def cgroup(text: str) -> str:
     return text
 
 
-def adopted(wlm: str, words: Sequence[str]) -> Tuple[jobid.JobKey, ...]:
-    keys: List[jobid.JobKey] = []
-    for word in words:
-        job, slash, run = word.partition("/")
-        keys.append(jobid.parse(wlm, job, run if slash else "0"))
-    return tuple(keys)
+def adopted(text: str) -> argparse.Namespace:
+    """A job that runs already, with its share where that is known."""
+    parser = Parser(allow_abbrev=False, add_help=False)
+    parser.add_argument("job")
+    _add_share(parser)
+    try:
+        found = parser.parse_args(text.split(" "))
+    except UsageError as error:
+        raise argparse.ArgumentTypeError("{}: {}".format(ascii(text[:40]), error)) from error
+    job, slash, run = found.job.partition("/")
+    found.job, found.run = job, run if slash else "0"
+    return found

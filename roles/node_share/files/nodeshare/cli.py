@@ -128,17 +128,7 @@ def _wrong_usage(argv: Sequence[str], reason: str) -> int:
 def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     key = jobid.parse(options.wlm, options.job, options.run)
     facts: List[Tuple[str, object]] = [("wlm", key.wlm), ("job", key.job), ("run", key.run)]
-    lease = Lease(
-        key,
-        call.world.boot_id(),
-        call.world.now(),
-        options.start,
-        options.cpus,
-        options.mem,
-        tuple(options.device),
-        options.exclusive,
-        cgroup=options.cgroup or "",
-    )
+    lease = _lease(key, call.world, options)._replace(start=options.start)
     unrecorded, answer = "", ""
     try:
         call.store.prepare()
@@ -159,6 +149,20 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     return EXIT[outcome], [*facts, ("outcome", outcome), ("lease", answer), *_told(told), ("error", unrecorded)]
 
 
+def _lease(key: jobid.JobKey, world: World, options: Any) -> Lease:
+    """With the share of this node that somebody has told."""
+    return Lease(
+        key,
+        world.boot_id(),
+        world.now(),
+        cores=options.cpus,
+        memory=options.mem,
+        devices=tuple(options.device),
+        exclusive=options.exclusive,
+        cgroup=options.cgroup or "",
+    )
+
+
 def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     key = jobid.parse(options.wlm, options.job, options.run)
     call.store.prepare()
@@ -170,15 +174,12 @@ def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    from . import arguments
-
-    keys = arguments.adopted(options.wlm, options.jobs)
+    leases = [_lease(jobid.parse(options.wlm, job.job, job.run), call.world, job) for job in options.jobs]
     call.store.prepare()
-    boot_id, now = call.world.boot_id(), call.world.now()
     with call.store.locked():
-        answers = [call.store.begin(Lease(key, boot_id, now), mark_life=0.0) for key in keys]
+        answers = [call.store.begin(lease, mark_life=0.0) for lease in leases]
     told = call.act(view.ADOPT)
-    return 0, [("wlm", options.wlm), ("jobs", len(keys)), ("new", answers.count("new")), *_told(told)]
+    return 0, [("wlm", options.wlm), ("jobs", len(leases)), ("new", answers.count("new")), *_told(told)]
 
 
 def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.converged.hpc.plugins.filter.pbs_share import pbs_jobs_on, pbs_share_memory
+from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers
 
 WISHED = {"hooks": ["converged"], "queues": ["pods"]}
 
@@ -44,11 +47,13 @@ NODES = [
     {"name": "n1", "host": "n1"},
     {"name": "n2", "host": "n2"},
     {"name": "n2[0]", "host": "n2"},
+    {"name": "n2[1]", "host": "n2"},
 ]
 
 
 def job(number: str, state: str, *vnodes: str, run: int = 1) -> dict[str, Any]:
-    return {"id": f"{number}.ctl", "run": run, "state": state, "chunks": [{"vnode": vnode} for vnode in vnodes]}
+    chunks = [{"vnode": vnode, "resources": {}} for vnode in vnodes]
+    return {"id": f"{number}.ctl", "run": run, "state": state, "chunks": chunks}
 
 
 @pytest.mark.parametrize(
@@ -65,3 +70,52 @@ def test_a_job_holds_a_host_while_it_has_any_vnode_of_it(
     host: str, jobs: list[dict[str, Any]], found: list[str]
 ) -> None:
     assert pbs_jobs_on(jobs, NODES, host) == found
+
+
+def hook() -> Any:
+    """The hook itself, which PBS starts under another name."""
+    file = Path(__file__).parents[4] / "roles/pbs_share/files/converged_hook.py"
+    spec = importlib.util.spec_from_file_location("converged_hook", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SIZES = {"default_mem": None, "devices": {"ngpus": "nvidia.com/gpu"}, "cgroup_prefix": "pbs_jobs"}
+
+
+@pytest.mark.parametrize(
+    ("exec_vnode", "place", "sharing", "more", "words"),
+    [
+        ("(n2:ncpus=2:mem=1gb)", "free", "default_shared", {}, ["--cpus=2", "--mem=1073741824"]),
+        ("(n1:ncpus=4)+(n2:ncpus=2)", "scatter", "default_shared", {}, ["--cpus=2"]),
+        ("(n2[0]:ncpus=2+n2[1]:ncpus=1:mem=1kb)", "free", "", {}, ["--cpus=3", "--mem=1024"]),
+        ("(n2:ncpus=1:ngpus=2:color=red)", "free", "", {}, ["--cpus=1", "--device=nvidia.com/gpu=2"]),
+        ("(n2:ncpus=1)", "free", "", {"default_mem": "2gb"}, ["--cpus=1", "--mem=2147483648"]),
+        ("(n2:ncpus=1)", "pack:excl", "default_shared", {}, ["--cpus=1", "--exclusive"]),
+        ("(n2:ncpus=1)", "pack:excl", "ignore_excl", {}, ["--cpus=1"]),
+        ("(n2:ncpus=1)", "free", "default_exclhost", {}, ["--cpus=1", "--exclusive"]),
+        ("(n2:ncpus=1)", "free:shared", "default_excl", {}, ["--cpus=1"]),
+        ("(n2:ncpus=1)", "free:shared", "force_exclhost", {}, ["--cpus=1", "--exclusive"]),
+        ("(n2:ncpus=1)", "free", "", {"cgroup_prefix": None}, ["--cpus=1"]),
+        ("(n2:ncpus=1:mem=1.5gb)", "free", "", {}, ["--exclusive"]),
+    ],
+)
+@pytest.mark.parametrize("state", ["R", "S"])
+def test_a_job_that_runs_already_is_told_as_the_hook_would_tell_it(
+    exec_vnode: str, place: str, sharing: str, more: dict[str, Any], words: list[str], state: str
+) -> None:
+    sizes = {**SIZES, **more}
+    job = {"id": "15.srv", "run": 1, "state": state, "placement": place, "chunks": answers.chunks(exec_vnode)}
+    (found,) = pbs_jobs_on([job], [dict(node, sharing=sharing) for node in NODES], "n2", sizes)
+    name, *told = found.split(" ")
+    assert name == "15.srv/1"
+    if state == "R":
+        assert [word for word in told if "--cgroup" not in word] == words
+    theirs = hook()
+    config = theirs.Config(nodeshare=("/nodeshare",), sharing={"n2": sharing}, **sizes)
+    event = "begin" if state == "R" else "postsuspend"
+    facts = theirs.Facts(event, "15.srv", 1, "workq", place, exec_vnode, "", frozenset(["n2"]))
+    assert list(theirs.decide(facts, config)[5:]) == told

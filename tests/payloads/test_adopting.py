@@ -1,0 +1,51 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs that run when a node is converted: those of which it is known what they have stand as exactly that."""
+
+import json
+import os
+
+from test_placing_calls import PlacingCase
+
+WORD = "1.srv/1 --cpus=2 --mem=1gb --device=nvidia.com/gpu=1 --cgroup=pbs_jobs.service/jobid/1.srv"
+
+
+class Adopting(PlacingCase):
+    def adopt(self, *words):
+        return self.call("adopt", "--wlm", "pbs", *words)
+
+    def sizes(self):
+        found = []
+        for name in sorted(os.listdir(self.api.directory)):
+            with open(os.path.join(self.api.directory, name)) as stream:
+                found.append(json.load(stream)["spec"]["containers"][0]["resources"]["requests"])
+        return found
+
+    def test_a_job_of_known_size_has_its_place_before_there_is_a_kubelet(self):
+        with open(self.units, "w") as stream:
+            stream.write("[]")
+        code, err = self.adopt(WORD)
+        self.assertEqual(code, 0)
+        self.assertIn("jobs=1 new=1", err)
+        self.assertEqual(self.sizes(), [{"cpu": "2", "memory": str(1 << 30), "nvidia.com/gpu": "1"}])
+
+    def test_pods_stay_off_its_cores_from_then_on_and_what_the_hook_tells_later_is_no_news(self):
+        self.api.node["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+        self.assertEqual(self.adopt(WORD)[0], 0)
+        self.assertEqual(self.pod_cores(), "2-3")
+        self.assertIn("lease=known", self.begin(*WORD.split()[1:])[1])
+        self.assertIn("new=0", self.adopt(WORD)[1])
+
+    def test_what_cannot_be_meant_is_refused_and_nothing_is_recorded(self):
+        for word in (
+            "1.srv/1 --cpus=many",
+            "1.srv/1 --job=2.srv",
+            "1.srv --cgroup=../..",
+            "1.srv 2.srv",
+            "",
+            "1.srv/x",
+        ):
+            with self.subTest(word):
+                self.assertNotEqual(self.adopt(WORD, word)[0], 0)
+                self.assertEqual(self.sizes(), [])
