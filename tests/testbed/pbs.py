@@ -13,6 +13,8 @@ import json
 import time
 from pathlib import Path
 
+from pbs_double.cluster import PROGRAMS
+
 from testbed.archive import NodeFile, enabled
 from testbed.errors import BedError
 from testbed.podman import Podman, Volume
@@ -21,7 +23,6 @@ from testbed.state import Bed, Host
 DOUBLE = Path(__file__).resolve().parent.parent / "pbs_double"
 LIBRARY = "/opt/testbed/lib"
 EXEC, HOME, CLUSTER = "/opt/pbs", "/var/spool/pbs", "/var/spool/pbs-cluster"
-COMMANDS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "qrerun", "qmgr", "pbsnodes")
 GOOD = frozenset({"free", "job-busy", "job-exclusive"})
 POLL_SECONDS = 0.2
 
@@ -95,7 +96,7 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
         return []
     is_node = host.role == "node"
     made = [NodeFile("/etc/pbs.conf", CONF.format(server=not is_node, mom=is_node))]
-    for command in COMMANDS:
+    for command in PROGRAMS:
         made.append(NodeFile(f"{EXEC}/bin/{command}", _program(bed, "double", command), mode=0o755))
         made.append(NodeFile(f"/usr/local/bin/{command}", target=f"{EXEC}/bin/{command}"))
     if is_node:

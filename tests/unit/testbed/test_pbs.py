@@ -14,8 +14,10 @@ from testbed.state import Bed
 Beds = Callable[..., Bed]
 
 
-def test_every_command_of_the_double_is_installed() -> None:
-    assert set(pbs.COMMANDS) <= set(PROGRAMS)
+def test_every_command_of_the_double_is_installed(paper_bed: Beds) -> None:
+    bed = paper_bed(wlm="pbs")
+    paths = {file.path for file in pbs.files(bed, bed.host("n1"))}
+    assert {f"{folder}/{name}" for folder in ("/opt/pbs/bin", "/usr/local/bin") for name in PROGRAMS} <= paths
 
 
 def test_only_nodes_have_a_mom_and_only_the_controller_is_a_server(paper_bed: Beds) -> None:
