@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from e2e import playing
 from e2e.beds import own_bed
+from e2e.handover import workload
 from e2e.playing import until
 from testbed import api
 from testbed.controlplane import kubeconfig
@@ -39,38 +40,6 @@ except OSError:
     pass
 """
 KEYS = "PrologSlurmctld=/etc/converged/prolog\nEpilogSlurmctld=/etc/converged/epilog\n"
-DEPLOYMENT = {
-    "apiVersion": "apps/v1",
-    "kind": "Deployment",
-    "metadata": {"name": "web"},
-    "spec": {
-        "replicas": 4,
-        "selector": {"matchLabels": {"app": "web"}},
-        "template": {
-            "metadata": {"labels": {"app": "web"}},
-            "spec": {
-                "terminationGracePeriodSeconds": 1,
-                "automountServiceAccountToken": False,
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "localhost/busybox:local",
-                        "imagePullPolicy": "Never",
-                        "command": ["sleep", "3600"],
-                    }
-                ],
-                "topologySpreadConstraints": [
-                    {
-                        "maxSkew": 1,
-                        "topologyKey": "kubernetes.io/hostname",
-                        "whenUnsatisfiable": "ScheduleAnyway",
-                        "labelSelector": {"matchLabels": {"app": "web"}},
-                    }
-                ],
-            },
-        },
-    },
-}
 
 
 class Cluster(playing.Site):
@@ -131,9 +100,8 @@ def test_installing_it_again_changes_nothing(cluster: Cluster) -> None:
 
 def test_pods_leave_both_nodes_before_the_first_task_and_return_after_the_last(cluster: Cluster) -> None:
     until(lambda: not cluster.tainted(), "both nodes are open to pods", 60)
-    cluster.bed.kubectl("apply", "--filename=-", input=json.dumps(DEPLOYMENT))
     try:
-        until(lambda: cluster.pods_on_nodes() == {"n1", "n2"}, "pods on both nodes", 60)
+        workload.on_both_nodes(cluster.bed, 4)
         cluster.ctl("nohup srun -N2 sh -c 'echo started; sleep 6' > /tmp/srun.out 2>&1 < /dev/null &")
         until(lambda: "started" in cluster.ctl("cat /tmp/srun.out"), "the job starts", 60)
         assert (cluster.tainted(), cluster.pods_on_nodes()) == ({"n1", "n2"}, set())

@@ -13,12 +13,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from e2e import listing, playing
 from e2e.beds import own_bed
+from e2e.handover import workload
 from e2e.playing import until
+from nodeshare.cpuset import parse_cpus
 from testbed import api
 
 pytestmark = pytest.mark.seconds(75)
@@ -26,17 +28,35 @@ pytestmark = pytest.mark.seconds(75)
 BED = f"placeholder-{os.getpid()}"
 ROLES = ("node_runtime", "node_kubelet", "node_share")
 RESTORE = ("node_share/restore", "node_kubelet/restore", "node_runtime/restore")
-KUBEPODS = "/sys/fs/cgroup/cpuset/kubepods"
+CGROUP = "/sys/fs/cgroup"
+# A node has all cores of the machine, of which pods may ask for one and a half.
+ALL = frozenset(range(os.cpu_count() or 1))
+RESERVED = f"{1000 * len(ALL) - 1500}m"
 # As pbs_cgroups of OpenPBS: the job's id as it is, below a service that is only a folder.
 MAKE_CGROUP = """
-cd /sys/fs/cgroup/cpuset
-for group in pbs_jobs.service pbs_jobs.service/jobid "pbs_jobs.service/jobid/$1"; do
+cd "$1"
+for group in pbs_jobs.service pbs_jobs.service/jobid "pbs_jobs.service/jobid/$2"; do
   mkdir -p "$group"
-  for file in cpuset.mems cpuset.cpus; do cat "$group/../$file" > "$group/$file"; done
+  if test -e cgroup.controllers; then echo +cpuset > "$group/../cgroup.subtree_control"
+  else for file in cpuset.mems cpuset.cpus; do cat "$group/../$file" > "$group/$file"; done
+  fi
 done
-echo "$2" > "pbs_jobs.service/jobid/$1/cpuset.cpus"
+echo "$3" > "pbs_jobs.service/jobid/$2/cpuset.cpus"
 """
 NOT_RESTORED = {"unit network-online.target"}
+
+
+class Cgroups(NamedTuple):
+    """Where one version has what the fence sets: cpusets, and memory and weight of all pods."""
+
+    cpusets: str
+    cpus: str
+    memory: str
+    weight: str
+
+
+V1 = Cgroups("cpuset", "cpuset.cpus", "memory/kubepods/memory.limit_in_bytes", "cpu/kubepods/cpu.shares")
+V2 = Cgroups(".", "cpuset.cpus.effective", "kubepods/memory.max", "kubepods/cpu.weight")
 
 
 class Site(playing.Site):
@@ -44,12 +64,14 @@ class Site(playing.Site):
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
         super().__init__(bed, folder)
+        unified = bed.exec("n1", ["test", "-e", f"{CGROUP}/cgroup.controllers"], check=False).rc == 0
+        self.cgroups = V2 if unified else V1
         self.set(
             "converged_nodes",
             **playing.IN_CONTAINERS,
             converged_wlm="pbs",
             converged_share_mode="placeholder",
-            node_kubelet_config={"systemReserved": {"cpu": "500m"}},
+            node_kubelet_config={"systemReserved": {"cpu": RESERVED}},
             node_share_pause_image="localhost/pause:local",
             node_share_deadline=20,
             node_share_limit=60,
@@ -64,7 +86,7 @@ class Site(playing.Site):
 
     def job(self, job: str, *words: str, cores: str) -> str:
         """A job begins; the one line that says what came of it."""
-        self.node("sh", "-c", MAKE_CGROUP, "make", job, cores)
+        self.node("sh", "-c", MAKE_CGROUP, "make", f"{CGROUP}/{self.cgroups.cpusets}", job, cores)
         begin = ["nodeshare", "begin", "--wlm=pbs", f"--job={job}", "--run=1", *words]
         return self.bed.exec("n1", begin, timeout=120).err
 
@@ -86,35 +108,20 @@ class Site(playing.Site):
             if "deletionTimestamp" not in pod["metadata"]
         }
 
-    def cores_of_pods(self) -> set[str]:
+    def cores_of_pods(self) -> set[frozenset[int]]:
         """The cpusets of kubepods and of all that is below it."""
-        return set(self.node("sh", "-c", f"find {KUBEPODS} -name cpuset.cpus -exec cat {{}} +").split())
+        find = ["find", f"{CGROUP}/{self.cgroups.cpusets}/kubepods", "-name", self.cgroups.cpus]
+        return {parse_cpus(line) for line in self.node(*find, "-exec", "cat", "{}", "+").split()}
 
     def limits(self) -> tuple[int, int]:
-        memory = self.node("cat", "/sys/fs/cgroup/memory/kubepods/memory.limit_in_bytes")
-        return int(memory), int(self.node("cat", "/sys/fs/cgroup/cpu/kubepods/cpu.shares"))
+        """Bytes of memory and the weight of all pods."""
+        memory = self.node("cat", f"{CGROUP}/{self.cgroups.memory}")
+        return int(memory), int(self.node("cat", f"{CGROUP}/{self.cgroups.weight}"))
 
     def run_pod(self, name: str, cpu: str, priority: int) -> None:
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            "spec": {
-                "priorityClassName": f"class-{priority}",
-                "terminationGracePeriodSeconds": 1,
-                "automountServiceAccountToken": False,
-                "containers": [
-                    {
-                        "name": "main",
-                        "image": "localhost/busybox:local",
-                        "imagePullPolicy": "Never",
-                        "command": ["sleep", "3600"],
-                        "resources": {"requests": {"cpu": cpu}},
-                    }
-                ],
-            },
-        }
-        self.bed.kubectl("apply", "--filename=-", input=json.dumps(pod))
+        pod = workload.pod(name, priorityClassName=f"class-{priority}")
+        pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        workload.apply(self.bed, pod)
         until(lambda: self.pods()[name].get("status", {}).get("phase") == "Running", f"{name} runs")
 
     def snapshot(self) -> dict[str, object]:
@@ -126,8 +133,6 @@ class Site(playing.Site):
 @pytest.fixture(scope="module")
 def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with own_bed(request, BED, "--wlm", "none", "--nodes", "1") as bed:
-        if bed.exec("n1", ["test", "-d", "/sys/fs/cgroup/cpuset"], check=False).rc != 0:
-            pytest.skip("cpusets of cgroup v1 are not here")
         yield Site(bed, tmp_path_factory.mktemp("placeholder"))
 
 
@@ -155,20 +160,20 @@ def test_the_roles_change_nothing_twice_and_the_kubelet_has_a_directory_that_is_
 
 
 def test_jobs_show_as_pods_of_their_exact_size_and_pods_stay_off_their_cores(site: Site) -> None:
-    memory, shares = site.limits()
+    memory, weight = site.limits()
     line = site.job(
         "15[1].pbs-srv", "--cpus=1", "--mem=102400kb", "--cgroup=pbs_jobs.service/jobid/15[1].pbs-srv", cores="1"
     )
     assert "outcome=accept lease=new placed=1" in line, line
     assert site.placeholders() == {"15[1].pbs-srv": {"cpu": "1", "memory": str(100 << 20)}}
-    assert site.cores_of_pods() == {"0"}
-    capped, weight = site.limits()
+    assert site.cores_of_pods() == {ALL - {1}}
+    capped, lighter = site.limits()
     assert 0 <= capped - (memory - (100 << 20)) < 1 << 16, "but for whole pages"
-    assert weight == shares // 2
+    assert lighter == weight * (len(ALL) - 1) // len(ALL)
     site.run_pod("beside", "200m", 1)
-    assert site.cores_of_pods() == {"0"}, "a pod that came later, too"
+    assert site.cores_of_pods() == {ALL - {1}}, "a pod that came later, too"
     site.end("15[1].pbs-srv")
-    assert (site.cores_of_pods(), site.limits()) == ({"0-1"}, (memory, shares))
+    assert (site.cores_of_pods(), site.limits()) == ({ALL}, (memory, weight))
     until(lambda: not site.placeholders(), "the placeholder goes with its job")
     site.bed.kubectl("delete", "pod", "beside", "--now")
 
@@ -181,7 +186,7 @@ def test_pods_make_room_by_priority_and_no_more_of_them_than_must(site: Site) ->
     pods = site.pods()
     assert pods["high"]["status"]["phase"] == "Running"
     assert "low" not in pods or "deletionTimestamp" in pods["low"]["metadata"]
-    assert site.cores_of_pods() == {"1"}
+    assert site.cores_of_pods() == {ALL - {0}}
     site.end("16.srv")
     site.bed.kubectl("delete", "pod", "high", "--now")
 
@@ -191,9 +196,9 @@ def test_without_the_api_a_job_has_its_place_all_the_same(site: Site) -> None:
     try:
         line = site.job("17.srv", "--cpus=1", "--mem=64MiB", cores="1")
         assert re.search('outcome=accept .*reason="1 held by placeholders"', line), line
-        assert site.cores_of_pods() == {"0"}
+        assert site.cores_of_pods() == {ALL - {1}}
         site.end("17.srv")
-        assert site.cores_of_pods() == {"0-1"}
+        assert site.cores_of_pods() == {ALL}
     finally:
         site.bed.exec("kube", ["systemctl", "start", "kube-apiserver"])
     ready = ["kubectl", "get", "--raw=/readyz"]
@@ -208,11 +213,13 @@ def test_a_kubelet_that_lets_nothing_in_is_reported_and_a_kill_switch_leaves_job
     finally:
         site.node("systemctl", "kill", "--signal=CONT", "kubelet")
     assert re.search(r'outcome=accept .*reason="the kubelet has not admitted lease-pbs-18-srv-', line), line
-    assert site.cores_of_pods() == {"0"}
+    assert site.cores_of_pods() == {ALL - {1}}
     site.node("nodeshare", "repair")
     assert site.placeholders() == {"18.srv": {"cpu": "1", "memory": str(64 << 20)}}
     site.node("nodeshare", "off")
     assert site.node("systemctl", "is-active", "kubelet", check=False).strip() == "inactive"
     site.node("nodeshare", "on")
-    until(lambda: "18.srv" in site.placeholders() and site.cores_of_pods() == {"0"}, "the job has its place again")
+    until(
+        lambda: "18.srv" in site.placeholders() and site.cores_of_pods() == {ALL - {1}}, "the job has its place again"
+    )
     site.end("18.srv")
