@@ -55,14 +55,7 @@ class Assembly:
         self.switches = Switches()
         self.identity = identity(unique)
         self._credentials = credentials
-        self.leadership: Leadership | Alone = Alone()
-        if settings.leader_election:
-            self.leadership = Leadership(
-                settings.terms(self.identity),
-                self._connect(_LEASE_SECONDS),
-                stop=self.switches.closing,
-                log=self._said,
-            )
+        self.leadership = self._election()
         self.announcer = Announcer(
             Limiter(self._event_rate),
             stop=self.switches.stop,
@@ -103,7 +96,22 @@ class Assembly:
             tell=self.announcer.tell,
             carry=self.carrier.carry,
         )
-        self.reflectors = [
+        self.reflectors = self._watches()
+        self.journal: Callable[[tuple[Action, ...]], None] | None = None
+        self._synced = False
+
+    def _election(self) -> Leadership | Alone:
+        if not self.settings.leader_election:
+            return Alone()
+        return Leadership(
+            self.settings.terms(self.identity),
+            self._connect(_LEASE_SECONDS),
+            stop=self.switches.closing,
+            log=self._said,
+        )
+
+    def _watches(self) -> list[Reflector]:
+        return [
             Reflector(
                 source,
                 self._connect(_LIST_SECONDS),
@@ -114,8 +122,6 @@ class Assembly:
             )
             for source in sources()
         ]
-        self.journal: Callable[[tuple[Action, ...]], None] | None = None
-        self._synced = False
 
     def start(self) -> None:
         """Starts all threads; the loop itself is for the caller's thread."""

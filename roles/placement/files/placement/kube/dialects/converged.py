@@ -12,7 +12,7 @@ from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.volcano import written
 from placement.kube.field_error import FieldError, shown
-from placement.kube.metadata import Sharing, require_identity
+from placement.kube.metadata import Sharing
 from placement.model.action import QueueStatus
 from placement.model.workload import CONVERGED, Queue
 
@@ -24,13 +24,11 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
     """The queue."""
     found = _queue.decode(raw)
     spec = found.spec or _NO_QUEUE
-    return Queue(
-        uid=found.metadata.uid,
-        name=found.metadata.name,
-        version=require_identity(found.metadata, namespaced=False),
-        dialect=dialect,
-        weight=reading.weight(spec.weight),
-        capability=reading.bounds(spec.capability, "spec.capability", sharing),
+    return reading.queue(
+        found.metadata,
+        dialect,
+        spec,
+        sharing,
         guarantee=reading.amounts(spec.guarantee, "spec.guarantee", sharing),
         # What backed pods hold is the batch system's to take back.
         reclaimable=spec.reclaimable is not False and not spec.backed_by,

@@ -14,7 +14,7 @@ import msgspec
 
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
-from placement.kube.metadata import Sharing, require_identity
+from placement.kube.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus, QueueStatus
 from placement.model.workload import INCUBATOR, SIGS, PodGroup, Queue
 
@@ -41,15 +41,7 @@ def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
 def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
     """The queue."""
     found = _queue.decode(raw)
-    spec = found.spec or _NO_QUEUE
-    return Queue(
-        uid=found.metadata.uid,
-        name=found.metadata.name,
-        version=require_identity(found.metadata, namespaced=False),
-        dialect=dialect,
-        weight=reading.weight(spec.weight),
-        capability=reading.bounds(spec.capability, "spec.capability", sharing),
-    )
+    return reading.queue(found.metadata, dialect, found.spec or _NO_QUEUE, sharing)
 
 
 def group_status(status: GroupStatus, now: str) -> Json:

@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the dialects' readers have in common: identity, sizes and amounts, each refused with the name of its field."""
 
+from typing import Any
+
 from placement.kube import wire
+from placement.kube.dialects import wire_group
 from placement.kube.field_error import FieldError
 from placement.kube.metadata import Sharing, require_identity
 from placement.kube.resources import read_resources
 from placement.model.quantity import MAX_AMOUNT, Amounts, round_amounts
-from placement.model.workload import PodGroup
+from placement.model.workload import PodGroup, Queue
 
 MAX_MEMBERS = 2**31 - 1
 # Of queues; Volcano's and ours are in this range too.
@@ -75,4 +78,23 @@ def group(
         min_resources=min_resources,
         member_field=member_field,
         phase=phase,
+    )
+
+
+def queue(
+    meta: wire.Metadata,
+    dialect: str,
+    spec: wire_group.QueueSpec | wire_group.OwnQueueSpec,
+    sharing: Sharing,
+    **more: Any,
+) -> Queue:
+    """The queue with its identity, its weight and its capability."""
+    return Queue(
+        uid=meta.uid,
+        name=meta.name,
+        version=require_identity(meta, namespaced=False),
+        dialect=dialect,
+        weight=weight(spec.weight),
+        capability=bounds(spec.capability, "spec.capability", sharing),
+        **more,
     )

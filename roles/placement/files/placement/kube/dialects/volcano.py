@@ -11,7 +11,7 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.kube_batch import unschedulable
-from placement.kube.metadata import Sharing, require_identity
+from placement.kube.metadata import Sharing
 from placement.model.action import GroupStatus, QueueStatus
 from placement.model.quantity import Amounts, format_amount
 from placement.model.workload import VOLCANO, PodGroup, Queue
@@ -43,13 +43,11 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
     found = _queue.decode(raw)
     spec = found.spec or _NO_QUEUE
     guarantee = spec.guarantee.resource if spec.guarantee else None
-    return Queue(
-        uid=found.metadata.uid,
-        name=found.metadata.name,
-        version=require_identity(found.metadata, namespaced=False),
-        dialect=dialect,
-        weight=reading.weight(spec.weight),
-        capability=reading.bounds(spec.capability, "spec.capability", sharing),
+    return reading.queue(
+        found.metadata,
+        dialect,
+        spec,
+        sharing,
         guarantee=reading.amounts(guarantee, "spec.guarantee.resource", sharing),
         reclaimable=spec.reclaimable is not False,
         # Volcano's webhook makes every queue without a parent a child of `root`, which need not exist here.
