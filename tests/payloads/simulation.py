@@ -10,7 +10,6 @@ is free when a job starts and comes back when it may. The world itself refuses w
 import os
 import tempfile
 
-import payload_path  # noqa: F401
 from nodeshare import view
 from nodeshare.carry import Carrier
 from nodeshare.jobid import JobKey
@@ -67,6 +66,7 @@ class Node(World):
         self.api_up = True
         self.tainted = True
         self.registered = True
+        self.confirms = True  # the kubelet, at once, that a pod has ended
         self.announced = ""
         self.guests = {}
         self.active = {KUBELET, RUNTIME}
@@ -151,6 +151,16 @@ class Node(World):
             if guest is not None and not guest.undeletable:
                 self._ask_to_leave(guest, None if guest.grace is None else min(1.0, guest.grace))
 
+    def confirm(self, pods):
+        self._need_api()
+        self.log.append(("confirm", tuple(pod.name for pod in pods)))
+        for pod in pods:
+            guest = self.guests.get(pod.uid)
+            if guest is not None:
+                if KUBELET in self.active or guest.running or not guest.leaving or guest.stays:
+                    raise AssertionError("a pod that is the kubelet's own was said to have ended")
+                self._over(guest)
+
     def stop_units(self, units, *, force):
         self.log.append(("stop", units, force))
         if not all(self.fenced(unit) for unit in units):
@@ -220,17 +230,8 @@ class Node(World):
                 guest.running = False
             if KUBELET not in self.active or not self.api_up:
                 continue
-            if guest.leaving and not guest.running and not guest.finalizer:
-                del self.guests[guest.name]
-                if guest.respawns and (not self.tainted or guest.tolerates):
-                    self.born += 1
-                    again = self.add(
-                        "{}-{}".format(guest.name.split("-")[0], self.born),
-                        grace=guest.grace,
-                        respawns=True,
-                        tolerates=guest.tolerates,
-                    )
-                    again.running = True
+            if guest.leaving and not guest.running and self.confirms:
+                self._over(guest)
             elif not guest.leaving and not guest.running:
                 guest.running, guest.ends_at = True, None
 
@@ -250,6 +251,21 @@ class Node(World):
 
     def ordinary_running(self):
         return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.stays)
+
+    def _over(self, guest):
+        """The API lets go of it, and whoever wants it to be there makes another one."""
+        if guest.finalizer:
+            return
+        del self.guests[guest.name]
+        if guest.respawns and (not self.tainted or guest.tolerates):
+            self.born += 1
+            again = self.add(
+                "{}-{}".format(guest.name.split("-")[0], self.born),
+                grace=guest.grace,
+                respawns=True,
+                tolerates=guest.tolerates,
+            )
+            again.running = KUBELET in self.active
 
     def _ask_to_leave(self, guest, grace):
         guest.leaving = True

@@ -102,6 +102,7 @@ class RandomHistories(unittest.TestCase):
             deadline=chance.choice([0.0, 5.0, 60.0]),
             linger=chance.choice([0.0, 30.0]),
         )
+        site.node.confirms = chance.random() < 0.7
         return HandOver(site, chance)
 
     def settle(self, history):

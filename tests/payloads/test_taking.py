@@ -4,11 +4,12 @@
 """Taking a node: what a job finds there, whatever pods, API and services do; in the simulated world."""
 
 import unittest
+import unittest.mock
 
-import payload_path  # noqa: F401
 from handover_case import HandoverCase
 from nodeshare import view
 from nodeshare.memory import HELD, QUIESCE, STOP
+from nodeshare.world import WorldError
 from simulation import KUBELET, RUNTIME
 
 
@@ -40,6 +41,28 @@ class Taking(HandoverCase):
         self.assert_free(site)
         self.assertEqual(site.did("stop"), [("stop", (KUBELET, RUNTIME), False)])
         self.assertEqual(site.did("kill"), [])
+
+    def test_pods_that_have_left_do_not_stay_at_the_api_where_their_kubelet_is_stopped_too_soon_to_say_so(self):
+        for grace in (1.0, None):
+            with self.subTest(grace=grace):
+                site = self.site(handover="stop", deadline=5.0)
+                site.node.confirms = False
+                site.node.add("web", grace=grace, respawns=True)
+                site.node.add("final", finalizer=True)
+                site.node.add("logger", stays=True)
+                site.begin()
+                self.assert_free(site)
+                self.assertEqual(site.did("confirm"), [("confirm", ("web", "final"))])
+                self.assertEqual(set(site.node.guests), {"final", "logger"})
+
+    def test_an_api_that_does_not_take_it_holds_no_job_up(self):
+        site = self.site(handover="stop")
+        site.node.confirms = False
+        site.node.add("web")
+        site.node.confirm = unittest.mock.Mock(side_effect=WorldError("403"))
+        self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+        self.assertEqual(site.node.confirm.call_count, 1)
+        self.assert_free(site)
 
     def test_what_stays_is_confined_in_stop_too_and_released_before_the_services_start(self):
         site = self.site(handover="stop", linger=0.0)

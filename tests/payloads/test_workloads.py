@@ -6,13 +6,13 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare.workloads import Workloads
 
 UID = "0f0e0d0c-1111-2222-3333-444455556666"
@@ -198,6 +198,27 @@ class Real(unittest.TestCase):
                 os.kill(pid, 0)
                 with open("/proc/{}/stat".format(pid)) as stream:
                     self.assertNotIn(" Z ", stream.read())
+
+    def test_what_a_runtime_has_frozen_is_thawed_to_die(self):
+        """A file stands for the freezer here; the real one is in the tests end to end."""
+        process = subprocess.Popen(["sleep", "300"])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        states = {}
+        for uid, procs in ((UID, "{}\n".format(process.pid)), (OTHER, "")):
+            for hierarchy, name, text in (("memory", "cgroup.procs", procs), ("freezer", "freezer.state", "FROZEN")):
+                directory = os.path.join(self.top, "cgroup", hierarchy, "kubepods/besteffort/pod" + uid, "c1")
+                os.makedirs(directory)
+                states[uid] = os.path.join(directory, name)
+                with open(states[uid], "w") as stream:
+                    stream.write(text)
+        Workloads(cgroup=os.path.join(self.top, "cgroup")).kill((UID,), seconds=10)
+        self.assertEqual(process.wait(10), -signal.SIGKILL)
+        found = {}
+        for uid, path in states.items():
+            with open(path) as stream:
+                found[uid] = stream.read()
+        self.assertEqual(found, {UID: "THAWED", OTHER: "FROZEN"})
 
     def test_nobody_else_is_signalled(self):
         bystander = subprocess.Popen(["sleep", "300"])

@@ -17,17 +17,21 @@ LEFTOVER = "ctr --namespace k8s.io run --detach localhost/busybox:local e2e-left
 
 
 def test_what_does_not_leave_is_asked_until_the_deadline_and_then_ended_with_an_event(site: Sharing) -> None:
-    names = ("guarded", "deaf", "final", "bare")
+    names = ("guarded", "deaf", "frozen", "final", "bare")
     workload.apply(site, workload.daemonset("agent"), workload.budget("guarded"))
     workload.apply(
         site,
         workload.pod("guarded", node="n1"),
         workload.pod("deaf", node="n1", command=workload.DEAF, grace=300),
+        workload.pod("frozen", node="n1"),
         workload.pod("final", node="n1", finalizers=(HELD,)),
         workload.pod("bare", node="n1"),
     )
     until(lambda: all(workload.ready(site, name) for name in (*names, "agent")), "pods run")
     site.node("n1", LEFTOVER)
+    # As a runtime leaves it that was killed while it killed a container: signals do not reach it, SIGKILL included.
+    container = site.objects("pods")["frozen"]["status"]["containerStatuses"][0]["containerID"].partition("://")[2]
+    site.node("n1", f"ctr --namespace k8s.io tasks pause {container}")
     asked_at, staying = time.time(), workload.uids(site, "agent")
     try:
         job = site.job("-w", "n1", command="pgrep -fc 'sleep [9]8765'; sleep 1")

@@ -190,6 +190,9 @@ class Carrier:
         if isinstance(action, view.Confine):
             world.confine(action.cpus)
             return seen
+        if isinstance(action, view.Confirm):
+            world.confirm(action.pods)
+            return seen
         if isinstance(action, view.Release):
             world.release()
             return seen
@@ -249,6 +252,7 @@ _KINDS: Dict[type, str] = {
     view.Announce: "announce",
     view.Evict: "evict",
     view.Delete: "delete",
+    view.Confirm: "confirm",
     view.StopUnits: "stop",
     view.StartUnits: "start",
     view.Confine: "confine",

@@ -111,6 +111,9 @@ class RealNode(NodeBesidePods):
     def delete(self, pods: Tuple[Pod, ...]) -> None:
         self._each(pods, lambda client, pod: client.delete(pod, grace=1), "delete")
 
+    def confirm(self, pods: Tuple[Pod, ...]) -> None:
+        self._each(pods, lambda client, pod: client.delete(pod, grace=0), "confirm the end of")
+
     def report(self, reason: str, text: str) -> None:
         from .kube import ApiError
 

@@ -25,6 +25,7 @@ from .view import (
     Announce,
     Api,
     Confine,
+    Confirm,
     Delete,
     Done,
     Evict,
@@ -83,7 +84,7 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
     keep = frozenset(prepared.keep)
     if way == STOP:
         grace = 0.0 if api.answers else min(UNASKED_GRACE, settings.deadline, settings.limit - RESERVE)
-        step = clear_by_stop(event, settings, seen, keep=keep, grace=grace)
+        step = clear_by_stop(event, settings, seen, keep=keep, grace=grace) or _confirmation(seen, api)
     else:
         step = _kill_strays(event, settings, seen, keep)
     if step is None and not seen.tried.get("confine"):
@@ -201,6 +202,15 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
     return None if _deleted_long_ago(seen) else Wait(POLL)
 
 
+def _confirmation(seen: Observed, api: Api) -> Optional[Action]:
+    """Pods that had to leave and have left: without their kubelet they would be leaving for as long as it is stopped.
+
+    So long nobody takes their place where they are of a StatefulSet, and their volumes are theirs.
+    """
+    gone = tuple(pod for pod in api.pods if pod.leaving and not pod.stays)
+    return Confirm(gone) if gone and not seen.tried.get("confirm") else None
+
+
 def _deleted_long_ago(seen: Observed) -> bool:
     return seen.deleted_at is not None and seen.now - seen.deleted_at >= DELETE_GRACE
 
@@ -212,7 +222,8 @@ def _kill_strays(event: str, settings: Settings, seen: Observed, keep: FrozenSet
     if not left:
         return None
     if seen.tried.get("kill", 0) >= 10:
-        return _failed(event, settings, "processes of {} pods cannot be killed".format(len(left)))
+        text = "processes of {} pods cannot be killed ({})".format(len(left), ", ".join(left[:5]))
+        return _failed(event, settings, text)
     return Kill(left)
 
 

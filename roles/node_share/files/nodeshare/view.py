@@ -118,6 +118,12 @@ class Delete(NamedTuple):
     pods: Tuple[Pod, ...]
 
 
+class Confirm(NamedTuple):
+    """Tell the API that these have ended, as the kubelet would that is stopped: nothing of them runs any more."""
+
+    pods: Tuple[Pod, ...]
+
+
 class Wait(NamedTuple):
     seconds: float
 
@@ -192,6 +198,7 @@ Action = Union[
     Announce,
     Evict,
     Delete,
+    Confirm,
     Wait,
     AwaitAdmission,
     StopUnits,

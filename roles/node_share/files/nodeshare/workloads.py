@@ -94,7 +94,11 @@ class Workloads:
                 _signal(found[uid].inits, signal.SIGTERM)
 
     def kill(self, uids: Tuple[str, ...], *, seconds: float) -> None:
-        """SIGKILL until nothing is left: a process that forks is met again. Shims only where no runtime minds them."""
+        """SIGKILL until nothing is left: a process that forks is met again. Shims only where no runtime minds them.
+
+        Frozen by cgroup v1, a process does not even die. A runtime freezes a container to kill all of it, and may have
+        been killed itself, by us too, before it thawed it.
+        """
         shims: Set[int] = set()
         give_up = time.monotonic() + seconds
         while True:
@@ -108,21 +112,24 @@ class Workloads:
             for workload in left:
                 _signal(workload.pids, signal.SIGKILL)
                 shims.update(workload.shims)
+            for uid, directory in self._pod_cgroups(("freezer",)):
+                if uid in uids:
+                    _write(os.path.join(directory, "freezer.state"), "THAWED")
             time.sleep(0.02)
         if not any(process.name == "containerd" for process in self._processes().values()):
             _signal(frozenset(shims), signal.SIGKILL)
 
-    def kubepods(self) -> Iterator[str]:
+    def kubepods(self, hierarchies: Tuple[str, ...] = HIERARCHIES) -> Iterator[str]:
         """The directories under which the kubelet puts pods, one per mounted hierarchy."""
-        for hierarchy in HIERARCHIES:
+        for hierarchy in hierarchies:
             for name in ("kubepods", "kubepods.slice"):
                 path = os.path.join(self.cgroup, hierarchy, name)
                 if os.path.isdir(path):
                     yield path
 
-    def _pod_cgroups(self) -> Iterator[Tuple[str, str]]:
+    def _pod_cgroups(self, hierarchies: Tuple[str, ...] = HIERARCHIES) -> Iterator[Tuple[str, str]]:
         """(uid, directory) for every cgroup at and below a pod's, in the first hierarchy that has pods at all."""
-        for top in self.kubepods():
+        for top in self.kubepods(hierarchies):
             for directory, _names, _files in os.walk(top):
                 uid = _uid_in(os.path.relpath(directory, top))
                 if uid:

@@ -73,6 +73,9 @@ class World(ABC):
     def delete(self, pods: Tuple[Pod, ...]) -> None: ...
 
     @abstractmethod
+    def confirm(self, pods: Tuple[Pod, ...]) -> None: ...
+
+    @abstractmethod
     def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None: ...
 
     @abstractmethod
