@@ -156,6 +156,12 @@ def options(parser: argparse.ArgumentParser, contestants: Sequence[str] = CONTES
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there")
 
 
+def keep(given: argparse.Namespace, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Writes every run where `--json` says."""
+    if given.json:
+        given.json.write_text(json.dumps(runs))
+
+
 @contextmanager
 def field(given: argparse.Namespace, contestants: Sequence[str] = CONTESTANTS) -> Iterator[Field]:
     """The bed with its nodes; a bed of our own goes away again."""

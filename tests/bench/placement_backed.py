@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from bench._figures import load_average, table
 from bench._placement_cases import Case
-from bench._placement_cluster import Cluster, Follower, field, options
+from bench._placement_cluster import Cluster, Follower, field, keep, options
 from bench._placement_contestants import ROLE, Ours, Running
 from pbs_double import double, real, state
 from pbs_double.cluster import HOSTS
@@ -187,6 +187,8 @@ def main() -> int:
                 if name == "double":
                     seconds, reads = paced(site, bed, Case(given.gangs * given.gang, spec, given.gang), given.pause)
                 rates[name] = sustained(site, bed, Case(pods, spec, given.gang))
+    sustained_runs = [{"batch": name, "rate": rate, "reads": often} for name, (rate, often) in rates.items()]
+    keep(given, [{"seconds": seconds, "reads": reads}, *sustained_runs])
     late = statistics.quantiles(seconds, n=20)[-1]
     most = max(reads, *(often for _rate, often in rates.values()))
     rows = [

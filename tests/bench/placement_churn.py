@@ -9,7 +9,6 @@ from its metrics. Exits with 1 when a mark is missed.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -22,7 +21,7 @@ from typing import Final
 
 from bench._figures import load_average, table
 from bench._placement_cases import CASES, MIXED
-from bench._placement_cluster import PODS, Cluster, field, options
+from bench._placement_cluster import PODS, Cluster, field, keep, options
 from bench._placement_contestants import Contestant, Running
 from testbed.kube_api import Api
 
@@ -144,8 +143,7 @@ def main() -> int:
     with field(given) as ground:
         results = [run(ground.cluster, one, rate=given.rate, seconds=given.seconds) for one in ground.contestants]
         nodes = len(ground.nodes)
-    if given.json:
-        given.json.write_text(json.dumps([asdict(result) for result in results]))
+    keep(given, [asdict(result) for result in results])
     print(f"{nodes} nodes, {given.rate} pods/s for {given.seconds} s, {load_average()}\n")
     print(table(HEAD, [row(result) for result in results]))
     return int(any(missed(result) for result in results))

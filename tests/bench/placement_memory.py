@@ -8,7 +8,6 @@ that one, and what a pod more costs is the slope between two numbers of pods. Ex
 """
 
 import argparse
-import json
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 from bench._figures import load_average, table
 from bench._placement_cases import CASES
-from bench._placement_cluster import Cluster, field, options
+from bench._placement_cluster import Cluster, field, keep, options
 from bench._placement_contestants import Contestant
 
 NAMES: Final = ("placement", "kube-scheduler")
@@ -104,8 +103,7 @@ def main() -> int:
                 print(f"  {known}: {contestant.name}: {results[-1].resident_mib:.0f} MiB", file=sys.stderr, flush=True)
         ground.cluster.clear()
         nodes = len(ground.nodes)
-    if given.json:
-        given.json.write_text(json.dumps([asdict(result) for result in results]))
+    keep(given, [asdict(result) for result in results])
     print(f"{nodes} nodes, {load_average()}\n")
     rows = []
     for one in results:

@@ -9,7 +9,6 @@ far as large pods still fit into it: as many as fit node by node, against as man
 """
 
 import argparse
-import json
 import random
 import statistics
 import sys
@@ -20,7 +19,7 @@ from typing import Any, Final
 
 from bench._figures import load_average, table
 from bench._placement_cases import CASES
-from bench._placement_cluster import PODS, Cluster, Field, field, options
+from bench._placement_cluster import PODS, Cluster, Field, field, keep, options
 from bench._placement_contestants import Contestant
 
 NAMES: Final = ("placement", "kube-scheduler")
@@ -138,8 +137,7 @@ def main() -> int:
     with field(given, NAMES) as ground:
         results = [run(ground, one, part) for part in given.part for one in ground.contestants]
         nodes = len(ground.nodes)
-    if given.json:
-        given.json.write_text(json.dumps([asdict(result) for result in results]))
+    keep(given, [asdict(result) for result in results])
     print(f"{nodes} nodes of {NODE_CPU} cores and {NODE_MEMORY} GiB, {load_average()}\n")
     rows = []
     for one in results:

@@ -9,7 +9,6 @@ disturbs the machine disturbs all; figures are medians with their spread, and ra
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -19,7 +18,7 @@ from typing import Final
 
 from bench._figures import load_average
 from bench._placement_cases import CASES, Case
-from bench._placement_cluster import Cluster, Follower, field, options
+from bench._placement_cluster import Cluster, Follower, field, keep, options
 from bench._placement_contestants import Contestant
 
 EXAMPLES: Final = """\
@@ -132,8 +131,7 @@ def main() -> int:
                     results.append(run(ground.cluster, name, case, contestant, quiet=quiet))
                     print(f"  {name}: {contestant.name}: {results[-1].rate:.0f} pods/s", file=sys.stderr, flush=True)
         nodes = len(ground.nodes)
-    if given.json:
-        given.json.write_text(json.dumps([asdict(result) for result in results]))
+    keep(given, [asdict(result) for result in results])
     print(f"{nodes} nodes, {repeats} runs of each in {time.monotonic() - begun:.0f} s, {load_average()}\n")
     print(table(results))
     return 0
