@@ -67,15 +67,20 @@ def cores(pbs: JSON, share_mode: object, fence: object) -> Findings:
     """What keeps pods off the cores of jobs, where both run on a node."""
     if share_mode not in CORE_MODES or fence == "split":
         return
-    hooks = {hook["name"]: hook["attributes"] for hook in pbs.get("hooks", ())}
     if fence == "counts":
         text = "pods and jobs are counted, and may run on the same core: node_share_fence is counts"
         yield warn(
             "cores", text, f"enable {CGROUPS} and set node_share_fence: cores where pods must not slow jobs down"
         )
-    elif CGROUPS not in hooks or not _is_enabled(hooks[CGROUPS]):
+        return
+    hooks = {hook["name"]: hook["attributes"] for hook in pbs.get("hooks", ())}
+    order = str(hooks.get(CGROUPS, {}).get("order", ""))
+    if CGROUPS not in hooks or not _is_enabled(hooks[CGROUPS]):
         text = f"{CGROUPS} is not enabled, so nobody can tell which cores a job has"
         yield refuse("cores", text, f"enable {CGROUPS}, or set node_share_fence: split, or counts")
+    elif order.isdigit() and int(order) >= OUR_ORDER:
+        text = f"{CGROUPS} has order {order}: a job has no cores yet when our hook asks for them"
+        yield refuse("cores", text, f"give it an order below {OUR_ORDER}; PBS's own is 100")
 
 
 def vnodes_of(name: str, pbs: JSON) -> t.List[JSON]:

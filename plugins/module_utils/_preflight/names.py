@@ -32,7 +32,8 @@ def share_mode(wanted: JSON, wlm: str) -> Findings:
         return
     known = ("handover", *CORE_MODES)
     said = f"is not served with {wlm} yet" if mode in known else f"is none of {', '.join(known)}"
-    yield refuse("share_mode", f"share mode {mode!r} {said}", "set converged_share_mode: handover")
+    served = " or ".join(SHARE_MODES.get(wlm, known[:1]))
+    yield refuse("share_mode", f"share mode {mode!r} {said}", f"set converged_share_mode: {served}")
 
 
 def in_batch_system(name: str, known: t.Iterable[str], system: str) -> Findings:

@@ -16,6 +16,7 @@ import typing as t
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
     batch,
     batch_pbs,
+    beside,
     machine,
     names,
     releases,
@@ -50,6 +51,7 @@ _ON_NODES = (
     releases.site_runtime,
     releases.cri_version,
     releases.kubelet_version,
+    beside.placeholders,
 )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import batch_pbs
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import Finding
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import batch_pbs, beside, names
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import Finding, Machine
 
 Pbs = t.Dict[str, t.Any]
 
@@ -76,6 +76,7 @@ def test_a_host_is_known_by_its_name_or_that_of_a_vnode(
         ([], "placeholder", "cores", [("refuse", "cores")]),
         ([hook("pbs_cgroups", enabled="false")], "placeholder", "cores", [("refuse", "cores")]),
         ([hook("pbs_cgroups")], "placeholder", "cores", []),
+        ([hook("pbs_cgroups", order="200")], "placeholder", "cores", [("refuse", "cores")]),
         ([], "placeholder", "counts", [("warn", "cores")]),
         ([], "placeholder", "split", []),
         ([], "handover", "cores", []),
@@ -92,3 +93,39 @@ def test_where_jobs_have_no_cgroups_the_site_says_what_keeps_pods_off_their_core
 )
 def test_hosts_that_nobody_converts_are_named(hosts: set[str], found: list[str]) -> None:
     assert list(batch_pbs.left_out(hosts, SEVERAL)) == found
+
+
+@pytest.mark.parametrize(("wlm", "found"), [("pbs", []), ("slurm", [("refuse", "share_mode")])])
+def test_beside_placeholders_a_site_with_pbs_is_served(wlm: str, found: list[tuple[str, str]]) -> None:
+    assert told(names.share_mode({"share_mode": "placeholder"}, wlm)) == found
+
+
+PLACES = "/var/lib/converged/placeholders"
+SPLIT = {"fence": "split", "pod_cpus": "4-7"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kubelet", "found"),
+    [
+        ({}, {}, []),
+        ({"fence": "counts"}, {"cpuManagerPolicy": "static"}, []),
+        ({"fence": "pins"}, {}, ["fence"]),
+        ({}, {"cpuManagerPolicy": "static"}, ["fence"]),
+        (SPLIT, {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0-3"}, []),
+        ({"fence": "split"}, {"reservedSystemCPUs": "0-3"}, ["fence"]),
+        (SPLIT, {}, ["fence"]),
+        (SPLIT, {"reservedSystemCPUs": "0-2,7"}, ["fence"]),
+        (SPLIT, {"reservedSystemCPUs": "most"}, ["fence"]),
+        ({}, {"staticPodPath": PLACES + "/"}, []),
+        ({}, {"staticPodPath": "/etc/kubernetes/manifests"}, ["static_pods"]),
+        ({"manifests": "/etc/kubernetes/manifests"}, {"staticPodPath": "/etc/kubernetes/manifests"}, []),
+        ({"static_pods": ""}, {}, ["static_pods"]),
+    ],
+)
+@pytest.mark.parametrize("mode", ["placeholder", "handover"])
+def test_the_kubelet_and_nodeshare_mean_the_same_directory_and_give_no_core_twice(
+    wanted: dict[str, str], kubelet: dict[str, str], found: list[str], mode: str
+) -> None:
+    settings = {"share_mode": mode, "fence": "cores", "manifests": PLACES, "static_pods": PLACES, **wanted}
+    judged = beside.placeholders(Machine({**settings, "kubelet_config": kubelet}, {}))
+    assert [finding.code for finding in judged] == (found if mode == "placeholder" else [])
