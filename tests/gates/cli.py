@@ -42,7 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     logs = log_folder(Path(os.environ["CONVERGED_CACHE"]) / "logs")
-    print(f"{len(gates)} gates; seed {seed} (CONVERGED_SEED={seed} repeats it); logs in {logs}", flush=True)
+    counted = "1 gate" if len(gates) == 1 else f"{len(gates)} gates"
+    print(f"{counted}; seed {seed} (CONVERGED_SEED={seed} repeats it); logs in {logs}", flush=True)
     began = time.monotonic()
     scratch = Path(os.environ["CONVERGED_OWN_CACHE"]) / "scratch" / logs.name
     scratch.mkdir(parents=True)
