@@ -49,7 +49,7 @@ class Node:
     """A node's files below a folder, and the API that it asks."""
 
     def __init__(self, top: Path) -> None:
-        sys.path.insert(0, str(TESTS / "payloads"))
+        sys.path[:0] = [str(TESTS / "payloads"), str(PAYLOAD)]
         calls: Any = importlib.import_module("test_placing_calls")
         certificates = importlib.import_module("api_server").Certificates(str(top))
         self.top = top

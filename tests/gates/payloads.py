@@ -66,7 +66,7 @@ def _under(context: Context, version: Version, python: str, roots: list[Path]) -
     program = context.checkout / "tests/gates/unittest_under.py"
     argv = [python, "-B", "-W", "error", str(program), str(result), str(context.checkout / TESTS)]
     try:
-        context.run([*argv, *(str(context.checkout / root) for root in roots)], env={"PYTHONPATH": ""})
+        context.run(argv, env={"PYTHONPATH": ":".join(str(context.checkout / root) for root in roots)})
     except GateFailure:
         return [f"failed under Python {name}"]
     counts = json.loads(result.read_text(encoding="utf-8"))

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the standard-library tests of payloads; started under every interpreter from 3.6 up, so it is written for 3.6.
 
-    python unittest_under.py RESULT.json TESTS_FOLDER PAYLOAD_ROOT ...
+    python unittest_under.py RESULT.json TESTS_FOLDER
 
-Warnings are errors (the caller gives -W error). The counts and skips go to RESULT.json; the gate judges them.
+Warnings are errors, and the payloads are on the path (the caller gives -W error and PYTHONPATH). The counts and skips
+go to RESULT.json; the gate judges them.
 """
 
 import json
@@ -19,8 +20,7 @@ from typing import List
 def main(arguments: List[str]) -> int:
     """Runs everything below the tests folder; 0 when it passed and there was something to run."""
     random.seed(os.environ.get("CONVERGED_SEED"))
-    result_file, tests = arguments[0], arguments[1]
-    sys.path[:0] = arguments[2:]
+    result_file, tests = arguments
     suite = unittest.defaultTestLoader.discover(tests, top_level_dir=tests)
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1, warnings="error").run(suite)
     skips = [(test.id(), reason) for test, reason in result.skipped]

@@ -7,7 +7,6 @@ import os
 import shutil
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare.memory import HELD, OPEN
 from simulation import KUBELET, RUNTIME, Site, quick_directory
 

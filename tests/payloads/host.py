@@ -12,7 +12,6 @@ import os
 import signal
 import sys
 
-import payload_path  # noqa: F401
 from nodeshare import carry, cli, evidence
 from nodeshare.node import RealNode
 

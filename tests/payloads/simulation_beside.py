@@ -7,7 +7,6 @@ A static pod is let in when it fits, else when enough of who is not critical has
 never looks at again. A pod starts only where it fits beside all that is admitted.
 """
 
-import payload_path  # noqa: F401
 from nodeshare import fence, view
 from nodeshare.cpuset import format_cpus, parse_cpus
 from nodeshare.jobid import JobKey

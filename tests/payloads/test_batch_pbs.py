@@ -10,7 +10,6 @@ import tempfile
 import time
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import batch_pbs, cluster_pbs, controller_settings, settings
 from nodeshare.cluster import Jobs
 from nodeshare.evidence import Answer

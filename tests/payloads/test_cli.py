@@ -17,7 +17,6 @@ import time
 import unittest
 import unittest.mock
 
-import payload_path  # noqa: F401
 from api_server import ApiServer, Certificates
 from host import Systemd, make_world
 from nodeshare import arguments, cli, evidence, kube
@@ -97,10 +96,13 @@ class CliCase(unittest.TestCase):
         return Systemd(self.units).active()
 
     def state(self):
+        return json.loads(self.shown("--json"))
+
+    def shown(self, *options):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
-            self.assertEqual(self.call("show", "--json")[0], 0)
-        return json.loads(out.getvalue())
+            self.assertEqual(self.call("show", *options)[0], 0)
+        return out.getvalue()
 
     def announced(self):
         return self.api.node["metadata"]["annotations"].get(kube.ANNOTATION)
@@ -230,10 +232,15 @@ class Lives(CliCase):
 
     def test_show_is_for_people_too(self):
         self.call(*self.job("begin"))
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            self.call("show")
-        self.assertEqual(out.getvalue(), "node: held by quiesce\nleases: 1\n  slurm/4711/0\n")
+        self.assertEqual(self.shown(), "node: held by quiesce\nleases: 1\n  slurm/4711/0\n")
+        lease = os.path.join(self.top, "state", "slurm.4711.r0.lease")
+        with open(lease) as stream:
+            earlier = json.dumps(dict(json.load(stream), boot_id="earlier"))
+        for name, content in (("4711", earlier), ("5", "")):
+            with open(lease.replace("4711", name), "w") as stream:
+                stream.write(content)
+        marked = "  slurm/5/0 (unreadable)\n  slurm/4711/0 (of an earlier boot)\n"
+        self.assertEqual(self.shown()[-len(marked) :], marked)
 
 
 class BadInput(CliCase):

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import arguments, cluster_batch, controller_settings, hostlist
 from nodeshare.evidence import Answer
 from nodeshare.settings import SettingsError

@@ -7,7 +7,6 @@ import copy
 import random
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare.cluster import HELD_BY, STATE, Beliefs, Jobs, Wanted, decide_cluster, node_from, patch_of
 from nodeshare.kube import ANNOTATION, TAINT
 

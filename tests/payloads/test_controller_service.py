@@ -15,7 +15,6 @@ import threading
 import time
 import unittest
 
-import payload_path
 from api_server import Certificates
 from controller_api import ClusterServer
 from nodeshare.cluster import HELD_BY, STATE
@@ -97,15 +96,14 @@ class ServiceCase(unittest.TestCase):
         before = self.watches()
         self.log = os.path.join(self.directory, "log")
         with open(self.log, "a") as log:
-            self.process = subprocess.Popen(
-                (sys.executable, "-m", "nodeshare", "controller", "--settings", self.directory + "/controller.json"),
-                cwd=payload_path.NODESHARE,
-                stderr=log,
-                env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
-            )
+            self.process = subprocess.Popen(self.argv(), stderr=log)
         self.addCleanup(self.stop, self.process)
         until(lambda: os.path.exists(self.socket) and self.listens(), "the service listens")
         until(lambda: not lists or self.watches() > before, "it has listed the nodes")
+
+    def argv(self):
+        settings = os.path.join(self.directory, "controller.json")
+        return (sys.executable, "-B", "-m", "nodeshare", "controller", "--settings", settings)
 
     def watches(self):
         with self.api.lock:
@@ -495,14 +493,7 @@ class Roles(ServiceCase):
         self.configure(group="root")
         self.start()
         self.assertEqual(os.stat(self.socket).st_mode & 0o777, 0o660)
-        second = subprocess.run(
-            (sys.executable, "-m", "nodeshare", "controller", "--settings", self.directory + "/controller.json"),
-            cwd=payload_path.NODESHARE,
-            stderr=subprocess.PIPE,
-            env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"},
-            timeout=60,
-            check=False,
-        )
+        second = subprocess.run(self.argv(), stderr=subprocess.PIPE, timeout=60, check=False)
         self.assertEqual(second.returncode, 1)
         self.assertIn(b"another controller listens there", second.stderr)
         self.assertTrue(self.ask("prolog")["ok"])

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import evidence
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease

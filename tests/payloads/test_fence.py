@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import jobid
 from nodeshare.cpuset import Cpuset, CpusetError, format_cpus, parse_cpus
 from nodeshare.fence import Fence, draw

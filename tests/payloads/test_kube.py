@@ -10,7 +10,6 @@ import threading
 import time
 import unittest
 
-import payload_path  # noqa: F401
 from api_server import ApiServer, Certificates
 from nodeshare import kube
 from nodeshare.kubeconfig import Credentials

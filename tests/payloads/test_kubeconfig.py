@@ -10,7 +10,6 @@ import shutil
 import tempfile
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import kubeconfig
 
 KUBEADM = """apiVersion: v1

@@ -14,7 +14,6 @@ import tempfile
 import textwrap
 import unittest
 
-import payload_path
 from nodeshare import durable, jobid
 from nodeshare.leases import Ended, Lease, LeaseStore
 
@@ -198,10 +197,9 @@ class Damage(StoreCase):
 class Processes(StoreCase):
     SCRIPT = textwrap.dedent("""
         import os, signal, sys
-        sys.path.insert(0, sys.argv[1])
         from nodeshare import jobid
         from nodeshare.leases import Ended, Lease, LeaseStore
-        directory, what, job, point, start = sys.argv[2:7]
+        directory, what, job, point, start = sys.argv[1:]
         def at_point(name):
             if name == point:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -223,7 +221,6 @@ class Processes(StoreCase):
                 "-B",
                 "-c",
                 self.SCRIPT,
-                payload_path.NODESHARE,
                 self.store.directory,
                 what,
                 job,

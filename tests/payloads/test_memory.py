@@ -8,7 +8,6 @@ import shutil
 import unittest
 import unittest.mock
 
-import payload_path  # noqa: F401
 from nodeshare.durable import StoreError
 from nodeshare.memory import HELD, OPEN, QUIESCE, STOP, TAKING, Memory, MemoryStore
 from simulation import quick_directory

@@ -6,7 +6,6 @@
 import json
 import unittest
 
-import payload_path  # noqa: F401
 from converged_hook import EVENTS, Config, Facts, decide, parse_config, size
 
 CONFIG = Config(nodeshare=("/usr/sbin/nodeshare",))

@@ -13,7 +13,6 @@ import time
 import types
 import unittest
 
-import payload_path  # noqa: F401
 from converged_hook import ACCEPT, DRAIN, EVENTS, REQUEUE, main
 
 NODESHARE = """#!{python} -IS

@@ -11,7 +11,6 @@ import stat
 import tempfile
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import durable, jobid
 from nodeshare.leases import Lease
 from nodeshare.manifests import Manifests

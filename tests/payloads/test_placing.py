@@ -7,7 +7,6 @@ import os
 import shutil
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease

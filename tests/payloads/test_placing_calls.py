@@ -7,7 +7,6 @@ import json
 import os
 import unittest
 
-import payload_path  # noqa: F401
 from api_server import ApiServer
 from nodeshare import kube_room
 from nodeshare.view import Pod

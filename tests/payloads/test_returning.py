@@ -5,7 +5,6 @@
 
 import unittest
 
-import payload_path  # noqa: F401
 from handover_case import HandoverCase
 from nodeshare import view
 from nodeshare.jobid import JobKey

@@ -6,7 +6,6 @@
 import random
 import unittest
 
-import payload_path  # noqa: F401
 from nodeshare import room
 from nodeshare.view import Guest, Pod, Room
 

@@ -8,13 +8,9 @@ import io
 import os
 import shutil
 import socket
-import sys
 import tempfile
 import unittest
 
-from payload_path import ROOT
-
-sys.path.insert(0, os.path.join(ROOT, "roles", "singularity_cri", "files"))
 import sycri_clean
 
 MOUNTS = """\

@@ -50,6 +50,11 @@ class Lease(NamedTuple):
         """What the job takes of this node, as far as its caller said."""
         return (self.cores, self.memory, self.devices, self.exclusive, self.cgroup)
 
+    def told(self) -> Dict[str, Any]:
+        """What others are told of it, as JSON has it: which run of which job, and how much of this node."""
+        share = {"cores": self.cores, "memory": self.memory, "devices": self.devices, "exclusive": self.exclusive}
+        return dict(self.key._asdict(), start=self.start, **share)
+
 
 class Ended(NamedTuple):
     """What an `end` leaves behind for a begin that comes late."""

@@ -84,19 +84,8 @@ def plan(leases: Tuple[Lease, ...], room: Tuple[Tuple[str, int], ...], settings:
 
 
 def make(planned: Planned, settings: Settings, *, attempt: int = 0) -> Placeholder:
-    lease = planned.lease
-    name, uid = name_of(lease.key), planned.stem + "{:02x}".format(attempt % 256)
+    name, uid = name_of(planned.lease.key), planned.stem + "{:02x}".format(attempt % 256)
     quantities = {resource: _quantity(amount) for resource, amount in sorted(planned.size.items())}
-    told = {
-        "wlm": lease.key.wlm,
-        "job": lease.key.job,
-        "run": lease.key.run,
-        "start": lease.start,
-        "cores": lease.cores,
-        "memory": lease.memory,
-        "devices": list(lease.devices),
-        "exclusive": lease.exclusive,
-    }
     container = {
         "name": "hold",
         "image": settings.pause_image,
@@ -118,7 +107,7 @@ def make(planned: Planned, settings: Settings, *, attempt: int = 0) -> Placehold
             "namespace": NAMESPACE,
             "uid": uid,
             "labels": {LABEL: "true"},
-            "annotations": {ANNOTATION: json.dumps(told, sort_keys=True)},
+            "annotations": {ANNOTATION: json.dumps(planned.lease.told(), sort_keys=True)},
         },
         "spec": {
             "containers": [container],

@@ -6,7 +6,7 @@
 import json
 from typing import Mapping, Optional
 
-from .leases import LeaseStore
+from .leases import Lease, LeaseStore
 from .memory import MemoryStore
 
 
@@ -22,45 +22,19 @@ def text(
     memory, remark = memories.load(boot_id=boot_id)
     leases = store.leases()
     if as_json:
-        rows = [
-            {
-                "wlm": lease.key.wlm,
-                "job": lease.key.job,
-                "run": lease.key.run,
-                "start": lease.start,
-                "cores": lease.cores,
-                "memory": lease.memory,
-                "devices": list(lease.devices),
-                "exclusive": lease.exclusive,
-                "cgroup": lease.cgroup,
-                "doubtful": lease.doubtful,
-                "unreadable": lease.corrupt,
-                "this_boot": lease.boot_id == boot_id,
-            }
-            for lease in leases
-        ]
-        return (
-            json.dumps(
-                {
-                    "phase": memory.phase,
-                    "way": memory.way,
-                    "off": memory.off,
-                    "stopped": list(memory.stopped),
-                    "confined": memory.confined,
-                    "leases": rows,
-                    "placeholders": None if placed is None else sorted(placed),
-                    "remark": remark,
-                },
-                indent=2,
-                sort_keys=True,
-            )
-            + "\n"
-        )
-    lines = [
-        "node: {}{}{}".format(
-            memory.phase, " by " + memory.way if memory.way else "", "; switched off: batch only" if memory.off else ""
-        )
-    ]
+        facts = {
+            "phase": memory.phase,
+            "way": memory.way,
+            "off": memory.off,
+            "stopped": memory.stopped,
+            "confined": memory.confined,
+            "leases": [_row(lease, boot_id) for lease in leases],
+            "placeholders": None if placed is None else sorted(placed),
+            "remark": remark,
+        }
+        return json.dumps(facts, indent=2, sort_keys=True) + "\n"
+    way = " by " + memory.way if memory.way else ""
+    lines = ["node: {}{}{}".format(memory.phase, way, "; switched off: batch only" if memory.off else "")]
     if memory.stopped:
         lines.append("stopped by nodeshare: " + ", ".join(memory.stopped))
     if remark:
@@ -68,16 +42,22 @@ def text(
     if placed is not None:
         lines.append("placeholders: {}".format(len(placed)))
     lines.append("leases: {}".format(len(leases)))
-    for lease in leases:
-        earlier = lease.boot_id != boot_id and not lease.corrupt
-        marks = [
-            name
-            for name, holds in (
-                ("unreadable", lease.corrupt),
-                ("doubtful", lease.doubtful),
-                ("of an earlier boot", earlier),
-            )
-            if holds
-        ]
-        lines.append("  {}{}".format(lease.key, " ({})".format(", ".join(marks)) if marks else ""))
+    lines.extend(_line(lease, boot_id) for lease in leases)
     return "\n".join(lines) + "\n"
+
+
+def _row(lease: Lease, boot_id: str) -> Mapping[str, object]:
+    return dict(
+        lease.told(),
+        cgroup=lease.cgroup,
+        doubtful=lease.doubtful,
+        unreadable=lease.corrupt,
+        this_boot=lease.boot_id == boot_id,
+    )
+
+
+def _line(lease: Lease, boot_id: str) -> str:
+    earlier = lease.boot_id != boot_id and not lease.corrupt
+    found = (("unreadable", lease.corrupt), ("doubtful", lease.doubtful), ("of an earlier boot", earlier))
+    marks = ", ".join(mark for mark, holds in found if holds)
+    return "  {}{}".format(lease.key, " ({})".format(marks) if marks else "")
