@@ -16,29 +16,16 @@ import tempfile
 from pathlib import Path
 
 from bench import _figures
+from pbs.converged_on_pbs import PROGRAM, Shared
 from pbs_double import double, real
-from pbs_double.cluster import Cluster, until
+from pbs_double.cluster import until
 from pbs_double.installed import Installed
 
-TESTS = Path(__file__).resolve().parents[1]
-HOOK = TESTS.parent / "roles/pbs_share/files/converged_hook.py"
 BOUND = 0.150
 LINE = re.compile(r"converged: event=(\w+) .*exit=0 outcome=accept seconds=([0-9.]+)")
 EXAMPLES = """examples:
   sh tests/bootstrap/enter.sh exec python tests/bench/pbs_hook.py
   PBS_EXEC=/opt/pbs sh tests/bootstrap/enter.sh exec python tests/bench/pbs_hook.py --jobs 50"""
-
-
-def install(cluster: Cluster, folder: Path) -> Installed:
-    for path, text in (("sys/kernel/random/boot_id", "boot"), ("1/stat", "1 (init) " + "0 " * 30)):
-        (folder / "proc" / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "proc" / path).write_text(text)
-    (folder / "enabled").touch()
-    hook = Installed(cluster, folder, HOOK)
-    hook.make("converged", 200)
-    nodeshare = [sys.executable, "-IS", str(TESTS / "pbs/nodeshare_here.py"), str(folder)]
-    hook.configure("converged", {"nodeshare": nodeshare, "enabled": str(folder / "enabled")})
-    return hook
 
 
 def measure(hook: Installed, jobs: int) -> dict[str, list[float]]:
@@ -71,7 +58,9 @@ def main() -> None:
         pbs.mkdir()
         own.mkdir()
         with double.started(pbs) if root is None else real.started(root, pbs) as cluster:
-            times = measure(install(cluster, own), options.jobs)
+            hook = Shared(cluster, own, PROGRAM)
+            hook.start()
+            times = measure(hook, options.jobs)
     rows = [
         [event, f"{1000 * statistics.median(seconds):.0f} ms", _figures.milliseconds(seconds), f"{1000 * BOUND:.0f} ms"]
         for event, seconds in times.items()

@@ -23,15 +23,21 @@ def pbs(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def probe(pbs: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Recorder]:
-    """A hook `probe` for every event, which records; jobs that have ended stay to be seen."""
-    program = Path(__file__).with_name("recording_hook.py")
-    recorder = Recorder(pbs, tmp_path_factory.mktemp("probe"), program)
+def history(pbs: Cluster) -> t.Iterator[Cluster]:
+    """The same, where jobs that have ended stay to be seen."""
     pbs.call("qmgr", "-c", "set server job_history_enable = True")
+    yield pbs
+    pbs.call("qmgr", "-c", "unset server job_history_enable")
+
+
+@pytest.fixture(scope="module")
+def probe(history: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Recorder]:
+    """A hook `probe` for every event, which records."""
+    program = Path(__file__).with_name("recording_hook.py")
+    recorder = Recorder(history, tmp_path_factory.mktemp("probe"), program)
     recorder.install("probe", 20)
     yield recorder
     recorder.remove("probe")
-    pbs.call("qmgr", "-c", "unset server job_history_enable")
 
 
 @pytest.fixture

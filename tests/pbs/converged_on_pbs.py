@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hook of the collection on a cluster, with a nodeshare that writes down how it was called."""
+"""The hook of the collection on a cluster, with the real nodeshare or one that writes down how it was called."""
 
 from __future__ import annotations
 
@@ -58,6 +58,45 @@ class Told(Installed):
         """The hook's lines in the MoM's log."""
         lines = self.pbs.on(host, "cat $PBS_HOME/mom_logs/*").out.splitlines()
         return [line.partition(";converged: ")[2] for line in lines if f";Job;{job};converged: " in line]
+
+
+class Shared(Installed):
+    """The hook with the real nodeshare, whose hosts have no pods and know no Kubernetes."""
+
+    def start(self) -> None:
+        for path, text in (("sys/kernel/random/boot_id", "boot"), ("1/stat", "1 (init) " + "0 " * 30)):
+            (self.folder / "proc" / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / "proc" / path).write_text(text)
+        self.make("converged", 200)
+        self.set(enabled=True)
+
+    def tell_of_jobs(self) -> None:
+        """nodeshare may ask PBS which jobs there are; without this it has no program to ask."""
+        ask = 'PBS_CONF_FILE="$PBS_CONF_FILE" exec "$(command -v qstat)" "\\$@"'
+        for host in HOSTS:
+            path = self.folder / f"{host}.qstat"
+            script = f"cat > {path} <<END\n#!/bin/sh\n{ask}\nEND\nchmod 755 {path}"
+            assert self.pbs.on(host, script).rc == 0
+
+    def set(self, *, enabled: bool) -> None:
+        self.argv = [sys.executable, "-IS", str(HERE / "nodeshare_here.py"), str(self.folder)]
+        flag = self.folder / ("enabled" if enabled else "not-enabled")
+        (self.folder / "enabled").touch()
+        self.configure("converged", {"nodeshare": self.argv, "enabled": str(flag)})
+
+    def on(self, host: str, *words: str) -> str:
+        answer = self.pbs.on(host, " ".join([*self.argv, *words]))
+        assert answer.rc == 0, answer
+        return answer.out
+
+    def repair(self, host: str) -> bool:
+        """By what PBS says, as a MoM may list a job for a while after its end; always true."""
+        self.pbs.on(host, "touch -d @0 $PBS_HOME/mom_priv/jobs/*.JB")
+        return self.on(host, "repair") == ""
+
+    def leases(self, host: str) -> list[str]:
+        found = json.loads(self.on(host, "show", "--json"))["leases"]
+        return [f"{lease['job']} of {lease['run']}: {lease['cores']} {lease['memory']}" for lease in found]
 
 
 def share(job: str, *, cpus: int = 1, mem: int | None = 104857600) -> str:

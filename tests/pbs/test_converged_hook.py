@@ -20,13 +20,11 @@ SLEEP = ("--", "/bin/sleep", "300")
 
 
 @pytest.fixture(scope="module")
-def installed(pbs: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Told]:
-    hook = Told(pbs, tmp_path_factory.mktemp("converged"), PROGRAM)
-    pbs.call("qmgr", "-c", "set server job_history_enable = True")
+def installed(history: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Told]:
+    hook = Told(history, tmp_path_factory.mktemp("converged"), PROGRAM)
     hook.make("converged", 200)
     yield hook
     hook.remove("converged")
-    pbs.call("qmgr", "-c", "unset server job_history_enable")
 
 
 @pytest.fixture

@@ -5,69 +5,26 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
 import pytest
+from nodeshare import cluster, cluster_pbs, evidence
+from pbs.converged_on_pbs import PROGRAM, Shared
 from pbs_double.cluster import HOSTS, Cluster, until
 from pbs_double.faults import Fault, Faulty
-from pbs_double.installed import Installed
 
-HERE = Path(__file__).resolve().parent
-ROLES = HERE.parents[1] / "roles"
 BOTH = ("-l", "select=2:ncpus=1:mem=100mb", "-l", "place=scatter", "--", "/bin/sleep", "300")
-
-sys.path.insert(0, str(ROLES / "node_share/files"))
-from nodeshare import cluster, cluster_pbs, evidence  # noqa: E402
-
-
-class Shared(Installed):
-    """The hook with the real nodeshare."""
-
-    def start(self) -> None:
-        for path, text in (("sys/kernel/random/boot_id", "boot"), ("1/stat", "1 (init) " + "0 " * 30)):
-            (self.folder / "proc" / path).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / "proc" / path).write_text(text)
-        self.make("converged", 200)
-        self.set(enabled=True)
-        ask = 'PBS_CONF_FILE="$PBS_CONF_FILE" exec "$(command -v qstat)" "\\$@"'
-        for host in HOSTS:
-            path = self.folder / f"{host}.qstat"
-            script = f"cat > {path} <<END\n#!/bin/sh\n{ask}\nEND\nchmod 755 {path}"
-            assert self.pbs.on(host, script).rc == 0
-
-    def set(self, *, enabled: bool) -> None:
-        self.argv = [sys.executable, "-IS", str(HERE / "nodeshare_here.py"), str(self.folder)]
-        flag = self.folder / ("enabled" if enabled else "not-enabled")
-        (self.folder / "enabled").touch()
-        self.configure("converged", {"nodeshare": self.argv, "enabled": str(flag)})
-
-    def on(self, host: str, *words: str) -> str:
-        answer = self.pbs.on(host, " ".join([*self.argv, *words]))
-        assert answer.rc == 0, answer
-        return answer.out
-
-    def repair(self, host: str) -> bool:
-        """By what PBS says, as a MoM may list a job for a while after its end; always true."""
-        self.pbs.on(host, "touch -d @0 $PBS_HOME/mom_priv/jobs/*.JB")
-        return self.on(host, "repair") == ""
-
-    def leases(self, host: str) -> list[str]:
-        found = json.loads(self.on(host, "show", "--json"))["leases"]
-        return [f"{lease['job']} of {lease['run']}: {lease['cores']} {lease['memory']}" for lease in found]
 
 
 @pytest.fixture(scope="module")
-def shared(pbs: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Shared]:
-    hook = Shared(pbs, tmp_path_factory.mktemp("shared"), ROLES / "pbs_share/files/converged_hook.py")
-    pbs.call("qmgr", "-c", "set server job_history_enable = True")
+def shared(history: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Shared]:
+    hook = Shared(history, tmp_path_factory.mktemp("shared"), PROGRAM)
     hook.start()
+    hook.tell_of_jobs()
     yield hook
     hook.remove("converged")
-    pbs.call("qmgr", "-c", "unset server job_history_enable")
 
 
 @pytest.fixture

@@ -19,13 +19,11 @@ DOWN = "Connection refused\n{}: cannot connect to server pbs-srv (errno=15010)\n
 
 
 @pytest.fixture
-def jobs(pbs: Cluster, tmp_path: Path) -> t.Iterator[Installed]:
+def jobs(history: Cluster, tmp_path: Path) -> t.Iterator[Installed]:
     """The cluster without jobs."""
-    cluster = Installed(pbs, tmp_path, Path("/nonexistent"))
-    pbs.call("qmgr", "-c", "set server job_history_enable = True")
+    cluster = Installed(history, tmp_path, Path("/nonexistent"))
     yield cluster
     cluster.end_jobs()
-    pbs.call("qmgr", "-c", "unset server job_history_enable")
 
 
 @pytest.fixture

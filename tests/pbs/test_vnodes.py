@@ -41,21 +41,19 @@ def define(hook: Told, text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def hook(pbs: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Told]:
-    hook = Told(pbs, tmp_path_factory.mktemp("vnodes"), PROGRAM)
-    pbs.call("qmgr", "-c", "set server job_history_enable = True")
+def hook(history: Cluster, tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Told]:
+    hook = Told(history, tmp_path_factory.mktemp("vnodes"), PROGRAM)
     hook.make("converged", 200)
     hook.start()
     define(hook, VNODES)
-    until(lambda: [nodes(pbs).get(f"pbs-n2[{number}]", {}).get("state") for number in (0, 1)] == ["free", "free"])
+    until(lambda: [nodes(history).get(f"pbs-n2[{number}]", {}).get("state") for number in (0, 1)] == ["free", "free"])
     yield hook
     hook.end_jobs()
     hook.remove("converged")
     define(hook, WHOLE)
     for number in (0, 1):
-        assert pbs.call("qmgr", "-c", f"delete node pbs-n2[{number}]").rc == 0
-    until(lambda: nodes(pbs)["pbs-n2"]["resources_available"]["ncpus"] == 2)
-    pbs.call("qmgr", "-c", "unset server job_history_enable")
+        assert history.call("qmgr", "-c", f"delete node pbs-n2[{number}]").rc == 0
+    until(lambda: nodes(history)["pbs-n2"]["resources_available"]["ncpus"] == 2)
 
 
 def test_a_chunk_over_two_vnodes_is_one_share_of_their_host(hook: Told) -> None:
