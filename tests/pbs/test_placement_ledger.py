@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pbs_double.cluster import HOSTS, Cluster, until
+from pbs_double.cluster import CALLER, HOSTS, Cluster, until
 from pbs_double.faults import Fault, Faulty
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms
@@ -25,10 +27,15 @@ def faulty(pbs: Cluster, tmp_path: Path) -> Faulty:
     return Faulty(pbs, tmp_path)
 
 
-def ledger_of(faulty: Faulty, *, timeout: float = PATIENCE) -> Pbs:
-    identities = Identities(queue="'workq'", account='namespace.labels."account"')
-    folder = str(faulty.cluster.bin_dir)
-    return Pbs(Terms(bin_dir=folder, identities=identities, owner="root", timeout=timeout, submit_timeout=timeout))
+def ledger_of(faulty: Faulty, *, timeout: float = PATIENCE, **more: str) -> Pbs:
+    identities = Identities(queue="'workq'", account='namespace.labels."account"', least_uid=1, **more)
+    folder = faulty.cluster.bin_dir
+    # What sudo does here: the programs of tests take their caller's name from the environment.
+    sudo = folder / "sudo"
+    sudo.write_text(f'#!/bin/sh\n[ "$1 $2 $4" = "-n -u --" ] && export {CALLER}="$3" && shift 4 && exec "$@"\n')
+    sudo.chmod(0o755)
+    terms = Terms(bin_dir=str(folder), identities=identities, owner="root", timeout=timeout, submit_timeout=timeout)
+    return Pbs(replace(terms, sudo=(str(sudo), "-n", "-u")))
 
 
 @pytest.fixture
@@ -123,3 +130,32 @@ def test_a_refusal_comes_in_pbs_s_own_words(faulty: Faulty, gang: Submit) -> Non
             ledger_of(faulty).submit(gang)
     finally:
         faulty.cluster.call("qmgr", "-c", "set queue workq enabled = True")
+
+
+def test_a_job_of_a_namespace_s_user_is_his_until_he_s_asked_to_end_it(faulty: Faulty, gang: Submit) -> None:
+    ledger = ledger_of(faulty, user="namespace.name")
+    theirs = replace(gang, namespace="daemon")
+    name = ledger.submit(theirs)
+    try:
+        shown = json.loads(faulty.cluster.call("qstat", "-f", "-F", "json", name).out)["Jobs"][name]
+        assert (shown["euser"], shown["Account_Name"]) == ("daemon", "physics")
+        (job,) = found(ledger, theirs)
+        assert (job.job, job.owner) == (name, "daemon")
+        # By a daemon that submits as nobody else it is not taken for its own.
+        assert found(ledger_of(faulty), theirs) == []
+    finally:
+        ledger.release(Release(uid=gang.uid, name=name, user="daemon"))
+    until(lambda: not found(ledger, theirs))
+
+
+def test_jobs_of_others_are_known_by_their_hosts(faulty: Faulty) -> None:
+    call = faulty.cluster.call
+    words = ("-l", "select=2:ncpus=1", "-l", "place=scatter", "-l", "walltime=600", "--", "/bin/sleep", "600")
+    name = call("qsub", *words, user="daemon").out.strip()
+    try:
+        (job,) = until(lambda: [one for one in ledger_of(faulty).jobs() if one.job == name and one.runs])
+        assert (set(job.hosts), job.tag, job.shares, job.run) == (set(HOSTS), "", (), 1)
+        assert job.left is not None
+        assert 500 < job.left <= 600
+    finally:
+        call("qdel", name)

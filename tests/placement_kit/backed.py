@@ -29,18 +29,18 @@ class Batch:
         self.loses_answers = False
         self._number = 0
 
-    def submit(self, tag: str, chunks: tuple[Chunk, ...]) -> str:
+    def submit(self, tag: str, chunks: tuple[Chunk, ...], owner: str = "") -> str:
         """A job that waits."""
         self._number += 1
         name = f"{self._number}.srv"
-        self.jobs[name] = BatchJob(job=name, run=0, state="Q", tag=tag, comment="Not Running: wait")
+        self.jobs[name] = BatchJob(job=name, run=0, state="Q", tag=tag, owner=owner, comment="Not Running: wait")
         self.asked[name] = chunks
         return name
 
     def start(self) -> None:
         """Whatever fits runs."""
         for name, job in self.jobs.items():
-            shares = () if self.closed or job.runs else self._shares(self.asked[name])
+            shares = () if self.closed or job.runs else self._shares(self.asked.get(name, ()))
             if shares:
                 self.jobs[name] = replace(job, state="R", runs=True, run=job.run + 1, shares=shares, comment="")
 
@@ -84,6 +84,11 @@ class Backed(Simulated):
         key = "scheduling.k8s.io/group-name" if group else "scheduling.converged.hpc/queue"
         return mine(name, annotations=((key, group or "backed"),), **more)
 
+    def user_of(self, action: Submit) -> str:
+        """As whom the ledger submits."""
+        rules = self.scheduler.session.backing.rules
+        return rules.user_of(action.namespace, action.namespace_labels, action.queue) or ""
+
     def read(self) -> None:
         """A second later all jobs are read."""
         self.now += 1.0
@@ -99,7 +104,7 @@ class Backed(Simulated):
     def carry_out(self, action: Action) -> None:
         """Submits and releases, too."""
         if isinstance(action, Submit):
-            job = self.batch.submit(action.uid, action.chunks)
+            job = self.batch.submit(action.uid, action.chunks, self.user_of(action))
             answer = "" if self.batch.loses_answers else job
             self.scheduler.apply(SubmitEnded(action.uid, answer, "" if answer else "timed out", self.now + 0.01))
         elif isinstance(action, Release):

@@ -24,6 +24,7 @@ RUNNING = {
     "run_count": 1,
     "comment": "Job run at Fri Nov 20 at 22:53 on (n1:ncpus=2)",
 }
+EXPECTED = {"exec_vnode": "(n1:ncpus=2)+(n2[0]:ncpus=1+n2[1]:ncpus=1)", "start_time": "Fri Nov 20 23:04:00 2026"}
 # Fri Nov 20 22:54:00 2026
 NOW = 1795215240
 
@@ -82,6 +83,33 @@ def test_a_job_that_waits_is_nowhere_and_says_why():
         printed(**{"7_pbs-srv": {**waiting, "job_state": "Q", "comment": "Not Running: wait"}}), owner="placement"
     )
     assert (job.runs, job.shares, job.left, job.comment) == (False, (), None, "Not Running: wait")
+
+
+@pytest.mark.parametrize(
+    ("changes", "hosts", "begins"),
+    [
+        ({}, ("n1", "n2"), None),
+        ({"exec_host": "n2/0*0+n2/1"}, ("n2",), None),
+        ({"exec_host": "n1.example.org/0*2"}, ("n1.example.org",), None),
+        ({"exec_host": None}, (), None),
+        ({"exec_host": {"n1": 0}, "exec_vnode": "("}, (), None),
+        ({"job_state": "S"}, (), None),
+        ({"job_state": "Q", "estimated": EXPECTED}, ("n1", "n2"), 600.0),
+        ({"job_state": "Q", "estimated": {**EXPECTED, "exec_vnode": None}}, (), 600.0),
+        ({"job_state": "Q", "estimated": {**EXPECTED, "start_time": "UNKNOWN"}}, ("n1", "n2"), None),
+        ({"job_state": "Q", "estimated": {**EXPECTED, "start_time": "Fri Nov 20 22:53:59 2026"}}, ("n1", "n2"), 0.0),
+        ({"job_state": "Q", "estimated": 7}, (), None),
+        ({"job_state": "Q"}, (), None),
+    ],
+)
+def test_of_a_job_of_others_the_hosts_are_known_that_it_has_or_is_expected_on(changes, hosts, begins):
+    job = one(Job_Owner="mallory@pbs-srv", **changes)
+    assert (job.tag, job.shares, job.hosts, job.begins) == ("", (), hosts, begins)
+
+
+def test_a_job_of_ours_says_when_it_is_expected_to_start_and_is_no_lease():
+    job = one(job_state="Q", exec_vnode=None, estimated=EXPECTED)
+    assert (job.tag, job.hosts, job.begins) == (UID, (), 600.0)
 
 
 @pytest.mark.parametrize("walltime", ["9" * 5000 + ":00:00", "-1:00:00", 3600, None, "1:2:3:4", ""])

@@ -16,11 +16,12 @@ from typing import Final, Protocol
 
 from placement.app.loop import Carrying
 from placement.app.settings import Settings
-from placement.ledger.identity import Identities
+from placement.ledger.identity import Identities, IdentityError
 from placement.ledger.pbs import Pbs, PbsError, Terms, read_names
 from placement.model.action import Action, BatchAction, Release, Submit
 from placement.model.batch import BackingRules, BatchJob
 from placement.model.event import Event, JobsRead, JobsUnread, SubmitEnded
+from placement.model.selector import LabelPairs
 
 INTERVAL: Final = 1.0
 SUBMITTERS: Final = 4
@@ -47,7 +48,7 @@ def ledger_of(settings: Settings) -> Ledger | None:
     return Pbs(
         Terms(
             bin_dir=settings.pbs_bin_dir,
-            identities=Identities(queue=settings.pbs_queue, account=settings.pbs_account, project=settings.pbs_project),
+            identities=identities_of(settings),
             owner=pwd.getpwuid(os.geteuid()).pw_name,
             place=settings.pbs_place,
             grace=settings.pbs_grace_seconds,
@@ -57,14 +58,34 @@ def ledger_of(settings: Settings) -> Ledger | None:
     )
 
 
+def identities_of(settings: Settings) -> Identities:
+    """Whom jobs are for."""
+    return Identities(
+        queue=settings.pbs_queue,
+        account=settings.pbs_account,
+        project=settings.pbs_project,
+        user=settings.pbs_user,
+        least_uid=settings.pbs_least_uid,
+    )
+
+
 def rules_of(settings: Settings) -> BackingRules:
     """How pods are asked for."""
+    identities = identities_of(settings)
+
+    def user_of(namespace: str, labels: LabelPairs, queue: str) -> str | None:
+        try:
+            return identities.of(namespace, dict(labels), queue).user if settings.pbs_user else ""
+        except IdentityError:
+            return None
+
     return BackingRules(
         pack=settings.pbs_cores == "pack",
         devices=read_names(settings.pbs_resources),
         labels=read_names(settings.pbs_labels),
         grace=settings.pbs_grace_seconds,
         linger=settings.pbs_linger_seconds,
+        user_of=user_of,
     )
 
 

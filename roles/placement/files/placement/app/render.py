@@ -29,6 +29,9 @@ def explanation(found: Json) -> str:
     if found["must_end"]:
         lines.append("  would have to end first:")
         lines += [f"    {sentence}" for sentence in found["must_end"]]
+    if found["batch"]:
+        lines.append("  batch jobs:")
+        lines += [f"    {sentence}" for sentence in found["batch"]]
     return "\n".join(lines)
 
 
@@ -39,7 +42,7 @@ def _on(found: Json) -> str:
 def queues(reports: Sequence[Json]) -> str:
     """`placement queues`."""
     header = ("QUEUE", "STATE", "WEIGHT", "SHARE", "ALLOCATED", "DESERVED", "REQUESTED", "PENDING", "RUNNING")
-    rows = [header]
+    rows = [(*header, "NEXT JOB")]
     for report in reports:
         rows.append(
             (
@@ -52,6 +55,7 @@ def queues(reports: Sequence[Json]) -> str:
                 amounts(report["requested"]),
                 f"{report['pending_groups']} groups, {report['pending_pods']} pods",
                 f"{report['running_groups']} groups",
+                "-" if report["begins"] is None else f"in {report['begins']:.0f} s",
             )
         )
     text = table(rows)

@@ -70,6 +70,9 @@ class Settings:
     pbs_queue: str = "'pods'"
     pbs_account: str = ""
     pbs_project: str = ""
+    # As whom jobs are submitted, through sudo, and the least uid that may be; empty is the daemon's own user.
+    pbs_user: str = ""
+    pbs_least_uid: int = 1000
     pbs_place: str = "free"
     # What becomes of fractions of a core: `round_up`, or `pack` within a gang.
     pbs_cores: str = "round_up"
@@ -108,7 +111,7 @@ FIXED: Final = frozenset(
         *("renew_deadline", "retry_period", "listen", "socket", "journal", "journal_megabytes", "journal_files"),
         *("binders", "events_waiting", "default_queue", "log_level"),
         *("pbs_bin_dir", "pbs_queue", "pbs_account", "pbs_project", "pbs_place", "pbs_cores", "pbs_resources"),
-        *("pbs_labels", "pbs_grace_seconds", "pbs_linger_seconds", "pbs_timeout"),
+        *("pbs_user", "pbs_least_uid", "pbs_labels", "pbs_grace_seconds", "pbs_linger_seconds", "pbs_timeout"),
     }
 )
 
@@ -172,6 +175,8 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "pbs_queue": _expression,
     "pbs_account": _expression,
     "pbs_project": _expression,
+    "pbs_user": _expression,
+    "pbs_least_uid": _between(1, 1 << 31),
     "pbs_place": _place,
     "pbs_cores": lambda value: "" if value in ("round_up", "pack") else "round_up or pack",
     "pbs_resources": _names,

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to `why` and `queues`: from what the scheduler knows at this moment, without changing anything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -13,8 +14,10 @@ from placement.model.report import Explanation, NodeReason, QueueReport
 from placement.policy.amounts import frozen, shown
 from placement.policy.announce import Announcer
 from placement.policy.jobs import PLACED, Job, Status, Task
+from placement.policy.leases import said, sentences
 from placement.policy.queues import QueueNode
 from placement.policy.session import Session
+from placement.state.columns import HELD, LEASED
 from placement.state.pods import PodEntry
 
 # Nodes that are looked at for what would have to end, those that lack the least.
@@ -61,6 +64,7 @@ class Explainer:
             limit=self._limit(task),
             nodes=tuple(NodeReason(reason=item.reason, nodes=item.nodes, examples=item.examples) for item in refusing),
             must_end=tuple(self._must_end(task)) if task.status is Status.PENDING else (),
+            batch=tuple(islice(self._batch(task), _ANSWERS)),
         )
 
     def _waiting(self, job: Job) -> list[Job]:
@@ -114,6 +118,24 @@ class Explainer:
                 answers.append((len(leaving), f"on node {node.name}: {named}{more}"))
         yield from (text for _unused, text in sorted(answers)[:_ANSWERS])
 
+    def _batch(self, task: Task) -> Iterator[str]:
+        """Of its own job, else of others': expected where it is, or now on nodes that it could be on without them."""
+        session, columns = self._session, self._session.book.cluster.columns
+        since = session.now - session.backing.read
+        own = session.backing.job_of(task)
+        if own is not None:
+            if own.runs or own.begins is not None:
+                yield said(own.job, left=own.left, begins=own.begins, since=since)
+            return
+        leases = session.backing.leases
+        if task.node:
+            yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
+        elif task.status is Status.PENDING:
+            rows = session.chooser.usable(task) | np.not_equal(columns.flags & (HELD | LEASED), 0)
+            near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
+            near = {name: there for name, there in near.items() if rows[columns.rows[name]]}
+            yield from sentences(near, since=since)
+
     def _holders(self, node: str, short: NDArray[np.int64]) -> list[PodEntry]:
         """Pods that hold what is short, the largest first, until it is covered; nothing where they hold too little."""
         columns = self._session.book.cluster.columns
@@ -153,8 +175,15 @@ class Explainer:
             pending_groups=sum(1 for job in jobs if job.pending),
             running_groups=sum(1 for job in jobs if any(job.counts[status] for status in PLACED)),
             pending_pods=sum(job.pending for job in jobs),
+            begins=self._begins(jobs) if queue.record.backed_by else None,
             problem=queue.problem,
         )
+
+    def _begins(self, jobs: Sequence[Job]) -> float | None:
+        backing = self._session.backing
+        own = [backing.job_of(task) for job in jobs for task in job.tasks.values()]
+        times = [job.begins for job in own if job is not None and job.begins is not None]
+        return max(0.0, min(times) - (self._session.now - backing.read)) if times else None
 
     def _jobs(self, queue: QueueNode) -> Iterator[Job]:
         yield from queue.every_job()

@@ -41,6 +41,7 @@ from placement.policy.resting import Resting
 from placement.policy.rules import Rules
 from placement.policy.session import PATIENCE, ActionRun, Refused, Session, Spared
 from placement.state.cluster import Cluster
+from placement.state.columns import RESTING
 
 ACTIONS: Final[dict[str, ActionRun]] = {
     "enqueue": enqueue,
@@ -128,7 +129,7 @@ class Scheduler:
             return
         if task is not None and task.status is not Status.FAILED:
             self._resting.turned_away(pod.node, self.session.now)
-            self.cluster.rest(pod.node, resting=True)
+            self.cluster.close(pod.node, RESTING, closed=True)
 
     def follow(self) -> bool:
         """Keeps up without deciding; says whether there is more to take in at once."""
@@ -168,7 +169,7 @@ class Scheduler:
         self._news |= self.book.retry_held(now)
         spared = self.session.spared
         for node in self._resting.rested(now):
-            self.cluster.rest(node, resting=False)
+            self.cluster.close(node, RESTING, closed=False)
             self.book.generation += 1
             self._news = True
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]

@@ -14,13 +14,11 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from placement.ledger.command import Answer, CommandError, run
-from placement.ledger.identity import Identities, IdentityError
-from placement.ledger.pbs_answers import AnswerError, read_jobs
+from placement.ledger.identity import Identities, Identity, IdentityError
+from placement.ledger.pbs_answers import HOLDER, AnswerError, read_jobs
 from placement.model.action import Release, Submit
 from placement.model.batch import BatchJob, Chunk
 
-# Holds the job's place until it is deleted; the work is done by the pods' containers.
-HOLDER: Final = ("/bin/sleep", "infinity")
 PREFIX: Final = "cv-"
 
 _ID: Final = re.compile(r"\d+\.[A-Za-z0-9_.-]+", re.ASCII)
@@ -51,6 +49,8 @@ class Terms:
     timeout: float = 20.0
     # A submission has to end before another daemon may think that it leads.
     submit_timeout: float = 5.0
+    # Stands before commands of another user, whose name follows.
+    sudo: tuple[str, ...] = ("/usr/bin/sudo", "-n", "-u")
     run: Callable[..., Answer] = field(default=run)
 
 
@@ -67,13 +67,15 @@ class Pbs:
         if answer.status != 0:
             raise PbsError(f"qstat: exit status {answer.status}: {answer.reason[:200]}")
         try:
-            return read_jobs(answer.out, owner=self._terms.owner)
+            return read_jobs(answer.out, owner=self._terms.owner, mapped=self._terms.identities.maps_users)
         except AnswerError as error:
             raise PbsError(str(error)) from None
 
     def submit(self, action: Submit) -> str:
         """The id of the job that now waits."""
-        answer = self._ask("qsub", *self.words(action), timeout=self._terms.submit_timeout)
+        identity = self._identity(action)
+        words = self.words(action, identity)
+        answer = self._ask("qsub", *words, user=identity.user, timeout=self._terms.submit_timeout)
         said = answer.out.strip()
         if answer.status != 0:
             raise PbsError(f"qsub: exit status {answer.status}: {answer.reason[:200]}")
@@ -85,18 +87,19 @@ class Pbs:
         """Has a job end; one that has ended is as well."""
         if not _ID.fullmatch(action.name):
             raise PbsError(f"qdel: {action.name[:60]!a} is no id of a job")
-        answer = self._ask("qdel", action.name)
+        try:
+            self._terms.identities.check_user(action.user)
+        except IdentityError as error:
+            raise PbsError(str(error)) from None
+        answer = self._ask("qdel", action.name, user=action.user)
         if answer.status not in (0, *_NO_MORE):
             raise PbsError(f"qdel: exit status {answer.status}: {answer.reason[:200]}")
 
-    def words(self, action: Submit) -> list[str]:
+    def words(self, action: Submit, identity: Identity | None = None) -> list[str]:
         """The arguments of qsub: nothing in them comes from a pod but numbers, and names that are made harmless."""
         if not _UID.fullmatch(action.uid):
             raise PbsError(f"UID {action.uid[:60]!a} cannot be the name of a job")
-        try:
-            identity = self._terms.identities.of(action.namespace, dict(action.namespace_labels), action.queue)
-        except IdentityError as error:
-            raise PbsError(str(error)) from None
+        identity = identity or self._identity(action)
         found = ["-N", f"{PREFIX}{action.uid}_{_FOREIGN.sub('-', action.name)[:_LONGEST_NAME]}", "-q", identity.queue]
         found += ["-A", identity.account] if identity.account else []
         found += ["-P", identity.project] if identity.project else []
@@ -105,8 +108,15 @@ class Pbs:
             found += ["-l", f"walltime={action.walltime + int(self._terms.grace)}"]
         return [*found, "-j", "oe", "-o", "/dev/null", "--", *HOLDER]
 
-    def _ask(self, program: str, *words: str, timeout: float | None = None) -> Answer:
-        argv = [str(PurePosixPath(self._terms.bin_dir) / program), *words]
+    def _identity(self, action: Submit) -> Identity:
+        try:
+            return self._terms.identities.of(action.namespace, dict(action.namespace_labels), action.queue)
+        except IdentityError as error:
+            raise PbsError(str(error)) from None
+
+    def _ask(self, program: str, *words: str, user: str = "", timeout: float | None = None) -> Answer:
+        program = str(PurePosixPath(self._terms.bin_dir) / program)
+        argv = [*([*self._terms.sudo, user, "--"] if user else []), program, *words]
         try:
             return self._terms.run(argv, timeout=timeout or self._terms.timeout)
         except CommandError as error:

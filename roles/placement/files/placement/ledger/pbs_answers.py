@@ -18,6 +18,8 @@ from typing import Any, Final
 from placement.model.batch import BatchJob, Share
 
 _ID: Final = re.compile(r"(\d+)(?:\[(\d*)\])?\.[A-Za-z0-9_.-]+", re.ASCII)
+# What a chunk of exec_host or exec_vnode begins with; vnodes of one host differ in what stands in brackets.
+_HOST: Final = re.compile(r"(?:^|[+(])\(?([A-Za-z0-9_.-]+)(?=[\[/:])", re.ASCII)
 _GROUP: Final = re.compile(r"\(([^()]+)\)")
 _AMOUNT: Final = re.compile(r"(\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d{1,9}):(\d\d):(\d\d)", re.ASCII)
@@ -27,6 +29,10 @@ _ENDING: Final = frozenset("EFXM")
 _MOST_SHARES: Final = 100_000
 _KIB: Final = 1024
 Json = dict[str, Any]
+# Holds the job's place until it is deleted; the work is done by the pods' containers.
+HOLDER: Final = ("/bin/sleep", "infinity")
+_USER: Final = re.compile(r"[a-z_][a-z0-9_.-]{0,31}", re.ASCII)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 # PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
 
@@ -35,8 +41,12 @@ class AnswerError(Exception):
     """The text is not the whole answer; nothing follows from it."""
 
 
-def read_jobs(text: str, *, owner: str) -> tuple[BatchJob, ...]:
-    """All jobs; those are ours that our own user has submitted under a name that is a tag."""
+def read_jobs(text: str, *, owner: str, mapped: bool = False) -> tuple[BatchJob, ...]:
+    """All jobs; those are ours that our own user has submitted under a name that is a tag.
+
+    Where we submit as others (`mapped`), so are theirs under a pod's or group's whole UID that do nothing but hold a
+    place: who makes one himself has at most made a job that ends. Whether it is the right user's is not seen here.
+    """
     try:
         whole = json.loads(text, strict=False)
     except (ValueError, RecursionError) as error:
@@ -46,10 +56,10 @@ def read_jobs(text: str, *, owner: str) -> tuple[BatchJob, ...]:
     jobs = whole.get("Jobs", {})
     if not isinstance(jobs, dict):
         raise AnswerError("qstat: Jobs is no object")
-    return tuple(_job(name, fields, owner, whole["timestamp"]) for name, fields in jobs.items())
+    return tuple(_job(name, fields, owner, mapped, whole["timestamp"]) for name, fields in jobs.items())
 
 
-def _job(name: str, fields: Any, owner: str, now: int) -> BatchJob:
+def _job(name: str, fields: Any, owner: str, mapped: bool, now: int) -> BatchJob:
     match = _ID.fullmatch(name)
     if match is None or not isinstance(fields, dict):
         raise AnswerError(f"qstat: {name[:60]!a} is no job")
@@ -60,19 +70,34 @@ def _job(name: str, fields: Any, owner: str, now: int) -> BatchJob:
     runs = state == "R" and placed is not None
     run = fields.get("run_count")
     # Nobody else can submit as our user, so a name alone makes no job ours.
-    ours = str(fields.get("Job_Owner", "")).partition("@")[0] == owner and match[2] is None
-    tag = _TAG.fullmatch(str(fields.get("Job_Name", ""))) if ours else None
+    user = str(fields.get("Job_Owner", "")).partition("@")[0]
+    tag = _TAG.fullmatch(str(fields.get("Job_Name", ""))) if match[2] is None else None
+    if tag is not None and user != owner and not (mapped and _only_holds(user, tag[1], fields)):
+        tag = None
+    estimated = fields.get("estimated") if state == "Q" else None
+    estimated = estimated if isinstance(estimated, dict) else {}
+    begins = _seconds_until(estimated.get("start_time"), now)
     return BatchJob(
         job=name,
         run=run if isinstance(run, int) else 0,
         state=state,
+        system="pbs",
         runs=runs,
         ends=state in _ENDING,
         tag=tag[1] if tag is not None else "",
+        owner=user if tag is not None and user != owner else "",
         shares=_shares(name, placed, fields.get("exec_host")) if runs and tag is not None else (),
+        hosts=_hosts(fields.get("exec_host") if runs else estimated.get("exec_vnode")) if tag is None else (),
         left=_left(fields, now) if runs else None,
+        begins=max(0.0, begins) if begins is not None else None,
         comment=str(fields.get("comment", ""))[:300],
     )
+
+
+def _only_holds(user: str, tag: str, fields: Json) -> bool:
+    """Whether nothing is lost with the job, whoever made it."""
+    words = str(fields.get("Submit_arguments", "")).split()
+    return bool(_USER.fullmatch(user) and _UUID.fullmatch(tag)) and tuple(words[-3:]) == ("--", *HOLDER)
 
 
 def _shares(name: str, exec_vnode: Any, exec_host: Any) -> tuple[Share, ...]:
@@ -107,15 +132,24 @@ def _share(name: str, group: str, host: str) -> Share:
     return Share(host=name_of_host, cores=cores, memory=memory, devices=tuple(sorted(totals.items())))
 
 
+def _hosts(placed: Any) -> tuple[str, ...]:
+    """Those of `a/0*2+b/0`, or of `(a:ncpus=2)+(b[0]:ncpus=1+b[1]:ncpus=1)`, where PBS says only vnodes."""
+    return tuple(dict.fromkeys(_HOST.findall(placed))) if isinstance(placed, str) else ()
+
+
 def _left(fields: Json, now: int) -> float | None:
     """Seconds until the walltime is over; None where there is none."""
     resources = fields.get("Resource_List")
     limit = _DURATION.fullmatch(str(resources.get("walltime"))) if isinstance(resources, dict) else None
     if limit is None:
         return None
+    begun = _seconds_until(fields.get("stime"), now)
+    hours, minutes, seconds = (int(part) for part in limit.groups())
+    return begun + hours * 3600 + minutes * 60 + seconds if begun is not None else None
+
+
+def _seconds_until(date: Any, now: int) -> float | None:
     try:
-        begun = calendar.timegm(time.strptime(str(fields.get("stime")), "%a %b %d %H:%M:%S %Y"))
+        return float(calendar.timegm(time.strptime(str(date), "%a %b %d %H:%M:%S %Y")) - now)
     except ValueError:
         return None
-    hours, minutes, seconds = (int(part) for part in limit.groups())
-    return float(begun + hours * 3600 + minutes * 60 + seconds - now)

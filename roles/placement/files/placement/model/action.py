@@ -130,8 +130,9 @@ class Release:
     """Have a job ended, because nothing of what it backed is left; a read of all jobs says when it is gone."""
 
     uid: str
-    # The batch system's own name of the job.
+    # The batch system's own name of the job, and whose it is, where it is not the daemon's own.
     name: str
+    user: str = ""
 
 
 BatchAction = Submit | Release

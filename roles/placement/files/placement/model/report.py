@@ -36,6 +36,8 @@ class Explanation:
     nodes: tuple[NodeReason, ...] = ()
     # Pods that would have to end first, and on which node, one sentence each.
     must_end: tuple[str, ...] = ()
+    # What is known of its own job of the batch system, or of others' on its node or in its way, one sentence each.
+    batch: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,4 +59,6 @@ class QueueReport:
     pending_groups: int
     running_groups: int
     pending_pods: int
+    # Seconds until the batch system expects to start the first of its jobs that wait; None where it says nothing.
+    begins: float | None = None
     problem: str = ""

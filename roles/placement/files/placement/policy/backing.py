@@ -11,8 +11,9 @@ found again and never submitted twice. That a job is gone needs two reads in a r
 from dataclasses import dataclass, field
 from typing import Final
 
-from placement.model.batch import BackingRules, BatchJob
+from placement.model.batch import BackingRules, BatchJob, Lease
 from placement.model.event import BatchEvent, JobsRead, JobsUnread, SubmitEnded
+from placement.policy.jobs import Task
 
 NEVER: Final = float("-inf")
 # Seconds between two submissions for one gang: twice as many each time.
@@ -27,8 +28,10 @@ class Unit:
     """A gang, or a pod by itself, and its job."""
 
     uid: str
+    # Whose its jobs are, as the model says it of one; None where nobody has said yet.
+    user: str | None = None
     job: BatchJob | None = None
-    # Other jobs of the same tag: nobody needs them.
+    # Other jobs of the same tag, of other users, too: nobody needs them.
     extra: tuple[BatchJob, ...] = ()
     # A submission is under way; when the last one ended, how many there were in a row, and when the next may be.
     submitting: bool = False
@@ -48,6 +51,21 @@ class Unit:
     idle: float | None = None
     asked: dict[str, float] = field(default_factory=dict)
 
+    def holds(self, now: float) -> bool:
+        """Whether containers of its pods may be there."""
+        return any(until > now for until in self.held.values())
+
+
+@dataclass(slots=True)
+class Leases:
+    """What jobs that are not ours have of nodes, or will have, by node; `leases` renews it."""
+
+    held: dict[str, list[Lease]] = field(default_factory=dict)
+    expected: dict[str, list[Lease]] = field(default_factory=dict)
+    # Leases that their nodes have announced, and nodes that are closed for those that they have not.
+    announced: dict[str, set[str]] = field(default_factory=dict)
+    closed: frozenset[str] = frozenset()
+
 
 class Backing:
     """All units."""
@@ -61,6 +79,9 @@ class Backing:
         # Units about which something has changed; and whether a read has come, since the policy last looked.
         self.changed: dict[str, None] = {}
         self.fresh = False
+        # Jobs that are not ours and have nodes or are expected on some.
+        self.others: tuple[BatchJob, ...] = ()
+        self.leases = Leases()
         # Nodes by the batch system's names of their hosts, where those are others.
         self.aliases: dict[str, str] = {}
         # The other way round: the batch system's names of hosts by all that a pod may call their nodes.
@@ -86,10 +107,25 @@ class Backing:
             found = self.units[uid] = Unit(uid)
         return found
 
+    def job_of(self, task: Task) -> BatchJob | None:
+        """The job that a task is part of, or would be."""
+        group = task.job.group
+        for uid in (task.uid, group.uid if group is not None else ""):
+            unit = self.units.get(uid)
+            if unit is not None:
+                return unit.job
+        return None
+
     def live(self, uid: str) -> bool:
         """Whether there is a job for this UID, as far as is known."""
         found = self.units.get(uid)
         return found is not None and found.job is not None
+
+    def belongs(self, unit: Unit, user: str | None) -> None:
+        """Jobs of the unit are this user's: one of another's, a namesake's for one, is none of it."""
+        unit.user = user
+        if unit.job is not None and user not in (None, unit.job.owner):
+            unit.extra, unit.job, unit.absences = (*unit.extra, unit.job), None, 0
 
     def may_submit(self, unit: Unit, now: float) -> bool:
         """Whether it is certain that there is no job for it."""
@@ -130,15 +166,22 @@ class Backing:
         if event.begun <= self.read:
             return
         self.read, self.trouble, self.fresh = event.begun, "", True
+        self.others = tuple(job for job in event.jobs if job.hosts)
         found: dict[str, list[BatchJob]] = {}
         for job in event.jobs:
             if job.tag and not job.ends:
                 found.setdefault(job.tag, []).append(job)
-        for tag, jobs in found.items():
-            self._found(self.unit(tag), jobs)
+        for tag in found:
+            self.unit(tag)
         for uid, unit in self.units.items():
+            jobs = found.get(uid, [])
+            unit.extra = tuple(jobs)
+            unit.asked = {job.job: unit.asked[job.job] for job in jobs if job.job in unit.asked}
+            jobs = [job for job in jobs if unit.user in (None, job.owner)]
+            if jobs:
+                self._found(unit, jobs)
             # What is read while a submission is under way may be from before it.
-            if uid not in found and not unit.submitting and event.begun > unit.settled:
+            elif not unit.submitting and event.begun > unit.settled:
                 self._absent(unit)
 
     def _found(self, unit: Unit, jobs: list[BatchJob]) -> None:
@@ -149,14 +192,12 @@ class Backing:
         if over or unit.job is None or _news(unit.job) != _news(job):
             self.changed[unit.uid], unit.seen = None, -1
         unit.job, unit.absences = job, 0
-        unit.extra = tuple(one for one in jobs if one is not job)
-        unit.asked = {one.job: unit.asked[one.job] for one in jobs if one.job in unit.asked}
+        unit.extra = tuple(one for one in unit.extra if one is not job)
 
     def _absent(self, unit: Unit) -> None:
-        unit.extra = ()
         unit.absences = min(unit.absences + 1, _ABSENCES)
         if unit.absences == _ABSENCES and unit.job is not None:
-            unit.job, unit.asked, unit.seen = None, {}, -1
+            unit.job, unit.seen = None, -1
             self.changed[unit.uid] = None
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from placement.model.event import Object
 from placement.model.pod import Pod
-from placement.model.workload import PodGroup, PriorityClass, Queue
+from placement.model.selector import LabelPairs
+from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 from placement.policy.arrivals import Arrivals
 from placement.policy.figures import Figures
 from placement.policy.groups import GroupIndex
@@ -79,6 +80,11 @@ class Book(Figures):
         else:
             self.generation += 1
             self.reconsider()
+
+    def namespace_labels(self, job: Job) -> LabelPairs:
+        """Of the job's namespace, as far as it is known."""
+        namespace = self.cluster.objects.find(Namespace, job.key.namespace)
+        return namespace.labels if namespace is not None else ()
 
     def reconsider(self) -> None:
         """Jobs that could never run may have got the nodes they lacked."""

@@ -16,7 +16,7 @@ from placement.model.pod import Pod
 from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
 from placement.model.workload import Namespace
-from placement.state.columns import RESTING, UNREADABLE, NodeColumns
+from placement.state.columns import UNREADABLE, NodeColumns
 from placement.state.labelsets import LabelSets
 from placement.state.masks import MaskTable
 from placement.state.objects import ObjectTable
@@ -72,11 +72,11 @@ class Cluster:
                     self.pods.settle()
                     self._note(Pod, uid)
 
-    def rest(self, node: str, *, resting: bool) -> None:
-        """Nothing more goes to the node, or something may again."""
+    def close(self, node: str, why: int, *, closed: bool) -> None:
+        """Nothing more goes to the node for this reason, RESTING or LEASED, or something may again."""
         row = self.columns.rows.get(node)
         if row is not None:
-            self.columns.set_flag(row, RESTING, resting)
+            self.columns.set_flag(row, why, closed)
             self.masks.update(row)
 
     def _note(self, kind: type[Object], uid: str) -> None:

@@ -23,6 +23,7 @@ UNSCHEDULABLE: Final = 2
 HELD: Final = 4
 UNREADABLE: Final = 8
 RESTING: Final = 16
+LEASED: Final = 32
 
 _LABEL_COLUMNS: Final = 256
 _TAINT_SETS: Final = 1 << 12
@@ -136,7 +137,7 @@ class NodeColumns:
         self.size[:, row] = np.maximum(offered[:2], 1)
         self.generation += 1
         self._reopen(row)
-        kept = int(self.flags[row]) & (UNREADABLE | RESTING)
+        kept = int(self.flags[row]) & (UNREADABLE | RESTING | LEASED)
         self.flags[row] = kept | PRESENT | UNSCHEDULABLE * node.unschedulable | HELD * bool(node.held_by.strip())
         self.taint_set[row] = self._taint_set(node.taints)
         if old is None or old.labels != node.labels:

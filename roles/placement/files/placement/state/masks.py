@@ -28,7 +28,7 @@ from placement.model.selector import (
     Toleration,
     untolerated,
 )
-from placement.state.columns import HELD, PRESENT, RESTING, UNREADABLE, UNSCHEDULABLE, NodeColumns
+from placement.state.columns import HELD, LEASED, PRESENT, RESTING, UNREADABLE, UNSCHEDULABLE, NodeColumns
 
 Bools = NDArray[np.bool_]
 
@@ -123,7 +123,7 @@ class MaskTable:
         return mask
 
     def _open(self, tolerations: tuple[Toleration, ...], row: int | slice = slice(None)) -> Bools:
-        closed = HELD | UNREADABLE | RESTING
+        closed = HELD | UNREADABLE | RESTING | LEASED
         if untolerated((_CORDON,), tolerations) is not None:
             closed |= UNSCHEDULABLE
         opened: Bools = np.equal(self._columns.flags[row] & (closed | PRESENT), PRESENT)

@@ -17,10 +17,11 @@ from typing import Final
 from placement.model.action import Evict, Release, Submit
 from placement.model.batch import BatchJob
 from placement.model.event import Object
-from placement.model.workload import Namespace, PodGroup
+from placement.model.workload import PodGroup
 from placement.policy.backing import Unit
 from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_of, walltime_of
 from placement.policy.jobs import HOLDING, Job, Status, Task
+from placement.policy.leases import renew
 from placement.policy.membership import SOURCE_OF, GroupKey
 from placement.policy.session import Refused, Session
 from placement.policy.strays import is_certain, is_served, strays
@@ -44,6 +45,7 @@ def back(session: Session) -> Iterator[None]:
         backing.aliases, backing.hosts = aliases(session), hosts(session)
         book.backed.update((key, book.jobs[key]) for key in book.restless if key in book.jobs)
         book.restless.clear()
+        yield from renew(session)
     for key in list(book.backed):
         job = book.backed.pop(key, None)
         if job is None or book.jobs.get(key) is not job:
@@ -103,6 +105,8 @@ def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bo
     unit.held.update((task.uid, _OPEN) for task in there)
     unit.held.update((task.uid, -_OPEN) for task in tasks if task.status in _ENDED and task.uid in unit.held)
     unit.members = len(there) + len(waiting)
+    if unit.user is None:
+        backing.belongs(unit, backing.rules.user_of(job.key.namespace, session.book.namespace_labels(job), job.queue))
     batch = unit.job
     if batch is None:
         if backing.is_gone(unit):
@@ -144,7 +148,6 @@ def _submit(session: Session, job: Job, unit: Unit, waiting: Sequence[Task]) -> 
     except Unbackable as error:
         _tell(session, job, Refused("NotBackable", f"{job}: {error}"))
         return
-    namespace = session.book.cluster.objects.find(Namespace, job.key.namespace)
     backing.submitted(unit, now)
     session.actions.append(
         Submit(
@@ -152,7 +155,7 @@ def _submit(session: Session, job: Job, unit: Unit, waiting: Sequence[Task]) -> 
             namespace=job.key.namespace,
             name=job.group.name if job.group is not None and unit.uid == job.group.uid else pods[0].name,
             queue=job.queue,
-            namespace_labels=namespace.labels if namespace is not None else (),
+            namespace_labels=session.book.namespace_labels(job),
             chunks=chunks,
             walltime=walltime,
         )
@@ -260,19 +263,20 @@ def _release(session: Session, unit: Unit) -> None:
         if until == _OPEN and task is None:
             # Gone without a sign that its containers have ended: it may have been deleted by force.
             unit.held[uid] = now + backing.rules.linger
-    unneeded = list(unit.extra)
+    # Where pods are left without a job, it may be one of these that they were on.
+    unneeded = list(unit.extra) if unit.job is not None or not unit.holds(now) else []
     if unit.job is not None and unit.absences:
         # Not in the last answer: by now its id may be somebody else's.
         pass
     elif unit.job is not None:
-        over = unit.job.job == unit.refused and not _holds(unit, now)
+        over = unit.job.job == unit.refused and not unit.holds(now)
         if over or (unit.idle is not None and _may_end(session, unit, unit.job, now)):
             unneeded.append(unit.job)
     elif unit.idle is not None and not unit.submitting and backing.read > unit.settled:
         backing.forget(unit)
     for job in unneeded:
         if backing.ask(unit, job, now):
-            session.actions.append(Release(uid=unit.uid, name=job.job))
+            session.actions.append(Release(uid=unit.uid, name=job.job, user=job.owner))
 
 
 def _send_strays(session: Session, unit: Unit, known: Job | None) -> int:
@@ -287,10 +291,6 @@ def _send_strays(session: Session, unit: Unit, known: Job | None) -> int:
 def _may_end(session: Session, unit: Unit, job: BatchJob, now: float) -> bool:
     """Whether no container of it can be left: none ever began, their end was seen, or there was time enough."""
     if unit.held or (unit.tries and not job.runs):
-        return not _holds(unit, now)
+        return not unit.holds(now)
     # Nothing is known of it but that it is there: it is from before our time.
     return unit.idle is not None and now - unit.idle >= session.backing.rules.linger
-
-
-def _holds(unit: Unit, now: float) -> bool:
-    return any(until > now for until in unit.held.values())

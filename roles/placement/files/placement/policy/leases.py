@@ -1,0 +1,88 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Others' jobs of the batch system: which nodes they have or are expected on, and until when.
+
+What a job takes of a node, the node itself says: by a taint, or by a placeholder. That comes a moment after the batch
+system has chosen it, and whoever is bound in between has to leave again. So nobody is bound to a node, but by the batch
+system itself, from the first read that has a job there until the node has announced that run of it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from placement.model.batch import Lease
+from placement.policy.session import Session
+from placement.policy.verify import node_of
+from placement.state.columns import LEASED
+
+# A node announces no more than this many at a time, so one that does may have any.
+_ANNOUNCED_AT_MOST: Final = 100
+_STEP: Final = 256
+
+
+def renew(session: Session) -> Iterator[None]:
+    """After each read of all jobs."""
+    held: dict[str, list[Lease]] = {}
+    expected: dict[str, list[Lease]] = {}
+    for number, job in enumerate(session.backing.others):
+        lease = Lease(system=job.system, job=job.job, run=job.run, left=job.left, begins=job.begins)
+        for name in {node_of(session, host) for host in job.hosts} - {""}:
+            (held if job.runs else expected).setdefault(name, []).append(lease)
+        if number % _STEP == _STEP - 1:
+            yield
+    leases, columns = session.backing.leases, session.book.cluster.columns
+    leases.held, leases.expected = held, expected
+    announced: dict[str, set[str]] = {}
+    closed = set()
+    for name, there in held.items():
+        keys = {lease.key for lease in there}
+        row = columns.rows.get(name)
+        node = columns.nodes[row] if row is not None else None
+        # A node that does not name a lease any more has ended it before the batch system says so.
+        told = _announced(node.leases if node is not None else "") | leases.announced.get(name, set())
+        announced[name] = keys & told
+        if announced[name] != keys and len(told) < _ANNOUNCED_AT_MOST:
+            closed.add(name)
+    for name in closed | leases.closed:
+        session.book.cluster.close(name, LEASED, closed=name in closed)
+    if leases.closed - closed:
+        # Whoever found no node is to look again, which those of this cycle do not.
+        session.book.generation += 1
+        session.unfinished = True
+    leases.announced, leases.closed = announced, frozenset(closed)
+
+
+def _announced(text: str) -> set[str]:
+    """The keys in a node's annotation; whoever may write there can open his own node, and no other."""
+    try:
+        found = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return set()
+    return {key for key in found if isinstance(key, str)} if isinstance(found, list) else set()
+
+
+def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterator[str]:
+    """What is known of leases of nodes, `since` seconds after the read that they are from; the next events first."""
+    known = [(_order(lease), node, lease) for node, there in leases.items() for lease in there]
+    for _unused, node, lease in sorted(known, key=lambda item: (item[0], item[1], item[2].key)):
+        yield f"on node {node} {said(lease.job, left=lease.left, begins=lease.begins, since=since)}"
+
+
+def said(job: str, *, left: float | None, begins: float | None, since: float) -> str:
+    """One job, in one sentence."""
+    if begins is not None:
+        return f"job {job} is expected to start in {_shown(begins - since)}"
+    if left is None:
+        return f"job {job} has no walltime"
+    return f"job {job} ends in {_shown(left - since)} at the latest"
+
+
+def _order(lease: Lease) -> float:
+    return next((time for time in (lease.begins, lease.left) if time is not None), float("inf"))
+
+
+def _shown(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

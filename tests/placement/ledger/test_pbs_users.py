@@ -1,0 +1,114 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Submitting as the user that a namespace belongs to: by sudo, as ordinary users only, never by a word of a pod."""
+
+import json
+
+import pytest
+from placement.app.batch import identities_of, rules_of
+from placement.app.settings import Settings
+from placement.ledger.command import Answer
+from placement.ledger.identity import Identities, uid_of
+from placement.ledger.pbs import Pbs, PbsError, Terms
+from placement.ledger.pbs_answers import read_jobs
+from placement.model.action import Release, Submit
+from placement.model.batch import Chunk
+
+UID = "0d1f6a52-1111-4222-8333-944455556666"
+UIDS = {"alice": 1001, "root": 0, "daemon": 1, "postgres": 999, "placement": 1000, "toor": 0}
+
+
+def pbs(said: list[list[str]], answer: Answer, least_uid: int = 1000) -> Pbs:
+    def answered(argv, *, timeout):
+        said.append(argv)
+        return answer
+
+    identities = Identities(queue="'pods'", user='namespace.labels."u"', least_uid=least_uid, uid_of=UIDS.get)
+    return Pbs(Terms(bin_dir="/opt/pbs/bin", identities=identities, owner="placement", run=answered))
+
+
+def submit(user: str) -> Submit:
+    return Submit(
+        uid=UID,
+        namespace="team",
+        name="p1",
+        queue="q",
+        namespace_labels=(("u", user),),
+        chunks=(Chunk(count=1, cores=1),),
+    )
+
+
+def test_a_job_is_submitted_and_deleted_as_the_user():
+    said: list[list[str]] = []
+    assert pbs(said, Answer(0, "7.srv", "")).submit(submit("alice")) == "7.srv"
+    pbs(said, Answer(0, "", "")).release(Release(uid=UID, name="7.srv", user="alice"))
+    assert [argv[:6] for argv in said] == [
+        ["/usr/bin/sudo", "-n", "-u", "alice", "--", "/opt/pbs/bin/qsub"],
+        ["/usr/bin/sudo", "-n", "-u", "alice", "--", "/opt/pbs/bin/qdel"],
+    ]
+    assert said[1][6:] == ["7.srv"]
+
+
+HOSTILE = ["root", "toor", "daemon", "postgres", "nobody-knows", "-i", "#0", "%wheel", "alice;reboot", "a\n", "", "A"]
+
+
+@pytest.mark.parametrize("user", HOSTILE)
+def test_nobody_but_an_ordinary_user_of_this_host_is_submitted_as(user):
+    said: list[list[str]] = []
+    with pytest.raises(PbsError, match="pbs_user"):
+        pbs(said, Answer(0, "7.srv", "")).submit(submit(user))
+    if user:
+        with pytest.raises(PbsError, match="pbs_user"):
+            pbs(said, Answer(0, "", "")).release(Release(uid=UID, name="7.srv", user=user))
+    assert said == []
+
+
+def test_no_setting_makes_root_an_ordinary_user():
+    with pytest.raises(PbsError, match="uid 0"):
+        pbs([], Answer(0, "7.srv", ""), least_uid=0).submit(submit("root"))
+
+
+def test_users_are_those_of_the_host():
+    assert (uid_of("root"), uid_of("nobody-knows")) == (0, None)
+
+
+def test_jobs_of_the_daemon_s_own_are_asked_for_as_ever():
+    said: list[list[str]] = []
+    pbs(said, Answer(0, "", "")).release(Release(uid=UID, name="7.srv"))
+    assert said == [["/opt/pbs/bin/qdel", "7.srv"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "mapped", "tag", "owner"),
+    [
+        ({}, True, UID, "alice"),
+        ({}, False, "", ""),
+        ({"Job_Owner": "placement@srv", "Submit_arguments": "x"}, True, UID, ""),
+        ({"Submit_arguments": "-N cv -- /bin/sleep 60"}, True, "", ""),
+        ({"Submit_arguments": None}, True, "", ""),
+        # What people call their cross-validation is their business.
+        ({"Job_Name": "cv-fold1"}, True, "", ""),
+        ({"Job_Owner": "Alice B@srv"}, True, "", ""),
+    ],
+)
+def test_a_job_of_a_user_s_is_ours_only_where_nothing_is_lost_with_it(changes, mapped, tag, owner):
+    fields = {
+        "job_state": "Q",
+        "Job_Owner": "alice@srv",
+        "Job_Name": f"cv-{UID}_p1",
+        "Submit_arguments": f"-N cv-{UID}_p1 -q pods -- /bin/sleep infinity",
+        **changes,
+    }
+    text = json.dumps({"timestamp": 1, "Jobs": {"7.srv": fields}})
+    (job,) = read_jobs(text, owner="placement", mapped=mapped)
+    assert (job.tag, job.owner) == (tag, owner)
+
+
+def test_the_settings_say_who_or_that_nobody_can_say():
+    assert rules_of(Settings()).user_of("team", (), "q") == ""
+    settings = Settings(pbs_user='namespace.labels."u"', pbs_least_uid=1)
+    rules = rules_of(settings)
+    assert rules.user_of("team", (("u", "daemon"),), "q") == "daemon"
+    assert rules.user_of("team", (("u", "root"),), "q") is None
+    assert identities_of(settings).maps_users

@@ -1,0 +1,139 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Others' jobs of the batch system: nodes that they have or are expected on, and what people are told of them."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from placement.app.render import explanation, queues
+from placement.model.batch import BatchJob, Share
+from placement.model.event import JobsRead, JobsUnread
+from placement_kit.backed import Backed
+from placement_kit.builders import amounts, mine, node
+
+THEIRS = BatchJob(job="15.srv", run=1, state="R", system="pbs", runs=True, hosts=("n1",), left=3600.0)
+NEXT = BatchJob(job="16.srv", run=0, state="Q", system="pbs", hosts=("n2",), begins=600.0)
+
+
+@pytest.fixture
+def site() -> Backed:
+    """Where `n1` has a job of somebody else's that its node does not know of yet, and one is expected on `n2`."""
+    made = Backed()
+    made.batch.jobs = {job.job: job for job in (THEIRS, NEXT)}
+    made.read()
+    return made
+
+
+def told(site: Backed, name: str):
+    site.run()
+    found = site.scheduler.explain("team", name)
+    assert found is not None
+    return found
+
+
+def announce(site: Backed, text: str, host: str = "n1") -> None:
+    site.see(node(host, leases=text))
+    site.settle(seconds=1)
+
+
+def test_nobody_is_bound_where_a_job_has_begun_before_the_node_says_what_it_takes(site):
+    site.see(mine("small"), mine("fixed", request=amounts(cpu="4")))
+    site.settle()
+    assert set(site.placements().values()) == {"n2"}
+    waits = told(site, "fixed" if "small" in site.placements() else "small")
+    assert {item.reason: item.examples for item in waits.nodes}["on which batch jobs begin"] == ("n1",)
+    announce(site, json.dumps(["slurm/1/0", "pbs/15.srv/1"]))
+    site.settle()
+    assert set(site.placements().values()) == {"n1", "n2"}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '"pbs/15.srv/1"', "[7, null]", '["pbs/15.srv/0"]', '["pbs/1.srv/1"]', "[" * 100_000]
+)
+def test_an_announcement_of_anything_else_opens_no_node(site, text):
+    announce(site, text)
+    site.see(mine("p1"))
+    site.settle()
+    assert site.placements() == {"p1": "n2"}
+
+
+def test_a_lease_that_its_node_has_ended_first_does_not_close_it_again(site):
+    announce(site, '["pbs/15.srv/1"]')
+    announce(site, "")
+    site.see(mine("p1", request=amounts(cpu="4")), mine("p2", request=amounts(cpu="4")))
+    site.settle()
+    assert set(site.placements().values()) == {"n1", "n2"}
+
+
+@pytest.mark.parametrize("after", [None, replace(THEIRS, run=2), replace(THEIRS, job="17.srv")])
+def test_another_run_or_job_closes_the_node_until_it_is_announced_itself(site, after):
+    announce(site, '["pbs/15.srv/1"]')
+    del site.batch.jobs["15.srv"]
+    if after is not None:
+        site.batch.jobs[after.job] = after
+    site.read()
+    site.see(mine("p1", request=amounts(cpu="4")), mine("p2", request=amounts(cpu="4")))
+    site.settle()
+    assert set(site.placements().values()) == ({"n1", "n2"} if after is None else {"n2"})
+
+
+def test_a_node_opens_with_the_end_of_the_job_and_not_with_a_read_that_failed(site):
+    site.see(mine("p1", request=amounts(cpu="4")), mine("p2", request=amounts(cpu="4")))
+    site.settle(seconds=2)
+    site.scheduler.apply(JobsUnread("exit status 255"))
+    site.run()
+    assert set(site.placements().values()) == {"n2"}
+    site.scheduler.apply(JobsRead((), site.now + 1.0))
+    site.run()
+    assert set(site.placements().values()) == {"n1", "n2"}
+
+
+def test_a_node_that_is_deleted_and_comes_back_is_closed_as_it_was(site):
+    site.run()
+    site.gone(node("n1"))
+    site.see(replace(node("n1"), uid="again"), mine("p1", request=amounts(cpu="4")))
+    site.settle(seconds=1)
+    site.see(mine("p2", request=amounts(cpu="4")))
+    site.settle()
+    assert "n2" in site.placements().values()
+    assert site.scheduler.session.backing.leases.closed == {"n1"}
+
+
+def test_the_batch_system_s_own_choice_is_not_in_its_own_way(site):
+    site.see(site.pod("backed"))
+    site.settle()
+    assert site.placements() == {"backed": "n1"}
+
+
+def test_who_waits_is_told_until_when_nodes_are_taken(site):
+    site.see(mine("large", request=amounts(cpu="5")))
+    found = told(site, "large")
+    assert found.batch == ("on node n1 job 15.srv ends in 1:00:00 at the latest",)
+    assert "  batch jobs:\n    on node n1 job 15.srv" in explanation(asdict(found))
+
+
+def test_who_is_in_the_way_of_the_next_job_is_told_when_it_comes(site):
+    site.see(mine("small"))
+    site.settle(seconds=2)
+    assert told(site, "small").batch == ("on node n2 job 16.srv is expected to start in 0:10:00",)
+
+
+def test_a_backed_pod_is_told_when_its_own_job_starts_and_ends(site):
+    site.batch.closed = True
+    site.see(site.pod("p1"))
+    site.settle()
+    (name,) = [name for name, job in site.batch.jobs.items() if job.tag]
+    site.batch.jobs[name] = replace(site.batch.jobs[name], begins=90.0)
+    site.read()
+    assert told(site, "p1").batch == (f"job {name} is expected to start in 0:01:30",)
+    reports = {report.name: report.begins for report in site.scheduler.queues()}
+    assert reports == {"default": None, "backed": pytest.approx(90.0, abs=2)}
+    assert "in 90 s" in queues([asdict(report) for report in site.scheduler.queues()])
+    shares = (Share(host="n1", cores=1),)
+    site.batch.jobs[name] = replace(
+        site.batch.jobs[name], begins=None, left=7200.0, runs=True, state="R", shares=shares
+    )
+    site.read()
+    assert told(site, "p1").batch == (f"job {name} ends in 2:00:00 at the latest",)
