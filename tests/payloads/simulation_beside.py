@@ -123,7 +123,7 @@ class SharedNode(Node):
             for guest in self.guests.values()
             if guest.known
         )
-        return view.Room(True, "", self.allocatable, guests)
+        return view.Room(True, "", self.allocatable, guests, self.announced)
 
     def placed(self):
         return {name: one.uid for name, one in self.files.items()}
@@ -174,6 +174,14 @@ class SharedNode(Node):
             raise AssertionError("the kubelet started without the placeholder of a lease")
         self.active |= set(units)
         self.settle()
+
+    def announce(self, text):
+        """Beside placeholders no lease holds the whole node."""
+        if self.settings.mode == PLACEHOLDER:
+            self.announced = text
+            self.log.append(("announce", text))
+        else:
+            Node.announce(self, text)
 
     def draw_fence(self, leases):
         drawn = fence.draw(leases, self.settings, online=self.online, held=self.cpusets)

@@ -6,11 +6,13 @@
 import os
 import shutil
 import unittest
+import unittest.mock
 
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
 from nodeshare.placeholder import name_of
+from nodeshare.world import WorldError
 from simulation import KUBELET, RUNTIME, Killed, quick_directory
 from simulation_beside import GIB, SharedSite
 
@@ -303,6 +305,23 @@ class Repair(SharedCase):
         site.act(view.ON)
         self.assertEqual((site.size("1.srv")["cpu"], site.size("2.srv")["cpu"]), ("2", "1"))
         self.assertEqual((site.node.active, site.free_cores()), ({KUBELET, RUNTIME}, "3-7"))
+
+    def test_a_node_that_a_job_holds_as_a_whole_is_open_again_once_the_mode_is_changed(self):
+        for fault in ("", "silent", "refuses"):
+            with self.subTest(fault=fault):
+                site = self.site(mode="handover")
+                site.node.tainted = True
+                site.begin(cores=2)
+                self.assertNotEqual((site.memory().phase, site.node.announced), ("open", ""))
+                site.settings = site.node.settings = site.settings._replace(mode="placeholder")
+                announce, site.node.api_up = site.node.announce, fault != "silent"
+                if fault == "refuses":
+                    site.node.announce = unittest.mock.Mock(side_effect=WorldError("403"))
+                site.act(view.ADOPT)
+                self.assertEqual((site.size()["cpu"], site.memory().phase), ("2", "open"))
+                site.node.announce, site.node.api_up = announce, True
+                site.repair()
+                self.assertEqual((site.memory().phase, site.node.announced, site.free_cores()), ("open", "", "2-7"))
 
     def test_a_split_leaves_cores_out_of_placeholders_and_is_there_without_jobs(self):
         site = self.site(fence="split", pod_cpus="4-7")

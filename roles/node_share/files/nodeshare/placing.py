@@ -27,6 +27,7 @@ from .view import (
     TICK,
     UNITS,
     Action,
+    Announce,
     AwaitAdmission,
     Done,
     DrawFence,
@@ -69,7 +70,7 @@ def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: O
         return Remember(memory._replace(room=room.left_by_stayers(seen_room)))
     plan = placeholder.plan(leases, memory.room, settings)
     todo = _to_place(plan, seen)
-    step = _place(todo, plan, event, settings, seen, seen_room) if todo else _reopened(settings, seen)
+    step = _place(todo, plan, event, settings, seen, seen_room) if todo else _reopened(settings, seen, seen_room)
     if step is None and not runs:
         step = Done(ACCEPT, "the kubelet does not run: nothing new can start here")
     if step is None:
@@ -133,8 +134,11 @@ def _is_young(lease: Lease, patience: float, seen: Observed) -> bool:
     return lease.boot_id == seen.boot_id and seen.now - lease.began < patience
 
 
-def _reopened(settings: Settings, seen: Observed) -> Optional[Action]:
-    """What a kill switch or another share mode has stopped runs again: the placeholders keep the jobs' part."""
+def _reopened(settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
+    """What a kill switch or another share mode has stopped runs again: the placeholders keep the jobs' part.
+
+    The announcement of that mode goes as soon as the API takes it: with it the whole node is tainted.
+    """
     memory = seen.memory
     missing = tuple(
         unit for unit in reversed(settings.services) if unit in memory.stopped and unit not in (seen.active or ())
@@ -144,6 +148,8 @@ def _reopened(settings: Settings, seen: Observed) -> Optional[Action]:
     if missing:
         text = "{} did not start; tried again at the next repair".format(", ".join(missing))
         return None if seen.tried.get("report") else Report("ReturnFailed", text)
+    if seen_room.announced and not seen.tried.get("announce"):
+        return Announce("")
     opened = memory._replace(phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None)
     return Remember(opened) if opened != memory else None
 
