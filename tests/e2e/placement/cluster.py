@@ -112,7 +112,7 @@ class Cluster:
         return Namespace(self.api, name)
 
     def daemon(self, name: str, **settings: Any) -> Daemon:
-        """The daemon with a Lease that passes on quickly; the role gives rights to the one Lease it is told of."""
+        """The daemon with a Lease of its own; the role gives rights to the one Lease it is told of."""
         lease = settings.get("lease_name", "converged-placement")
         role = RoleVariables(placement_settings={"lease_name": lease})
         for part in (role["_placement_lease_role"], role["_placement_lease_binding"]):

@@ -12,12 +12,18 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 from e2e.placement.role import ROLE
 from e2e.playing import until
+
+# No other is to follow it, however slow the machine is; one that cannot renew its Lease in time ends.
+LASTING = {"lease_duration": 60, "renew_deadline": 50}
+# Another is to follow it soon.
+PASSING = {"lease_duration": 6, "renew_deadline": 5}
 
 
 class Daemon:
@@ -32,15 +38,15 @@ class Daemon:
             "kubeconfig": str(config),
             "socket": str(self.socket),
             "listen": "",
-            "lease_duration": 4,
-            "renew_deadline": 2,
             "retry_period": 0.5,
+            **LASTING,
             **settings,
         }
         self.settings.write_text(yaml.safe_dump(chosen), encoding="utf-8")
         # Where the package is.
         self.files = ROLE / "files"
         self.process: subprocess.Popen[bytes] | None = None
+        self.started = datetime.max.replace(tzinfo=UTC)
 
     def argv(self, *arguments: str) -> list[str]:
         """The command line."""
@@ -52,6 +58,7 @@ class Daemon:
 
     def start(self) -> Daemon:
         """Starts it, and waits until it answers."""
+        self.started = datetime.now(UTC)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.argv("run", "--settings", str(self.settings)), env=self.environment(), stderr=log

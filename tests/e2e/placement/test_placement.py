@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e.placement.cluster import GROUP_NAME, NODES, Cluster, Namespace
-from e2e.placement.daemon import Daemon
+from e2e.placement.daemon import LASTING, PASSING, Daemon
 from e2e.playing import until
 from testbed.kube_api import Json
 
@@ -194,7 +194,7 @@ def test_a_queue_holds_its_groups_to_its_capability(cluster: Cluster, daemon: Da
         team.create(dialect, "PodGroup", f"job-{number}", {"minMember": 1, "queue": team.name})
         team.pod(f"job-{number}", cpu="2", annotations={GROUP_NAME: f"job-{number}"})
     until(lambda: len(team.bound()) == 2, "two of three have room in the queue")
-    until(lambda: team.condition("job-2")[0] == "False" or len(team.bound()) == 2, "the third waits")
+    until(lambda: sum(team.condition(f"job-{number}")[0] == "False" for number in range(3)) == 1, "the third waits")
     assert team.name in daemon.ask("queues")
     assert len(team.bound()) == 2
 
@@ -206,14 +206,16 @@ def test_the_daemon_uses_no_right_that_its_role_does_not_give(
     until(lambda: team.bound() == {"last"}, "the pod is bound")
     asked = [event for event in cluster.audit() if event.resource]
     assert {(event.verb, event.resource) for event in asked} <= cluster.allowed()
-    assert not [event for event in asked if event.code == 403]
+    # Before it there may have been an API server that had just started and knew no roles yet.
+    assert not [event for event in asked if event.received >= daemon.started and event.code == 403]
 
 
 @pytest.fixture
-def pair(cluster: Cluster) -> Iterator[tuple[Daemon, Daemon]]:
+def pair(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tuple[Daemon, Daemon]]:
     """Two replicas, of which the first leads; pods are for them alone."""
     name = next(NAMES)
-    daemons = tuple(cluster.daemon(f"{name}-{side}", scheduler_name=name, lease_name=name) for side in "ab")
+    lease = getattr(request, "param", PASSING)
+    daemons = tuple(cluster.daemon(f"{name}-{side}", scheduler_name=name, lease_name=name, **lease) for side in "ab")
     first, second = daemons
     first.start()
     until(first.leads, "the first leads")
@@ -254,10 +256,11 @@ def test_after_a_kill_the_other_goes_on(pair: tuple[Daemon, Daemon], team: Names
     until(lambda: len(team.bound()) == 30, "all pods are bound")
 
 
+@pytest.mark.parametrize("pair", [LASTING], ids=["lasting"], indirect=True)
 def test_a_leader_that_is_asked_to_end_hands_over_at_once(pair: tuple[Daemon, Daemon], team: Namespace) -> None:
     first, second = pair
     first.signal(signal.SIGTERM)
     assert first.wait() == 0
-    until(second.leads, "the second leads", seconds=3)
+    until(second.leads, "the second leads", seconds=LASTING["lease_duration"] / 2)
     team.pod("pod", scheduler=scheduler_of(second))
     until(lambda: team.bound() == {"pod"}, "it binds")

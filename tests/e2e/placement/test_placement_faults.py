@@ -15,7 +15,7 @@ import pytest
 from e2e.placement import proxy as faults
 from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, scheduler
 from e2e.placement.cluster import NODES, Cluster, Namespace
-from e2e.placement.daemon import Daemon
+from e2e.placement.daemon import PASSING, Daemon
 from e2e.placement.proxy import Fault, Proxy
 from e2e.playing import until
 
@@ -144,7 +144,7 @@ def test_a_kill_at_any_step_leaves_whole_gangs(
 ) -> None:
     method, path, then = STEPS[step]
     name = next(NAMES)
-    daemon = behind(cluster, proxy, name, lease_duration=4, renew_deadline=2).start()
+    daemon = behind(cluster, proxy, name, **PASSING).start()
     until(daemon.leads, "it leads")
     go = threading.Event()
     # With as many bindings before it as there can be.
@@ -171,7 +171,7 @@ def test_a_kill_at_any_step_leaves_whole_gangs(
 
 def test_a_leader_that_is_stopped_with_a_binding_on_its_way(cluster: Cluster, proxy: Proxy, team: Namespace) -> None:
     name = next(NAMES)
-    first = behind(cluster, proxy, name, lease_duration=4, renew_deadline=2)
+    first = behind(cluster, proxy, name, **PASSING)
     second = cluster.daemon(f"{name}-second", scheduler_name=name, lease_name=name)
     first.start()
     until(first.leads, "the first leads")

@@ -9,13 +9,15 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from e2e.outage import without_api
 from e2e.placement import proxy as faults
 from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, bindings, scheduler
 from e2e.placement.cluster import NODES, Cluster, Namespace
-from e2e.placement.daemon import Daemon
+from e2e.placement.daemon import PASSING, Daemon
 from e2e.placement.proxy import Proxy
 from e2e.placement.role import ROLE
 from e2e.playing import until
@@ -23,6 +25,7 @@ from testbed.kube_api import STRATEGIC_PATCH
 from testbed.run import run
 
 OUTAGE_SECONDS = 30.0
+KWOK = "kwok.service"
 ETCD = "http://127.0.0.1:2379"
 ODD = ("odd-1", "odd-2", "odd-3")
 # The last daemon that had no deadline for gangs bound in part, and wrote phases before anything was bound.
@@ -51,25 +54,21 @@ def test_an_outage_with_a_compaction_loses_neither_a_deletion_nor_a_namesake(
     team.pod("waits", cpu="32", scheduler=scheduler(proxied))
     until(lambda: team.condition("waits")[0] == "False", "one pod waits")
     listed = relists(proxied)
-    with proxy.fault("GET", "/api/v1/pods", faults.lost_before):
-        proxy.cut()
-        # It deletes by name, and would meet the namesake.
-        cluster.bed.exec("kube", ["systemctl", "stop", "kwok.service"])
-        for name in ("filler-0", "filler-1"):
-            cluster.api.delete(f"{team.path}/pods/{name}?gracePeriodSeconds=0")
-        team.pod("filler-1", cpu="32", scheduler=scheduler(proxied))
-        compact(cluster)
-        cluster.bed.exec("kube", ["systemctl", "stop", "kube-apiserver.service"], timeout=60)
-    threading.Event().wait(OUTAGE_SECONDS)
-    cluster.bed.exec("kube", ["systemctl", "start", "kube-apiserver.service"], timeout=60)
-    # Until it is ready it knows no roles and refuses even the administrator.
-    ready = "until kubectl get --raw=/readyz; do sleep 0.3; done"
-    cluster.bed.exec("kube", ["sh", "-c", ready], timeout=60)
-    cluster.bed.exec("kube", ["systemctl", "start", "kwok.service"])
+    with ExitStack() as outage:
+        with proxy.fault("GET", "/api/v1/pods", faults.lost_before):
+            proxy.cut()
+            # It deletes by name, and would meet the namesake.
+            cluster.bed.exec("kube", ["systemctl", "stop", KWOK])
+            outage.callback(cluster.bed.exec, "kube", ["systemctl", "start", KWOK])
+            for name in ("filler-0", "filler-1"):
+                cluster.api.delete(f"{team.path}/pods/{name}?gracePeriodSeconds=0")
+            team.pod("filler-1", cpu="32", scheduler=scheduler(proxied))
+            compact(cluster)
+            outage.enter_context(without_api(cluster.bed))
+        threading.Event().wait(OUTAGE_SECONDS)
     # The test's own connection ended with the old server.
     cluster.api.close()
-    seconds = until(lambda: {"waits", "filler-1"} <= team.bound(), "both places are taken")
-    print(f"the first bindings {seconds:.1f} s after the API server was ready")
+    until(lambda: {"waits", "filler-1"} <= team.bound(), "both places are taken")
     assert relists(proxied) > listed
     assert proxied.leads()
     assert len(set(team.places().values())) == NODES
@@ -162,9 +161,7 @@ def test_a_gang_that_another_version_has_begun_becomes_whole(
     cluster: Cluster, proxy: Proxy, team: Namespace, former: Path, downwards: bool
 ) -> None:
     name = next(NAMES)
-    daemon = behind(
-        cluster, proxy, name, lease_duration=4, renew_deadline=2, journal=str(cluster.folder / name / "journal")
-    )
+    daemon = behind(cluster, proxy, name, **PASSING, journal=str(cluster.folder / name / "journal"))
     go = threading.Event()
     try:
         daemon.files = daemon.files if downwards else former
