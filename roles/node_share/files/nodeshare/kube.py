@@ -158,7 +158,7 @@ class NodeClient:
             return Api(False, str(error))
         try:
             return Api(
-                True, "", _tainted(node), _annotation(node), tuple(read_pod(item) for item in pods.get("items") or ())
+                True, "", _tainted(node), announcement(node), tuple(read_pod(item) for item in pods.get("items") or ())
             )
         except (AttributeError, KeyError, TypeError) as error:
             return Api(False, "an answer that is not understood: {!r}".format(error))
@@ -167,7 +167,7 @@ class NodeClient:
         """Set our annotation by compare-and-set: whoever has changed the Node since we looked is looked at first."""
         for attempt in range(tries):
             node, self.seen = self.seen or self.client.request("GET", self.path), None
-            if _annotation(node) == text:
+            if announcement(node) == text:
                 return
             body = {
                 "metadata": {
@@ -259,7 +259,7 @@ def _told(method: str, path: str, error: Exception) -> str:
     return "{} {}: {}".format(method, path.partition("?")[0], error or type(error).__name__)
 
 
-def _annotation(node: Dict[str, Any]) -> str:
+def announcement(node: Dict[str, Any]) -> str:
     return str((node["metadata"].get("annotations") or {}).get(ANNOTATION) or "")
 
 

@@ -10,7 +10,7 @@ their label without being one is not asked to leave; the kubelet makes it go.
 import urllib.parse
 from typing import Any, Dict, FrozenSet, Mapping
 
-from .kube import ApiError, NodeClient, read_pod
+from .kube import ApiError, NodeClient, announcement, read_pod
 from .placeholder import LABEL, NAMESPACE
 from .room import amounts, gang_of, requests_of
 from .view import Guest, Room
@@ -25,6 +25,7 @@ def ask_room(node: NodeClient) -> Room:
             "",
             amounts((found.get("status") or {}).get("allocatable")),
             tuple(_guest(item) for item in pods.get("items") or ()),
+            announcement(found),
         )
     except ApiError as error:
         return Room(False, str(error))

@@ -56,12 +56,13 @@ class Guest(NamedTuple):
 
 
 class Room(NamedTuple):
-    """One reading of what this node has and who is on it, placeholders left out."""
+    """One reading of what this node has and who is on it, placeholders left out; `announced` as in Api."""
 
     answers: bool
     why: str = ""
     allocatable: Mapping[str, int] = {}
     guests: Tuple[Guest, ...] = ()
+    announced: str = ""
 
 
 class Observed(NamedTuple):
