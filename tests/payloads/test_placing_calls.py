@@ -3,12 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whole calls in share mode `placeholder`: files, an API over TLS, and a kubelet that shows what it lets in."""
 
+import contextlib
+import errno
 import json
 import os
+import shutil
+import signal
 import unittest
+import unittest.mock
 
 from api_server import ApiServer
-from nodeshare import kube_room
+from nodeshare import kube, kube_room
+from nodeshare.cpuset import format_cpus, parse_cpus
 from nodeshare.view import Pod
 from test_cli import KUBELET, RUNTIME, CliCase
 from test_kube import KubeCase
@@ -28,12 +34,16 @@ class WithKubelet(ApiServer):
             self.mirror(asked[: -len("-n1")] + ".json")
         elif not self.hangs and LABEL in asked and "%21%3D" not in asked:
             for name in sorted(os.listdir(self.directory)):
-                self.mirror(name)
+                if not name.startswith("."):
+                    self.mirror(name)
         return ApiServer.route(self, handler, body)
 
     def mirror(self, name):
-        with open(os.path.join(self.directory, name)) as stream:
-            pod = json.load(stream)
+        try:
+            with open(os.path.join(self.directory, name)) as stream:
+                pod = json.load(stream)
+        except FileNotFoundError:
+            return  # taken away meanwhile
         meta = pod["metadata"]
         mirror = {"kubernetes.io/config.mirror": meta["uid"], "kubernetes.io/config.hash": meta["uid"]}
         meta.update(name=meta["name"] + "-n1", uid="api-" + meta["uid"], annotations=mirror)
@@ -65,8 +75,11 @@ class PlacingCase(CliCase):
         with open(os.path.join(self.top, "cgroup/cpuset/kubepods/cpuset.cpus")) as stream:
             return stream.readline().strip()
 
+    def job(self, verb, job="1.srv"):
+        return (verb, "--wlm", "pbs", "--run", "1", "--job", job)
+
     def begin(self, *words):
-        return self.call("begin", "--wlm", "pbs", "--job", "1.srv", "--run", "1", *words)
+        return self.call(*self.job("begin"), *words)
 
 
 class Lives(PlacingCase):
@@ -82,7 +95,7 @@ class Lives(PlacingCase):
         self.assertEqual((shown["phase"], len(shown["placeholders"]), self.active()), ("open", 1, {KUBELET, RUNTIME}))
         self.assertEqual(self.pod_cores(), "2-3")
         self.assertEqual(self.begin("--cpus", "2", "--mem", "1gb")[0], 0)
-        code, err = self.call("end", "--wlm", "pbs", "--job", "1.srv", "--run", "1")
+        code, err = self.call(*self.job("end"))
         self.assertIn("lease=ended removed=1 ", err)
         self.assertEqual((os.listdir(self.api.directory), self.pod_cores()), ([], "0-3"))
         self.assertIsNone(self.announced())
@@ -115,9 +128,111 @@ class Lives(PlacingCase):
         self.assertIn("pod_cpus is missing", self.call("repair")[1])
 
 
+class Faults(PlacingCase):
+    """Whatever goes wrong, the next call leaves one placeholder for each lease, and pods off the cores of all jobs."""
+
+    BEGIN = ("Evict", "Remember", "Place", "AwaitAdmission", "DrawFence")
+    END = ("Unplace", "DrawFence")
+
+    def cores(self, job, cpus):
+        self.write("cgroup/cpuset/pbs_jobs.service/jobid/{}/cpuset.cpus".format(job), cpus)
+
+    def held(self):
+        """The jobs that have a lease; each has a placeholder, nobody else has one, and the fence is around them."""
+        shown = self.state()
+        jobs = sorted(lease["job"] for lease in shown["leases"])
+        placed = []
+        for name in shown["placeholders"]:
+            with open(os.path.join(self.api.directory, name + ".json")) as stream:
+                told = json.load(stream)["metadata"]["annotations"]["converged.hpc/lease"]
+            placed.append(json.loads(told)["job"])
+        self.assertEqual(sorted(placed), jobs)
+        taken = set()
+        for job in jobs:
+            with open(os.path.join(self.top, "cgroup/cpuset/pbs_jobs.service/jobid", job, "cpuset.cpus")) as stream:
+                taken |= parse_cpus(stream.read())
+        self.assertEqual(self.pod_cores(), format_cpus(frozenset(range(4)) - taken))
+        return jobs
+
+    def test_killed_at_each_point_of_a_begin_or_an_end_the_next_call_puts_it_right(self):
+        self.cores("2.srv", "2")
+        points = [("begin", name) for name in self.BEGIN] + [("end", name) for name in self.END]
+        for verb, point in [(verb, side + name) for verb, name in points for side in ("before:", "after:")]:
+            with self.subTest(verb=verb, point=point):
+                shutil.rmtree(os.path.join(self.top, "state"), ignore_errors=True)
+                self.configure(mode="placeholder", manifests=self.api.directory)
+                self.api.add_pod("web")
+                self.api.pods["default", "web"]["spec"]["containers"] = [{"resources": {"requests": {"cpu": "3"}}}]
+                words = self.job(verb)
+                if verb == "begin":
+                    words += ("--cpus", "2")
+                    self.api.hangs = "AwaitAdmission" in point
+                else:
+                    self.begin("--cpus", "2")
+                code, err = self.finished(self.process(*words, point=point))
+                self.assertEqual(code, -signal.SIGKILL, err)
+                self.api.hangs = False
+                self.assertEqual(self.call(*self.job("begin", "2.srv"), "--cpus", "1")[0], 0)
+                self.assertEqual(self.held(), ["1.srv", "2.srv"] if verb == "begin" else ["2.srv"])
+                for job in ("1.srv", "2.srv"):
+                    self.assertEqual(self.call(*self.job("end", job))[0], 0)
+                self.assertEqual(self.held(), [])
+
+    def test_a_disk_that_is_full_from_any_write_on_ends_in_the_sites_outcome_and_a_repair_makes_it_good(self):
+        self.configure(mode="placeholder", manifests=self.api.directory, deadline=0, on_failure="requeue")
+        codes = []
+        while 0 not in codes:
+            with self.full_disk(after=len(codes)):
+                code, err = self.begin("--cpus", "2")
+            self.assertEqual("No space left on device" in err, code != 0, err)
+            codes.append(code)
+            self.assertEqual(self.call("repair")[0], 0)
+            self.assertEqual(self.held(), ["1.srv"][: len(codes) - 1])
+            with self.full_disk(after=0):
+                self.assertEqual(self.call(*self.job("end"))[0], 69)
+            self.assertEqual(self.held(), ["1.srv"][: len(codes) - 1], "an end that nobody could write down")
+            self.assertEqual(self.call(*self.job("end"))[0], 0)
+            self.assertEqual(self.held(), [])
+        self.assertEqual(set(codes[:-1]), {75})
+        self.assertGreater(len(codes), 3, "lease, placeholder, cpuset")
+
+    @staticmethod
+    @contextlib.contextmanager
+    def full_disk(*, after):
+        written = []
+
+        def write(fd, data):
+            written.append(fd)
+            if len(written) > after:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return really(fd, data)
+
+        really = os.write
+        with unittest.mock.patch("os.write", write):
+            yield
+
+    def test_hooks_at_once_leave_exactly_what_has_not_ended(self):
+        jobs = ["{}.srv".format(number) for number in range(1, 5)]
+        for cpu, job in enumerate(jobs):
+            self.cores(job, str(cpu))
+
+        def at_once(*calls):
+            for process in [self.process(*call, *(("--cpus", "1") if call[0] == "begin" else ())) for call in calls]:
+                code, err = self.finished(process)
+                self.assertEqual(code, 0, err)
+
+        at_once(*(self.job("begin", job) for job in jobs[:3] + jobs[:3]))
+        self.assertEqual(self.held(), jobs[:3])
+        at_once(
+            *(self.job(*call) for call in (("end", jobs[0]), ("begin", jobs[3]), ("end", jobs[1]), ("end", jobs[0])))
+        )
+        self.assertEqual(self.held(), jobs[2:])
+
+
 class Asking(KubeCase):
     def test_room_is_what_the_node_has_and_who_is_on_it_but_for_placeholders(self):
         self.api.node["status"] = {"allocatable": {"cpu": "1900m", "memory": "1Ki", "pods": "110"}}
+        self.api.node["metadata"]["annotations"] = {kube.ANNOTATION: '["slurm/1/0"]'}
         self.api.add_pod("web")
         web = self.api.pods["default", "web"]
         web["spec"].update(priority=7, containers=[{"resources": {"requests": {"cpu": "1"}}}])
@@ -126,6 +241,7 @@ class Asking(KubeCase):
         self.api.pods["default", "lease-pbs-1"]["metadata"]["labels"] = {LABEL: "true"}
         room = kube_room.ask_room(self.node())
         self.assertEqual((room.answers, room.allocatable), (True, {"cpu": 1900, "memory": 1024000, "pods": 110000}))
+        self.assertEqual(room.announced, '["slurm/1/0"]')
         (guest,) = room.guests
         self.assertEqual((guest.pod.name, guest.priority, guest.gang), ("web", 7, "gang"))
         self.assertEqual(guest.requests, {"cpu": 1000, "pods": 1000})
