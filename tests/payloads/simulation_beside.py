@@ -10,7 +10,7 @@ never looks at again. A pod starts only where it fits beside all that is admitte
 from nodeshare import fence, view
 from nodeshare.cpuset import format_cpus, parse_cpus
 from nodeshare.jobid import JobKey
-from nodeshare.leases import Lease
+from nodeshare.leases import Ended, Lease
 from nodeshare.placeholder import name_of
 from nodeshare.room import amounts
 from nodeshare.settings import PLACEHOLDER, Settings
@@ -229,8 +229,6 @@ class SharedSite(Site):
             self.node.cpusets[group] = frozenset(free[:cores])
 
     def end(self, job="1.srv", run=1, start=None):
-        from nodeshare.leases import Ended
-
         with self.store.locked():
             self.store.end(Ended(JobKey("pbs", job, run), self.node.boot, self.node.time, start))
         if not any(lease.key.job == job for lease in self.store.leases()):

@@ -62,8 +62,6 @@ class Lives(SharedCase):
     def test_a_share_that_is_told_later_replaces_the_whole_node_that_was_assumed(self):
         site = self.site()
         with site.store.locked():
-            from nodeshare.leases import Lease
-
             site.store.begin(Lease(JobKey("pbs", "1.srv", 1), "boot-1", 1000.0), mark_life=0.0)
         site.node.alive[JobKey("pbs", "1.srv", 1)] = True
         site.act(view.ADOPT)

@@ -46,8 +46,8 @@ from .view import (
 ADMISSION = 5.0  # from the moment that there is room until the kubelet must have let a placeholder in
 HURRY = 3.0  # in which pods may leave at a repair: a job that begins meanwhile waits for its end
 LAST_WORDS = 1.0  # of the caller's limit, for the fence and the answer
-Plan = Mapping[str, Planned]
 QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
+Plan = Mapping[str, Planned]
 
 
 def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
