@@ -221,7 +221,8 @@ def topology_spread(draw: Draw, spec: Json) -> None:
 
 
 def volumes(draw: Draw, spec: Json) -> None:
-    claim = f"claim-{draw.number}-{draw.some('bound', 'tied', 'once', 'late', 'zoned', 'roomy', 'now', 'missing')}"
+    kinds = ("bound", "tied", "once", "late", "begun", "zoned", "roomy", "now", "missing")
+    claim = f"claim-{draw.number}-{draw.some(*kinds)}"
     spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
 
 
@@ -271,7 +272,7 @@ def storage_classes() -> list[Json]:
 
 
 def claims(number: int, namespace: str) -> tuple[list[Json], list[Json]]:
-    """Volumes and claims: two that are bound, one of them to a zone; one for a single pod; three that are not bound."""
+    """Volumes and claims: two that are bound, one of them to a zone; one for a single pod; five that are not bound."""
     tied = {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}]}
     volumes, found = [], []
     for name, mode in (("bound", "ReadWriteMany"), ("tied", "ReadWriteMany"), ("once", "ReadWriteOncePod")):
@@ -287,4 +288,9 @@ def claims(number: int, namespace: str) -> tuple[list[Json], list[Json]]:
         asked = {"accessModes": ["ReadWriteOnce"], "storageClassName": f"feasible-{name}"}
         asked |= {"resources": {"requests": {"storage": "1Gi"}}}
         found.append({"metadata": {"name": f"claim-{number}-{name}", "namespace": namespace}, "spec": asked})
+    # A volume that is being made for a node: nobody takes that back, for there is no provisioner.
+    late = next(item for item in found if item["spec"]["storageClassName"] == "feasible-late")
+    chosen = {"volume.kubernetes.io/selected-node": f"f{number}-1"}
+    begun = {"name": f"claim-{number}-begun", "namespace": namespace, "annotations": chosen}
+    found.append({"metadata": begun, "spec": late["spec"]})
     return volumes, found

@@ -19,7 +19,8 @@ from placement.model.volume import (
 from placement_kit.builders import gang, mine, node, pairs, pod
 from placement_kit.simulated import Simulated
 
-ZONE_B = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("b",)),)),)
+ZONE_A, ZONE_B, ZONE_C = ((NodeSelectorTerm((Requirement("zone", Operator.IN, (zone,)),)),) for zone in "abc")
+OUTSIDE_A = (NodeSelectorTerm((Requirement("zone", Operator.NOT_IN, ("a",)),)),)
 
 
 def claim(name: str = "data", **more: Any) -> PersistentVolumeClaim:
@@ -52,6 +53,9 @@ def two_zones() -> Simulated:
         ((room("a", largest=9),), set()),
         ((room("a", largest=10, topology=()),), set()),
         ((room("a", largest=10, topology=ZONE_B), room("b", largest=9)), {"n2"}),
+        ((room("a", largest=10, topology=OUTSIDE_A),), {"n2"}),
+        ((room("a", largest=10, topology=ZONE_C),), set()),
+        ((room("a", largest=10, topology=ZONE_B), room("b", largest=10, topology=ZONE_A)), {"n1", "n2"}),
     ],
 )
 @pytest.mark.parametrize("tells_capacity", [True, False])
@@ -126,6 +130,47 @@ def test_a_provisioner_that_does_not_come_to_an_end_is_not_waited_for_for_ever()
     simulated.now = 700
     simulated.see(node("n3"))
     assert any(isinstance(action, SelectNode) for action in simulated.run_once())
+
+
+def test_a_volume_that_cannot_be_made_for_the_chosen_node_has_the_pod_wait_for_another() -> None:
+    simulated = two_zones()
+    simulated.see(storage(waits=True, provisioner="csi.example"), claim(storage_class="fast"))
+    simulated.see(mine("p", volume_claims=("data",)))
+    (first,) = [action for action in simulated.run_once() if isinstance(action, SelectNode)]
+    simulated.see(claim(storage_class="fast", selected_node=first.node))
+    assert not simulated.run()
+    # The provisioner takes the node back.
+    simulated.see(claim(storage_class="fast"), node("n1", unschedulable=True))
+    (second,) = [action for action in simulated.run_once() if isinstance(action, SelectNode)]
+    assert [first.node, second.node] == ["n1", "n2"]
+
+
+def test_a_provisioner_that_makes_nothing_anywhere_is_asked_again_after_longer_and_longer() -> None:
+    simulated = two_zones()
+    simulated.see(storage(waits=True, provisioner="csi.example"), claim(storage_class="fast"))
+    simulated.see(mine("p", volume_claims=("data",)))
+    asked = []
+    for _unused in range(20):
+        for action in simulated.run_once():
+            if isinstance(action, SelectNode):
+                asked.append(simulated.now)
+                simulated.see(claim(storage_class="fast", selected_node=action.node), claim(storage_class="fast"))
+            else:
+                simulated.actions.append(action)
+        simulated.now += 0.5
+    # What was taken back is seen half a second later.
+    assert asked == [0.0, 0.5, 2.0, 4.5, 9.0]
+    assert simulated.conditions()["p"] == "the volume of claim team/data could not be made for node n1"
+
+
+def test_a_volume_that_is_being_made_ties_its_pods_to_its_node() -> None:
+    simulated = two_zones()
+    simulated.see(storage(waits=True, provisioner="csi.example"))
+    simulated.see(claim(storage_class="fast", selected_node="n2"), mine("p", volume_claims=("data",)))
+    assert [action.node for action in simulated.run_once() if isinstance(action, SelectNode)] == ["n2"]
+    simulated.see(claim("other", storage_class="fast", selected_node="n3"), mine("q", volume_claims=("other",)))
+    simulated.run()
+    assert "its claim other, whose volume is being made for node n3" in simulated.conditions()["q"]
 
 
 def test_a_node_attaches_no_more_volumes_than_its_driver_can() -> None:

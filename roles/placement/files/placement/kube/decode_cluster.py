@@ -100,6 +100,7 @@ def decode_claim(raw: bytes | msgspec.Raw, _sharing: Sharing) -> PersistentVolum
         storage_class=spec.storage_class_name or "",
         size=_size(spec),
         once_per_pod="ReadWriteOncePod" in (spec.access_modes or ()),
+        selected_node=(item.metadata.annotations or {}).get(wire_volume.SELECTED_NODE, ""),
     )
 
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect
+from placement.kube.wire_volume import SELECTED_NODE
 from placement.model.action import Bind, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
 
 Json = dict[str, Any]
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 # The API's limits.
 MAX_CONDITION: Final = 32_768
 MAX_NOTE: Final = 1024

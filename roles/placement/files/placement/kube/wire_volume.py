@@ -3,8 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Volumes, claims and CSI limits as msgspec structs."""
 
+from typing import Final
+
 from placement.kube.wire import Named, Quantity, Requests, Wire
 from placement.kube.wire_rule import LabelSelector, NodeSelector
+
+# The annotation of a claim that tells its provisioner where the volume is wanted.
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 
 class VolumeNodeAffinity(Wire):

@@ -31,6 +31,8 @@ class PersistentVolumeClaim:
     volume: str = ""
     storage_class: str = ""
     once_per_pod: bool = False
+    # Where its volume is being made; a provisioner that cannot make it there takes this back.
+    selected_node: str = ""
     # In bytes; 0 where it says nothing.
     size: int = 0
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from placement.model.action import Action, Bind, SelectNode
+from placement.model.volume import PersistentVolumeClaim
 from placement.policy.backing import Backing
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
@@ -41,6 +42,14 @@ class Spared:
     until: float
 
 
+@dataclass(frozen=True, slots=True)
+class Provisioning:
+    """A pod has a node and waits for volumes: until when, and for which claims, as they were before that."""
+
+    until: float
+    claims: tuple[PersistentVolumeClaim, ...]
+
+
 @dataclass(slots=True)
 class Session:
     """What the actions of a cycle share; a cycle can last several slices, and events come in between."""
@@ -62,8 +71,8 @@ class Session:
     patience: float = PATIENCE
     deadlines: dict[GroupKey, float] = field(default_factory=dict)
     withdrawn: dict[GroupKey, Refused] = field(default_factory=dict)
-    # Pods that have a node and wait for their volumes, and until when.
-    provisioning: dict[str, float] = field(default_factory=dict)
+    # Pods that have a node and wait for volumes, their own or those of others of their gang.
+    provisioning: dict[str, Provisioning] = field(default_factory=dict)
     # Jobs of the batch system that back pods.
     backing: Backing = field(default_factory=Backing)
 
@@ -100,7 +109,7 @@ class Session:
                     SelectNode(uid=claim.uid, namespace=claim.namespace, name=claim.name, node=task.node)
                 )
             if held or waiting:
-                self.provisioning[pod.uid] = self.now + PROVISIONING
+                self.provisioning[pod.uid] = Provisioning(self.now + PROVISIONING, tuple(waiting))
             else:
                 self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
 

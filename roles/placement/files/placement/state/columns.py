@@ -9,6 +9,7 @@ double when they are full, so everybody else asks for them again instead of keep
 
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -43,6 +44,14 @@ class LabelColumn:
     def assign(self, row: int, value: str | None) -> None:
         """Notes the value of one row."""
         self.of_row[row] = -1 if value is None else self.ids.setdefault(value, len(self.ids))
+
+    def among(self, values: Iterable[str]) -> NDArray[np.bool_]:
+        """Rows with one of these values."""
+        wanted = np.zeros(len(self.ids) + 1, np.bool_)
+        wanted[[self.ids[value] for value in values if value in self.ids]] = True
+        # Whoever does not have the label finds the last.
+        found: NDArray[np.bool_] = wanted[self.of_row]
+        return found
 
 
 class NodeColumns:

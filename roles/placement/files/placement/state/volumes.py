@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from placement.model.pod import Pod
-from placement.model.selector import NodeSelector, NodeSelectorTerm
+from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
 from placement.model.volume import (
     CSIDriver,
     CSINode,
@@ -87,7 +87,17 @@ class VolumeRules:
         if found.provisioner in ("", NO_PROVISIONER):
             why = f"its claim {claim.name}: volumes made by hand are not chosen among; bind it beforehand"
             return [(why, self._nowhere())]
-        return [*self._reached("topology of storage class " + found.name, found.topology), *self._room(claim, found)]
+        begun = [self._being_made(claim)] if claim.selected_node else []
+        topology = self._reached("topology of storage class " + found.name, found.topology)
+        return [*begun, *topology, *self._room(claim, found)]
+
+    def _being_made(self, claim: PersistentVolumeClaim) -> tuple[str, Bools]:
+        """The one node for which a volume has been asked: its provisioner may be at it."""
+        allowed = self._nowhere()
+        row = self._columns.rows.get(claim.selected_node)
+        if row is not None:
+            allowed[row] = True
+        return f"its claim {claim.name}, whose volume is being made for node {claim.selected_node}", allowed
 
     def _room(self, claim: PersistentVolumeClaim, made_by: StorageClass) -> list[tuple[str, Bools]]:
         """Nodes near which the class's driver has room for the volume, where it says how much it has."""
@@ -95,10 +105,21 @@ class VolumeRules:
         if driver is None or not driver.tells_capacity or not claim.size:
             return []
         allowed = self._nowhere()
+        values: dict[str, set[str]] = {}
         for item in self._objects.every(StorageCapacity):
-            if item.storage_class == made_by.name and item.largest >= claim.size:
-                for _unused, reached in self._reached("", item.topology):
-                    allowed |= reached
+            if item.storage_class != made_by.name or item.largest < claim.size:
+                continue
+            if item.topology is None:
+                return []
+            for term in item.topology:
+                match term.expressions:
+                    case [Requirement(key=key, operator=Operator.IN, values=wanted)] if not term.fields:
+                        # A driver of local volumes says so for each node: too many for a mask of each.
+                        values.setdefault(key, set()).update(wanted)
+                    case _:
+                        allowed |= self._masks.selector(NodeSelector((), (term,))).allows
+        for key, there in values.items():
+            allowed |= self._columns.label_column(key).among(there)
         return [(f"the room that driver {driver.name} has for its claim {claim.name}", allowed)]
 
     def _reached(self, what: str, terms: tuple[NodeSelectorTerm, ...] | None) -> list[tuple[str, Bools]]:

@@ -68,11 +68,15 @@ def _provisioning(session: Session) -> list[list[Task]]:
 
 
 def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
-    """Binds pods whose volumes are there; where a provisioner does not come to an end, they wait for a node again."""
+    """Binds pods whose volumes are there; where one cannot be made, or not in time, they wait for a node again."""
     job, volumes = tasks[0].job, session.chooser.volumes
     lacking = any(volumes.waiting(task.pod) for task in tasks)
-    if lacking and all(session.provisioning[task.uid] > session.now for task in tasks):
+    unmade = next((text for task in tasks for text in _unmade(session, task)), "")
+    if lacking and not unmade and all(session.provisioning[task.uid].until > session.now for task in tasks):
         return
+    if unmade:
+        session.book.hold(job, session.now)
+        session.blocked[job.key] = Refused("ProvisioningFailed", unmade)
     for task in tasks:
         del session.provisioning[task.uid]
     halved = session.together(job) and job.ready < job.min_member
@@ -81,6 +85,15 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
         _release(session, tasks)
     else:
         session.bind(*tasks)
+
+
+def _unmade(session: Session, task: Task) -> Iterator[str]:
+    """What cannot be made for the task's node: the claim has changed since that was chosen, and does not name it."""
+    before = {claim.uid: claim.version for claim in session.provisioning[task.uid].claims}
+    for claim in session.chooser.volumes.waiting(task.pod):
+        changed = claim.version > before.get(claim.uid, claim.version)
+        if changed and not claim.volume and claim.selected_node != task.node:
+            yield f"the volume of claim {claim.namespace}/{claim.name} could not be made for node {task.node}"
 
 
 def _reached(session: Session, task: Task) -> bool:
