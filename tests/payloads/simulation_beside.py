@@ -37,6 +37,7 @@ class SharedNode(Node):
         self.cpusets = {}  # by cgroup of a job
         self.pod_cpus = None
         self.held_memory = 0
+        self.wakes_after = 0.0  # however short the sleep: a busy machine
 
     # -- pods
 
@@ -107,6 +108,9 @@ class SharedNode(Node):
         Node.reboot(self)
 
     # -- World
+
+    def sleep(self, seconds):
+        Node.sleep(self, max(seconds, self.wakes_after))
 
     def ask_room(self):
         self.settle()

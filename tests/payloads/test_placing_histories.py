@@ -25,6 +25,7 @@ class BesidePods(History):
 
     def __init__(self, site, chance):
         History.__init__(self, site, chance)
+        self.node.wakes_after = 0.5  # to look fifty times a second proves nothing here, and is most of a history
         self.unheard = set()
 
     def step(self):
