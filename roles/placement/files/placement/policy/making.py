@@ -55,13 +55,15 @@ class Making:
             return
         needed = session.rules.needed(job)
         tasks = job.next_tasks(needed)
-        statement = session.statement()
+        tree, statement = session.book.tree, session.statement()
+        spoken_for = tree.spoken_for()
         evicted: list[Task] = []
         done = len(tasks) == needed and all(self._one(task, statement, evicted) for task in tasks)
         # A gang that is not whole does not become so by members who take the place of others.
         done = done and (job.occupied >= job.min_member or not session.rules.gangs)
-        queue = session.book.tree.by_name.get(job.queue)
-        if not done or not evicted or queue is None or session.book.tree.beyond(queue):
+        queue = tree.by_name.get(job.queue)
+        taken = bool(evicted) and queue is not None and not tree.beyond(queue)
+        if not done or not taken or tree.encroaches(spoken_for, session.book.total):
             statement.discard()
             for task in tasks:
                 if task.status is Status.PENDING:

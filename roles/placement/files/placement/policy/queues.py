@@ -204,14 +204,15 @@ class QueueTree:
             for node, part in zip(siblings, divide(amount, claims), strict=True):
                 node.deserved[name] = part
 
-    def claim(self) -> None:
-        """Adds up what is kept out of the others' reach, from the leaves up."""
+    def claim(self, *, leaving: bool = True) -> None:
+        """Adds up what is kept out of the others' reach, from the leaves up, with what is still leaving or without."""
         for node in [*self.in_order()][::-1]:
             node.claimed_below = {}
             for child in node.children:
                 add(node.claimed_below, child.claimed.items())
-            names = node.guarantee.keys() | node.held.keys() | node.claimed_below.keys()
-            base = node.claimed_below if node.children else node.held
+            own = node.held if leaving else node.allocated
+            names = node.guarantee.keys() | own.keys() | node.claimed_below.keys()
+            base = node.claimed_below if node.children else own
             node.claimed = {name: max(node.guarantee.get(name, 0), base.get(name, 0)) for name in names}
 
     def limit(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int]) -> str:
@@ -226,6 +227,24 @@ class QueueTree:
         """Whether a capability is exceeded by what is allocated and promised."""
         return any(
             queue.allocated.get(name, 0) > limit for queue in node.path for name, limit in queue.capability.items()
+        )
+
+    def spoken_for(self) -> dict[str, Totals]:
+        """What is held or guaranteed inside each queue, and in all, once everything that leaves is gone."""
+        if not self.guarantees:
+            return {}
+        self.claim(leaving=False)
+        whole: Totals = {}
+        for node in self.top:
+            add(whole, node.claimed.items())
+        return {"": whole, **{node.name: node.claimed_below for node in self.in_order() if node.children}}
+
+    def encroaches(self, before: Mapping[str, Totals], total: Mapping[str, int]) -> bool:
+        """Whether more is spoken for than was before, and more than there is."""
+        return any(
+            spoken.get(name, 0) > max(limit, before[at].get(name, 0))
+            for at, spoken in self.spoken_for().items()
+            for name, limit in (self.by_name[at].capability if at else total).items()
         )
 
     def _guaranteed_to_others(self, node: QueueNode, wanted: Mapping[str, int], total: Mapping[str, int]) -> str:
