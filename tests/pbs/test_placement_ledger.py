@@ -159,3 +159,4 @@ def test_jobs_of_others_are_known_by_their_hosts(faulty: Faulty) -> None:
         assert 500 < job.left <= 600
     finally:
         call("qdel", name)
+    until(lambda: not [one for one in ledger_of(faulty).jobs() if one.job == name])
