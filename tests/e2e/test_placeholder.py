@@ -19,6 +19,7 @@ import pytest
 from e2e import listing, playing
 from e2e.beds import own_bed
 from e2e.handover import workload
+from e2e.outage import without_api
 from e2e.playing import until
 from nodeshare.cpuset import parse_cpus
 from testbed import api
@@ -192,17 +193,12 @@ def test_pods_make_room_by_priority_and_no_more_of_them_than_must(site: Site) ->
 
 
 def test_without_the_api_a_job_has_its_place_all_the_same(site: Site) -> None:
-    site.bed.exec("kube", ["systemctl", "stop", "kube-apiserver"])
-    try:
+    with without_api(site.bed):
         line = site.job("17.srv", "--cpus=1", "--mem=64MiB", cores="1")
         assert re.search('outcome=accept .*reason="1 held by placeholders"', line), line
         assert site.cores_of_pods() == {ALL - {1}}
         site.end("17.srv")
         assert site.cores_of_pods() == {ALL}
-    finally:
-        site.bed.exec("kube", ["systemctl", "start", "kube-apiserver"])
-    ready = ["kubectl", "get", "--raw=/readyz"]
-    until(lambda: site.bed.exec("kube", ready, check=False).rc == 0, "the API knows its users again")
     assert not site.placeholders()
 
 
