@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from placement.model.action import Bind, Evict, Release, Submit
 from placement.model.batch import BackingRules, Chunk
-from placement.model.event import JobsUnread
+from placement.model.event import EvictRefused, JobsUnread
 from placement.model.pod import Phase
 from placement.model.selector import ANY_NODE, Effect, NodeSelector, Taint, Toleration
 from placement.model.workload import Namespace
@@ -154,8 +154,32 @@ def test_no_answer_says_nothing(site):
     for _unused in range(5):
         site.scheduler.apply(JobsUnread("connection refused"))
         assert not of(Evict | Submit | Release, site.run())
-    site.see(site.pod("p2"))
-    assert not of(Submit, site.run()) or site.batch.jobs
+    assert set(site.placements()) == {"p1"}
+
+
+def test_who_has_just_begun_submits_nothing_before_an_answer(site):
+    site.scheduler.apply(JobsUnread("connection refused"))
+    site.see(site.pod("p1"))
+    assert not of(Submit, site.run())
+    assert "connection refused" in site.conditions()["p1"]
+
+
+def test_a_pod_that_its_budget_keeps_beyond_its_job_is_asked_again_and_gets_no_other_job(site):
+    site.stubborn = True
+    site.see(site.pod("p1"))
+    site.settle()
+    site.batch.jobs.clear()
+    asked = []
+    for _unused in range(70):
+        site.read()
+        asked += of(Evict, site.run())
+        # The API does not let it go, and it is as it was.
+        if site.named("p1").terminating:
+            site.see(replace(site.named("p1"), terminating=False))
+            site.scheduler.apply(EvictRefused("uid-p1", "disruption budget team/web"))
+    assert len(asked) == 3
+    assert [evict.reason for evict in asked] == ["JobEnded"] * 3
+    assert len(of(Submit, site.actions)) == 1
 
 
 def test_a_job_is_released_when_the_containers_have_ended_and_not_before(site):
