@@ -21,6 +21,7 @@ from gates.gate import Context, Gate
 from gates.runner import Outcome, run_gates
 
 LOG_FOLDERS_KEPT = 20
+STROKE_SECONDS = 2.0
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("tier", choices=["test", "check", "soak", "bench", "only"])
     parser.add_argument("names", nargs="*", help="with 'only': the gates to run")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    heed_interrupts()
     try:
         gates = chosen(GATES, options.tier, options.names)
         seed = drawn_seed(os.environ)
@@ -56,6 +57,25 @@ def main(arguments: Sequence[str]) -> int:
         shutil.rmtree(scratch, ignore_errors=True)
     left = sorted(strays(CHECKOUT) - before)
     return summary(outcomes, logs=logs, seconds=time.monotonic() - began, left=left)
+
+
+def heed_interrupts() -> None:
+    """SIGINT and SIGTERM interrupt the run.
+
+    One stroke can come several times, from the terminal, from make and from `timeout`. Taken for a second one it would
+    kill what is just cleaning up, or break a lock that the first one is leaving.
+    """
+    last = -STROKE_SECONDS
+
+    def heed(_number: int, _frame: object) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= STROKE_SECONDS:
+            last = now
+            raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, heed)
 
 
 def chosen(gates: Sequence[Gate], tier: str, names: Sequence[str]) -> list[Gate]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -134,6 +136,32 @@ print(run("touch late"))
 
     assert int(done.stdout) == INTERRUPTED
     assert not (tmp_path / "late").exists()
+
+
+def test_an_interrupt_that_comes_several_times_lets_a_gate_clean_up(tmp_path: Path) -> None:
+    program = """
+import sys
+from gates import cli
+from gates.gate import Gate
+
+SCRIPT = "trap 'sleep 0.5; touch cleaned; exit 1' INT; touch began; while :; do sleep 0.05; done"
+
+def slow(context):
+    context.run(["sh", "-c", SCRIPT], cwd=context.own)
+
+cli.GATES = (Gate(name="slow", what="", action=slow, tiers=frozenset()),)
+sys.exit(cli.main(["only", "slow"]))
+"""
+    environment = {**os.environ, "CONVERGED_CACHE": str(tmp_path), "CONVERGED_OWN_CACHE": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as running:
+        while not (tmp_path / "began").exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        for number in (signal.SIGTERM, signal.SIGINT) * 5:
+            running.send_signal(number)
+            time.sleep(0.01)
+    assert running.returncode == INTERRUPTED
+    assert (tmp_path / "cleaned").exists()
 
 
 def test_a_command_that_is_missing_is_named(tmp_path: Path) -> None:
