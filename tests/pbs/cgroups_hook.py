@@ -66,6 +66,8 @@ def main():
     folder = os.path.join(mount, "pbs_jobs.service", "jobid")
     os.makedirs(folder, exist_ok=True)
     for made in (os.path.dirname(folder), folder):
+        if os.path.exists(os.path.join(mount, "cgroup.controllers")):  # cgroup v2 hands a controller down
+            write(os.path.join(os.path.dirname(made), "cgroup.subtree_control"), "+cpuset")
         for name in ("cpuset.cpus", "cpuset.mems"):
             if os.path.exists(os.path.join(mount, name)):
                 write(os.path.join(made, name), read(os.path.join(mount, name)))
