@@ -6,11 +6,14 @@
 import http.server
 import json
 import os
+import shutil
 import socketserver
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
+import unittest
 import urllib.parse
 
 
@@ -90,6 +93,19 @@ class Certificates:
         subprocess.run(
             ("openssl", *arguments), check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+
+
+class ApiCase(unittest.TestCase):
+    """The certificates are made once for all tests of a class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.keys = tempfile.mkdtemp()
+        cls.certificates = Certificates(cls.keys)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.keys)
 
 
 class ApiServer:

@@ -12,12 +12,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 import unittest.mock
 
-from api_server import ApiServer, Certificates
+from api_server import ApiCase, ApiServer
 from host import Systemd, make_world
 from nodeshare import arguments, cli, evidence, kube
 from simulation import quick_directory
@@ -26,16 +25,7 @@ KUBELET, RUNTIME = "kubelet.service", "containerd.service"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class CliCase(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.directory = tempfile.mkdtemp()
-        cls.certificates = Certificates(cls.directory)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.directory)
-
+class CliCase(ApiCase):
     def setUp(self):
         self.top = quick_directory()
         self.addCleanup(shutil.rmtree, self.top)

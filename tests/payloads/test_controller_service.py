@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from api_server import Certificates
+from api_server import ApiCase
 from controller_api import ClusterServer
 from nodeshare.cluster import HELD_BY, STATE
 from nodeshare.kube import ANNOTATION, TAINT
@@ -35,17 +35,8 @@ def until(condition, what, seconds=120.0):
         time.sleep(0.02)
 
 
-class ServiceCase(unittest.TestCase):
+class ServiceCase(ApiCase):
     names = ("n1", "n2", "n3")
-
-    @classmethod
-    def setUpClass(cls):
-        cls.keys = tempfile.mkdtemp()
-        cls.certificates = Certificates(cls.keys)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.keys)
 
     def setUp(self):
         self.directory = tempfile.mkdtemp()

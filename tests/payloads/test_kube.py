@@ -10,22 +10,13 @@ import threading
 import time
 import unittest
 
-from api_server import ApiServer, Certificates
+from api_server import ApiCase, ApiServer, Certificates
 from nodeshare import kube
 from nodeshare.kubeconfig import Credentials
 from nodeshare.view import Pod
 
 
-class KubeCase(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.directory = tempfile.mkdtemp()
-        cls.certificates = Certificates(cls.directory)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.directory)
-
+class KubeCase(ApiCase):
     def setUp(self):
         self.api = ApiServer(self.certificates)
         self.addCleanup(self.api.close)
