@@ -20,6 +20,9 @@ _PAUSE: Final = 1.0
 # The API's own limit for messages is 32 KiB; what does not fit into a screen is not read.
 _LONGEST: Final = 1024
 
+# Jobs of one queue that are counted in one go.
+_COUNTED: Final = 256
+
 # What was said of a pod: the reasons, without numbers.
 _Said = tuple[str, frozenset[str], str]
 
@@ -142,12 +145,14 @@ class Announcer:
         self._groups[group.uid] = (status, self._session.now)
         yield status
 
-    def _queue(self, queue: QueueNode) -> Iterator[Action]:
+    def _queue(self, queue: QueueNode) -> Iterator[Action | None]:
         before, when = self._queues.get(queue.record.uid, (None, 0.0))
         if before is not None and before.message == queue.problem and self._session.now - when < _PAUSE:
             return
         phases = dict.fromkeys(GroupPhase, 0)
-        for job in queue.jobs.values():
+        for number, job in enumerate(list(queue.jobs.values())):
+            if number % _COUNTED == 0:
+                yield None
             if job.group is not None:
                 phases[_phase(job, enough=job.ready >= job.min_member)] += 1
         status = QueueStatus(

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The line: which jobs wait for their turn, in what order, and which do not even try before something changes."""
 
-from collections.abc import Iterable
-from heapq import heappop, heappush
+from collections.abc import Hashable, Iterable
+from heapq import heappop, heappush, nsmallest
+from operator import attrgetter
 from typing import Final
 
 from placement.policy.amounts import Totals
@@ -15,6 +16,10 @@ from placement.policy.rules import Rules
 
 # Seconds for which a job is held at most.
 _LONGEST: Final = 30.0
+# So many of the first of those that were tried in vain are tried again before all others.
+_FIRST: Final = 32
+# So many get their places back in one slice.
+_BACK: Final = 512
 
 
 class Line:
@@ -46,6 +51,13 @@ class Line:
         self.stirred: dict[GroupKey, Job] = {}
         # Parked jobs that need other pods somewhere: placing a pod may help them, too.
         self._near_others: dict[GroupKey, Job] = {}
+        # Walks through the queues that have not come to their end: some jobs have not been tried in them.
+        self.unswept: set[Hashable] = set()
+        # Parked jobs that get their places back, the last first, and the generation that they do so for.
+        self._returning: list[Job] = []
+        self._returned = 0
+        # Tries in vain since some were put before all others.
+        self._vain = 0
         self._tickets = 0
 
     @property
@@ -93,6 +105,7 @@ class Line:
     def park(self, job: Job, task: Task) -> None:
         """The job waits until something changes, because this task of it does not fit."""
         job.parked = self.generation
+        self._vain += 1
         job.ticket = self._tickets = self._tickets + 1
         self.parked[job.key] = job
         self.stirred[job.key] = job
@@ -135,12 +148,30 @@ class Line:
             self.push(job)
         return bool(late)
 
+    @property
+    def returning(self) -> bool:
+        """Whether parked jobs are still to get their places back."""
+        return bool(self._returning)
+
     def retry_parked(self) -> None:
-        """Parked jobs get their places back when something has changed since they were tried."""
-        if self.parked and any(job.parked != self.generation for job in self.parked.values()):
-            again, self.parked = list(self.parked.values()), {}
-            for job in again:
+        """Parked jobs get their places back when something has changed since they were tried, the first ones first.
+
+        Until all others have been tried once, too, it is only the first ones, and for no more than half of all tries.
+        """
+        if self.parked and self._returned != self.generation:
+            number = _FIRST
+            if self.unswept or self._returning:
+                number = min(_FIRST, self._vain // 2)
+            else:
+                self._returned = self.generation
+                self._returning = list(self.parked.values())[::-1]
+            self._vain = 0 if number else self._vain
+            for job in nsmallest(number, self.parked.values(), key=attrgetter("order")):
                 self.push(job)
+        for job in self._returning[: -_BACK - 1 : -1]:
+            if self.parked.get(job.key) is job:
+                self.push(job)
+        del self._returning[-_BACK:]
 
     def company_came(self) -> None:
         """A pod has been placed: whoever waits for company may have it now."""

@@ -32,6 +32,7 @@ class Register(Line):
     def reconfigure(self, rules: Rules) -> None:
         """Other plugins: every order is made again."""
         self.rules = rules
+        self.unswept.clear()
         for job in self.jobs.values():
             for task in job.tasks.values():
                 task.key = rules.task_order(task.pod)

@@ -16,6 +16,8 @@ _SLICES: Final = 50
 
 def take_turns(session: Session, visit: QueueVisit) -> Iterator[None]:
     """Visits queues until each has answered that it has no more to do; the visit is told whether it is the only one."""
+    book = session.book
+    book.unswept.add(visit)
     for _unused in range(_SLICES):
         begun = session.slice
         order = session.rules.queue_order
@@ -32,6 +34,8 @@ def take_turns(session: Session, visit: QueueVisit) -> Iterator[None]:
                 heappush(places, (order(queue), queue))
             yield
         if session.slice == begun:
+            book.unswept.discard(visit)
+            session.unfinished |= book.returning
             return
     session.unfinished = True
 

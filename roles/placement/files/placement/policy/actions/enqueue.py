@@ -22,10 +22,10 @@ def enqueue(session: Session) -> Iterator[None]:
             add(idle, job.group.min_resources, -1)
     for job in sorted(book.outside.values(), key=lambda job: session.rules.job_order(job, book.total)):
         queue = book.tree.by_name.get(job.queue)
-        if job.group is None or queue is None or book.jobs.get(job.key) is not job:
+        if job.group is None or queue is None or book.outside.get(job.key) is not job:
             continue
         wanted = {name: amount for name, amount in job.group.min_resources if name in book.total}
         if covers(idle, wanted) and not book.tree.limit(queue, wanted, book.total):
             add(idle, wanted.items(), -1)
             book.let_in(job)
-    yield
+        yield
