@@ -20,7 +20,8 @@ from placement.app.journal import Journal
 from placement.app.local_socket import LocalSocket
 from placement.app.logs import Log
 from placement.app.loop import Unanswered
-from placement.app.settings import Settings, SettingsError, changed_fixed, read_settings
+from placement.app.settings import Settings, SettingsError, changed_fixed
+from placement.app.watched import WatchedSettings
 from placement.app.web import Web
 from placement.kube.credentials import Credentials
 
@@ -41,9 +42,8 @@ class Daemon:
     """One process."""
 
     def __init__(self, settings: Settings, path: Path | None, log: Log) -> None:
-        self._path = path
+        self._watched = WatchedSettings(path, settings.policy) if path is not None else None
         self._log = log
-        self._stamps = self._look(settings)
         kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
         self._parts = Assembly(settings, Credentials(kubeconfig), unique=uuid.uuid4().hex[:12], log=log)
         self._terminated = False
@@ -119,30 +119,16 @@ class Daemon:
                 looked = time.monotonic()
                 self._reload()
 
-    def _look(self, settings: Settings) -> tuple[int, ...]:
-        if self._path is None:
-            return ()
-        files = [self._path, *([self._path.parent / settings.policy] if settings.policy else [])]
-        found = []
-        for file in files:
-            try:
-                found.append(file.stat().st_mtime_ns)
-            except OSError:
-                found.append(-1)
-        return tuple(found)
-
     def _reload(self) -> None:
         """Takes changed settings, if they are good; the old ones stay in force otherwise."""
         parts = self._parts
-        stamps = self._look(parts.settings)
-        if self._path is None or stamps == self._stamps:
-            return
-        self._stamps = stamps
         try:
-            new = read_settings(self._path)
+            new = self._watched.changed() if self._watched is not None else None
         except SettingsError as error:
             parts.metrics.reloads.add(result="refused")
             self._log.error("settings not reloaded, the old ones stay in force", error=str(error))
+            return
+        if new is None:
             return
         fixed = changed_fixed(parts.settings, new)
         if fixed:
@@ -152,7 +138,6 @@ class Daemon:
         parts.settings = new
         parts.loop.slice_seconds = new.slice_milliseconds / 1000
         parts.loop.put_call(lambda: parts.loop.scheduler.configure(new.configuration, patience=new.half_gang_seconds))
-        self._stamps = self._look(new)
         parts.metrics.reloads.add(result="taken")
         self._log.info("settings reloaded", report=list(new.configuration.report))
 
