@@ -59,6 +59,19 @@ def test_a_unit_with_a_user_for_pbs_lets_qsub_prove_who_it_is(user, kept):
     assert {"ProtectSystem", "ProtectHome", "PrivateTmp", "CapabilityBoundingSet"} <= names
 
 
+def test_who_submits_as_others_may_do_that_by_sudo_and_nothing_else():
+    jinja = jinja2.Environment(trim_blocks=True)
+    texts = yaml.safe_load((ROLE / "vars/main.yml").read_text())
+    given = {"placement_user": "pods", "placement_run_as": "%hpc", "placement_settings": {"renew_deadline": 12}}
+    seconds = jinja.from_string(texts["_placement_sudo_seconds"]).render(given).strip()
+    rule = jinja.from_string(texts["_placement_sudoers_content"]).render(given, _placement_sudo_seconds=seconds)
+    assert rule.splitlines()[1:] == ["pods ALL=(%hpc, !root) TIMEOUT=3s NOPASSWD: /opt/pbs/bin/qsub, /opt/pbs/bin/qdel"]
+    unit = jinja2.Template((ROLE / "templates/placement.service.j2").read_text())
+    # sudo passes signals on, and says what it does to the kernel's audit.
+    assert "CAP_AUDIT_WRITE CAP_KILL\n" in unit.render(given)
+    assert "CAP_KILL" not in unit.render({**given, "placement_run_as": ""})
+
+
 VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "GET": "get"}
 WHO = {"uid": "uid", "name": "name"}
 POD = {**WHO, "namespace": "team"}

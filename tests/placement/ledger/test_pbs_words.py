@@ -4,6 +4,7 @@
 """What PBS's programs are called with, whatever pods are called and say."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -153,6 +154,13 @@ def test_a_command_sees_no_environment_but_what_pbs_needs():
 def test_a_command_that_hangs_ends_with_all_it_started():
     with pytest.raises(CommandError, match="no answer in 0.2 s"):
         run(["/bin/sh", "-c", "sleep 60 & sleep 60"], timeout=0.2)
+
+
+def test_a_command_that_left_somebody_with_its_answer_is_not_waited_for():
+    begun = time.monotonic()
+    with pytest.raises(CommandError, match="no answer in 0.2 s"):
+        run(["/bin/sh", "-c", "setsid sleep 30 & sleep 60"], timeout=0.2)
+    assert time.monotonic() - begun < 20
 
 
 def test_a_command_that_is_not_there_is_named():

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One command: an argv list, the C locale, a time limit, and nothing left running when that has passed."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from typing import Final
 
 # Only what PBS's programs need to find their server.
 _KEPT: Final = ("PBS_CONF_FILE", "PBS_EXEC", "PBS_HOME", "PBS_SERVER", "HOME")
+# Seconds in which what is asked to end does, within the time limit.
+_GRACE: Final = 0.5
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "TZ": "UTC0"}
 
 
@@ -50,20 +53,21 @@ def run(argv: Sequence[str], *, timeout: float, environment: Mapping[str, str] |
     except OSError as error:
         raise CommandError(f"{argv[0]}: {error.strerror}") from error
     try:
-        out, err = process.communicate(timeout=timeout)
+        out, err = process.communicate(timeout=max(timeout / 2, timeout - _GRACE))
     except subprocess.TimeoutExpired:
-        _give_up(process)
+        _end(process)
         raise CommandError(f"{argv[0]}: no answer in {timeout:g} s") from None
     return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
 
-def _give_up(process: subprocess.Popen[bytes]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except PermissionError:
-        # What sudo runs is not ours to end; sudo does that itself, by the time limit of its rule.
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-    else:
-        process.communicate()
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends it with all that it has started; sudo can pass on only what it is asked, so it is asked first."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=_GRACE)
+    for stream in (process.stdout, process.stderr):
+        # What somebody else's process may still hold open is not waited for.
+        if stream is not None:
+            stream.close()
