@@ -97,7 +97,7 @@ def add_up(up: Parser) -> None:
     up.add_argument("--name", default=layout.DEFAULT_NAME, help="name of the bed (default: %(default)s)")
     up.add_argument("--nodes", type=int, default=2, metavar="N", help="batch nodes n1..nN (default: %(default)s)")
     up.add_argument(
-        "--controllers", type=int, default=1, metavar="N", help="SlurmctldHosts, a backup from 2 on (default: 1)"
+        "--controllers", type=int, default=1, metavar="N", help="hosts of the batch controller, a backup from 2 on"
     )
     up.add_argument("--wlm", default="slurm", metavar="|".join(layout.WLMS), help="batch system (default: %(default)s)")
     up.add_argument(

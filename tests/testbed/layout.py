@@ -58,8 +58,6 @@ def check(request: Request) -> None:
         raise UsageError(f"--debian {request.debian}: unknown; give one of {', '.join(map(str, SUITES))}")
     if request.slurmdbd and request.wlm != "slurm":
         raise UsageError(f"--slurmdbd needs --wlm slurm, found --wlm {request.wlm}")
-    if request.wlm == "pbs" and request.controllers > 1:
-        raise UsageError(f"--wlm pbs needs --controllers 1, found --controllers {request.controllers}")
     if request.slurmdbd and request.controllers > 1:
         raise UsageError(f"--slurmdbd needs --controllers 1, found --controllers {request.controllers}")
 

@@ -30,7 +30,7 @@ def make_folders(bed: Bed, image: CachedImage) -> None:
     for host in bed.nodes:
         for name in REAL_FOLDERS:
             (bed.dir / "volumes" / host.name / name).mkdir(parents=True, mode=0o755)
-    if len(bed.controllers) > 1:
+    if bed.wlm == "slurm" and len(bed.controllers) > 1:
         state = bed.dir / "state-save"
         state.mkdir(mode=0o755)
         os.chown(state, *image.account("slurm"))
@@ -53,7 +53,7 @@ def spec(bed: Bed, host: Host, *, image: CachedImage, node_image: CachedImage, b
     if host.role == "node":
         volumes += [Volume(bed.dir / "volumes" / host.name / name, f"/var/lib/{name}") for name in REAL_FOLDERS]
     volumes += pbs.volumes(bed, host)
-    if host.role == "controller" and len(bed.controllers) > 1:
+    if bed.wlm == "slurm" and host.role == "controller" and len(bed.controllers) > 1:
         volumes.append(Volume(bed.dir / "state-save", slurm.STATE_DIR))
     if host.role == "kube":
         volumes += controlplane.control_plane_volumes(bed)

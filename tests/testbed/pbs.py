@@ -4,7 +4,8 @@
 """PBS as the batch system of a bed: the double of the tests, installed where OpenPBS lies, with a MoM on every node.
 
 The double has no server process. Its state is one folder of the machine that all hosts of the bed mount, with one lock,
-so that a command on any host is the server. Each MoM runs the hooks on its own host, and keeps its home there too.
+so that a command on any host, a second controller too, is the server. Each MoM runs the hooks on its own host, and
+keeps its home there too.
 """
 
 from __future__ import annotations
@@ -130,5 +131,5 @@ def _folder(bed: Bed) -> Path:
 
 
 def _program(bed: Bed, module: str, first: str) -> str:
-    hosts = " ".join(host.name for host in (*bed.controllers, *bed.nodes))
+    hosts = " ".join(host.name for host in (*bed.controllers[:1], *bed.nodes))
     return PROGRAM.format(hosts=hosts, library=LIBRARY, module=module, first=first, cluster=CLUSTER)

@@ -39,7 +39,6 @@ def test_odd_names_are_refused_with_what_is_allowed(name: str) -> None:
         (Request(wlm="sge"), "--wlm sge: unknown; give one of slurm, pbs, none"),
         (Request(slurm_conf="nfs"), "--slurm-conf nfs: unknown; give one of local, shared, configless"),
         (Request(debian=11), "--debian 11: unknown; give one of 12, 13"),
-        (Request(wlm="pbs", controllers=2), "--wlm pbs needs --controllers 1, found --controllers 2"),
         (Request(slurmdbd=True, wlm="none"), "--slurmdbd needs --wlm slurm, found --wlm none"),
     ],
 )
