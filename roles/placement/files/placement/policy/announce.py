@@ -23,6 +23,10 @@ _LONGEST: Final = 1024
 # Jobs of one queue that are counted in one go.
 _COUNTED: Final = 256
 
+# What the API says of groups that have had their nodes, in the words of all dialects, and of those that have ended.
+_ENDED: Final = frozenset({"Completed", "Finished", "Failed"})
+_BEGUN: Final = _ENDED | {"Running"}
+
 # What was said of a pod: the reasons, without numbers.
 _Said = tuple[str, frozenset[str], str]
 
@@ -129,7 +133,7 @@ class Announcer:
             name=group.name,
             dialect=group.dialect,
             phase=_phase(job, enough=enough),
-            scheduled=enough or (before is not None and before.scheduled),
+            scheduled=enough or group.phase in _BEGUN or (before is not None and before.scheduled),
             reason="" if enough or refused is None else refused.reason,
             message="" if enough or refused is None else _message(refused),
             pending=counts[Status.PENDING] + counts[Status.PROMISED] + counts[Status.GATED] + counts[Status.REFUSED],

@@ -11,13 +11,14 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect, Json, Raw
 from placement.kube.metadata import Sharing
-from placement.model.action import GroupStatus
+from placement.model.action import GroupPhase, GroupStatus
 from placement.model.workload import UPSTREAM, PodGroup
 
 MEMBER_FIELD: Final = "spec.schedulingPolicy.gang.minCount"
 _group = msgspec.json.Decoder(wire_group.UpstreamGroup)
 _NO_GROUP: Final = wire_group.UpstreamSpec()
 _NO_POLICY: Final = wire_group.Policy()
+_SCHEDULED: Final = "PodGroupScheduled"
 
 
 def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
@@ -31,7 +32,13 @@ def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
         min_member=1 if gang is None else reading.member_count(gang.min_count),
         priority_class=spec.priority_class_name or "",
         member_field=MEMBER_FIELD,
+        phase=GroupPhase.RUNNING if _is_scheduled(found) else "",
     )
+
+
+def _is_scheduled(found: wire_group.UpstreamGroup) -> bool:
+    conditions = (found.status.conditions if found.status else None) or ()
+    return any((condition.type, condition.status) == (_SCHEDULED, "True") for condition in conditions)
 
 
 def group_status(status: GroupStatus, now: str) -> Json:
@@ -42,7 +49,7 @@ def group_status(status: GroupStatus, now: str) -> Json:
         # Our own reasons are finer; they begin the message.
         message = f"{status.reason}: {status.message}" if status.reason else status.message
         said = {"status": "False", "reason": "Unschedulable", "message": message}
-    return {"conditions": [{"type": "PodGroupScheduled", "lastTransitionTime": now, **said}]}
+    return {"conditions": [{"type": _SCHEDULED, "lastTransitionTime": now, **said}]}
 
 
 DIALECT: Final = Dialect(

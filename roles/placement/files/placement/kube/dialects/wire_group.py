@@ -49,10 +49,24 @@ class UpstreamSpec(Wire):
     priority_class_name: str | None = None
 
 
+class UpstreamCondition(Wire):
+    """Whether something is true of an upstream group."""
+
+    type: str | None = None
+    status: str | None = None
+
+
+class UpstreamStatus(Wire):
+    """The status of an upstream group."""
+
+    conditions: list[UpstreamCondition] | None = None
+
+
 class UpstreamGroup(Named):
     """An upstream group."""
 
     spec: UpstreamSpec | None = None
+    status: UpstreamStatus | None = None
 
 
 class QueueStatus(Wire):
