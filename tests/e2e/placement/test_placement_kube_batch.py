@@ -37,7 +37,7 @@ def daemon(cluster: Cluster) -> Iterator[Daemon]:
         cluster.bed.kubectl("apply", "-f", "-", input=json.dumps({**body, "value": value}))
     path = cluster.folder / "kube-batch.yml"
     path.write_text(policy(), encoding="utf-8")
-    running = cluster.daemon("kube-batch", policy=str(path), lease_name="kube-batch", lease_duration=60).start()
+    running = cluster.daemon("kube-batch", policy=str(path), lease_name="kube-batch").start()
     until(running.leads, "it leads")
     yield running
     running.stop()
