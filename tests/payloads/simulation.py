@@ -233,7 +233,10 @@ class Node(World):
             if guest.leaving and not guest.running and self.confirms:
                 self._over(guest)
             elif not guest.leaving and not guest.running:
-                guest.running, guest.ends_at = True, None
+                self.start_again(guest)
+
+    def start_again(self, guest):
+        guest.running, guest.ends_at = True, None
 
     def reboot(self):
         self.boot = "boot-{}".format(int(self.boot[5:]) + 1)

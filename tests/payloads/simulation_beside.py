@@ -101,6 +101,13 @@ class SharedNode(Node):
             else:
                 self.refused.add(one.uid)
 
+    def start_again(self, guest):
+        """What a placeholder has taken meanwhile it does not get back: then it has failed."""
+        if self._fits(guest.requests):
+            Node.start_again(self, guest)
+        else:
+            del self.guests[guest.name]
+
     def reboot(self):
         self.let_in = {}
         self.cpusets = {}

@@ -119,17 +119,21 @@ class BesidePods(History):
             assert key in leased or key in self.unheard, "a lease is lost"
 
     def check_files(self):
-        """One file for each lease and no other. Only a run whose begin was killed has none while pods may leave."""
+        """One file for each lease and no other. Runs whose begin was killed have none while pods have time to leave.
+
+        A repair gives them the time of the last of these runs.
+        """
         if self.site.memory().off:
             return
         files = set(self.node.files)
         patience = min(self.site.settings.deadline, self.site.settings.limit - RESERVE)
-        for lease in self.site.store.leases():
-            if name_of(lease.key) not in files:
-                assert lease.key in self.unheard, "{} has no placeholder".format(lease.key)
-                assert self.node.time - lease.began < patience, "{} waits for too long".format(lease.key)
-            files.discard(name_of(lease.key))
-        assert not files, "placeholders of nobody: {}".format(files)
+        leases = self.site.store.leases()
+        waiting = [lease for lease in leases if name_of(lease.key) not in files]
+        assert {lease.key for lease in waiting} <= self.unheard, "no placeholder: {}".format(waiting)
+        now, boot = self.node.time, self.node.boot
+        young = [lease for lease in waiting if lease.boot_id == boot and now - lease.began < patience]
+        assert young or not waiting, "these wait for too long: {}".format(waiting)
+        assert files <= {name_of(lease.key) for lease in leases}, "placeholders of nobody: {}".format(files)
 
 
 class RandomHistories(unittest.TestCase):
