@@ -18,6 +18,7 @@ SETTABLE |= {
 STAMPS = {
     "app/journal.py": "lines of the journal",
     "app/logs.py": "lines of the log",
+    "app/metrics.py": "how old pods are when they get a node, as a figure",
     "kube/announcer.py": "times and names of Events",
     "kube/lease.py": "renewTime, which nobody who is awake trusts",
     "kube/performer.py": "lastTransitionTime of conditions",

@@ -12,6 +12,7 @@ from placement.core.scheduler import Decision
 from placement.model.action import Bind
 from placement.model.event import Gone
 from placement.model.pod import Pod
+from placement.state.cluster import Cluster
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")
 
@@ -23,6 +24,7 @@ class Recorder:
         self.applied, self.carried = [], []
         self.decisions: list[Decision] = []
         self.binding = 0
+        self.cluster = Cluster()
         self.decided = self.followed = 0
 
     def apply(self, event) -> None:

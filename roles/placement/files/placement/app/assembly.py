@@ -71,6 +71,7 @@ class Assembly:
             default_queue=settings.default_queue,
             patience=settings.half_gang_seconds,
             backing=rules_of(settings),
+            timed=self.metrics.timed,
         )
         self.batch = BatchSide(
             ledger_of(settings),
@@ -217,8 +218,6 @@ class Assembly:
 
     def _observe(self, what: str, status: int, seconds: float) -> None:
         self.metrics.api.observe(seconds, request=what, status=str(status))
-        if what == "bind":
-            self.metrics.e2e.observe(seconds * 1000)
 
     def _refused(self, action: Action, status: int, message: str) -> None:
         kind = type(action).__name__

@@ -6,16 +6,24 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
+from heapq import nlargest
+from typing import Final, TypeVar
 
 from placement.app.assembly import Assembly
 from placement.app.loop import Unanswered
 from placement.app.metrics import Labels
+from placement.policy.jobs import Job
+
+Measure = TypeVar("Measure")
 
 # Who scrapes gets the other numbers, however busy the loop is.
 _ASK_SECONDS: Final = 1.0
+# Jobs that are looked at between two events: a few milliseconds of the loop.
+_JOBS_AT_ONCE: Final = 2000
+# Jobs that are named, those first that lack most.
+_MOST_NAMED: Final = 1000
 
 
 def add_gauges(parts: Assembly) -> None:
@@ -31,6 +39,8 @@ def add_gauges(parts: Assembly) -> None:
     for name, (text, read) in simple.items():
         parts.metrics.gauge(name, text, partial(_single, read))
     parts.metrics.gauge("queue_pending_pods", "Pods that wait for a node, by queue", partial(_pending, parts))
+    parts.metrics.gauge("unschedule_task_count", "Pods that jobs lack to their minimum", partial(_lacking, parts))
+    parts.metrics.gauge("unschedule_job_count", "Jobs without nodes for their minimum", partial(_unready, parts))
     parts.metrics.gauge(
         "watch_silence_seconds",
         "How long ago each source was last heard of",
@@ -52,18 +62,53 @@ def _single(read: Callable[[], float]) -> dict[Labels, float]:
 
 
 def _pending(parts: Assembly) -> dict[Labels, float]:
-    book = parts.loop.scheduler.book
-
-    def count() -> Counter[str]:
-        found = Counter(dict.fromkeys(book.tree.by_name, 0))
-        for job in book.jobs.values():
-            found[job.queue] += job.pending
-        return found
-
+    found = Counter[str]()
     try:
-        return {(("queue", name),): float(number) for name, number in parts.loop.ask(count, _ASK_SECONDS).items()}
+        found.update(
+            dict.fromkeys(parts.loop.ask(lambda: list(parts.loop.scheduler.book.tree.by_name), _ASK_SECONDS), 0)
+        )
+        for queue, number in _of_jobs(parts, lambda job: (job.queue, job.pending)):
+            found[queue] += number
     except Unanswered:
         return {}
+    return {(("queue", name),): float(number) for name, number in found.items()}
+
+
+def _lacking(parts: Assembly) -> dict[Labels, float]:
+    try:
+        named = nlargest(_MOST_NAMED, _of_jobs(parts, partial(_lack, parts)))
+    except Unanswered:
+        return {}
+    return {(("job_id", name),): float(number) for number, name in named}
+
+
+def _unready(parts: Assembly) -> dict[Labels, float]:
+    try:
+        return _single(lambda: sum(1 for _unused in _of_jobs(parts, partial(_lack, parts))))
+    except Unanswered:
+        return {}
+
+
+def _lack(parts: Assembly, job: Job) -> tuple[int, str] | None:
+    """kube-batch's rule: jobs that have the pods for their minimum, and not the nodes."""
+    lacks = job.min_member - job.ready
+    refused = job.problem is not None and job.problem.reason != "NeverFits"
+    if lacks <= 0 or refused or not parts.loop.scheduler.book.enough(job):
+        return None
+    return (lacks, str(job))
+
+
+def _of_jobs(parts: Assembly, measure: Callable[[Job], Measure | None]) -> Iterator[Measure]:
+    """What there is to say of all jobs, some at a time: who decides is not held up."""
+    loop = parts.loop
+    jobs = loop.ask(lambda: list(loop.scheduler.book.jobs.values()), _ASK_SECONDS)
+    for start in range(0, len(jobs), _JOBS_AT_ONCE):
+        some = jobs[start : start + _JOBS_AT_ONCE]
+        yield from loop.ask(partial(_measured, some, measure), _ASK_SECONDS)
+
+
+def _measured(jobs: list[Job], measure: Callable[[Job], Measure | None]) -> list[Measure]:
+    return [found for job in jobs if (found := measure(job)) is not None]
 
 
 def _resident() -> float:

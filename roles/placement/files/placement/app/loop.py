@@ -170,19 +170,19 @@ class Loop:
         self._metrics.cycle.observe(spent)
         if not decision.actions:
             return
-        self._count(decision.actions, spent)
+        self._count(decision.actions)
         self._decided(decision.actions)
         self._carrier.carry(decision.actions)
 
-    def _count(self, actions: tuple[Action, ...], spent: float) -> None:
-        binds = sum(isinstance(action, Bind) for action in actions)
-        victims = sum(isinstance(action, Evict) for action in actions)
-        refused = sum(isinstance(action, PodCondition) for action in actions)
+    def _count(self, actions: tuple[Action, ...]) -> None:
+        metrics, pods = self._metrics, self.scheduler.cluster.pods.by_uid
+        binds = [action.uid for action in actions if isinstance(action, Bind)]
+        said = [action for action in actions if isinstance(action, PodCondition)]
         if binds:
-            self._metrics.attempts.add(binds, result="scheduled")
-            self._metrics.task.observe(spent / binds * 1e6)
-        if refused:
-            self._metrics.attempts.add(refused, result="unschedulable")
-        if victims:
-            self._metrics.victims.add(victims)
-            self._metrics.preemptions.add()
+            metrics.bound([pods[uid].pod.created for uid in binds if uid in pods])
+        if said:
+            metrics.attempts.add(len(said), result="unschedulable")
+        served = sum(bool(action.nominated_node) for action in said)
+        if served:
+            metrics.preemptions.add(served)
+        metrics.evicted([action.reason for action in actions if isinstance(action, Evict)])

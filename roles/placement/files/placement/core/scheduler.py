@@ -53,6 +53,9 @@ ACTIONS: Final[dict[str, ActionRun]] = {
 # Seconds until a pod that could not be evicted is asked again.
 _SPARED: Final = 30.0
 
+# Times the steps of an action by its name, and those of a whole cycle by none.
+Timed = Callable[[str, Iterator[None]], Iterator[None]]
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -73,6 +76,7 @@ class Scheduler:
         default_queue: str = "default",
         patience: float = PATIENCE,
         backing: BackingRules | None = None,
+        timed: Timed = lambda _action, steps: steps,
     ) -> None:
         self.cluster = Cluster()
         self.configuration = configuration
@@ -83,6 +87,7 @@ class Scheduler:
         self._announcer = Announcer(self.session)
         self._explainer = Explainer(self.session, self._announcer)
         self._resting = Resting()
+        self._timed = timed
         self._cycle: Iterator[None] | None = None
         self._news = True
         # Whether everything has been taken in once since it was for somebody else to decide.
@@ -154,7 +159,7 @@ class Scheduler:
             if not self._news and not self.book.stirred and not due:
                 return Decision((), self.book.arriving)
             self._news = session.unfinished = False
-            self._cycle = self._run()
+            self._cycle = self._timed("", self._run())
         for _unused in self._cycle:
             if expired():
                 break
@@ -187,10 +192,10 @@ class Scheduler:
         yield from withdraw(self.session)
         yield from back(self.session)
         for name in self.session.rules.actions:
-            yield from ACTIONS[name](self.session)
+            yield from self._timed(name, ACTIONS[name](self.session))
         if "reclaim" in self.session.rules.actions:
             # Where reclaim stands before allocate, it has not seen yet what allocate could not place.
-            yield from reclaim(self.session)
+            yield from self._timed("reclaim", reclaim(self.session))
         if self.book.arriving:
             # What is said of half a gang is not true a moment later, and its bindings would wait until it is written.
             return
