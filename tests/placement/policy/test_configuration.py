@@ -58,20 +58,64 @@ def test_every_plugin_that_can_be_named_exists() -> None:
         Rules(load(f'actions: "{", ".join(ACTIONS)}"\ntiers:\n- plugins:\n  - name: {name}\n', "x"))
 
 
+@pytest.mark.parametrize(
+    ("plugin", "key"),
+    [
+        ("predicates", "enablePredicate"),
+        ("gang", "enableJobPipelined"),
+        ("gang", "enablePreemptable"),
+        ("gang", "enableReclaimable"),
+        ("conformance", "enablePreemptable"),
+        ("conformance", "enableReclaimable"),
+    ],
+)
+def test_options_without_effect_are_reported_where_they_are_off(plugin: str, key: str) -> None:
+    for value in ("true", "false"):
+        text = f'actions: "allocate"\ntiers:\n- plugins:\n  - name: {plugin}\n    {key}: {value}\n'
+        told = [line for line in load(text, "x").report if line.startswith(f"{plugin}: {key}: false has no effect")]
+        assert len(told) == (value == "false")
+
+
+def test_what_tiers_mean_here_is_reported_where_pods_may_have_to_leave() -> None:
+    report = load(KUBE_BATCH, "x").report
+    for begin in (
+        "tiers: only their order counts",
+        "preempt: priority and drf",
+        "drf: takes room",
+        "reclaim: proportion",
+    ):
+        assert any(line.startswith(begin) for line in report), begin
+    assert not any("tiers" in line for line in DEFAULT.report)
+
+
+def test_a_file_without_tiers_has_no_plugins() -> None:
+    configuration = load('actions: "allocate"\n', "x")
+    assert configuration.tiers == ()
+    assert any(line.startswith("gang: not in the file") for line in configuration.report)
+    Rules(configuration)
+
+
+def test_a_plugin_in_two_tiers_has_the_last_arguments_and_an_action_may_come_again() -> None:
+    weight = "    arguments:\n      leastrequested.weight: "
+    tiers = f"- plugins:\n  - name: nodeorder\n{weight}2\n- plugins:\n  - name: nodeorder\n{weight}3\n"
+    configuration = load(f'actions: "allocate, backfill, allocate"\ntiers:\n{tiers}', "x")
+    assert [choice.arguments["leastrequested.weight"] for choice in configuration.plugins()] == [3, 3]
+    assert configuration.actions == ("allocate", "backfill", "allocate")
+    Rules(configuration)
+
+
 TAIL = "tiers:\n- plugins:\n  - name: gang\n"
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "conf.yaml:1: the file is empty; it needs `actions` and `tiers`"),
+        ("", "conf.yaml:1: the file is empty; it needs `actions`"),
         (f'actions: "allocate, allok"\n{TAIL}', "conf.yaml:1: unknown action 'allok'; known are enqueue, allocate"),
-        (f'actions: "allocate, allocate"\n{TAIL}', "conf.yaml:1: action 'allocate' stands twice"),
         (f"actions: [allocate]\n{TAIL}", "conf.yaml:1: actions: expected text, found a list"),
-        ('actions: "allocate"\n', "conf.yaml:1: `tiers` is missing"),
+        (TAIL, "conf.yaml:1: `actions` is missing"),
         (f'actions: "allocate"\nmore: 1\n{TAIL}', "conf.yaml:2: unknown key 'more' in the configuration"),
         (f'actions: "allocate"\n{TAIL}  - name: gangs\n', "conf.yaml:5: unknown plugin 'gangs'; known are conformance"),
-        (f'actions: "allocate"\n{TAIL}  - name: gang\n', "conf.yaml:5: plugin 'gang' stands twice"),
         (f'actions: "allocate"\n{TAIL}    enabled: true\n', "conf.yaml:5: unknown key 'enabled' in a plugin"),
         (
             f'actions: "allocate"\n{TAIL}    enableJobOrder: maybe\n',

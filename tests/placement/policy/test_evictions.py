@@ -367,3 +367,36 @@ def test_the_victims_of_one_pod_are_the_cheapest_there_are(
             broken += 1
     violations = max(0, sum(dict(item.labels)["app"] == "kept" for item in gone) - allowed)
     assert expected == (violations, max(item.spec.priority for item in gone), broken, len(gone))
+
+
+@given(_packed(), st.integers(2, 4))
+def test_a_gang_asks_nobody_to_leave_whom_it_can_do_without(
+    packed: tuple[list[Pod], dict[str, PodGroup], int, int], size: int
+) -> None:
+    pods, groups, _allowed, cores = packed
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(*(node(name) for name in sorted({item.node for item in pods})), *groups.values(), *pods)
+    simulated.run()
+    simulated.see(priority_class("high", 5), gang("claimants", size, priority_class="high"))
+    request = (("cpu", cores),)
+    simulated.see(*(mine(f"c{index}", group="claimants", priority=5, request=request) for index in range(size)))
+    decided = simulated.run_once()
+    victims = {action.uid for action in decided if isinstance(action, Evict)}
+    kept = [action.nominated_node for action in decided if isinstance(action, PodCondition) and action.nominated_node]
+    assert len(kept) == (size if victims else 0)
+    units: dict[str, set[str]] = {}
+    for item in (item for item in pods if item.uid in victims):
+        name = dict(item.annotations).get("scheduling.k8s.io/group-name", "")
+        mates = {
+            mate.uid for mate in pods if name and dict(mate.annotations).get("scheduling.k8s.io/group-name") == name
+        }
+        broken = bool(name) and len(mates - victims) < groups[name].min_member > 1
+        units.setdefault(name if broken else item.uid, set()).add(item.uid)
+    for unit in units.values():
+        free = dict.fromkeys(kept, 4000)
+        for item in pods:
+            if item.node in free and item.uid not in victims - unit:
+                free[item.node] -= dict(item.request)["cpu"]
+        for where in kept:
+            free[where] -= cores
+        assert min(free.values()) < 0, f"{unit} need not leave"

@@ -64,6 +64,19 @@ def test_preferences_of_the_pod_count(wish: dict[str, Any], chosen: str) -> None
     assert simulated.placements()["p"] == chosen
 
 
+@pytest.mark.parametrize(
+    ("weight", "chosen"),
+    [("nodeaffinity.weight: 0", "n1"), ("nodeaffinity.weight: 1", "n1"), ("nodeaffinity.weight: 9", "n2")],
+)
+def test_weights_say_which_of_two_wishes_counts_more(weight: str, chosen: str) -> None:
+    simulated = preferring(f"leastrequested.weight: 0, balancedresource.weight: 0, podaffinity.weight: 3, {weight}")
+    wish = {"preferred_nodes": (PreferredNodeTerm(IN_B, 1),)}
+    near_other = {"preferred_pods": (WeightedPodAffinityTerm(near("zone", app="x"), 1),)}
+    simulated.see(pod("other", node="n1", labels=pairs(app="x")), mine("p", **wish, **near_other))
+    simulated.run()
+    assert simulated.placements()["p"] == chosen
+
+
 def test_a_soft_taint_is_avoided_also_when_it_comes_later() -> None:
     simulated = preferring("leastrequested.weight: 0, balancedresource.weight: 0")
     simulated.see(mine("first"))

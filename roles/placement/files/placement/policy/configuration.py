@@ -9,7 +9,7 @@ else here than in kube-batch is said in a report.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import yaml
@@ -62,6 +62,15 @@ ARGUMENTS: Final[dict[str, dict[str, int | bool]]] = {
         "podaffinity.weight": 1,
         "balancedresource.weight": 1,
     },
+}
+# What cannot be switched off here, by plugin and key, and why.
+_KEPT_ON: Final = {
+    ("predicates", "enablePredicate"): "the kubelet would reject the pods",
+    ("gang", "enableJobPipelined"): "pods leave only for all of a gang's minimum",
+    ("gang", "enablePreemptable"): "a gang is never left with a part of its minimum",
+    ("gang", "enableReclaimable"): "a gang is never left with a part of its minimum",
+    ("conformance", "enablePreemptable"): "leave the plugin out to have the cluster's own pods evicted",
+    ("conformance", "enableReclaimable"): "leave the plugin out to have the cluster's own pods evicted",
 }
 _MAX_WEIGHT: Final = 1000
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}")
@@ -129,19 +138,16 @@ class _Reader:
 
     def configuration(self, root: yaml.Node | None) -> Configuration:
         if root is None:
-            raise ConfigurationError(f"{self._source}:1: the file is empty; it needs `actions` and `tiers`")
+            raise ConfigurationError(f"{self._source}:1: the file is empty; it needs `actions`")
         entries = self._mapping(root, "the configuration", ("actions", "tiers"))
-        for key in ("actions", "tiers"):
-            if key not in entries:
-                raise self._error(root, f"`{key}` is missing")
+        if "actions" not in entries:
+            raise self._error(root, "`actions` is missing")
         actions = self._actions(entries["actions"])
-        tiers = tuple(self._tier(node) for node in self._sequence(entries["tiers"], "tiers"))
-        seen: set[str] = set()
-        for node, choice in (pair for tier in tiers for pair in tier):
-            if choice.name in seen:
-                raise self._error(node, f"plugin {choice.name!r} stands twice")
-            seen.add(choice.name)
-        chosen = tuple(tuple(choice for _unused, choice in tier) for tier in tiers)
+        nodes = self._sequence(entries["tiers"], "tiers") if "tiers" in entries else []
+        tiers = tuple(self._tier(node) for node in nodes)
+        # As in kube-batch a plugin may stand in several tiers, and is made once, from the last arguments.
+        last = {choice.name: choice.arguments for tier in tiers for choice in tier}
+        chosen = tuple(tuple(replace(choice, arguments=last[choice.name]) for choice in tier) for tier in tiers)
         return Configuration(actions, chosen, tuple(_report(actions, chosen)))
 
     def _actions(self, node: yaml.Node) -> tuple[str, ...]:
@@ -149,15 +155,13 @@ class _Reader:
         for name in names:
             if name not in ACTIONS:
                 raise self._error(node, f"unknown action {name!r}; known are {', '.join(ACTIONS)}")
-            if names.count(name) > 1:
-                raise self._error(node, f"action {name!r} stands twice")
         return tuple(names)
 
-    def _tier(self, node: yaml.Node) -> list[tuple[yaml.Node, PluginChoice]]:
+    def _tier(self, node: yaml.Node) -> list[PluginChoice]:
         entries = self._mapping(node, "a tier", ("plugins",))
         if "plugins" not in entries:
             raise self._error(node, "a tier needs `plugins`")
-        return [(plugin, self._plugin(plugin)) for plugin in self._sequence(entries["plugins"], "plugins")]
+        return [self._plugin(plugin) for plugin in self._sequence(entries["plugins"], "plugins")]
 
     def _plugin(self, node: yaml.Node) -> PluginChoice:
         entries = self._mapping(node, "a plugin", ("name", "arguments", *OPTIONS))
@@ -220,7 +224,8 @@ class _Reader:
 
 def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...]) -> Iterator[str]:
     """What a kube-batch user should know."""
-    plugins = {choice.name: choice for tier in tiers for choice in tier}
+    choices = [choice for tier in tiers for choice in tier]
+    plugins = {choice.name: choice for choice in choices}
     if "enqueue" in actions:
         yield "enqueue: groups are let in when their minResources are free; kube-batch does not have this action"
     if "backfill" in actions:
@@ -228,6 +233,11 @@ def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...
     if {"preempt", "reclaim"} & set(actions):
         yield "preempt, reclaim: pods leave through the Eviction API, so a disruption budget can hold them"
         yield "preempt, reclaim: a gang loses all of its pods or those beyond its minimum, never a part of the minimum"
+        yield from _about_tiers(actions, plugins)
+    for choice in choices:
+        for key, why in ((key, why) for (name, key), why in _KEPT_ON.items() if name == choice.name):
+            if not choice.on(OPTIONS[key]):
+                yield f"{choice.name}: {key}: false has no effect: {why}"
     if "predicates" not in plugins:
         yield "predicates: always on, because the kubelet would reject the pods; the plugin is not in the file"
     elif any(plugins["predicates"].arguments.values()):
@@ -238,6 +248,20 @@ def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...
         yield "nodeorder: among equal nodes the choice is always the same; kube-batch draws lots"
     if "proportion" in plugins:
         yield "proportion: capability, guarantee and the hierarchy of queues are enforced; kube-batch only reads them"
+
+
+def _about_tiers(actions: tuple[str, ...], plugins: Mapping[str, PluginChoice]) -> Iterator[str]:
+    """Where kube-batch's tiers, which intersect what their plugins answer, would choose other victims."""
+    yield (
+        "tiers: only their order counts, and gang and conformance protect pods in whatever tier they stand; kube-batch"
+        " takes whom all plugins of the first tier with an answer agree on"
+    )
+    if "preempt" in actions and plugins.keys() >= {"priority", "drf"}:
+        yield "preempt: priority and drf are asked one after the other, and either is enough, also within one tier"
+    if "preempt" in actions and "drf" in plugins:
+        yield "drf: takes room only from jobs of the same priority; kube-batch looks at shares alone"
+    if "reclaim" in actions and "proportion" in plugins:
+        yield "reclaim: proportion decides who gives room back, in whatever tier it stands"
 
 
 DEFAULT: Final = load(DEFAULT_TEXT, "built-in configuration")

@@ -13,7 +13,6 @@ from placement.kube.resources import read_resources
 from placement.model.quantity import MAX_AMOUNT, Amounts, round_amounts
 from placement.model.workload import PodGroup, Queue
 
-MAX_MEMBERS = 2**31 - 1
 # Of queues; Volcano's and ours are in this range too.
 MAX_WEIGHT = 2**20
 MAX_PRIORITY = 2**31 - 1
@@ -21,7 +20,7 @@ MAX_PRIORITY = 2**31 - 1
 
 def member_count(value: int | None) -> int:
     """A gang's size as it was written, so that a senseless one is answered by name; nothing said is one."""
-    return 1 if value is None else max(-MAX_MEMBERS, min(value, MAX_MEMBERS))
+    return 1 if value is None else value
 
 
 def weight(value: int | None) -> int:
