@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Objects that cannot be read are answered once, by who leads, and only where they are ours."""
 
+from placement.kube import requests
+from placement.kube.dialects import BY_NAME as BY_DIALECT
 from placement.kube.refusals import Refusals
 from placement.kube.sources import sources
 from placement.model.action import GroupStatus, PodCondition, QueueStatus
 from placement.model.refusal import Refusal
+from placement.model.workload import COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, VOLCANO
 
 BY_NAME = {source.name: source for source in sources()}
 PODS = BY_NAME["pods"]
@@ -39,6 +42,20 @@ def test_a_group_and_a_queue_get_an_event_and_a_condition_that_name_the_field():
         "scheduling.converged.hpc/v1alpha1",
     ]
     assert [type(action) for action in answers.written] == [GroupStatus, QueueStatus]
+
+
+def test_a_group_that_becomes_unreadable_while_it_runs_keeps_its_phase_and_its_numbers():
+    answers = Answers()
+    answers.refusals.note(GROUPS, refusal("PodGroup"))
+    (status,) = answers.written
+    written = {
+        name: dialect.group_status(status, "now") for name, dialect in BY_DIALECT.items() if dialect.group_status
+    }
+    assert {name: set(fields) for name, fields in written.items() if fields} == {
+        name: {"conditions"} for name in (UPSTREAM, INCUBATOR, SIGS, VOLCANO)
+    }
+    assert written[VOLCANO]["conditions"][0]["message"] == "spec.x: is odd"
+    assert requests.group_status(status, BY_DIALECT[COSCHEDULING], "now") is None
 
 
 def test_the_same_is_said_once_and_another_field_again():

@@ -8,8 +8,9 @@ import json
 import pytest
 from placement.kube.dialects import BY_NAME
 from placement.kube.metadata import Sharing
+from placement.model.action import GroupPhase
 from placement.model.pod import Phase
-from placement.model.workload import UPSTREAM
+from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, VOLCANO
 from placement_kit.builders import gang, mine, node
 from placement_kit.simulated import Simulated
 
@@ -45,3 +46,49 @@ def test_a_group_that_never_had_its_nodes_is_told_so() -> None:
     simulated.see(*(mine(f"g{index}", scheduling_group="g") for index in range(6)))
     simulated.run()
     assert not simulated.groups()["g"].scheduled
+
+
+def ended(*phases: Phase) -> Simulated:
+    """A group of two whose pods have run and ended."""
+    simulated = Simulated()
+    simulated.see(node(), gang("g", 2))
+    simulated.see(*(mine(f"g{index}", group="g") for index in range(len(phases))))
+    simulated.run()
+    for index, phase in enumerate(phases):
+        simulated.now += 4
+        simulated.run()
+        assert simulated.groups()["g"].phase is GroupPhase.RUNNING
+        simulated.finish(f"g{index}", phase=phase)
+    for _unused in range(2):
+        # Others might come in their place.
+        simulated.now += 4
+        simulated.run()
+    return simulated
+
+
+@pytest.mark.parametrize(
+    ("phases", "written"),
+    [
+        ("ss", {VOLCANO: "Completed", COSCHEDULING: "Finished", INCUBATOR: "Running"}),
+        ("ssf", {VOLCANO: "Completed", COSCHEDULING: "Finished", INCUBATOR: "Running"}),
+        ("sf", {VOLCANO: "Pending", COSCHEDULING: "Failed", INCUBATOR: "Pending"}),
+    ],
+)
+def test_every_api_gets_its_own_word_for_how_a_group_has_ended(phases: str, written: dict[str, str]) -> None:
+    simulated = ended(*(Phase.SUCCEEDED if letter == "s" else Phase.FAILED for letter in phases))
+    status = simulated.groups()["g"]
+    for dialect, phase in written.items():
+        write = BY_NAME[dialect].group_status
+        assert write is not None
+        assert write(status, "now")["phase"] == phase
+
+
+def test_how_a_group_has_ended_stays_when_its_pods_are_cleared_away() -> None:
+    simulated = ended(Phase.SUCCEEDED, Phase.SUCCEEDED)
+    simulated.see(gang("g", 2, phase="Completed"))
+    simulated.gone(simulated.named("g0"), simulated.named("g1"))
+    before = simulated.groups()["g"]
+    for _unused in range(3):
+        simulated.now += 4
+        simulated.run()
+    assert simulated.groups()["g"] is before

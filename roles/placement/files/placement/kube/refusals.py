@@ -16,7 +16,7 @@ from placement.kube.dialects import BY_NAME
 from placement.kube.performer import Telling
 from placement.kube.reflector import Source
 from placement.kube.requests import Subject
-from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.action import Action, GroupStatus, PodCondition, QueueStatus
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
 from placement.model.workload import PodGroup
@@ -104,7 +104,7 @@ class Refusals:
                 namespace=refusal.namespace,
                 name=refusal.name,
                 dialect=dialect.name,
-                phase=GroupPhase.PENDING,
+                phase=None,
                 scheduled=False,
                 reason=REASON,
                 message=text,

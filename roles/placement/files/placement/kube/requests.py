@@ -99,10 +99,11 @@ def select_node(action: SelectNode) -> Request:
 
 
 def group_status(action: GroupStatus, dialect: Dialect, now: str) -> Request | None:
-    """The status that the dialect's API defines; None where it has no groups."""
-    if dialect.group_status is None:
+    """The status that the dialect's API defines; None where it has no groups, or no word for what is to be said."""
+    status = dialect.group_status(action, now) if dialect.group_status is not None else None
+    if not status:
         return None
-    body = {"metadata": {"uid": action.uid}, "status": dialect.group_status(action, now)}
+    body = {"metadata": {"uid": action.uid}, "status": status}
     return Request("PATCH", f"{dialect.group_path(action.namespace, action.name)}/status", _encode(body), dialect.patch)
 
 

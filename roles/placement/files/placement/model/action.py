@@ -19,6 +19,7 @@ class GroupPhase(StrEnum):
     RUNNING = "Running"
     UNKNOWN = "Unknown"
     FINISHED = "Completed"
+    FAILED = "Failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +74,16 @@ class PodCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """What a PodGroup's status should say; its dialect writes as much of it as its API defines."""
+    """What a PodGroup's status should say; its dialect writes as much of it as its API defines.
+
+    Without a phase nothing is known of the group but why it cannot be read: the rest of its status stays as it is.
+    """
 
     uid: str
     namespace: str
     name: str
     dialect: str
-    phase: GroupPhase
+    phase: GroupPhase | None
     # Whether the gang has its nodes. Where it has not, reason and message say why; once true it is not taken back.
     scheduled: bool
     reason: str = ""

@@ -121,6 +121,9 @@ class Announcer:
         )
 
     def _group(self, job: Job, group: PodGroup, refused: Refused | None) -> Iterator[Action]:
+        if not job.tasks and group.phase in _ENDED:
+            # Its pods have been cleared away; how it ended stays.
+            return
         counts = job.counts
         before, when = self._groups.get(group.uid, (None, 0.0))
         if job.bound < job.min_member <= job.ready and not job.whole:
@@ -178,7 +181,10 @@ class Announcer:
 
 
 def _phase(job: Job, *, enough: bool) -> GroupPhase:
-    """kube-batch's rule: running when the minimum is there, unknown when some run without it."""
+    """kube-batch's rule: running when the minimum is there, unknown when some run without it; and how it ended."""
+    succeeded, ended = job.counts[Status.SUCCEEDED], job.counts[Status.SUCCEEDED] + job.counts[Status.FAILED]
+    if job.min_member <= ended == len(job.tasks):
+        return GroupPhase.FINISHED if succeeded >= job.min_member else GroupPhase.FAILED
     if enough:
         return GroupPhase.RUNNING
     if job.counts[Status.RUNNING]:

@@ -22,6 +22,7 @@ _PHASES: Final = {
     GroupPhase.RUNNING: "Running",
     GroupPhase.UNKNOWN: "Unknown",
     GroupPhase.FINISHED: "Finished",
+    GroupPhase.FAILED: "Failed",
 }
 
 
@@ -40,10 +41,10 @@ def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
 
 def group_status(status: GroupStatus, _now: str) -> Json:
     """Phase and numbers: this API has no conditions."""
+    if status.phase is None:
+        return {}
     phase = _PHASES[status.phase]
-    if status.phase is GroupPhase.FINISHED and status.failed:
-        phase = "Failed"
-    elif status.scheduled and status.phase in (GroupPhase.PENDING, GroupPhase.INQUEUE):
+    if status.scheduled and status.phase in (GroupPhase.PENDING, GroupPhase.INQUEUE):
         phase = "Scheduled"
     return {"phase": phase, "running": status.running, "succeeded": status.succeeded, "failed": status.failed}
 

@@ -22,6 +22,12 @@ _group = msgspec.json.Decoder(wire_group.Group)
 _queue = msgspec.json.Decoder(wire_group.Queue)
 _NO_GROUP: Final = wire_group.GroupSpec()
 _NO_QUEUE: Final = wire_group.QueueSpec()
+# It knows no Inqueue, and a group that has ended stays Running there, or without its minimum Pending.
+_PHASES: Final = {
+    GroupPhase.INQUEUE: GroupPhase.PENDING,
+    GroupPhase.FINISHED: GroupPhase.RUNNING,
+    GroupPhase.FAILED: GroupPhase.PENDING,
+}
 
 
 def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
@@ -46,16 +52,15 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
 
 def group_status(status: GroupStatus, now: str) -> Json:
     """What kube-batch's API has."""
-    # It knows no Inqueue, and a group that has ended stays Running there.
-    phase = {GroupPhase.INQUEUE: GroupPhase.PENDING, GroupPhase.FINISHED: GroupPhase.RUNNING}.get(
-        status.phase, status.phase
-    )
+    conditions = unschedulable(status, now)
+    if status.phase is None:
+        return {"conditions": conditions}
     return {
-        "phase": str(phase),
+        "phase": str(_PHASES.get(status.phase, status.phase)),
         "running": status.running,
         "succeeded": status.succeeded,
         "failed": status.failed,
-        "conditions": unschedulable(status, now),
+        "conditions": conditions,
     }
 
 

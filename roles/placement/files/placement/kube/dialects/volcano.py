@@ -12,7 +12,7 @@ from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.kube_batch import unschedulable
 from placement.kube.metadata import Sharing
-from placement.model.action import GroupStatus, QueueStatus
+from placement.model.action import GroupPhase, GroupStatus, QueueStatus
 from placement.model.quantity import Amounts, format_amount
 from placement.model.workload import VOLCANO, PodGroup, Queue
 
@@ -60,6 +60,8 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
 def group_status(status: GroupStatus, now: str) -> Json:
     """What Volcano's API has; conditions are its own and are replaced."""
     conditions = unschedulable(status, now)
+    if status.phase is None:
+        return {"conditions": conditions}
     if status.scheduled:
         conditions = [
             {
@@ -72,7 +74,8 @@ def group_status(status: GroupStatus, now: str) -> Json:
             }
         ]
     return {
-        "phase": str(status.phase),
+        # One that has ended without its minimum waits for others in its place.
+        "phase": str(GroupPhase.PENDING if status.phase is GroupPhase.FAILED else status.phase),
         "running": status.running,
         "succeeded": status.succeeded,
         "failed": status.failed,
