@@ -33,6 +33,10 @@ QUIET_SECONDS: Final = 30.0
 # Of a quick look: so many pods are bound by kube-scheduler in the time there is, and Events are not waited for so long.
 QUICK_SHARE: Final = 0.2
 QUICK_QUIET_SECONDS: Final = 5.0
+# What the daemon is to reach of the bare loop, and times kube-scheduler, by the case's name up to its first dash.
+MARKS_OF_BARE: Final = {"plain": 0.8}
+MARK_OF_BARE: Final = 0.7
+MARKS_OF_KUBE: Final = {"plain": 3.0, "gangs": 4.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +86,33 @@ def follow(follower: Follower, pods: int, ended: Callable[[], bool], *, quiet: f
             raise SystemExit(f"{len(follower.binds)} of {pods} pods bound after {now - begun:.0f} s")
 
 
+def medians_of(results: Sequence[Result]) -> dict[str, float]:
+    """Median rates of one case by contestant."""
+    return {
+        name: statistics.median(result.rate for result in results if result.contestant == name)
+        for name in dict.fromkeys(result.contestant for result in results)
+    }
+
+
+def missed(results: Sequence[Result]) -> list[str]:
+    """The marks that the daemon does not reach, one sentence each."""
+    found = []
+    for case in dict.fromkeys(result.case for result in results):
+        medians, kind = medians_of([result for result in results if result.case == case]), case.partition("-")[0]
+        marks = {"bare": MARKS_OF_BARE.get(kind, MARK_OF_BARE), "kube-scheduler": MARKS_OF_KUBE.get(kind, 0.0)}
+        for other, mark in marks.items():
+            if {"placement", other} <= medians.keys() and medians["placement"] < mark * medians[other]:
+                found.append(f"{case}: {medians['placement'] / medians[other]:.2f} of {other}, asked {mark:g}")
+    return found
+
+
 def table(results: Sequence[Result]) -> str:
     """Medians, spreads and ratios, one line for each case and contestant."""
     head = ("case", "contestant", "pods", "pods/s (spread)", "of bare", "x kube-scheduler", "Events", "CPU s", "MiB")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for case in dict.fromkeys(result.case for result in results):
         of_case = [result for result in results if result.case == case]
-        medians = {
-            name: statistics.median(result.rate for result in of_case if result.contestant == name)
-            for name in dict.fromkeys(result.contestant for result in of_case)
-        }
+        medians = medians_of(of_case)
         for name, median in medians.items():
             own = [result for result in of_case if result.contestant == name]
             rates = [result.rate for result in own]
@@ -134,7 +155,10 @@ def main() -> int:
     keep(given, [asdict(result) for result in results])
     print(f"{nodes} nodes, {repeats} runs of each in {time.monotonic() - begun:.0f} s, {load_average()}\n")
     print(table(results))
-    return 0
+    late = missed(results)
+    if late:
+        print(f"missed: {'; '.join(late)}")
+    return 1 if late else 0
 
 
 if __name__ == "__main__":
