@@ -8,6 +8,7 @@ import unittest.mock
 
 from handover_case import HandoverCase
 from nodeshare import view
+from nodeshare.carry import MOST_UNSEEN
 from nodeshare.memory import HELD, QUIESCE, STOP
 from nodeshare.world import WorldError
 from simulation import KUBELET, RUNTIME
@@ -186,6 +187,27 @@ class Taking(HandoverCase):
                 told = site.begin()
                 self.assertEqual(told.done.outcome, outcome)
                 self.assertIn("cannot be stopped", told.done.reason)
+
+    def test_a_service_manager_that_is_late_once_lets_no_job_in_beside_pods(self):
+        for late in (2, 9):
+            with self.subTest(late=late):
+                site = self.site(handover="stop")
+                site.node.add("web")
+                asked = []
+
+                def active_units(units, late=late, asked=asked, known=site.node.active_units):
+                    asked.append(units)
+                    if len(asked) <= late:
+                        raise WorldError("systemctl is-active: no end within 5 s")
+                    return known(units)
+
+                site.node.active_units = active_units
+                if late < MOST_UNSEEN:
+                    site.begin()
+                    self.assert_free(site)
+                else:
+                    self.assertRaises(WorldError, site.begin)
+                    self.assertEqual(len(asked), MOST_UNSEEN)
 
     def test_shims_that_outlive_their_kubelet_are_found_and_killed(self):
         site = self.site(deadline=5.0)

@@ -21,6 +21,7 @@ from .view import Api, Done
 from .world import World, WorldError
 
 MOST_STEPS = 5000
+MOST_UNSEEN = 3  # looks in vain: a service manager that is late once is no reason to let a job in beside pods
 
 
 class Told(NamedTuple):
@@ -130,7 +131,7 @@ class Carrier:
                 return self._look(action.what, seen)
             except WorldError as error:
                 self._remark(str(error))
-                return _unseen(action.what, seen, str(error))
+                return _unseen(action.what, _tried(seen, "unseen"), str(error))
         seen = self._note(action, seen)
         try:
             if isinstance(action, view.AskBatch):
@@ -283,9 +284,11 @@ def _stale(seen: view.Observed) -> view.Observed:
 
 
 def _unseen(what: str, seen: view.Observed, why: str) -> view.Observed:
-    """What could not be looked at is taken for the worse: units run, the API is silent, life cannot be told."""
+    """What could not be looked at is taken for the worse, or looked at again: the job needs to know."""
     if what == view.API:
         return seen._replace(api=Api(False, why))
     if what == view.LIFE:
         return seen._replace(life={})
+    if seen.tried["unseen"] < MOST_UNSEEN:
+        return seen
     raise WorldError(why)
