@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from e2e.beds import own_bed
+from e2e.outage import without_api
 from e2e.site_of import IMAGE, ConvertedSite
 from e2e.whole_site import CONF, differences, look
 
@@ -137,16 +138,14 @@ def test_the_sharing_is_proved_with_a_real_pod_and_a_real_job(site: ConvertedSit
 def test_off_makes_all_nodes_batch_only_without_the_api_and_on_ends_it(site: ConvertedSite) -> None:
     site.ctl("scancel --user=ops --state=RUNNING")
     site.quiet()
-    site.node("kube", "systemctl stop kube-apiserver")
-    begin = time.monotonic()
-    site.play("off")
-    assert time.monotonic() - begin < 60
-    for node in NODES:
-        assert site.node(node, "systemctl is-active kubelet containerd || true").split() == ["inactive", "inactive"]
-    site.srun("-N2", "true")
-    assert "switched off" in site.play("status").out
-    site.node("kube", "systemctl start kube-apiserver")
-    site.until("kube", "kubectl get --raw /readyz")
+    with without_api(site.bed):
+        begin = time.monotonic()
+        site.play("off")
+        assert time.monotonic() - begin < 60
+        for node in NODES:
+            assert site.node(node, "systemctl is-active kubelet containerd || true").split() == ["inactive", "inactive"]
+        site.srun("-N2", "true")
+        assert "switched off" in site.play("status").out
     again = site.play("site")
     assert set(again.changed().values()) == {0}, again.out
     site.play("on")
