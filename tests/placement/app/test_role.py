@@ -28,6 +28,12 @@ def test_the_role_installs_what_the_daemon_is_tested_with():
     assert set(groups["daemon"]) <= set(wanted)
 
 
+def test_every_file_of_the_daemon_that_changes_has_it_restarted():
+    named = yaml.safe_load((ROLE / "vars/main.yml").read_text())["_placement_globs"]
+    folders = {path.parent.relative_to(ROLE) for path in ROLE.glob("files/placement/**/*.py")}
+    assert named == sorted(f"{{{{ role_path }}}}/{folder}/*.py" for folder in folders)
+
+
 def test_the_role_gives_rights_in_every_dialect():
     named = yaml.safe_load((ROLE / "vars/main.yml").read_text())["_placement_dialects"]
     assert {dialect.name.partition("/")[0] for dialect in DIALECTS} == set(named)
