@@ -97,7 +97,7 @@ BAD_GROUPS: dict[str, tuple[object, str]] = {
     "zero": ({"minMember": 0}, "spec.minMember: 0"),
     "negative": ({"minMember": -1}, "spec.minMember: -1"),
     "list": ({"minMember": [1]}, "minMember"),
-    "overflow": ({"minMember": 1 << 62}, "needs 2147483647 pods"),
+    "overflow": ({"minMember": 1 << 62}, f"spec.minMember: {1 << 62}"),
     "not-a-number": ({"minMember": 1, "minResources": {"cpu": "NaN"}}, "minResources"),
     "no-queue": ({"minMember": 1, "queue": "nowhere"}, "there is no queue 'nowhere'"),
     "circle": ({"minMember": 1, "queue": "circle-a"}, "circle"),
