@@ -23,13 +23,15 @@ from placement_kit.builders import amounts, gang, mine, node, queue
 from placement_kit.kube_batch import policy
 
 SLICE = 0.008
+# Seconds between two pods that end while a crowd waits.
+ENDING = 0.3
 
 
 class Case:
     """A scheduler over equal nodes, and what it has decided."""
 
-    def __init__(self, nodes: int) -> None:
-        self.scheduler = Scheduler(load(policy(), "bench"), scheduler_name="placement")
+    def __init__(self, nodes: int, configuration: str = "") -> None:
+        self.scheduler = Scheduler(load(configuration or policy(), "bench"), scheduler_name="placement")
         room = amounts(cpu="32", memory="256Gi", pods="110")
         for index in range(nodes):
             self.scheduler.apply(Seen(node(f"n{index}", allocatable=room)))
@@ -51,22 +53,25 @@ class Case:
 
     def settle(self) -> None:
         """Slices until there is nothing more to decide."""
-        while True:
-            begun = time.process_time()
-            decision = self.scheduler.decide(begun, _until(begun + SLICE))
-            self.longest = max(self.longest, time.process_time() - begun)
-            for action in decision.actions:
-                self._version += 1
-                if isinstance(action, Bind):
-                    self.binds += 1
-                    pod = self.scheduler.cluster.pods.by_uid[action.uid].pod
-                    placed = replace(pod, node=action.node, phase=Phase.RUNNING, version=self._version)
-                    self.scheduler.apply(Seen(placed))
-                elif isinstance(action, Evict):
-                    self.evictions += 1
-                    self.scheduler.apply(Gone(Pod, action.uid, self._version))
-            if not decision.more and not decision.actions:
-                return
+        while self.slice():
+            pass
+
+    def slice(self) -> bool:
+        """One slice, carried out; says whether there is more to decide."""
+        begun = time.process_time()
+        decision = self.scheduler.decide(begun, _until(begun + SLICE))
+        self.longest = max(self.longest, time.process_time() - begun)
+        for action in decision.actions:
+            self._version += 1
+            if isinstance(action, Bind):
+                self.binds += 1
+                pod = self.scheduler.cluster.pods.by_uid[action.uid].pod
+                placed = replace(pod, node=action.node, phase=Phase.RUNNING, version=self._version)
+                self.scheduler.apply(Seen(placed))
+            elif isinstance(action, Evict):
+                self.evictions += 1
+                self.scheduler.apply(Gone(Pod, action.uid, self._version))
+        return decision.more or bool(decision.actions)
 
 
 def _until(end: float) -> Callable[[], bool]:
@@ -141,11 +146,62 @@ def reclaiming(nodes: int, queues: int) -> None:
     measured(f"{nodes} full nodes, reclaim over {queues} queues", case, 2 * (queues - 1), work())
 
 
+def crowd(number: int) -> None:
+    """Gangs that fit nowhere, and after all of them a pod that does, while pods end all the time."""
+    case = Case(20, policy("allocate, backfill"))
+    for index in range(20):
+        case.see(
+            [replace(pod, node=f"n{index}") for pod in case.pods(f"full{index}", 1, cpu="31", phase=Phase.RUNNING)]
+        )
+        case.see(case.pods(f"end{index}", 50, cpu="0", node=f"n{index}", phase=Phase.RUNNING))
+    for index in range(number):
+        case.scheduler.apply(Seen(gang(f"g{index}", 2)))
+        case.see(case.pods(f"g{index}", 2, cpu="2", group=f"g{index}"))
+    case.settle()
+    collector.collect()
+    case.longest = 0.0
+    ending = (f"end{index}-{which}" for index in range(20) for which in range(50))
+    # All are tried again, and in the middle of that it comes.
+    case.scheduler.apply(Gone(Pod, next(ending), 1 << 40))
+    case.slice()
+    case.see(case.pods("small", 1, cpu="500m"))
+    begun = last = time.process_time()
+    while case.scheduler.cluster.pods.by_uid["small-0"].pod.node == "":
+        if time.process_time() - last > ENDING:
+            last = time.process_time()
+            case.scheduler.apply(Gone(Pod, next(ending), 1 << 40))
+        case.slice()
+    spent = time.process_time() - begun
+    print(
+        f"{number} gangs that fit nowhere, a pod that does{spent:17.2f} s, longest slice {case.longest * 1000:5.1f} ms",
+        flush=True,
+    )
+
+
+def passing(nodes: int, number: int) -> None:
+    """Pods that are deleted as soon as they are there."""
+    case = Case(nodes)
+
+    def work() -> Iterator[None]:
+        for part in range(0, number, 100):
+            pods = case.pods(f"p{part}", 100)
+            case.see(pods)
+            yield
+            for pod in pods:
+                case.scheduler.apply(Gone(Pod, pod.uid, 1 << 40))
+        yield
+
+    measured(f"{nodes} nodes, pods created and deleted", case, number, work())
+    left = len(case.scheduler.cluster.pods.by_uid) + len(case.scheduler.book.tasks) + len(case.scheduler.book.jobs)
+    print(f"{'':44}{left} left in memory", flush=True)
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=6000)
+    parser.add_argument("--gangs", type=int, default=10_000, help="how many wait that fit nowhere")
     arguments = parser.parse_args()
     collector.begin()
     plain(arguments.nodes, arguments.pods)
@@ -153,6 +209,8 @@ def main() -> None:
         gangs(arguments.nodes, arguments.pods, size)
     preemption(arguments.nodes, 500)
     reclaiming(arguments.nodes, 200)
+    crowd(arguments.gangs)
+    passing(arguments.nodes, 10_000)
 
 
 if __name__ == "__main__":
