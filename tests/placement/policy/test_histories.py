@@ -231,6 +231,7 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
 @example(1448, 12)  # the last member of a job in a closed queue ends
 @example(85, 30)  # a member takes the place of another of its own gang, which is not whole
 @example(327, 30)  # a gang grows while room is kept for it
+@example(54422, 14)  # room appears for a job tried in vain, while others have not been tried
 def test_no_history_breaks_a_promise(seed: int, steps: int) -> None:
     lived(seed, steps)
 

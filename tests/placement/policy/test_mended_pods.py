@@ -76,6 +76,8 @@ def test_company_may_come_from_another_scheduler() -> None:
     simulated.see(pod("db", labels=pairs(app="db")))
     simulated.run()
     assert not simulated.placements()
+    simulated.see(pod("passes-by"))
+    simulated.run()
     mend(simulated, "db", node="n1", phase=Phase.RUNNING)
     simulated.run()
     assert simulated.placements()["p"] == "n1"

@@ -72,7 +72,7 @@ class Line:
             self.partial[job.key] = job
         job.ticket = self._tickets = self._tickets + 1
         self.parked.pop(job.key, None)
-        self._near_others.pop(job.key, None)
+        near_others = self._near_others.pop(job.key, None)
         queue = self.tree.by_name.get(job.queue)
         if queue is not None and queue.record.backed_by:
             self.backed[job.key] = job
@@ -86,6 +86,8 @@ class Line:
             job.inqueue = True
         if job.parked == self.generation:
             self.parked[job.key] = job
+            if near_others is not None:
+                self._near_others[job.key] = job
             return
         job.order = self.rules.job_order(job, self.total)
         heappush(queue.order if job.asking else queue.idle, (job.order, job.ticket, job))
@@ -150,8 +152,8 @@ class Line:
 
     @property
     def returning(self) -> bool:
-        """Whether parked jobs are still to get their places back."""
-        return bool(self._returning)
+        """Whether parked jobs are still to get their places back, or had to wait for the end of a walk to do so."""
+        return bool(self._returning or (self.parked and self._returned != self.generation))
 
     def retry_parked(self) -> None:
         """Parked jobs get their places back when something has changed since they were tried, the first ones first.

@@ -77,6 +77,8 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], 
         if never:
             text = f"{job} can never run: {format_size(job) if together > 1 else ''}{never}; {refused.nodes}"
             session.book.give_up(job, Problem("NeverFits", text))
+            # Others deserve more without it, and may have been passed over for having too much.
+            session.unfinished = True
             return
         session.refuse(job, failed, refused)
         return
