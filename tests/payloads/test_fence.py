@@ -56,9 +56,9 @@ class Drawing(unittest.TestCase):
         ):
             self.assertEqual(self.drawn(*jobs, held=held)[0], "0-1")
 
-    def test_a_cgroup_that_tells_nothing_is_named(self):
+    def test_a_cgroup_that_tells_nothing_is_named_and_pods_have_none_of_the_cores_that_its_job_may_be_on(self):
         drawn = self.drawn(lease("1", cores=4), lease("2", cores=1, cgroup="other/2"), lease("3", cores=0))
-        self.assertEqual((drawn.cpus, drawn.missing), ("0-15", (JOBS + "1", "other/2")))
+        self.assertEqual((drawn.cpus, drawn.missing), ("0-1", (JOBS + "1", "other/2")))
         self.assertEqual(self.drawn(lease("1", wlm="slurm", cores=4)).missing, ("slurm/1/1",))
 
     def test_a_split_is_the_sites_and_counts_keep_nobody_apart(self):
@@ -174,9 +174,9 @@ class V1(Machine):
         self.draw(lease(cores=1, memory=4 * GIB))
         self.assertEqual(self.caps()[0], 60 * GIB)
 
-    def test_a_job_without_a_cpuset_is_told_and_fences_nobody(self):
+    def test_a_job_without_a_cpuset_is_told_and_pods_keep_house(self):
         self.assertEqual(self.draw(lease(cores=1)), (JOBS + "1.srv",))
-        self.assertEqual(self.pods(), "0-15")
+        self.assertEqual(self.pods(), "0")
 
     def test_a_refusal_names_the_file(self):
         path = os.path.join(self.top, "memory/kubepods/memory.limit_in_bytes")

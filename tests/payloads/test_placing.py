@@ -173,6 +173,25 @@ class Failures(SharedCase):
         self.assertEqual(site.begin(cores=2, cpus="").done.outcome, "accept")
         self.assertIsNone(site.node.pod_cpus)
 
+    def test_a_job_whose_cgroup_tells_no_cores_keeps_pods_off_all_of_them_and_every_line_names_it(self):
+        site = self.site()
+        with site.store.locked():
+            site.store.begin(Lease(JobKey("pbs", "1.srv", 1), "boot-1", 1000.0, None, 2, GIB), mark_life=0.0)
+        site.node.alive[JobKey("pbs", "1.srv", 1)] = True
+        said = "; no cores are told by the cgroup pbs_jobs.service/jobid/1.srv: pods have the housekeeping CPUs only"
+        for call in (
+            lambda: site.act(view.ADOPT),
+            site.repair,
+            lambda: site.begin("2.srv", cores=2),
+            lambda: site.end("2.srv"),
+        ):
+            told = call()
+            self.assertEqual((told.done.outcome, site.free_cores()), ("accept", "0"))
+            self.assertTrue(told.done.reason.endswith(said), told.done.reason)
+        site.give_cores("1.srv", 2)
+        self.assertEqual(site.repair().done.reason, "1 held by placeholders")
+        self.assertEqual(site.free_cores(), "2-7")
+
     def test_a_full_disk_ends_in_the_sites_outcome_and_repair_makes_it_good(self):
         site = self.site(on_failure="drain")
         site.node.disk_full = True

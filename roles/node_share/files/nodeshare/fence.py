@@ -47,15 +47,19 @@ def cgroups_needed(leases: Iterable[Lease], settings: Settings) -> Tuple[str, ..
 def draw(
     leases: Tuple[Lease, ...], settings: Settings, *, online: FrozenSet[int], held: Mapping[str, FrozenSet[int]]
 ) -> Fence:
-    """`held`: by cgroup, the cores of its cpuset; a cgroup without one is not in it."""
+    """`held`: by cgroup, the cores of its cpuset; a cgroup without one is not in it.
+
+    A job that should have a cpuset and has none may run on any core, so pods keep off all of them.
+    """
     needed = cgroups_needed(leases, settings)
+    missing = tuple(group for group in needed if group not in held)
     taken = frozenset(cpu for group in needed for cpu in held.get(group, ()))
     free: Optional[FrozenSet[int]] = None
     if settings.fence == SPLIT:
         free = parse_cpus(settings.pod_cpus)
     elif settings.fence == CORES and leases:
         free = online - taken
-    if any(is_whole(lease) for lease in leases) or free == frozenset():
+    if missing or any(is_whole(lease) for lease in leases) or free == frozenset():
         free = parse_cpus(settings.housekeeping_cpus)  # what stays must run somewhere
     counted = sum(lease.cores or 0 for lease in leases)
     weight = len(free & online) if free is not None else len(online) - counted
@@ -64,5 +68,5 @@ def draw(
         sum(lease.memory or 0 for lease in leases),
         len(online) if settings.fence == SPLIT else max(0, weight),
         len(online),
-        tuple(group for group in needed if group not in held),
+        missing,
     )

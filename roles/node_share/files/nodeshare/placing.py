@@ -58,7 +58,7 @@ def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: O
     if stale:
         return Unplace(stale)
     if event == END:
-        return _fenced(leases, seen, Done(ACCEPT, "{} more on this node".format(len(leases))))
+        return _fenced(leases, seen, Done(ACCEPT, "{} more on this node{}".format(len(leases), _untold(seen))))
     if seen.active is None:
         return Look(UNITS)
     runs = settings.services[:1] == seen.active[:1]
@@ -184,14 +184,21 @@ def _admitted(plan: Plan, event: str, settings: Settings, seen: Observed, seen_r
 
 
 def _held(plan: Plan, event: str, settings: Settings, seen: Observed) -> Done:
-    """The cores of a job that has no cpuset stay with pods: that is no success of this job's begin."""
+    """A job that has no cpuset may run on any core: that is no success of its begin, and each later line names it."""
     if event == BEGIN and seen.tried.get("fence") and seen.unfenced is None:
         return _failed(event, settings, "pods could not be kept off the job's cores")
     group = next((fence.cgroup_of(one.lease) for one in plan.values() if one.lease.key == seen.key), "")
     if seen.unfenced and event == BEGIN and (group or str(seen.key)) in seen.unfenced:
         text = "no cores are told by the cgroup {}; without it only the fences split and counts are possible"
         return _failed(event, settings, text.format(group or "of the job, which is not known"))
-    return Done(ACCEPT, "{} held by placeholders".format(len(plan)))
+    return Done(ACCEPT, "{} held by placeholders{}".format(len(plan), _untold(seen)))
+
+
+def _untold(seen: Observed) -> str:
+    if not seen.unfenced:
+        return ""
+    text = "; no cores are told by the cgroup {}: pods have the housekeeping CPUs only"
+    return text.format(", ".join(seen.unfenced[:3]))
 
 
 def _failed(event: str, settings: Settings, reason: str) -> Done:
