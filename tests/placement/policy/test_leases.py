@@ -7,9 +7,15 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from nodeshare import leases, placeholder
+from nodeshare.jobid import JobKey
+from nodeshare.settings import Settings
 from placement.app.render import explanation, queues
+from placement.kube.decode_pod import MIRROR_ANNOTATION, decode_pod
+from placement.kube.metadata import Sharing
 from placement.model.batch import BatchJob, Share
 from placement.model.event import JobsRead, JobsUnread
+from placement.model.pod import Phase, Pod
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node
 
@@ -38,6 +44,17 @@ def announce(site: Backed, text: str, host: str = "n1") -> None:
     site.settle(seconds=1)
 
 
+def mirror(*, run: int = 1, mirrored: bool = True) -> Pod:
+    """What the API has of the placeholder that `n1` makes for three cores of a run of their job."""
+    lease = leases.Lease(JobKey("pbs", "15.srv", run), "boot", 100.0, cores=3)
+    (planned,) = placeholder.plan((lease,), (), Settings(node="n1")).values()
+    manifest = placeholder.make(planned, Settings(node="n1")).manifest
+    manifest["metadata"].update(uid="of-the-api", resourceVersion="7")
+    manifest["metadata"]["annotations"].update({MIRROR_ANNOTATION: "hash"} if mirrored else {})
+    manifest["spec"]["nodeName"] = "n1"
+    return decode_pod(json.dumps({**manifest, "status": {"phase": "Running"}}).encode(), Sharing())
+
+
 def test_nobody_is_bound_where_a_job_has_begun_before_the_node_says_what_it_takes(site):
     site.see(mine("small"), mine("fixed", request=amounts(cpu="4")))
     site.settle()
@@ -57,6 +74,43 @@ def test_an_announcement_of_anything_else_opens_no_node(site, text):
     site.see(mine("p1"))
     site.settle()
     assert site.placements() == {"p1": "n2"}
+
+
+def test_a_placeholder_opens_its_node_but_for_what_it_takes_itself(site):
+    site.see(mine("p1", request=amounts(cpu="4")), mine("p2"), mine("p3"))
+    site.settle()
+    assert "n1" not in site.placements().values()
+    site.see(mirror())
+    site.settle()
+    ours = {name: host for name, host in site.placements().items() if name.startswith("p")}
+    assert sorted(ours.values()) == ["n1", "n2"]
+    assert ours["p1"] == "n2"
+    # Its end comes before that of the job in the batch system's list.
+    site.gone(mirror())
+    site.settle()
+    assert set(site.placements()) == {"p1", "p2", "p3"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        mirror(run=2),
+        mirror(mirrored=False),
+        replace(mirror(), namespace="team"),
+        replace(mirror(), node="n2"),
+        replace(mirror(), node="", nominated_node="n1"),
+        replace(mirror(), phase=Phase.FAILED),
+        *(
+            replace(mirror(), annotations=(("converged.hpc/lease", text),))
+            for text in ("", "{", "[]", '"pbs/15.srv/1"', "[" * 100_000)
+        ),
+    ],
+)
+def test_no_other_pod_opens_a_node(site, other):
+    site.see(other)
+    site.see(mine("p1"))
+    site.settle()
+    assert site.placements()["p1"] == "n2"
 
 
 def test_a_lease_that_its_node_has_ended_first_does_not_close_it_again(site):

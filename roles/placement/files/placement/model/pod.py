@@ -85,7 +85,7 @@ class Pod:
     version: int
     spec: PodSpec = PLAIN_SPEC
     labels: LabelPairs = ()
-    # Only those under `scheduling.` and `converged.hpc/`: groups and walltimes.
+    # Only those under `scheduling.` and `converged.hpc/`: groups, walltimes, leases.
     annotations: LabelPairs = ()
     request: Amounts = ()
     created: str = ""

@@ -5,7 +5,8 @@
 
 What a job takes of a node, the node itself says: by a taint, or by a placeholder. That comes a moment after the batch
 system has chosen it, and whoever is bound in between has to leave again. So nobody is bound to a node, but by the batch
-system itself, from the first read that has a job there until the node has announced that run of it.
+system itself, from the first read that has a job there until the node has announced that run of it: by its annotation,
+or by the placeholder, which takes what the job has like any other pod.
 """
 
 import json
@@ -17,8 +18,11 @@ from placement.policy.session import Session
 from placement.policy.verify import node_of
 from placement.state.columns import LEASED
 
-# A node announces no more than this many at a time, so one that does may have any.
+# A node's annotation names no more than this many at a time, so one that does may have any.
 _ANNOUNCED_AT_MOST: Final = 100
+# Where placeholders are, and what each says of its lease. A kubelet mirrors them; users make no pods there.
+_PLACEHOLDERS: Final = "kube-system"
+_LEASE_ANNOTATION: Final = "converged.hpc/lease"
 _STEP: Final = 256
 
 
@@ -40,10 +44,13 @@ def renew(session: Session) -> Iterator[None]:
         keys = {lease.key for lease in there}
         row = columns.rows.get(name)
         node = columns.nodes[row] if row is not None else None
+        named = _announced(node.leases if node is not None else "")
         # A node that does not name a lease any more has ended it before the batch system says so.
-        told = _announced(node.leases if node is not None else "") | leases.announced.get(name, set())
+        told = named | leases.announced.get(name, set())
+        if not keys <= told:
+            told |= set(_placed(session, name))
         announced[name] = keys & told
-        if announced[name] != keys and len(told) < _ANNOUNCED_AT_MOST:
+        if announced[name] != keys and len(named) < _ANNOUNCED_AT_MOST:
             closed.add(name)
     for name in closed | leases.closed:
         session.book.cluster.close(name, LEASED, closed=name in closed)
@@ -61,6 +68,20 @@ def _announced(text: str) -> set[str]:
     except (ValueError, RecursionError):
         return set()
     return {key for key in found if isinstance(key, str)} if isinstance(found, list) else set()
+
+
+def _placed(session: Session, node: str) -> Iterator[str]:
+    """The keys of leases whose placeholders the node's kubelet has let in."""
+    for entry in session.book.cluster.pods.at_node(node):
+        pod = entry.pod
+        text = dict(pod.annotations).get(_LEASE_ANNOTATION, "")
+        if text and entry.charged and pod.mirror and pod.namespace == _PLACEHOLDERS:
+            try:
+                found = json.loads(text)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(found, dict):
+                yield "/".join(str(found.get(field)) for field in ("wlm", "job", "run"))
 
 
 def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterator[str]:
