@@ -33,6 +33,7 @@ class SharedNode(Node):
         self.let_in = {}  # by uid, the placeholder
         self.refused = set()
         self.refuses = False  # any new static pod, for a reason of its own
+        self.reads = True  # False: the kubelet that runs was started with another directory, or none
         self.disk_full = False
         self.cpusets = {}  # by cgroup of a job
         self.pod_cpus = None
@@ -81,7 +82,7 @@ class SharedNode(Node):
         for uid in sorted(self.let_in):
             if uid not in uids:
                 del self.let_in[uid]
-        for one in sorted(self.files.values()):
+        for one in sorted(self.files.values()) if self.reads else ():
             if one.uid in self.let_in or one.uid in self.refused:
                 continue
             if self.refuses:

@@ -340,6 +340,20 @@ class Repair(SharedCase):
                 site.repair()
                 self.assertEqual((site.memory().phase, site.node.announced, site.free_cores()), ("open", "", "2-7"))
 
+    def test_a_node_stays_announced_until_its_kubelet_has_let_in_every_placeholder(self):
+        site = self.site(mode="handover")
+        site.node.tainted = True
+        for job in ("1.srv", "2.srv"):
+            site.begin(job, cores=2)
+        site.settings = site.node.settings = site.settings._replace(mode="placeholder")
+        site.node.reads = False
+        for call in (lambda: site.act(view.ADOPT), site.repair, lambda: site.begin("3.srv", cores=2)):
+            call()
+            self.assertNotEqual(site.node.announced, "")
+        site.node.reads = True
+        site.repair()
+        self.assertEqual((site.node.announced, len(site.node.let_in)), ("", 3))
+
     def test_a_split_leaves_cores_out_of_placeholders_and_is_there_without_jobs(self):
         site = self.site(fence="split", pod_cpus="4-7")
         site.repair()

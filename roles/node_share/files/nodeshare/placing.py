@@ -8,7 +8,7 @@ Pods in the way are asked to leave before the placeholder comes, since then the 
 no budgets; what has not left by the deadline is left to it. Without the API it is the kubelet's work from the start.
 """
 
-from typing import List, Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from . import fence, placeholder, room
 from .leases import Lease
@@ -70,7 +70,7 @@ def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: O
         return Remember(memory._replace(room=room.left_by_stayers(seen_room)))
     plan = placeholder.plan(leases, memory.room, settings)
     todo = _to_place(plan, seen)
-    step = _place(todo, plan, event, settings, seen, seen_room) if todo else _reopened(settings, seen, seen_room)
+    step = _place(todo, plan, event, settings, seen, seen_room) if todo else _reopened(plan, settings, seen, seen_room)
     if step is None and not runs:
         step = Done(ACCEPT, "the kubelet does not run: nothing new can start here")
     if step is None:
@@ -134,10 +134,11 @@ def _is_young(lease: Lease, patience: float, seen: Observed) -> bool:
     return lease.boot_id == seen.boot_id and seen.now - lease.began < patience
 
 
-def _reopened(settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
+def _reopened(plan: Plan, settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
     """What a kill switch or another share mode has stopped runs again: the placeholders keep the jobs' part.
 
-    The announcement of that mode goes as soon as the API takes it: with it the whole node is tainted.
+    The announcement of that mode goes when all placeholders are in: with it the whole node is tainted, and a kubelet
+    that does not read them yet would let pods come in their place.
     """
     memory = seen.memory
     missing = tuple(
@@ -149,7 +150,10 @@ def _reopened(settings: Settings, seen: Observed, seen_room: Room) -> Optional[A
         text = "{} did not start; tried again at the next repair".format(", ".join(missing))
         return None if seen.tried.get("report") else Report("ReturnFailed", text)
     if seen_room.announced and not seen.tried.get("announce"):
-        return Announce("")
+        if plan and seen.admitted is None:
+            return Look(ADMITTED)
+        if not _out(tuple(plan), seen):
+            return Announce("")
     opened = memory._replace(phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None)
     return Remember(opened) if opened != memory else None
 
@@ -164,7 +168,7 @@ def _admitted(plan: Plan, event: str, settings: Settings, seen: Observed, seen_r
     names = [name for name, planned in plan.items() if event == TICK or planned.lease.key == seen.key]
     if names and seen.admitted is None:
         return Look(ADMITTED)
-    out = [name for name in names if (seen.placed or {})[name] not in (seen.admitted or ())]
+    out = _out(names, seen)
     if not out:
         return _held(plan, event, settings, seen)
     since = seen.began if seen.placed_at is None else seen.placed_at
@@ -181,6 +185,10 @@ def _admitted(plan: Plan, event: str, settings: Settings, seen: Observed, seen_r
     if not seen.tried.get("report"):
         return Report("PlaceholderRefused", text)
     return _failed(event, settings, text)
+
+
+def _out(names: Sequence[str], seen: Observed) -> List[str]:
+    return [name for name in names if (seen.placed or {})[name] not in (seen.admitted or ())]
 
 
 def _held(plan: Plan, event: str, settings: Settings, seen: Observed) -> Done:
