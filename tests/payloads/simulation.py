@@ -44,6 +44,7 @@ class Guest:
         respawns=False,
         tolerates=False,
         undeletable=False,
+        mounts=False,
     ):
         self.name = name
         self.grace = grace
@@ -53,6 +54,7 @@ class Guest:
         self.respawns = respawns
         self.tolerates = tolerates
         self.undeletable = undeletable
+        self.mounts = mounts
         self.known = True  # to the API
         self.running = True
         self.ends_at = None
@@ -106,7 +108,7 @@ class Node(World):
             self.time += 2.0
             return view.Api(False, "no answer within 2 s")
         pods = tuple(
-            view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False)
+            view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False, guest.mounts)
             for guest in self.guests.values()
             if guest.known
         )
@@ -157,7 +159,7 @@ class Node(World):
         for pod in pods:
             guest = self.guests.get(pod.uid)
             if guest is not None:
-                if KUBELET in self.active or guest.running or not guest.leaving or guest.stays:
+                if KUBELET in self.active or guest.running or not guest.leaving or guest.stays or guest.mounts:
                     raise AssertionError("a pod that is the kubelet's own was said to have ended")
                 self._over(guest)
 

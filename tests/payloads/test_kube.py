@@ -54,6 +54,19 @@ class Looking(KubeCase):
             },
         )
 
+    def test_a_volume_that_another_node_could_have_next_is_known(self):
+        for volumes, expected in (
+            (None, False),
+            ([{"name": "a", "emptyDir": {}}, {"name": "b", "projected": {}}, {"name": "c", "hostPath": {}}], False),
+            ([{"name": "a", "emptyDir": {}}, {"name": "b", "persistentVolumeClaim": {"claimName": "x"}}], True),
+            ([{"name": "a", "ephemeral": {}}], True),
+            ([{"name": "a", "iscsi": {}}], True),
+        ):
+            self.api.add_pod("web")
+            self.api.pods["default", "web"]["spec"]["volumes"] = volumes
+            with self.subTest(volumes=volumes):
+                self.assertEqual([pod.mounts for pod in self.node().look().pods], [expected])
+
     def test_a_foreign_taint_and_a_foreign_owner_are_not_taken_for_ours(self):
         self.api.node["spec"] = {
             "taints": [

@@ -56,6 +56,16 @@ class Taking(HandoverCase):
                 self.assertEqual(site.did("confirm"), [("confirm", ("web", "final"))])
                 self.assertEqual(set(site.node.guests), {"final", "logger"})
 
+    def test_a_pod_whose_volume_is_still_mounted_here_is_left_to_its_kubelet(self):
+        site = self.site(handover="stop")
+        site.node.confirms = False
+        site.node.add("web")
+        site.node.add("database", mounts=True)
+        site.begin()
+        self.assert_free(site)
+        self.assertEqual(site.did("confirm"), [("confirm", ("web",))])
+        self.assertEqual(set(site.node.guests), {"database"})
+
     def test_an_api_that_does_not_take_it_holds_no_job_up(self):
         site = self.site(handover="stop")
         site.node.confirms = False

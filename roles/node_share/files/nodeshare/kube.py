@@ -23,6 +23,7 @@ ANNOTATION = "converged.hpc/leases"
 LARGEST_ANSWER = 64 << 20
 MERGE_PATCH = "application/merge-patch+json"
 GONE = (404, 409)  # no such pod any more, or another one by its name
+OF_THE_NODE = {"name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"}  # of a pod's volume
 
 
 class ApiError(Exception):
@@ -289,6 +290,7 @@ def read_pod(item: Dict[str, Any]) -> Pod:
         mirror or daemon,
         meta.get("deletionTimestamp") is not None,
         over,
+        any(set(volume) - OF_THE_NODE for volume in (item.get("spec") or {}).get("volumes") or ()),
     )
 
 

@@ -205,9 +205,10 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
 def _confirmation(seen: Observed, api: Api) -> Optional[Action]:
     """Pods that had to leave and have left: without their kubelet they would be leaving for as long as it is stopped.
 
-    So long nobody takes their place where they are of a StatefulSet, and their volumes are theirs.
+    So long nobody takes their place where they are of a StatefulSet. That must be so where a volume is still mounted
+    here: only the kubelet can say when it is not, and a second node must not have it before.
     """
-    gone = tuple(pod for pod in api.pods if pod.leaving and not pod.stays)
+    gone = tuple(pod for pod in api.pods if pod.leaving and not pod.stays and not pod.mounts)
     return Confirm(gone) if gone and not seen.tried.get("confirm") else None
 
 

@@ -30,6 +30,7 @@ class Pod(NamedTuple):
     stays: bool = False  # DaemonSet and mirror pods
     leaving: bool = False  # deletion has begun
     over: bool = False  # succeeded or failed
+    mounts: bool = False  # a volume that another node could have next
 
 
 class Api(NamedTuple):
