@@ -4,6 +4,7 @@
 """What groups are told in the course of their lives, by a scheduler that has seen it all and by one that has not."""
 
 import json
+from typing import Any
 
 import pytest
 from placement.kube.dialects import BY_NAME
@@ -11,7 +12,7 @@ from placement.kube.metadata import Sharing
 from placement.model.action import GroupPhase
 from placement.model.pod import Phase
 from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, VOLCANO
-from placement_kit.builders import gang, mine, node
+from placement_kit.builders import gang, mine, node, pod
 from placement_kit.simulated import Simulated
 
 
@@ -46,6 +47,20 @@ def test_a_group_that_never_had_its_nodes_is_told_so() -> None:
     simulated.see(*(mine(f"g{index}", scheduling_group="g") for index in range(6)))
     simulated.run()
     assert not simulated.groups()["g"].scheduled
+
+
+@pytest.mark.parametrize(
+    ("dialect", "member"),
+    [(INCUBATOR, {"annotations": (("scheduling.k8s.io/group-name", "g"),)}), (UPSTREAM, {"scheduling_group": "g"})],
+)
+def test_a_group_of_another_scheduler_is_for_that_one_to_speak_of(dialect: str, member: dict[str, Any]) -> None:
+    simulated = Simulated()
+    simulated.see(node(), *(pod(f"g{index}", scheduler_name="its-own", **member) for index in range(2)))
+    for phase in ("", "Pending", "Running"):
+        simulated.see(gang("g", 2, dialect=dialect, phase=phase))
+        simulated.now += 4
+        simulated.run()
+    assert not simulated.groups()
 
 
 def ended(*phases: Phase) -> Simulated:

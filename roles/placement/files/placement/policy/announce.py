@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
-from placement.model.workload import PodGroup
+from placement.model.workload import UPSTREAM, PodGroup
 from placement.policy.amounts import frozen, shown
 from placement.policy.jobs import Job, Status, Task
 from placement.policy.queues import QueueNode
@@ -23,9 +23,8 @@ _LONGEST: Final = 1024
 # Jobs of one queue that are counted in one go.
 _COUNTED: Final = 256
 
-# What the API says of groups that have had their nodes, in the words of all dialects, and of those that have ended.
+# What the API says of groups that have ended, in the words of all dialects.
 _ENDED: Final = frozenset({"Completed", "Finished", "Failed"})
-_BEGUN: Final = _ENDED | {"Running"}
 
 # What was said of a pod: the reasons, without numbers.
 _Said = tuple[str, frozenset[str], str]
@@ -97,7 +96,8 @@ class Announcer:
             for task in list(job.tasks.values()):
                 if task.status is Status.REFUSED:
                     yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
-        if job.group is not None and not grows:
+        # A group whose pods all name another scheduler is for that one to speak of.
+        if job.group is not None and not grows and (job.tasks or not job.foreign):
             yield from self._group(job, job.group, refused)
 
     def _grows(self, job: Job) -> bool:
@@ -136,7 +136,7 @@ class Announcer:
             name=group.name,
             dialect=group.dialect,
             phase=_phase(job, enough=enough),
-            scheduled=enough or group.phase in _BEGUN or (before is not None and before.scheduled),
+            scheduled=enough or _stays_scheduled(group) or (before is not None and before.scheduled),
             reason="" if enough or refused is None else refused.reason,
             message="" if enough or refused is None else _message(refused),
             pending=counts[Status.PENDING] + counts[Status.PROMISED] + counts[Status.GATED] + counts[Status.REFUSED],
@@ -178,6 +178,11 @@ class Announcer:
         self._queues[queue.record.uid] = (status, self._session.now)
         if before != status:
             yield status
+
+
+def _stays_scheduled(group: PodGroup) -> bool:
+    """Whether the API says that the group has had its nodes, and that this is never taken back."""
+    return group.dialect == UPSTREAM and group.phase == GroupPhase.RUNNING
 
 
 def _phase(job: Job, *, enough: bool) -> GroupPhase:
