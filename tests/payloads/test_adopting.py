@@ -37,6 +37,14 @@ class Adopting(PlacingCase):
         self.assertIn("lease=known", self.begin(*WORD.split()[1:])[1])
         self.assertIn("new=0", self.adopt(WORD)[1])
 
+    def test_what_the_hook_has_told_is_newer_than_the_list_and_a_share_that_nobody_told_is_filled(self):
+        self.begin("--cpus", "1", "--mem", "64mb")
+        self.assertEqual((self.adopt(WORD)[0], self.sizes()), (0, [{"cpu": "1", "memory": str(64 << 20)}]))
+        self.call(*self.job("end"))
+        for word in ("2.srv/1", "2.srv/1 --cpus=2 --mem=1gb --cgroup=pbs_jobs.service/jobid/1.srv"):
+            self.assertEqual(self.adopt(word)[0], 0)
+        self.assertEqual(self.sizes(), [{"cpu": "2", "memory": str(1 << 30)}])
+
     def test_what_cannot_be_meant_is_refused_and_nothing_is_recorded(self):
         for word in (
             "1.srv/1 --cpus=many",

@@ -177,7 +177,7 @@ def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     leases = [_lease(jobid.parse(options.wlm, job.job, job.run), call.world, job) for job in options.jobs]
     call.store.prepare()
     with call.store.locked():
-        answers = [call.store.begin(lease, mark_life=0.0) for lease in leases]
+        answers = [call.store.begin(lease, mark_life=0.0, adopted=True) for lease in leases]
     told = call.act(view.ADOPT)
     return 0, [("wlm", options.wlm), ("jobs", len(leases)), ("new", answers.count("new")), *_told(told)]
 

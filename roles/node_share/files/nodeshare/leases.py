@@ -110,10 +110,11 @@ class LeaseStore:
             return 0
         return changed if abs(time.time() - changed / 1e9) > TICK else 0
 
-    def begin(self, lease: Lease, *, mark_life: float) -> str:
+    def begin(self, lease: Lease, *, mark_life: float, adopted: bool = False) -> str:
         """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over).
 
-        A job that was adopted, or gave a part of the node back, is told again with its share: `changed`.
+        A job that was adopted, or gave a part of the node back, is told again with its share: `changed`. One that is
+        `adopted` now is of a list that may be older than what the batch system's script has told.
         """
         known = self._find(lease.key)
         if (
@@ -123,7 +124,8 @@ class LeaseStore:
             and (known.start == lease.start or lease.start is None)
             and not self._ended(known)
         ):
-            if lease.share() in (known.share(), _NOTHING_SAID):
+            told = known.share() != _NOTHING_SAID
+            if lease.share() in (known.share(), _NOTHING_SAID) or (adopted and told):
                 return "known"
             self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(_with_share_of(lease, known)))
             return "changed"
