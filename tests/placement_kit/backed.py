@@ -27,6 +27,8 @@ class Batch:
         self.asked: dict[str, tuple[Chunk, ...]] = {}
         self.closed = False
         self.loses_answers = False
+        # With what it refuses every submission.
+        self.refusal = ""
         self._number = 0
 
     def submit(self, tag: str, chunks: tuple[Chunk, ...], owner: str = "") -> str:
@@ -104,9 +106,11 @@ class Backed(Simulated):
     def carry_out(self, action: Action) -> None:
         """Submits and releases, too."""
         if isinstance(action, Submit):
-            job = self.batch.submit(action.uid, action.chunks, self.user_of(action))
+            refusal = self.batch.refusal
+            job = "" if refusal else self.batch.submit(action.uid, action.chunks, self.user_of(action))
             answer = "" if self.batch.loses_answers else job
-            self.scheduler.apply(SubmitEnded(action.uid, answer, "" if answer else "timed out", self.now + 0.01))
+            said = "" if answer else refusal or "timed out"
+            self.scheduler.apply(SubmitEnded(action.uid, answer, said, self.now + 0.01))
         elif isinstance(action, Release):
             self.batch.jobs.pop(action.name, None)
         elif isinstance(action, Evict) and self.stubborn:

@@ -25,6 +25,8 @@ class Simulated:
         self.actions: list[Action] = []
         self.version = 1000
         self.now = 0.0
+        # What a pod is as soon as it is bound; Pending while its image comes.
+        self.once_bound = Phase.RUNNING
 
     def see(self, *items: Object) -> None:
         """Objects appear or change, at a new version."""
@@ -72,11 +74,11 @@ class Simulated:
         return list(self.scheduler.decide(self.now, expired).actions)
 
     def carry_out(self, action: Action) -> None:
-        """Binds and starts, evicts and ends; statuses are only noted."""
+        """Binds and mostly starts, evicts and ends; statuses are only noted."""
         if isinstance(action, Bind):
             pod = self.pods[action.uid]
             assert not pod.node, f"{pod.name} is bound twice"
-            self.see(replace(pod, node=action.node, phase=Phase.RUNNING))
+            self.see(replace(pod, node=action.node, phase=self.once_bound))
         elif isinstance(action, Evict):
             self.gone(self.pods[action.uid])
 

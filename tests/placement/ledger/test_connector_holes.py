@@ -9,7 +9,7 @@ import pytest
 from placement.ledger.command import Answer
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms, select
-from placement.model.action import Evict, Release, Submit
+from placement.model.action import Evict, PodCondition, Release, Submit
 from placement.model.batch import BackingRules
 from placement.model.pod import Phase
 from placement.policy.demand import chunks_of, demand_of
@@ -96,20 +96,29 @@ def test_a_pod_of_another_scheduler_is_left_to_it(site):
 
 
 def test_a_failing_submission_is_tried_again_later_and_no_event_floods(site):
-    site.batch.loses_answers = site.batch.closed = True
+    site.batch.refusal = "qsub: Queue is not enabled"
     site.see(site.pod("p1"))
     site.settle(seconds=60)
-    assert len(submitted(site)) == 1
-    assert len([action for action in site.actions if type(action).__name__ == "PodCondition"]) <= 3
+    # After 1, 2, 4, 8, 16 s, and not in every cycle.
+    assert len(submitted(site)) == 6
+    assert len([action for action in site.actions if isinstance(action, PodCondition)]) <= 3
+    assert site.batch.refusal in site.conditions()["p1"]
+    site.batch.refusal = ""
+    site.settle(seconds=60)
+    assert len(submitted(site)) == 7
+    assert set(site.placements()) == {"p1"}
 
 
 def test_an_image_that_takes_long_does_not_end_the_job(site):
+    site.once_bound = Phase.PENDING
     site.see(site.pod("p1"))
-    site.settle()
-    bound = site.named("p1")
-    assert bound.phase is Phase.RUNNING
     site.settle(seconds=300)
+    bound = site.named("p1")
+    assert (bound.phase, bound.node) == (Phase.PENDING, "n1")
+    site.see(replace(bound, phase=Phase.RUNNING))
+    site.settle()
     assert not [action for action in site.actions if isinstance(action, Release | Evict)]
+    assert len(submitted(site)) == 1
 
 
 def test_a_host_need_not_be_called_as_its_node_is():

@@ -9,11 +9,21 @@ import pytest
 from placement.model.action import Bind, Evict, Release, Submit
 from placement.model.batch import BackingRules, Chunk
 from placement.model.event import EvictRefused, JobsUnread
-from placement.model.pod import Phase
-from placement.model.selector import ANY_NODE, Effect, NodeSelector, Taint, Toleration
+from placement.model.pod import HostPort, Phase
+from placement.model.selector import (
+    ANY_NODE,
+    Effect,
+    NodeSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+)
+from placement.model.volume import PersistentVolume, PersistentVolumeClaim
 from placement.model.workload import Namespace
-from placement_kit.backed import Backed
-from placement_kit.builders import amounts, gang, mine, node, pairs
+from placement_kit.backed import HOSTS, Backed
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod
 
 
 @pytest.fixture
@@ -250,13 +260,50 @@ def test_pods_leave_before_their_job_reaches_its_walltime(site):
     assert not of(Release, site.actions)
 
 
-def test_a_node_that_the_pod_may_not_have_is_not_taken(site):
-    site.see(*(node(name, taints=(Taint("other", "", Effect.NO_SCHEDULE),)) for name in ("n1", "n2")))
-    site.see(site.pod("p1"))
+def on_each(name, **more):
+    """A pod of another scheduler on each node."""
+    return [pod(f"{name}-{host}", node=host, phase=Phase.RUNNING, **more) for host in HOSTS]
+
+
+def nodes(**more):
+    return [node(name, **more) for name in HOSTS]
+
+
+PORT = (HostPort("0.0.0.0", "TCP", 80),)
+IN_ZONE_A = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("a",)),)),)
+NOT_ON_THESE = (NodeSelectorTerm((), (Requirement("metadata.name", Operator.NOT_IN, HOSTS),)),)
+VOLUME = PersistentVolume(uid="volume", name="pv", version=1, node_terms=IN_ZONE_A)
+CLAIM = PersistentVolumeClaim(uid="claim", namespace="team", name="data", version=1, volume="pv")
+
+
+@pytest.mark.parametrize(
+    ("there", "wants", "said"),
+    [
+        (nodes(taints=(Taint("other", "", Effect.NO_SCHEDULE),)), {}, "has taint other"),
+        (nodes(unschedulable=True), {}, "has taint node.kubernetes.io/unschedulable"),
+        (nodes(held_by="slurm/7"), {}, "is held by batch jobs"),
+        (nodes(labels=pairs(zone="b")), {"selector": NodeSelector(pairs(zone="a"))}, "node selector or affinity"),
+        (nodes(labels=pairs(zone="b")), {"selector": NodeSelector((), IN_ZONE_A)}, "node selector or affinity"),
+        ([], {"selector": NodeSelector((), NOT_ON_THESE)}, "node selector or affinity"),
+        (on_each("web", host_ports=PORT), {"host_ports": PORT}, "no free host port"),
+        (on_each("large", request=amounts(cpu="3500m")), {}, "too little left"),
+        (nodes(allocatable=amounts(cpu="4", memory="8Gi", pods="0")), {}, "too little left"),
+        ([*nodes(labels=pairs(zone="b")), VOLUME, CLAIM], {"volume_claims": ("data",)}, "refused by its volumes"),
+        ([], {"volume_claims": ("missing",)}, "refused by its volumes"),
+        (nodes(labels=pairs(zone="b")), {"affinity": (near("zone", app="db"),)}, "rules about other pods"),
+        (
+            [*nodes(labels=pairs(zone="b")), *on_each("db", labels=pairs(app="db"))],
+            {"anti_affinity": (near("zone", app="db"),)},
+            "rules about other pods",
+        ),
+    ],
+)
+def test_a_node_that_the_pod_may_not_have_is_not_taken(site, there, wants, said):
+    site.see(*there, site.pod("p1", **wants))
     site.settle()
     assert not of(Bind, site.actions)
     assert of(Release, site.actions)
-    assert "has taint other" in site.conditions()["p1"]
+    assert said in site.conditions()["p1"]
 
 
 def test_the_taint_that_keeps_others_away_does_not_keep_backed_pods_away(site):
