@@ -21,7 +21,7 @@ from .view import Api, Done
 from .world import World, WorldError
 
 MOST_STEPS = 5000
-MOST_UNSEEN = 3  # looks in vain: a service manager that is late once is no reason to let a job in beside pods
+MOST_UNSEEN = 3  # looks in vain, in a row: a service manager that is late once is no reason to let a job in beside pods
 
 
 class Told(NamedTuple):
@@ -128,10 +128,12 @@ class Carrier:
     def _perform(self, action: view.Action, seen: view.Observed) -> view.Observed:
         if isinstance(action, view.Look):
             try:
-                return self._look(action.what, seen)
+                return self._look(action.what, seen)._replace(tried=dict(seen.tried, unseen=0))
             except WorldError as error:
                 self._remark(str(error))
-                return _unseen(action.what, _tried(seen, "unseen"), str(error))
+                seen = _tried(seen, "unseen")
+                again = seen.tried["unseen"] < MOST_UNSEEN and self.world.now() - seen.began < self.settings.limit
+                return _unseen(action.what, seen, str(error), again=again)
         seen = self._note(action, seen)
         try:
             if isinstance(action, view.AskBatch):
@@ -283,12 +285,12 @@ def _stale(seen: view.Observed) -> view.Observed:
     return seen._replace(local=None, active=None, placed=None, admitted=None)
 
 
-def _unseen(what: str, seen: view.Observed, why: str) -> view.Observed:
+def _unseen(what: str, seen: view.Observed, why: str, *, again: bool) -> view.Observed:
     """What could not be looked at is taken for the worse, or looked at again: the job needs to know."""
     if what == view.API:
         return seen._replace(api=Api(False, why))
     if what == view.LIFE:
         return seen._replace(life={})
-    if seen.tried["unseen"] < MOST_UNSEEN:
+    if again:
         return seen
     raise WorldError(why)
