@@ -89,6 +89,29 @@ def test_a_submission_whose_answer_is_lost_is_found_by_its_tag(faulty: Faulty, g
     assert len(found(ledger_of(faulty), gang)) == 1
 
 
+def test_a_server_that_starts_again_before_its_job_is_known_has_it_once(
+    pbs: Cluster, faulty: Faulty, gang: Submit
+) -> None:
+    ledger = ledger_of(faulty)
+    faulty.set("qsub", Fault(acts=True, status=162, said="Connection refused"))
+    with pytest.raises(PbsError, match="exit status 162"):
+        ledger.submit(gang)
+    faulty.heal("qsub")
+    assert pbs.call("qterm", "-t", "quick").rc == 0
+    try:
+        until(lambda: pbs.call("qstat").rc == 255)
+        with pytest.raises(PbsError, match="exit status 255"):
+            ledger.jobs()
+        with pytest.raises(PbsError, match="exit status 162"):
+            ledger.submit(gang)
+    finally:
+        assert pbs.call("pbs_server").rc == 0
+    until(lambda: pbs.call("qstat").rc == 0)
+    until(lambda: [one for one in found(ledger, gang) if one.runs])
+    assert len(found(ledger, gang)) == 1
+    until(lambda: "down" not in pbs.call("pbsnodes", "-a").out)
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
