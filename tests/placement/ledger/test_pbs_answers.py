@@ -77,6 +77,18 @@ def test_a_job_is_ours_by_its_owner_and_its_tag_together(changes, tag):
     assert one(**changes).tag == tag
 
 
+def test_the_run_is_what_its_owner_cannot_alter():
+    assert one(run_count=7, run_version=2).run == 2
+    assert one(run_count=7).run == 7
+
+
+def test_a_job_of_a_user_that_none_of_ours_looks_like_is_not_ours_and_hides_no_other():
+    holds = {"Submit_arguments": f"-N cv-{UID} -- /bin/sleep infinity", "Job_Name": f"cv-{UID}"}
+    odd = {**RUNNING, **holds, "Job_Owner": "mallory@pbs-srv", "exec_vnode": "(n1:mem=1024kb)", "exec_host": "n1/0"}
+    jobs = read_jobs(printed(**{"7_pbs-srv": RUNNING, "8_pbs-srv": odd}), owner="placement", mapped=True)
+    assert [job.tag for job in jobs] == [UID, ""]
+
+
 def test_a_job_that_waits_is_nowhere_and_says_why():
     waiting = {key: value for key, value in RUNNING.items() if not key.startswith("exec_")}
     (job,) = read_jobs(

@@ -68,12 +68,22 @@ def _job(name: str, fields: Any, owner: str, mapped: bool, now: int) -> BatchJob
         raise AnswerError(f"qstat: job {name} has no state")
     placed = fields.get("exec_vnode")
     runs = state == "R" and placed is not None
-    run = fields.get("run_count")
+    # Nobody can alter the version, which is what nodes announce; an owner can alter the count.
+    run = fields.get("run_version", fields.get("run_count"))
     # Nobody else can submit as our user, so a name alone makes no job ours.
     user = str(fields.get("Job_Owner", "")).partition("@")[0]
     tag = _TAG.fullmatch(str(fields.get("Job_Name", ""))) if match[2] is None else None
     if tag is not None and user != owner and not (mapped and _only_holds(user, tag[1], fields)):
         tag = None
+    shares: tuple[Share, ...] = ()
+    if runs and tag is not None:
+        try:
+            shares = _shares(name, placed, fields.get("exec_host"))
+        except AnswerError:
+            if user == owner:
+                raise
+            # A user's own job may be of a form that none of ours has, and must not blind us to all others.
+            tag = None
     estimated = fields.get("estimated") if state == "Q" else None
     estimated = estimated if isinstance(estimated, dict) else {}
     begins = _seconds_until(estimated.get("start_time"), now)
@@ -86,7 +96,7 @@ def _job(name: str, fields: Any, owner: str, mapped: bool, now: int) -> BatchJob
         ends=state in _ENDING,
         tag=tag[1] if tag is not None else "",
         owner=user if tag is not None and user != owner else "",
-        shares=_shares(name, placed, fields.get("exec_host")) if runs and tag is not None else (),
+        shares=shares,
         hosts=_hosts(fields.get("exec_host") if runs else estimated.get("exec_vnode")) if tag is None else (),
         left=_left(fields, now) if runs else None,
         begins=max(0.0, begins) if begins is not None else None,

@@ -75,7 +75,8 @@ class Cluster:
     def close(self, node: str, why: int, *, closed: bool) -> None:
         """Nothing more goes to the node for this reason, RESTING or LEASED, or something may again."""
         row = self.columns.rows.get(node)
-        if row is not None:
+        # What is so already stays untouched: every cached mask and score of the node would be made anew.
+        if row is not None and bool(self.columns.flags[row] & why) != closed:
             self.columns.set_flag(row, why, closed)
             self.masks.update(row)
 
