@@ -66,6 +66,24 @@ class Taking(HandoverCase):
         self.assertEqual(site.did("confirm"), [("confirm", ("web",))])
         self.assertEqual(set(site.node.guests), {"database"})
 
+    def test_a_node_is_held_before_the_api_hears_of_ends_and_it_hears_only_while_the_caller_waits(self):
+        for stopping, expected in ((0.0, [HELD]), (4.0, [])):
+            with self.subTest(stopping=stopping):
+                site = self.site(handover="stop", deadline=600.0, limit=20.0)
+                site.node.confirms = False
+                site.node.add("web", grace=None)
+                phases = []
+                site.node.confirm = lambda pods, site=site, phases=phases: phases.append(site.memory().phase)
+
+                def stop_units(units, *, force, node=site.node, known=site.node.stop_units, seconds=stopping):
+                    node.sleep(seconds)
+                    known(units, force=force)
+
+                site.node.stop_units = stop_units
+                self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+                self.assert_free(site)
+                self.assertEqual(phases, expected)
+
     def test_an_api_that_does_not_take_it_holds_no_job_up(self):
         site = self.site(handover="stop")
         site.node.confirms = False

@@ -53,7 +53,7 @@ ANNOUNCED_AT_MOST = 100
 def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
     memory = seen.memory
     if memory.phase == HELD and event == BEGIN:
-        return join_held(seen, frozenset(memory.keep))
+        return _confirmation(settings, seen) or join_held(seen, frozenset(memory.keep))
     if seen.now - seen.began > settings.limit:
         return _failed(event, settings, "not free within {:g} s".format(settings.limit))
     for what, known in ((UNITS, seen.active), (API, seen.api), (LOCAL, seen.local)):
@@ -63,7 +63,7 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
     api = seen.api if seen.api is not None else Api(False, "no service runs")
     guests = occupants(api, seen.local or frozenset())
     if memory.phase == HELD:
-        proven = _still_held(leases, seen, api, guests)
+        proven = _still_held(leases, settings, seen, api, guests)
         if proven is not None:
             return proven
     way = way_of(settings, seen, api, guests)
@@ -84,7 +84,7 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
     keep = frozenset(prepared.keep)
     if way == STOP:
         grace = 0.0 if api.answers else min(UNASKED_GRACE, settings.deadline, settings.limit - RESERVE)
-        step = clear_by_stop(event, settings, seen, keep=keep, grace=grace) or _confirmation(seen, api)
+        step = clear_by_stop(event, settings, seen, keep=keep, grace=grace)
     else:
         step = _kill_strays(event, settings, seen, keep)
     if step is None and not seen.tried.get("confine"):
@@ -157,12 +157,14 @@ def clear_by_stop(
     return _kill_strays(event, settings, seen, keep)
 
 
-def _still_held(leases: Tuple[Lease, ...], seen: Observed, api: Api, guests: Tuple[Pod, ...]) -> Optional[Action]:
+def _still_held(
+    leases: Tuple[Lease, ...], settings: Settings, seen: Observed, api: Api, guests: Tuple[Pod, ...]
+) -> Optional[Action]:
     """A repair's look at a held node: Done where it is as it should be, otherwise None or the way back to taking."""
     memory = seen.memory
     strays = (seen.local or frozenset()) - frozenset(staying(api) if api.answers else memory.keep)
     if memory.way == STOP and not seen.active and not strays:
-        return Done(ACCEPT, "held by stop")
+        return _confirmation(settings, seen) or Done(ACCEPT, "held by stop")
     if memory.way == QUIESCE and not api.answers and seen.active:
         return Done(ACCEPT, "held by quiesce; the API does not answer, so nothing new can be bound here")
     if memory.way == QUIESCE and api.tainted and not guests and not strays and seen.active:
@@ -202,14 +204,17 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
     return None if _deleted_long_ago(seen) else Wait(POLL)
 
 
-def _confirmation(seen: Observed, api: Api) -> Optional[Action]:
-    """Pods that had to leave and have left: without their kubelet they would be leaving for as long as it is stopped.
+def _confirmation(settings: Settings, seen: Observed) -> Optional[Action]:
+    """Pods that this call has made leave: without their kubelet they would be leaving for as long as it is stopped.
 
     So long nobody takes their place where they are of a StatefulSet. That must be so where a volume is still mounted
-    here: only the kubelet can say when it is not, and a second node must not have it before.
+    here: only the kubelet can say when it is not, and a second node must not have it before. No job needs any of this,
+    so it comes when the node is free and that is on record, and only while the caller waits.
     """
-    gone = tuple(pod for pod in api.pods if pod.leaving and not pod.stays and not pod.mounts)
-    return Confirm(gone) if gone and not seen.tried.get("confirm") else None
+    if seen.api is None or seen.memory.way != STOP or seen.tried.get("confirm") or not seen.tried.get("confine"):
+        return None
+    gone = tuple(pod for pod in seen.api.pods if pod.leaving and not pod.stays and not pod.mounts)
+    return Confirm(gone) if gone and seen.now - seen.began + settings.api_timeout < settings.limit else None
 
 
 def _deleted_long_ago(seen: Observed) -> bool:
