@@ -59,9 +59,14 @@ class Requests(unittest.TestCase):
             self.assertEqual(room.requests_of(spec), {"cpu": cpu, "pods": 1000}, spec)
 
     def test_gangs_are_known_by_the_names_of_their_schedulers(self):
-        self.assertEqual(room.gang_of({"annotations": {"scheduling.k8s.io/group-name": "g"}}), "g")
-        self.assertEqual(room.gang_of({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}), "g")
-        self.assertEqual(room.gang_of({"labels": None}), "")
+        for meta, spec, gang in (
+            ({"annotations": {"scheduling.k8s.io/group-name": "g"}}, {}, "g"),
+            ({"annotations": {"scheduling.volcano.sh/group-name": "g"}}, {}, "g"),
+            ({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, {}, "g"),
+            ({}, {"schedulingGroup": {"podGroupName": "g"}}, "g"),
+            ({"labels": None}, {"schedulingGroup": None}, ""),
+        ):
+            self.assertEqual(room.gang_of(meta, spec), gang, (meta, spec))
 
 
 def guest(name, cpu, *, priority=0, gang="", stays=False, leaving=False, over=False):
@@ -86,6 +91,12 @@ class Victims(unittest.TestCase):
             ((guest("low", 1000, priority=-1), guest("big", 7000)), 1000, ["low"]),
             ((guest("low", 1000, priority=-1), guest("big", 7000)), 2000, ["big"]),
             ((guest("member", 4000, gang="g"), guest("single", 4000)), 4000, ["single"]),
+            ((guest("a", 4000, gang="f"), guest("b", 2000, gang="g"), guest("c", 2000, gang="g")), 4000, ["a"]),
+            (
+                (guest("a", 3000, gang="f"), guest("b", 2500, gang="g"), guest("c", 2500, gang="g")),
+                5000,
+                ["b", "c"],
+            ),
             ((guest("small", 1000), guest("large", 7000)), 3000, ["large"]),
             ((guest("stays", 8000, stays=True),), 1000, []),
             ((guest("going", 8000, leaving=True),), 1000, []),

@@ -57,4 +57,4 @@ def _pods(node: NodeClient, labels: str) -> str:
 
 def _guest(item: Dict[str, Any]) -> Guest:
     spec = item["spec"]
-    return Guest(read_pod(item), int(spec.get("priority") or 0), gang_of(item["metadata"]), requests_of(spec))
+    return Guest(read_pod(item), int(spec.get("priority") or 0), gang_of(item["metadata"], spec), requests_of(spec))

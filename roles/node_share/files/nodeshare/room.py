@@ -4,8 +4,8 @@
 """What of a node is free for placeholders, and which pods make room for them. Pure.
 
 Amounts are whole thousandths per resource: Kubernetes' quantities are decimal fractions, and sums must be exact.
-Who goes: the lowest priority first, members of gangs after pods that stand alone, and no more than must. The kubelet
-would free the same room by itself, but knows neither gangs nor disruption budgets.
+Who goes: the lowest priority first, members of gangs after pods that stand alone, of one gang rather than of two, and
+no more than must. The kubelet would free the same room by itself, but knows neither gangs nor disruption budgets.
 """
 
 import re
@@ -15,6 +15,7 @@ from .view import Guest, Room
 
 GANG_NAMES = (  # annotations and labels by which schedulers know a gang's members
     "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
 )
@@ -64,7 +65,10 @@ def requests_of(spec: Mapping[str, Any]) -> Dict[str, int]:
     return total
 
 
-def gang_of(meta: Mapping[str, Any]) -> str:
+def gang_of(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
+    named = (spec.get("schedulingGroup") or {}).get("podGroupName")
+    if named:
+        return str(named)
     for held in (meta.get("annotations") or {}, meta.get("labels") or {}):
         for name in GANG_NAMES:
             if held.get(name):
@@ -83,7 +87,7 @@ def victims(need: Mapping[str, int], room: Room) -> Tuple[Guest, ...]:
     here = [guest for guest in room.guests if not guest.pod.over and not guest.pod.leaving]
     missing = _missing(need, room, here)
     chosen: List[Guest] = []
-    for guest in sorted((guest for guest in here if not guest.pod.stays), key=lambda guest: _order(guest, missing)):
+    for guest in _in_order((guest for guest in here if not guest.pod.stays), missing):
         if not any(amount > 0 for amount in missing.values()):
             break
         if any(missing[name] > 0 and guest.requests.get(name) for name in missing):
@@ -110,12 +114,25 @@ def _missing(need: Mapping[str, int], room: Room, present: Iterable[Guest]) -> D
     }
 
 
-def _order(guest: Guest, missing: Mapping[str, int]) -> Tuple[int, bool, int, str]:
-    """Of equal priority first those that stand alone, and of them those that free most of what is missing."""
-    frees = (
-        1000 * min(guest.requests.get(name, 0), amount) // amount for name, amount in missing.items() if amount > 0
-    )
-    return (guest.priority, bool(guest.gang), -max(frees, default=0), guest.pod.uid)
+def _in_order(guests: Iterable[Guest], missing: Mapping[str, int]) -> Tuple[Guest, ...]:
+    """Of equal priority first those that stand alone, then gang by gang; of each those that free most come first."""
+    together: Dict[Tuple[int, str, str, str], List[Guest]] = {}
+    for guest in sorted(guests, key=lambda guest: (-_frees([guest], missing), guest.pod.uid)):
+        gang = (guest.priority, guest.pod.namespace, guest.gang, "" if guest.gang else guest.pod.uid)
+        together.setdefault(gang, []).append(guest)
+
+    def order(some: List[Guest]) -> Tuple[int, bool, int, int, str]:
+        first = some[0]
+        return (first.priority, bool(first.gang), -_frees(some, missing), -_frees([first], missing), first.pod.uid)
+
+    return tuple(guest for some in sorted(together.values(), key=order) for guest in some)
+
+
+def _frees(guests: List[Guest], missing: Mapping[str, int]) -> int:
+    """How much of what is missing, in thousandths of it."""
+    freed = _sum(guest.requests for guest in guests)
+    shares = (1000 * min(freed.get(name, 0), amount) // amount for name, amount in missing.items() if amount > 0)
+    return max(shares, default=0)
 
 
 def _requested(holder: Mapping[str, Any]) -> Dict[str, int]:
