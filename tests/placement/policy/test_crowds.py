@@ -9,8 +9,9 @@ from placement.model.action import Action, Bind
 from placement.model.event import Gone, Seen
 from placement.model.pod import Phase, Pod
 from placement.policy.configuration import load
-from placement_kit.builders import amounts, gang, mine, node, pod, priority_class
+from placement_kit.builders import amounts, gang, mine, node, pod, priority_class, queue
 from placement_kit.kube_batch import policy
+from placement_kit.simulated import Simulated
 
 GANGS = 700
 # Tries that a slice has time for.
@@ -75,3 +76,23 @@ def test_room_goes_to_who_is_first_although_others_have_not_been_tried(slices: i
     for _unused in range(100):
         found += bound(crowded.slice())
     assert (found[0], len(found)) == ("first", 3)
+
+
+def test_those_that_nobody_can_leave_for_are_not_put_in_order_again_for_every_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulated = Simulated(load(policy(), "test"))
+    simulated.see(queue("default"), node("n1"), pod("large", node="n1", request=amounts(cpu="4"), phase=Phase.RUNNING))
+    for index in range(20):
+        simulated.see(gang(f"g{index}", 1), mine(f"g{index}", group=f"g{index}", priority=index))
+    simulated.run()
+    ordered, rules = [], simulated.scheduler.session.rules
+    order = rules.job_order
+    monkeypatch.setattr(rules, "job_order", lambda job, total: ordered.append(job) or order(job, total))
+    simulated.see(pod("elsewhere", node="n2", phase=Phase.RUNNING))
+    simulated.run()
+    assert not ordered
+    simulated.finish("large")
+    simulated.run()
+    assert ordered
+    assert len(simulated.placements()) == 5
