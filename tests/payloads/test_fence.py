@@ -216,6 +216,14 @@ class V2(Machine):
         self.draw()
         self.assertEqual(self.values(), ["", str(60 * GIB), "626"])
 
+    def test_all_cores_of_a_job_without_a_cpuset_of_its_own_are_no_answer(self):
+        self.write(JOBS + "1.srv/cpuset.cpus.effective", "0-15")
+        for own, expected in ((None, (JOBS + "1.srv",)), ("", (JOBS + "1.srv",)), ("0-15", ())):
+            if own is not None:
+                self.write(JOBS + "1.srv/cpuset.cpus", own)
+            self.assertEqual(self.draw(lease(cores=5)), expected, own)
+            self.assertEqual(self.values()[0], "0")
+
     def test_a_slice_without_a_limit_gets_back_none(self):
         self.write("kubepods.slice/memory.max", "max")
         self.write(JOBS + "1.srv/cpuset.cpus", "0")

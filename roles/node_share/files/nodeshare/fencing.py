@@ -12,6 +12,9 @@ from .leases import Lease
 from .limits import Limits
 from .settings import Settings
 
+OWN = (("cpuset", "cpuset.cpus"), ("", "cpuset.cpus"))  # of v1, of v2: below which hierarchy, and the file there
+COMES_TO = (OWN[0], ("", "cpuset.cpus.effective"), OWN[1])
+
 
 class Fencing:
     def __init__(self, settings: Settings, *, proc: str, cgroup: str, cpuset: Cpuset) -> None:
@@ -25,12 +28,14 @@ class Fencing:
 
     def draw(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
         """Cgroups that should have told the cores of a job and did not."""
+        online = self._cpus("", COMES_TO) or _all_cpus()
         held = {}
         for group in fence.cgroups_needed(leases, self.settings):
-            cpus = self._cpus(group)
-            if cpus:
+            cpus = self._cpus(group, COMES_TO)
+            # on v2 all that there are may only be what its parents have: that tells nothing of this job
+            if cpus and (cpus != online or self._cpus(group, OWN)):
                 held[group] = cpus
-        drawn = fence.draw(leases, self.settings, online=self._cpus("") or _all_cpus(), held=held)
+        drawn = fence.draw(leases, self.settings, online=online, held=held)
         if drawn.cpus is None:
             self.cpuset.release()
         else:
@@ -41,9 +46,9 @@ class Fencing:
             self.limits.release()
         return drawn.missing
 
-    def _cpus(self, group: str) -> FrozenSet[int]:
-        """The cores of a cgroup: by its cpuset on v1, by what that comes to on v2."""
-        for hierarchy, name in (("cpuset", "cpuset.cpus"), ("", "cpuset.cpus.effective"), ("", "cpuset.cpus")):
+    def _cpus(self, group: str, files: Tuple[Tuple[str, str], ...]) -> FrozenSet[int]:
+        """The cores of a cgroup by the first of these that is there."""
+        for hierarchy, name in files:
             try:
                 with open(os.path.join(self.cgroup, hierarchy, group, name), "rb", buffering=0) as stream:
                     return parse_cpus(stream.read(1 << 16).partition(b"\n")[0].decode("ascii"))
