@@ -16,7 +16,10 @@ from simulation_beside import GIB, SharedSite
 
 
 class BesidePods(History):
-    """A job has cores and memory of the node. `unheard`: runs whose begin was killed before it could answer."""
+    """A job has cores and memory of the node. `unheard`: runs whose begin was killed before it could answer.
+
+    `leased`: runs that have had a lease, which are heard of whatever becomes of a further begin.
+    """
 
     WLM = "pbs"
     STEPS = ["begin"] * 4 + ["end"] * 3 + ["tick"] * 3 + ["pod"] * 4
@@ -27,6 +30,7 @@ class BesidePods(History):
         History.__init__(self, site, chance)
         self.node.wakes_after = 0.5  # to look fifty times a second proves nothing here, and is most of a history
         self.unheard = set()
+        self.leased = set()
 
     def step(self):
         killed = History.step(self)
@@ -52,7 +56,8 @@ class BesidePods(History):
     def start(self, job, run, cores):
         key = JobKey(self.WLM, job, run)
         self.begun(job, run, cores)
-        self.unheard.add(key)
+        if key not in self.leased:
+            self.unheard.add(key)
         told = self.site.begin(job, run, cores=cores, memory=cores * GIB)
         self.unheard.discard(key)
         if told.done.outcome == view.ACCEPT and not self.site.memory().off and KUBELET in self.node.active:
@@ -116,7 +121,8 @@ class BesidePods(History):
         leased = {lease.key for lease in self.site.store.leases()}
         for job, run in self.live:
             key = JobKey(self.WLM, job, run)
-            assert key in leased or key in self.unheard, "a lease is lost"
+            assert key in leased or key in self.unheard - self.leased, "a lease is lost"
+        self.leased |= leased
 
     def check_files(self):
         """One file for each lease and no other. Runs whose begin was killed have none while pods have time to leave.
