@@ -205,7 +205,7 @@ class Sharing(ConvertedSite):
             self.node(node, f"cat > {EVENTS}.py; : > {EVENTS}.log", input=RECORDER.read_text(encoding="utf-8"))
             properties = "--property=Restart=always --property=RestartSec=50ms --property=StartLimitIntervalSec=0"
             self.node(node, "systemctl stop e2e-events 2>/dev/null; true")
-            self.node(node, f"systemd-run --quiet --unit=e2e-events {properties} python3 {EVENTS}.py {EVENTS}.log")
+            self.node(node, f"systemd-run --quiet --collect --unit=e2e-events {properties} python3 {EVENTS}.py {EVENTS}.log")
 
     def stop_recording(self) -> None:
         for node in self.nodes:
