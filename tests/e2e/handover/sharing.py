@@ -31,6 +31,7 @@ TAINT = "converged.hpc/batch"
 CONTROLLER = "converged:controller:ctl"
 KUBELETS = "system:node:"
 CLIENTS = "kube-controller-manager kube-scheduler"
+STOP_RECORDING = "systemctl stop e2e-events 2>/dev/null; true"
 EVENTS = "/run/e2e-containerd-events"
 RECORDER = Path(__file__).with_name("containerd_events.py")
 POD = re.compile(r"pod([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})")
@@ -204,12 +205,14 @@ class Sharing(ConvertedSite):
         for node in self.nodes:
             self.node(node, f"cat > {EVENTS}.py; : > {EVENTS}.log", input=RECORDER.read_text(encoding="utf-8"))
             properties = "--property=Restart=always --property=RestartSec=50ms --property=StartLimitIntervalSec=0"
-            self.node(node, "systemctl stop e2e-events 2>/dev/null; true")
-            self.node(node, f"systemd-run --quiet --collect --unit=e2e-events {properties} python3 {EVENTS}.py {EVENTS}.log")
+            self.node(node, STOP_RECORDING)
+            # Nothing is left of it either where it ends by itself because containerd is no more.
+            start = f"systemd-run --quiet --collect --unit=e2e-events {properties} python3 {EVENTS}.py {EVENTS}.log"
+            self.node(node, start)
 
     def stop_recording(self) -> None:
         for node in self.nodes:
-            self.node(node, "systemctl stop e2e-events")
+            self.node(node, STOP_RECORDING)
 
     def pods_started(self, node: str, *, since: float, until: float) -> set[str]:
         """Names of the pods of which a container has started in that time; a container of no pod is ``. ``."""
