@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from placement.core.scheduler import Scheduler
 from placement.model.action import Action, Evict, Release, Submit
-from placement.model.batch import BackingRules, BatchJob, Chunk, Share
+from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
 from placement.model.event import JobsRead, SubmitEnded
 from placement.model.pod import Pod
+from placement.model.workload import Namespace
+from placement.policy.backing import mark_of
 from placement.policy.configuration import DEFAULT
 
 from placement_kit.builders import mine, node, queue
@@ -27,15 +29,29 @@ class Batch:
         self.asked: dict[str, tuple[Chunk, ...]] = {}
         self.closed = False
         self.loses_answers = False
+        # Whether jobs do not end that are asked to.
+        self.endless = False
         # With what it refuses every submission.
         self.refusal = ""
+        # Whose jobs are, where nothing else is said.
+        self.mark = ""
         self._number = 0
 
-    def submit(self, tag: str, chunks: tuple[Chunk, ...], owner: str = "") -> str:
+    def submit(
+        self,
+        tag: str,
+        chunks: tuple[Chunk, ...],
+        owner: str = "",
+        *,
+        mark: str = "",
+        queue: str = "pods",
+        namespace: str = "team",
+    ) -> str:
         """A job that waits."""
         self._number += 1
         name = f"{self._number}.srv"
-        self.jobs[name] = BatchJob(job=name, run=0, state="Q", tag=tag, owner=owner, comment="Not Running: wait")
+        whose = {"tag": tag, "mark": mark or self.mark, "owner": owner, "queue": queue, "namespace": namespace}
+        self.jobs[name] = BatchJob(job=name, run=0, state="Q", comment="Not Running: wait", **whose)
         self.asked[name] = chunks
         return name
 
@@ -44,7 +60,9 @@ class Batch:
         for name, job in self.jobs.items():
             shares = () if self.closed or job.runs else self._shares(self.asked.get(name, ()))
             if shares:
-                self.jobs[name] = replace(job, state="R", runs=True, run=job.run + 1, shares=shares, comment="")
+                hosts = tuple(dict.fromkeys(share.host for share in shares))
+                running = replace(job, state="R", runs=True, run=job.run + 1, shares=shares, hosts=hosts, comment="")
+                self.jobs[name] = running
 
     def _shares(self, chunks: tuple[Chunk, ...]) -> tuple[Share, ...]:
         free = dict.fromkeys(HOSTS, CORES)
@@ -61,6 +79,17 @@ class Batch:
             found.append(Share(host=host, cores=chunk.cores, memory=chunk.memory, devices=chunk.devices))
         return tuple(found)
 
+    def hosts_of_job(self, name: str) -> tuple[str, ...]:
+        """Where a job runs."""
+        return self.jobs[name].hosts if name in self.jobs else ()
+
+    def requeue(self, owner: str = "") -> None:
+        """A user's jobs run no more, and say nothing of where they did; nothing runs again."""
+        self.closed = True
+        for name, job in self.jobs.items():
+            if job.owner == owner:
+                self.jobs[name] = replace(job, runs=False, state="Q", shares=(), hosts=())
+
     def leave(self, seconds: float) -> None:
         """So much is left of the time of all that run."""
         self.jobs = {name: replace(job, left=seconds) for name, job in self.jobs.items()}
@@ -73,10 +102,14 @@ class Batch:
 class Backed(Simulated):
     """Both together."""
 
-    def __init__(self, *, batch: Batch | None = None, rules: BackingRules | None = None) -> None:
+    def __init__(
+        self, *, batch: Batch | None = None, rules: BackingRules | None = None, cluster: str = "cluster"
+    ) -> None:
         super().__init__()
         self.scheduler = Scheduler(DEFAULT, scheduler_name=OURS, backing=rules)
         self.batch = batch or Batch()
+        self.see(Namespace(uid=cluster, name="kube-system", version=1))
+        self.batch.mark = mark_of(self.scheduler.cluster, OURS)
         # Whether pods that are asked to leave take their time.
         self.stubborn = False
         self.see(*(node(name) for name in HOSTS), queue("backed", backed_by="pbs"), queue("default"))
@@ -86,10 +119,10 @@ class Backed(Simulated):
         key = "scheduling.k8s.io/group-name" if group else "scheduling.converged.hpc/queue"
         return mine(name, annotations=((key, group or "backed"),), **more)
 
-    def user_of(self, action: Submit) -> str:
-        """As whom the ledger submits."""
+    def whose(self, action: Submit) -> Whose:
+        """For whom the ledger submits."""
         rules = self.scheduler.session.backing.rules
-        return rules.user_of(action.namespace, action.namespace_labels, action.queue) or ""
+        return rules.whose(action.namespace, action.namespace_labels, action.queue) or Whose()
 
     def read(self) -> None:
         """A second later all jobs are read."""
@@ -107,12 +140,15 @@ class Backed(Simulated):
         """Submits and releases, too."""
         if isinstance(action, Submit):
             refusal = self.batch.refusal
-            job = "" if refusal else self.batch.submit(action.uid, action.chunks, self.user_of(action))
+            owner = self.whose(action).user
+            whose = {"mark": action.mark, "namespace": action.namespace}
+            job = "" if refusal else self.batch.submit(action.uid, action.chunks, owner, **whose)
             answer = "" if self.batch.loses_answers else job
             said = "" if answer else refusal or "timed out"
             self.scheduler.apply(SubmitEnded(action.uid, answer, said, self.now + 0.01))
         elif isinstance(action, Release):
-            self.batch.jobs.pop(action.name, None)
+            if not self.batch.endless:
+                self.batch.jobs.pop(action.name, None)
         elif isinstance(action, Evict) and self.stubborn:
             self.see(replace(self.pods[action.uid], terminating=True))
         else:

@@ -32,6 +32,7 @@ class Server:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._done = threading.Event()
         self.requests: list[bytes] = []
+        self.connections = 0
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -52,6 +53,7 @@ class Server:
                 connection, _address = self._listener.accept()
             except OSError:
                 return
+            self.connections += 1
             with connection:
                 self._converse(connection)
 
@@ -117,7 +119,7 @@ class ScriptedConnection:
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         return Answer(status, data)
 
-    def lines(self, path: str, *, idle: float) -> Iterator[list[bytes]]:
+    def lines(self, path: str) -> Iterator[list[bytes]]:
         self.asked.append(("WATCH", path, b""))
         found = self.script.pop(0)
         if isinstance(found, tuple):

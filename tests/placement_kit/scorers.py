@@ -7,11 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def least_allocated(
-    size: NDArray[np.float32], opened: NDArray[np.int64], request: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def least_allocated(size: NDArray[np.float32], left: NDArray[np.int64]) -> NDArray[np.float32]:
     """The mean of the free shares of CPU and memory after placing."""
-    share: NDArray[np.float32] = (opened[:2] - request[:2, None]).astype(np.float32)
+    share: NDArray[np.float32] = left[:2].astype(np.float32)
     share /= size
     mean: NDArray[np.float32] = share[0] + share[1]
     mean *= np.float32(50)

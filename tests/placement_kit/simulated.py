@@ -78,7 +78,8 @@ class Simulated:
         if isinstance(action, Bind):
             pod = self.pods[action.uid]
             assert not pod.node, f"{pod.name} is bound twice"
-            self.see(replace(pod, node=action.node, phase=self.once_bound))
+            tag = pod.tag if action.tag is None else action.tag
+            self.see(replace(pod, node=action.node, phase=self.once_bound, tag=tag))
         elif isinstance(action, Evict):
             self.gone(self.pods[action.uid])
 

@@ -7,14 +7,14 @@ import threading
 import time
 
 import pytest
-from placement.app.batch import BatchSide, ledger_of, rules_of
+from placement.app.batch import BatchSide, identities_of, ledger_of, rules_of
 from placement.app.settings import Settings
 from placement.ledger.pbs import PbsError
 from placement.model.action import Bind, Release, Submit
 from placement.model.batch import BatchJob
 from placement.model.event import JobsRead, JobsUnread, SubmitEnded
 
-SUBMIT = Submit(uid="u", namespace="team", name="p", queue="q", namespace_labels=(), chunks=())
+SUBMIT = Submit(uid="u", namespace="team", name="p", queue="q", namespace_labels=(), chunks=(), mark="0a1b2c3d")
 BIND = Bind(uid="u", namespace="team", name="p", node="n1")
 
 
@@ -84,7 +84,7 @@ def test_all_jobs_are_read_at_most_once_a_second(part, side):
     until(lambda: len(part.asked) == 3)
     assert part.asked[2] - part.asked[0] >= 1.9
     until(lambda: isinstance(part.events[0], JobsRead))
-    assert (side[0].jobs, side[0].ours) == (2, 1)
+    assert (side[0].jobs, side[0].read) == (2, part.events[-1].begun)
 
 
 def test_what_is_no_answer_is_said_to_be_none(part, side):
@@ -123,19 +123,42 @@ def test_what_concerns_the_api_goes_there(part, side):
     until(lambda: release in part.answers)
 
 
+def test_a_job_that_is_to_end_is_asked_once_however_often_that_was_wanted_before_its_turn(part, side):
+    release, other = Release(uid="u", name="7.srv"), Release(uid="u", name="8.srv")
+    for _unused in range(1000):
+        side[0].carry((release, SUBMIT, other))
+    part.leads = True
+    side[1]()
+    until(lambda: sum(isinstance(event, SubmitEnded) for event in part.events) == 1000)
+    assert sorted(action.name for action in part.answers) == ["7.srv", "8.srv"]
+    side[0].carry((release,))
+    until(lambda: len(part.answers) == 3)
+
+
 def test_without_a_batch_system_nothing_is_asked():
-    assert ledger_of(Settings()) is None
+    assert ledger_of(Settings(), identities_of(Settings())) is None
+    assert rules_of(Settings(), identities_of(Settings())).holds_good is None
 
 
 def test_the_settings_become_rules():
-    rules = rules_of(Settings(pbs_cores="pack", pbs_labels="example.org/zone=zone"))
-    assert (rules.pack, rules.devices, rules.labels) == (
+    settings = Settings(
+        pbs_bin_dir="/opt/pbs/bin", pbs_cores="pack", pbs_labels="example.org/zone=zone", pbs_timeout=30
+    )
+    rules = rules_of(settings, identities_of(settings))
+    assert (rules.pack, rules.devices, rules.labels, rules.holds_good) == (
         True,
         {"nvidia.com/gpu": "ngpus"},
         {"example.org/zone": "zone"},
+        90.0,
     )
 
 
 def test_a_submission_ends_before_another_daemon_may_lead():
-    ledger = ledger_of(Settings(pbs_bin_dir="/opt/pbs/bin", lease_duration=15.0, renew_deadline=10.0))
+    settings = Settings(pbs_bin_dir="/opt/pbs/bin", lease_duration=15.0, renew_deadline=10.0)
+    ledger = ledger_of(settings, identities_of(settings))
     assert ledger._terms.submit_timeout == 5.0
+
+
+def test_what_each_node_of_a_job_must_be_is_said_for_each():
+    settings = Settings(pbs_bin_dir="/opt/pbs/bin", pbs_chunk="converged=True, rack=7")
+    assert ledger_of(settings, identities_of(settings))._terms.chunk == (("converged", "True"), ("rack", "7"))

@@ -3,24 +3,39 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The journal is for people: it rotates, and a full disk costs lines and nothing else."""
 
+import errno
 import json
+import os
 
+import pytest
 from placement.app.journal import Journal
 from placement.model.action import Bind
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")
 
 
-def test_every_action_is_a_line(tmp_path):
-    journal = Journal(tmp_path / "journal", most_bytes=10_000, files=2)
+class Losses(list):
+    """How many lines were lost each time, and why."""
+
+    def __call__(self, lines: int, error: OSError) -> None:
+        self.append((lines, error.errno))
+
+
+@pytest.fixture
+def losses() -> Losses:
+    return Losses()
+
+
+def test_every_action_is_a_line(tmp_path, losses):
+    journal = Journal(tmp_path / "journal", most_bytes=10_000, files=2, lost=losses)
     journal.note((BIND, BIND))
     journal.close()
     lines = (tmp_path / "journal").read_text().splitlines()
     assert [json.loads(line)["node"] for line in lines] == ["n1", "n1"]
 
 
-def test_it_rotates_by_size_and_keeps_so_many(tmp_path):
-    journal = Journal(tmp_path / "journal", most_bytes=200, files=3)
+def test_it_rotates_by_size_and_keeps_so_many(tmp_path, losses):
+    journal = Journal(tmp_path / "journal", most_bytes=200, files=3, lost=losses)
     for number in range(20):
         journal.write([f"{number:0150}"])
     journal.close()
@@ -29,12 +44,35 @@ def test_it_rotates_by_size_and_keeps_so_many(tmp_path):
     assert (tmp_path / "journal.1").read_text().strip().endswith("18")
 
 
-def test_a_place_that_cannot_be_written_costs_lines_only(tmp_path):
-    journal = Journal(tmp_path / "missing" / "journal", most_bytes=200, files=3)
+def test_a_place_that_cannot_be_written_costs_lines_only(tmp_path, losses):
+    journal = Journal(tmp_path / "missing" / "journal", most_bytes=200, files=3, lost=losses)
     journal.note((BIND,))
-    assert journal.lost == 1
+    assert losses == [(1, errno.ENOENT)]
     (tmp_path / "missing").mkdir()
     journal.note((BIND,))
     journal.close()
-    assert journal.lost == 1
+    assert losses == [(1, errno.ENOENT)]
     assert (tmp_path / "missing" / "journal").exists()
+
+
+def test_a_disk_that_is_full_costs_lines_only_and_none_twice(tmp_path, losses):
+    journal = Journal(tmp_path / "journal", most_bytes=1 << 20, files=3, lost=losses)
+    (tmp_path / "journal").symlink_to("/dev/full")
+    journal.note((BIND, BIND))
+    journal.note((BIND,))
+    assert losses == [(2, errno.ENOSPC), (1, errno.ENOSPC)]
+    (tmp_path / "journal").unlink()
+    journal.note((BIND,))
+    journal.close()
+    assert len((tmp_path / "journal").read_text().splitlines()) == 1
+    assert len(losses) == 2
+
+
+def test_a_folder_that_is_read_only_costs_lines_only(tmp_path, losses, monkeypatch):
+    def refuse(*_arguments: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", refuse)
+    journal = Journal(tmp_path / "journal", most_bytes=1 << 20, files=3, lost=losses)
+    journal.note((BIND,))
+    assert losses == [(1, errno.EROFS)]

@@ -69,7 +69,7 @@ class Daemon:
 
     def until(self, name: str, value: float) -> dict[str, float]:
         """The figures, once one of them is so."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 120
         while (found := self.figures()).get(name) != value:
             assert time.monotonic() < end, (name, {key: found[key] for key in found if "bucket" not in key})
             time.sleep(0.01)

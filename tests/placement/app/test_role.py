@@ -14,7 +14,16 @@ from placement.kube.dialects import DIALECTS
 from placement.kube.performer import told
 from placement.kube.requests import Note, Request
 from placement.kube.sources import sources
-from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition, QueueStatus, SelectNode
+from placement.model.action import (
+    Bind,
+    BindVolume,
+    Evict,
+    GroupPhase,
+    GroupStatus,
+    PodCondition,
+    QueueStatus,
+    SelectNode,
+)
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROLE = CHECKOUT / "roles/placement"
@@ -81,6 +90,9 @@ def test_who_submits_as_others_may_do_that_by_sudo_and_nothing_else():
 VERBS = {"POST": "create", "PATCH": "patch", "PUT": "update", "GET": "get"}
 WHO = {"uid": "uid", "name": "name"}
 POD = {**WHO, "namespace": "team"}
+GIVEN = BindVolume(
+    **POD, node="n1", volume="pv", volume_uid="uid", version=1, claim="data", claim_uid="uid", chosen=True
+)
 
 
 def rights(rules):
@@ -113,6 +125,8 @@ def writes():
     yield requests.evict(Evict(**POD, reason="Preempted", message=""))
     yield requests.pod_condition(condition, "now")
     yield requests.select_node(SelectNode(**POD, node="n1"))
+    yield requests.bind_volume(GIVEN)
+    yield Request("GET", requests.volume_path("pv"), b"")
     yield requests.event(note, controller="placement", instance="one")
     for dialect in DIALECTS:
         group = GroupStatus(**POD, dialect=dialect.name, phase=GroupPhase.PENDING, scheduled=False)
@@ -120,7 +134,7 @@ def writes():
         yield requests.queue_status(QueueStatus(**WHO, dialect=dialect.name), dialect, "now")
 
 
-def test_the_role_gives_the_rights_that_the_daemon_asks_for_and_no_other():
+def test_1_4_17_the_role_gives_the_rights_that_the_daemon_asks_for_and_no_other():
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text())
     rules = variables["_placement_role"]["rules"]
     # The dialects are one variable; a right for a resource that a group does not have is none.

@@ -4,6 +4,7 @@
 """Settings are good as a whole, or refused with file, line and what is wrong."""
 
 import pytest
+from placement.app.cli import main
 from placement.app.settings import Settings, SettingsError, changed_fixed, is_policy, read_settings
 
 POLICY = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: gang\n'
@@ -49,7 +50,13 @@ def test_the_policy_is_a_file_beside_it(tmp_path):
         ("scheduler_name: 'a b'\n", 1, "letters"),
         ("log_level: loud\n", 1, "debug, info"),
         ("pbs_queue: 'namespace.['\n", 1, "JMESPath"),
+        ("pbs_queue: pods\n", 1, """pods: there are namespace.name, namespace.labels."LABEL" and queue; words"""),
+        ("pbs_account: namespace.labls.team\n", 1, "namespace.labls.team: there are"),
+        ("pbs_account: namespace.labels.a || namespaces.name\n", 1, "there are"),
+        ("pbs_project: namespace\n", 1, "there are"),
         ("pbs_place: scatter -l select=9\n", 1, "a placement of PBS"),
+        ("pbs_chunk: converged\n", 1, "RESOURCE=VALUE"),
+        ("pbs_chunk: a=b+2\n", 1, "RESOURCE=VALUE"),
         ("pbs_cores: some\n", 1, "round_up or pack"),
         ("pbs_resources: nvidia.com/gpu\n", 1, "NAME=RESOURCE"),
         ("pbs_labels: zone=a:b\n", 1, "NAME=RESOURCE"),
@@ -77,3 +84,10 @@ def test_settings_can_be_checked_before_their_policy_is_there(tmp_path):
 
 def test_some_changes_need_a_restart(tmp_path):
     assert changed_fixed(Settings(), Settings(binders=3, events_per_second=9.0)) == ["binders"]
+
+
+@pytest.mark.parametrize("words", [("run", "--settings"), ("check",)])
+def test_a_file_that_is_not_there_is_named_with_what_to_do(tmp_path, capsys, words):
+    path = tmp_path / "none.yml"
+    assert main([*words, str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"placement: {path}: no such file; name another, or write it")

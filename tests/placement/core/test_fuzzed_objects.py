@@ -188,5 +188,6 @@ def test_no_object_however_odd_stops_the_scheduler(number: int, chosen: random.R
         bound = [action for action in settled(scheduler, simulated.now) if isinstance(action, Bind)]
         assert [(action.uid, action.node) for action in bound] == [(pod.uid, "good")]
         simulated.gone(good, pod)
+    print(f"{number} objects, {refused} of them unreadable, {told} answers and decisions")
     assert LEAST_SHARE < refused / number < 1 - LEAST_SHARE
     assert told > number / CROWD

@@ -13,7 +13,7 @@ from placement.kube.decode import Bookmark, Decoder, Page, WatchFailed, relisted
 from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
 from placement.model.event import Gone, Relisted, Seen, Unreadable
 from placement.model.node import Node
-from placement.model.pod import HostPort, Phase, Pod
+from placement.model.pod import JOB_TAG, HostPort, Phase, Pod
 from placement.model.refusal import Refusal
 from placement.model.selector import (
     Effect,
@@ -27,8 +27,8 @@ from placement.model.selector import (
 )
 from placement.model.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
 from placement.model.workload import Namespace, PriorityClass
-
-Json = dict[str, Any]
+from placement.policy.membership import GANG_NAMES
+from placement_kit.decoded import Json, accepted, decode, meta, pod
 
 ALL_KINDS = (
     *(Pod, Node, Namespace, PriorityClass, PersistentVolume, PersistentVolumeClaim, CSINode, CSIDriver),
@@ -36,34 +36,12 @@ ALL_KINDS = (
 )
 
 
-def meta(**more: Any) -> Json:
-    return {"uid": "u1", "name": "a", "namespace": "team", "resourceVersion": "7", **more}
-
-
-def pod(*, metadata: Json | None = None, status: Json | None = None, **spec: Any) -> Json:
-    return {
-        "metadata": meta(**(metadata or {})),
-        "spec": {"containers": [{"name": "c"}], **spec},
-        "status": {"phase": "Pending", **(status or {})},
-    }
-
-
-def decode(kind: type, value: object) -> Any:
-    return Decoder().decode_object(kind, json.dumps(value).encode())
-
-
-def accepted(value: Json) -> Pod:
-    result = decode(Pod, value)
-    assert isinstance(result, Pod), result
-    return result
-
-
 def test_a_pod_is_read_with_identity_place_and_request() -> None:
     seen = accepted(
         pod(
             metadata={
                 "labels": {"app": "x"},
-                "annotations": {"scheduling.k8s.io/group-name": "g", "other": "dropped"},
+                "annotations": {"scheduling.k8s.io/group-name": "g", "other": "dropped", JOB_TAG: "t" * 100_000},
                 "ownerReferences": [{"kind": "DaemonSet", "uid": "ds", "controller": True}],
                 "creationTimestamp": "2026-01-01T00:00:00Z",
                 "deletionTimestamp": "2026-01-02T00:00:00Z",
@@ -86,7 +64,7 @@ def test_a_pod_is_read_with_identity_place_and_request() -> None:
     assert (seen.terminating, seen.gated, seen.daemon, seen.mirror) == (True, True, True, False)
     assert (seen.owner, seen.scheduling_group, seen.created) == ("ds", "gang", "2026-01-01T00:00:00Z")
     assert seen.labels == (("app", "x"),)
-    assert seen.annotations == (("scheduling.k8s.io/group-name", "g"),)
+    assert (seen.annotations, seen.tag) == ((("scheduling.k8s.io/group-name", "g"),), "t" * 64)
     assert seen.request == (("cpu", 1750), ("memory", 2**30))
     assert (seen.spec.scheduler_name, seen.spec.priority, seen.spec.priority_class) == ("ours", 5, "high")
     assert seen.spec.preempts is False
@@ -382,6 +360,11 @@ def test_text_that_is_no_object_is_refused(kind: type, raw: bytes) -> None:
     assert isinstance(Decoder().decode_object(kind, raw), Refusal)
 
 
+def test_whatever_names_a_gang_is_kept() -> None:
+    notes = dict.fromkeys(GANG_NAMES, "g")
+    assert dict(accepted(pod(metadata={"annotations": notes})).annotations) == notes
+
+
 def test_an_object_of_a_megabyte_and_a_half_is_read() -> None:
     assert accepted(pod(metadata={"annotations": {"big": "x" * 1_500_000}})).annotations == ()
 
@@ -419,52 +402,21 @@ def test_a_node_with_an_absurd_amount_is_used_as_far_as_numbers_go() -> None:
     assert node.allocatable == (("example.com/gpu", 2**50),)
 
 
-def test_volumes_claims_classes_and_namespaces_are_read() -> None:
-    terms = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
-    volume = decode(
-        PersistentVolume,
-        {
-            "metadata": meta(),
-            "spec": {"nodeAffinity": {"required": terms}, "csi": {"driver": "d"}, "claimRef": {"uid": "c"}},
-        },
-    )
-    on_n1 = NodeSelectorTerm((), (Requirement("metadata.name", Operator.IN, ("n1",)),))
-    assert (volume.node_terms, volume.driver, volume.claim_uid) == ((on_n1,), "d", "c")
-    assert decode(PersistentVolume, {"metadata": meta()}).node_terms is None
-    claim_spec = {"volumeName": "v", "storageClassName": "s", "accessModes": ["ReadWriteOncePod"]}
-    claim = decode(PersistentVolumeClaim, {"metadata": meta(), "spec": claim_spec})
-    assert (claim.volume, claim.storage_class, claim.once_per_pod) == ("v", "s", True)
-    drivers = [{"name": "d", "allocatable": {"count": 5}}, {"name": "e"}]
-    assert decode(CSINode, {"metadata": meta(), "spec": {"drivers": drivers}}).limits == (("d", 5),)
+def test_priority_classes_and_namespaces_are_read() -> None:
     urgent = decode(PriorityClass, {"metadata": meta(), "value": 9, "globalDefault": True, "preemptionPolicy": "Never"})
     assert (urgent.value, urgent.is_default, urgent.preempts) == (9, True, False)
     assert decode(Namespace, {"metadata": meta(labels={"team": "ml"})}).labels == (("team", "ml"),)
 
 
+def test_a_claim_that_is_mounted_twice_is_one_claim_and_an_ephemeral_one_is_the_pods_own() -> None:
+    mounts = [{"name": name, "persistentVolumeClaim": {"claimName": "data"}} for name in ("one", "two")]
+    mounts.append({"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}})
+    found = accepted(pod(volumes=mounts))
+    assert (found.volume_claims, found.ephemeral_claims) == (("data", "a-scratch"), ("a-scratch",))
+
+
 def watch(kind: str, value: object) -> Any:
     return Decoder().decode_watch_event(Pod, json.dumps({"type": kind, "object": value}).encode())
-
-
-@pytest.mark.parametrize(
-    ("fields", "largest", "topology"),
-    [
-        ({"capacity": "1Gi", "nodeTopology": {}}, 1 << 30, None),
-        ({"capacity": "1500m"}, 2, ()),
-        (
-            {"nodeTopology": {"matchLabels": {"zone": "a"}}},
-            0,
-            (NodeSelectorTerm((Requirement("zone", Operator.IN, ("a",)),)),),
-        ),
-        ({"capacity": "9Gi", "maximumVolumeSize": "1k", "nodeTopology": None}, 1000, ()),
-    ],
-)
-def test_the_room_that_a_driver_has_is_read(fields: Json, largest: int, topology: object) -> None:
-    seen = decode(StorageCapacity, {"metadata": meta(), "storageClassName": "fast", **fields})
-    assert (seen.storage_class, seen.largest, seen.topology) == ("fast", largest, topology)
-    assert decode(CSIDriver, {"metadata": meta(), "spec": {"storageCapacity": True}}).tells_capacity
-    assert not decode(CSIDriver, {"metadata": meta(), "spec": {}}).tells_capacity
-    asked = {"requests": {"storage": "1Gi"}}
-    assert decode(PersistentVolumeClaim, {"metadata": meta(), "spec": {"resources": asked}}).size == 1 << 30
 
 
 def test_watch_events_say_what_is_there_what_is_gone_and_how_far_they_got() -> None:

@@ -6,17 +6,19 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placement.kube.credentials import Endpoint
 from placement.kube.http1 import Connection, NoAnswer, Refused
 from placement_kit.fake_api import answer, chunked, served
 
 
 @contextmanager
-def connected(server, timeout: float = 2.0) -> Iterator[Connection]:
-    client = Connection(server, timeout=timeout)
+def connected(server, timeout: float = 2.0, **more: float) -> Iterator[Connection]:
+    client = Connection(server, timeout=timeout, **more)
     try:
         yield client
     finally:
@@ -42,7 +44,7 @@ def test_a_watch_gives_the_same_lines_however_it_is_cut(lines, chunk, places):
     body = b"".join(line + b"\n" for line in lines)
     stream = chunked(body[start : start + chunk] for start in range(0, len(body), chunk))
     with served(cut(stream, places)) as server, connected(server) as client:
-        found = [line for group in client.lines("/watch", idle=2) for line in group]
+        found = [line for group in client.lines("/watch") for line in group]
     assert found == lines
 
 
@@ -83,16 +85,58 @@ def test_silence_ends_a_request():
 
 def test_silence_ends_a_watch():
     started = chunked([b'{"a":1}\n'])[:-5]
-    with served([started, None]) as server, connected(server) as client:
-        lines = client.lines("/watch", idle=0.2)
+    with served([started, None]) as server, connected(server, 0.2) as client:
+        lines = client.lines("/watch")
         assert [line for _unused in range(2) for line in next(lines)] == [b'{"a":1}']
         with raises_timeout():
             next(lines)
 
 
+def test_a_watch_that_ended_as_it_should_leaves_its_connection_to_the_next():
+    with served([chunked([b"1\n"])], [chunked([b"2\n"])]) as server, connected(server) as client:
+        for number in (b"1", b"2"):
+            assert [line for group in client.lines("/watch") for line in group] == [number]
+    assert server.connections == 1
+
+
+def test_a_watch_that_is_left_early_takes_its_connection_along():
+    with served([chunked([b"1\n", b"2\n"])], [answer(b"3")]) as server, connected(server) as client:
+        lines = client.lines("/watch")
+        next(lines)
+        lines.close()
+        assert client.request("GET", "/a").body == b"3"
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize(("kept", "connections"), [(60.0, 1), (0.0, 2)])
+def test_a_connection_that_was_idle_for_long_is_not_trusted_with_a_write(kept, connections):
+    with served([answer(b"1")], [answer(b"2")]) as server, connected(server, kept=kept) as client:
+        for body in (b"1", b"2"):
+            assert client.request("POST", "/a", b"{}").body == body
+    assert server.connections == connections
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_whom_the_server_does_not_know_any_more_it_sees_with_new_credentials_next_time(method):
+    class Rotating:
+        def __init__(self, server) -> None:
+            self._server = server
+            self._tokens = ["old", "new"]
+
+        def endpoint(self) -> Endpoint:
+            return replace(self._server.endpoint(), authorization=f"Bearer {self._tokens.pop(0)}")
+
+    with (
+        served([answer(b"", 200)], [answer(b"", 401)], [answer(b"", 200)]) as server,
+        connected(Rotating(server)) as client,
+    ):
+        assert [client.request(method, "/lease", b"{}").status for _unused in range(3)] == [200, 401, 200]
+    assert [b"Bearer new" in head for head in server.requests] == [False, False, True]
+
+
 def test_a_watch_that_is_refused_says_with_what():
     with served([answer(b"too old", 410)]) as server, connected(server) as client, pytest.raises(Refused) as caught:
-        next(client.lines("/watch", idle=1))
+        next(client.lines("/watch"))
     assert caught.value.answer.status == 410
 
 

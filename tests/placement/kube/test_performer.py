@@ -11,7 +11,7 @@ import pytest
 from placement.kube import requests
 from placement.kube.performer import Performer, told
 from placement.kube.sender import Sender
-from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.action import Bind, BindVolume, Evict, GroupPhase, GroupStatus, PodCondition, QueueStatus
 from placement.model.event import BindFailed, EvictRefused, Gone, Seen
 from placement.model.pod import Pod
 from placement.model.workload import DIALECTS, UPSTREAM
@@ -60,6 +60,13 @@ def test_an_accepted_binding_is_told_and_the_watch_brings_the_rest():
     assert (body["metadata"], body["target"]) == ({"name": "pod", "uid": "u"}, {"name": "n1", "kind": "Node"})
 
 
+@pytest.mark.parametrize("tag", ["group", ""])
+def test_what_a_pod_is_bound_for_goes_with_its_binding(tag):
+    case = Case(CREATED)
+    case.perform(replace(BIND, tag=tag))
+    assert json.loads(case.connection.asked[0][2])["metadata"]["annotations"] == {"converged.hpc/job-tag": tag}
+
+
 @pytest.mark.parametrize("trouble", [LOST, (429, b""), (500, b""), (503, b""), (401, b"")])
 def test_without_an_answer_the_same_binding_is_sent_again(trouble):
     case = Case(trouble, trouble, CREATED)
@@ -73,6 +80,55 @@ def test_a_binding_that_had_landed_though_its_answer_was_lost_is_a_success():
     events = case.perform(BIND)
     assert [type(event) for event in events] == [Seen]
     assert [telling.reason for telling in case.tellings] == ["Scheduled"]
+
+
+GIVEN = BindVolume(
+    uid="u",
+    namespace="team",
+    name="pod",
+    node="n1",
+    volume="pv",
+    volume_uid="v",
+    version=7,
+    claim="data",
+    claim_uid="c",
+    chosen=True,
+)
+
+
+def volume(claim: str = "", uid: str = "v") -> tuple[int, dict]:
+    return 200, {"metadata": {"uid": uid, "name": "pv", "resourceVersion": "8"}, "spec": {"claimRef": {"uid": claim}}}
+
+
+def test_a_volume_is_given_to_a_claim_as_it_was_when_it_was_chosen():
+    case = Case(volume("c"))
+    assert case.perform(GIVEN) == []
+    (_method, path, body) = case.connection.asked[0]
+    sent = json.loads(body)
+    assert path == "/api/v1/persistentvolumes/pv"
+    assert (sent["metadata"]["uid"], sent["metadata"]["resourceVersion"]) == ("v", "7")
+    assert sent["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
+    assert (sent["spec"]["claimRef"]["name"], sent["spec"]["claimRef"]["uid"]) == ("data", "c")
+
+
+def test_the_claim_for_which_a_volume_was_made_is_not_called_our_choice():
+    assert b"bound-by-controller" not in requests.bind_volume(replace(GIVEN, chosen=False)).body
+
+
+@pytest.mark.parametrize(
+    ("there", "events"),
+    [
+        (volume("c"), [Seen]),
+        (volume("another"), [Seen, BindFailed]),
+        (volume("another", uid="w"), [Gone, Seen, BindFailed]),
+        (said(404, "not found"), [Gone, BindFailed]),
+    ],
+)
+def test_a_volume_that_is_refused_may_be_the_claims_already(there, events):
+    case = Case(LOST, said(409, "modified"), there)
+    found = case.perform(GIVEN)
+    assert [type(event) for event in found] == events
+    assert case.refusals == ([(409, "volume pv: modified")] if BindFailed in events else [])
 
 
 def test_a_pod_that_another_has_bound_stays_where_it_is():

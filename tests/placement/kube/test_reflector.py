@@ -65,10 +65,10 @@ def told(source: Source, *script, stop=None) -> tuple[list, ScriptedConnection, 
         with pytest.raises(StopIteration):
             reflector.run()
 
-    def lines(path, *, idle):
+    def lines(path):
         if isinstance(connection.script[0], StopIteration):
             raise connection.script[0]
-        return ScriptedConnection.lines(connection, path, idle=idle)
+        return ScriptedConnection.lines(connection, path)
 
     connection.lines = lines
     run()
@@ -82,7 +82,7 @@ def test_pages_are_one_list_and_the_watch_begins_at_its_version():
     assert "resourceVersion=9" in connection.asked[2][1]
 
 
-def test_a_watch_goes_on_after_a_cut_from_the_last_version_it_has_seen():
+def test_1_4_15_a_watch_goes_on_after_a_cut_from_the_last_version_it_has_seen():
     events, connection, _refused = told(
         PLAIN, page(9), [event("ADDED", item("a", 12)), bookmark(15), LOST], [event("DELETED", item("a", 17))]
     )

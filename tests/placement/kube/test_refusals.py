@@ -9,7 +9,7 @@ from placement.kube.refusals import Refusals
 from placement.kube.sources import sources
 from placement.model.action import GroupStatus, PodCondition, QueueStatus
 from placement.model.refusal import Refusal
-from placement.model.workload import COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, VOLCANO
+from placement.model.workload import CONVERGED, COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, VOLCANO
 
 BY_NAME = {source.name: source for source in sources()}
 PODS = BY_NAME["pods"]
@@ -56,6 +56,17 @@ def test_a_group_that_becomes_unreadable_while_it_runs_keeps_its_phase_and_its_n
     }
     assert written[VOLCANO]["conditions"][0]["message"] == "spec.x: is odd"
     assert requests.group_status(status, BY_DIALECT[COSCHEDULING], "now") is None
+
+
+def test_a_queue_that_becomes_unreadable_keeps_its_numbers():
+    answers = Answers()
+    answers.refusals.note(QUEUES, Refusal(kind="Queue", field="spec.y", reason="is odd", name="q", uid="v"))
+    (status,) = answers.written
+    written = {
+        name: dialect.queue_status(status, "now") for name, dialect in BY_DIALECT.items() if dialect.queue_status
+    }
+    assert {name: set(fields) for name, fields in written.items() if fields} == {CONVERGED: {"conditions"}}
+    assert requests.queue_status(status, BY_DIALECT[VOLCANO], "now") is None
 
 
 def test_the_same_is_said_once_and_another_field_again():

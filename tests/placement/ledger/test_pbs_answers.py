@@ -12,8 +12,9 @@ from placement.ledger.pbs_answers import AnswerError, read_jobs
 from placement.model.batch import Share
 
 UID = "0d1f6a52-1111-4222-8333-944455556666"
+MARK = "0a1b2c3d"
 RUNNING = {
-    "Job_Name": f"cv-{UID}_trainer",
+    "Job_Name": f"cv-{MARK}_{UID}_trainer",
     "Job_Owner": "placement@pbs-srv",
     "job_state": "R",
     "substate": 41,
@@ -69,12 +70,29 @@ def test_vnodes_are_not_hosts(exec_vnode, exec_host, shares):
         ({"Job_Owner": "placement.evil@pbs-srv"}, ""),
         ({"Job_Name": "kube-apiserver"}, ""),
         ({"Job_Name": "cv-../x"}, ""),
-        ({"Job_Name": f"cv-{UID}"}, UID),
+        ({"Job_Name": f"cv-{UID}_trainer"}, ""),
+        ({"Job_Name": f"cv-{MARK}_../x"}, ""),
+        ({"Job_Name": f"cv-{MARK}_{UID}"}, UID),
         ({"Job_Name": 7}, ""),
     ],
 )
 def test_a_job_is_ours_by_its_owner_and_its_tag_together(changes, tag):
     assert one(**changes).tag == tag
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace"),
+    [
+        ("team_trainer-0.a", "team"),
+        ("team_", "team"),
+        # Those of daemons that did not say it.
+        ("trainer", ""),
+        ("0.x_y", ""),
+    ],
+)
+def test_a_job_s_name_says_of_which_namespace_it_is(name, namespace):
+    job = one(Job_Name=f"cv-{MARK}_{UID}_{name}")
+    assert (job.tag, job.namespace) == (UID, namespace)
 
 
 def test_the_run_is_what_its_owner_cannot_alter():
@@ -83,9 +101,9 @@ def test_the_run_is_what_its_owner_cannot_alter():
 
 
 def test_a_job_of_a_user_that_none_of_ours_looks_like_is_not_ours_and_hides_no_other():
-    holds = {"Submit_arguments": f"-N cv-{UID} -- /bin/sleep infinity", "Job_Name": f"cv-{UID}"}
+    holds = {"Submit_arguments": f"-N cv-{UID} -- /bin/sleep infinity", "Job_Name": f"cv-{MARK}_{UID}"}
     odd = {**RUNNING, **holds, "Job_Owner": "mallory@pbs-srv", "exec_vnode": "(n1:mem=1024kb)", "exec_host": "n1/0"}
-    jobs = read_jobs(printed(**{"7_pbs-srv": RUNNING, "8_pbs-srv": odd}), owner="placement", mapped=True)
+    jobs = read_jobs(printed(**{"7_pbs-srv": RUNNING, "8_pbs-srv": odd}), owner="placement")
     assert [job.tag for job in jobs] == [UID, ""]
 
 
@@ -115,13 +133,25 @@ def test_a_job_that_waits_is_nowhere_and_says_why():
     ],
 )
 def test_of_a_job_of_others_the_hosts_are_known_that_it_has_or_is_expected_on(changes, hosts, begins):
-    job = one(Job_Owner="mallory@pbs-srv", **changes)
+    job = one(Job_Owner="mallory@pbs-srv", substate=42, **changes)
     assert (job.tag, job.shares, job.hosts, job.begins) == ("", (), hosts, begins)
 
 
-def test_a_job_of_ours_says_when_it_is_expected_to_start_and_is_no_lease():
+@pytest.mark.parametrize(
+    ("place", "whole"),
+    [("free", False), ("scatter:excl", True), ("exclhost", True), ("free:group=exclusive_rack", False), (7, False)],
+)
+def test_a_job_of_others_says_what_it_has_while_it_begins(place, whole):
+    begins = {"Job_Owner": "mallory@pbs-srv", "Resource_List": {"place": place}}
+    job = one(**begins, substate=41)
+    assert (job.whole, {share.host for share in job.shares}) == (whole, {"n1", "n2"})
+    job = one(**begins, substate=42)
+    assert (job.whole, job.shares) == (False, ())
+
+
+def test_a_job_of_ours_says_when_it_is_expected_to_start_and_whose_it_is():
     job = one(job_state="Q", exec_vnode=None, estimated=EXPECTED)
-    assert (job.tag, job.hosts, job.begins) == (UID, (), 600.0)
+    assert (job.tag, job.mark, job.begins) == (UID, MARK, 600.0)
 
 
 @pytest.mark.parametrize("walltime", ["9" * 5000 + ":00:00", "-1:00:00", 3600, None, "1:2:3:4", ""])
@@ -185,7 +215,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*RUNNING, "Variable_List"]), VALUES, max_size=4))
-def test_bent_values_end_in_jobs_or_in_no_answer(changes):
+def test_1_4_9_bent_values_end_in_jobs_or_in_no_answer(changes):
     try:
         job = one(**changes)
     except AnswerError:

@@ -13,9 +13,10 @@ from placement.ledger.identity import Identities, uid_of
 from placement.ledger.pbs import Pbs, PbsError, Terms
 from placement.ledger.pbs_answers import read_jobs
 from placement.model.action import Release, Submit
-from placement.model.batch import Chunk
+from placement.model.batch import Chunk, Whose
 
 UID = "0d1f6a52-1111-4222-8333-944455556666"
+MARK = "0a1b2c3d"
 UIDS = {"alice": 1001, "root": 0, "daemon": 1, "postgres": 999, "placement": 1000, "toor": 0}
 
 
@@ -31,6 +32,7 @@ def pbs(said: list[list[str]], answer: Answer, least_uid: int = 1000) -> Pbs:
 def submit(user: str) -> Submit:
     return Submit(
         uid=UID,
+        mark=MARK,
         namespace="team",
         name="p1",
         queue="q",
@@ -39,7 +41,7 @@ def submit(user: str) -> Submit:
     )
 
 
-def test_a_job_is_submitted_and_deleted_as_the_user():
+def test_1_4_7_a_job_is_submitted_and_deleted_as_the_user():
     said: list[list[str]] = []
     assert pbs(said, Answer(0, "7.srv", "")).submit(submit("alice")) == "7.srv"
     pbs(said, Answer(0, "", "")).release(Release(uid=UID, name="7.srv", user="alice"))
@@ -80,35 +82,75 @@ def test_jobs_of_the_daemon_s_own_are_asked_for_as_ever():
 
 
 @pytest.mark.parametrize(
-    ("changes", "mapped", "tag", "owner"),
+    ("changes", "tag", "owner"),
     [
-        ({}, True, UID, "alice"),
-        ({}, False, "", ""),
-        ({"Job_Owner": "placement@srv", "Submit_arguments": "x"}, True, UID, ""),
-        ({"Submit_arguments": "-N cv -- /bin/sleep 60"}, True, "", ""),
-        ({"Submit_arguments": None}, True, "", ""),
+        ({}, UID, "alice"),
+        ({"Job_Owner": "placement@srv", "Submit_arguments": "x"}, UID, ""),
+        ({"Submit_arguments": "-N cv -- /bin/sleep 60"}, "", ""),
+        ({"Submit_arguments": None}, "", ""),
         # What people call their cross-validation is their business.
-        ({"Job_Name": "cv-fold1"}, True, "", ""),
-        ({"Job_Owner": "Alice B@srv"}, True, "", ""),
+        ({"Job_Name": "cv-fold1"}, "", ""),
+        ({"Job_Name": f"cv-{MARK}_fold1"}, "", ""),
+        ({"Job_Owner": "Alice B@srv"}, "", ""),
     ],
 )
-def test_a_job_of_a_user_s_is_ours_only_where_nothing_is_lost_with_it(changes, mapped, tag, owner):
+def test_a_job_of_a_user_s_may_be_ours_only_where_nothing_is_lost_with_it(changes, tag, owner):
     fields = {
         "job_state": "Q",
         "Job_Owner": "alice@srv",
-        "Job_Name": f"cv-{UID}_p1",
-        "Submit_arguments": f"-N cv-{UID}_p1 -q pods -- /bin/sleep infinity",
+        "Job_Name": f"cv-{MARK}_{UID}_p1",
+        "Submit_arguments": f"-N cv-{MARK}_{UID}_p1 -q pods -- /bin/sleep infinity",
+        "queue": "pods",
         **changes,
     }
     text = json.dumps({"timestamp": 1, "Jobs": {"7.srv": fields}})
-    (job,) = read_jobs(text, owner="placement", mapped=mapped)
-    assert (job.tag, job.owner) == (tag, owner)
+    (job,) = read_jobs(text, owner="placement")
+    assert (job.tag, job.mark, job.owner, job.queue) == (tag, MARK if tag else "", owner, "pods")
 
 
-def test_the_settings_say_who_or_that_nobody_can_say():
-    assert rules_of(Settings()).user_of("team", (), "q") == ""
-    settings = Settings(pbs_user='namespace.labels."u"', pbs_least_uid=1)
-    rules = rules_of(settings)
-    assert rules.user_of("team", (("u", "daemon"),), "q") == "daemon"
-    assert rules.user_of("team", (("u", "root"),), "q") is None
-    assert identities_of(settings).maps_users
+@pytest.mark.parametrize(
+    ("queue", "user", "found"),
+    [
+        ("'pods'", "", {"pods": "alice", "workq": ""}),
+        ("namespace.labels.queue || 'pods'", "", {"pods": "alice", "workq": ""}),
+        ("namespace.labels.queue", "", {"pods": "", "workq": ""}),
+        ("", "", {"pods": "", "workq": ""}),
+        # They end, so that nobody waits for one in a queue that the settings do not give any more.
+        ("'pods'", "namespace.labels.user", {"pods": "alice", "workq": "alice"}),
+    ],
+)
+def test_where_the_daemon_submits_all_no_user_has_a_job_of_ours_but_in_the_queue_of_all(queue, user, found):
+    name = f"cv-{MARK}_{UID}_p1"
+    job = {"job_state": "Q", "Job_Owner": "alice@srv", "Job_Name": name, "Submit_arguments": "-- /bin/sleep infinity"}
+    jobs = {f"{number}.srv": {**job, "queue": each} for number, each in enumerate(found)}
+    answer = Answer(0, json.dumps({"timestamp": 1, "Jobs": jobs}), "")
+    identities = Identities(queue=queue, user=user)
+    terms = Terms(bin_dir="/opt/pbs/bin", identities=identities, owner="placement", run=lambda _argv, timeout: answer)
+    assert {job.queue: job.owner for job in Pbs(terms).jobs()} == found
+
+
+@pytest.mark.parametrize(
+    ("more", "labels", "whose"),
+    [
+        ({}, (), Whose("", "pods")),
+        ({"pbs_queue": "queue"}, (), Whose("", "backed")),
+        # What is no queue of PBS is said when a job is submitted.
+        ({"pbs_queue": "namespace.labels.queue"}, (), Whose("", "")),
+        ({"pbs_user": "namespace.labels.user"}, (("user", "alice"),), Whose("alice", "pods")),
+        # Whether there is such a user is for who submits to ask: a directory of users may take its time.
+        ({"pbs_user": "namespace.labels.user"}, (("user", "nobody-knows"),), Whose("nobody-knows", "pods")),
+        ({"pbs_user": "namespace.labels.user"}, (), None),
+        ({"pbs_user": "namespace.labels.user"}, (("user", "-rf"),), None),
+    ],
+)
+def test_the_settings_say_whose_jobs_may_back_a_pod_or_that_nobody_can_say(more, labels, whose):
+    settings = Settings(**more)
+    assert rules_of(settings, identities_of(settings)).whose("team", labels, "backed") == whose
+
+
+def test_no_directory_of_users_holds_up_who_decides():
+    def hangs(_user: str) -> int:
+        raise AssertionError("asked")
+
+    identities = Identities(queue="'pods'", user="namespace.labels.user", uid_of=hangs)
+    assert identities.whose("team", (("user", "alice"),), "backed") == Whose("alice", "pods")

@@ -7,11 +7,12 @@ import re
 import time
 
 import pytest
+from bench.placement_backed import gang_of
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.ledger.command import Answer, CommandError, run
-from placement.ledger.identity import Identities, IdentityError, expression_error
-from placement.ledger.pbs import Pbs, PbsError, Terms, read_names
+from placement.ledger.identity import Identities, Identity, IdentityError, expression_error
+from placement.ledger.pbs import Pbs, PbsError, Terms, read_names, read_properties, select
 from placement.model.action import Release, Submit
 from placement.model.batch import Chunk
 
@@ -20,9 +21,16 @@ IDENTITIES = Identities(queue="'pods'", account='namespace.labels."site/account"
 LABELS = (("site/account", "physics"),)
 
 
+MARK = "0a1b2c3d"
+
+
 def submit(**more: object) -> Submit:
-    given = {"uid": UID, "namespace": "team", "name": "trainer", "queue": "backed", "namespace_labels": LABELS}
-    return Submit(**{**given, "chunks": (Chunk(count=1, cores=1),), **more})
+    given = {"uid": UID, "mark": MARK, "namespace": "team", "name": "trainer", "queue": "backed"}
+    return Submit(**{**given, "namespace_labels": LABELS, "chunks": (Chunk(count=1, cores=1),), **more})
+
+
+def words(**more: object) -> list[str]:
+    return pbs().words(submit(**more), Identity("pods", "physics", "team"))
 
 
 def pbs(answer: Answer | Exception | None = None, said: list | None = None) -> Pbs:
@@ -36,47 +44,69 @@ def pbs(answer: Answer | Exception | None = None, said: list | None = None) -> P
     return Pbs(Terms(bin_dir="/opt/pbs/bin", identities=IDENTITIES, owner="placement", run=answered))
 
 
-def test_a_gang_is_submitted_with_its_shapes_for_the_namespace_s_account():
+def test_1_4_6_a_gang_is_submitted_with_its_shapes_for_the_namespace_s_account():
     chunks = (
         Chunk(count=1, cores=2, memory=2048, properties=(("host", "n1"),)),
         Chunk(count=7, cores=1, devices=(("ngpus", 1),)),
     )
-    assert pbs().words(submit(chunks=chunks, walltime=3600)) == [
-        *("-N", f"cv-{UID}_trainer", "-q", "pods", "-A", "physics", "-P", "team"),
+    assert words(chunks=chunks, walltime=3600) == [
+        *("-N", f"cv-{MARK}_{UID}_team_trainer", "-q", "pods", "-A", "physics", "-P", "team"),
         *("-l", "select=1:ncpus=2:mem=2048kb:host=n1+7:ncpus=1:ngpus=1", "-l", "place=free", "-l", "walltime=3660"),
-        *("-j", "oe", "-o", "/dev/null", "--", "/bin/sleep", "infinity"),
+        *("-j", "oe", "-o", "localhost:/dev/null", "-m", "n", "--", "/bin/sleep", "infinity"),
     ]
 
 
 @given(st.text(max_size=300))
 def test_no_name_of_a_pod_is_more_than_a_name(name):
-    words = pbs().words(submit(name=name))
-    assert re.fullmatch(r"cv-[A-Za-z0-9-]+_[A-Za-z0-9_.-]*", words[1])
-    assert len(words[1]) <= 230
-    assert words[2:] == pbs().words(submit())[2:]
+    said = words(name=name)
+    assert re.fullmatch(rf"cv-{MARK}_{UID}_team_[A-Za-z0-9.-]*", said[1])
+    assert len(words(name=name, uid="x" * 64, namespace="n" * 63)[1]) <= 230
+    assert said[2:] == words()[2:]
+
+
+def test_figures_are_taken_by_the_gang_at_the_end_of_a_name():
+    assert gang_of(words(name="gang-3")[1]) == "gang-3"
 
 
 @pytest.mark.parametrize("value", ["n1+1000:ncpus=64", "n1:ncpus=64", "-rf", "a b", "$(reboot)", "", "x\n", "../x"])
 def test_nothing_adds_a_chunk_to_a_select(value):
     with pytest.raises(PbsError, match="select"):
-        pbs().words(submit(chunks=(Chunk(count=1, cores=1, properties=(("host", value),)),)))
+        words(chunks=(Chunk(count=1, cores=1, properties=(("host", value),)),))
+
+
+def test_what_each_node_must_be_is_part_of_each_chunk_whatever_the_pods_want():
+    chunks = (Chunk(count=1, cores=2), Chunk(count=3, cores=1, properties=(("rack", "7"), ("converged", "False"))))
+    said = select(chunks, read_properties("converged=True"))
+    assert said == "1:ncpus=2:converged=True+3:ncpus=1:rack=7:converged=True"
 
 
 @pytest.mark.parametrize("uid", ["", "-N x", "a;b", "x" * 65, "../x"])
 def test_a_uid_that_is_none_is_no_name_of_a_job(uid):
     with pytest.raises(PbsError, match="UID"):
-        pbs().words(submit(uid=uid))
+        words(uid=uid)
+
+
+@pytest.mark.parametrize("namespace", ["", "a_b", "A", "x" * 64, "../x", "-rf x"])
+def test_a_namespace_that_is_none_submits_nothing(namespace):
+    with pytest.raises(PbsError, match="namespace"):
+        words(namespace=namespace)
+
+
+@pytest.mark.parametrize("mark", ["", "0a1b2c3", "0A1B2C3D", "0a1b2c3_", "-rf -rf "])
+def test_without_the_mark_of_its_daemon_nothing_is_submitted(mark):
+    with pytest.raises(PbsError, match="mark"):
+        words(mark=mark)
 
 
 @pytest.mark.parametrize("account", ["", "-rf", "a b", "$(reboot)", "x" * 65, "a\n"])
 def test_a_label_that_is_no_account_submits_nothing(account):
     with pytest.raises(PbsError, match="pbs_account"):
-        pbs().words(submit(namespace_labels=(("site/account", account),)))
+        pbs().submit(submit(namespace_labels=(("site/account", account),)))
 
 
 def test_a_namespace_without_an_account_submits_nothing():
     with pytest.raises(PbsError, match="pbs_account gives None for namespace team"):
-        pbs().words(submit(namespace_labels=()))
+        pbs().submit(submit(namespace_labels=()))
 
 
 def test_expressions_see_the_namespace_and_the_queue_and_no_pod():

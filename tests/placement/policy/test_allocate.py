@@ -6,6 +6,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from placement.model.action import Bind
 from placement.model.selector import Effect, NodeSelector, Taint
 from placement.model.workload import COSCHEDULING, UPSTREAM, VOLCANO, Queue
@@ -386,3 +388,38 @@ def test_a_gang_whose_pods_come_one_by_one_is_not_told_that_they_are_too_few() -
         simulated.run()
     assert len(simulated.placements()) == 4
     assert simulated.conditions() == {}
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 2), st.sampled_from("ab"), st.booleans()), max_size=20))
+def test_enqueue_lets_in_in_order_whom_there_is_room_for(groups: list[tuple[int, int, str, bool]]) -> None:
+    free, most = 8, {"a": 2, "b": 100}
+    simulated = Simulated(
+        load('actions: "enqueue, allocate"\ntiers:\n- plugins: [{name: priority}, {name: gang}]', "t")
+    )
+    simulated.see(queue("a", capability=amounts(cpu="2")), queue("b"))
+    simulated.see(*(priority_class(f"p{value}", value) for value in range(3)))
+    # All of it is in pieces, so nobody who is let in can begin.
+    for index in range(free):
+        simulated.see(node(f"n{index}"), pod(f"f{index}", node=f"n{index}", request=amounts(cpu="3")))
+    names: list[str] = []
+    outside: list[tuple[int, str, int, str]] = []
+    let_in: set[str] = set()
+    for index, (asked, priority, where, last) in enumerate(groups):
+        name = f"g{index:02}"
+        names.append(name)
+        least = amounts(cpu=str(asked))
+        simulated.see(gang(name, 1, queue=where, priority_class=f"p{priority}", min_resources=least))
+        simulated.see(mine(name, group=name, priority=priority, request=amounts(cpu="4")))
+        outside.append((-priority, name, asked, where))
+        if last or index == len(groups) - 1:
+            simulated.run()
+            for place in sorted(outside):
+                _order, name, asked, where = place
+                # Capabilities bind what is held, and nobody holds anything.
+                if asked <= min(free, most[where]):
+                    free -= asked
+                    let_in.add(name)
+                    outside.remove(place)
+    jobs = simulated.scheduler.book.jobs
+    assert {key.name for key, job in jobs.items() if job.inqueue} == let_in
+    assert {key.name for key in simulated.scheduler.book.outside} == set(names) - let_in

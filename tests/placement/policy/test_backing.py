@@ -22,6 +22,7 @@ from placement.model.selector import (
 )
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim
 from placement.model.workload import Namespace
+from placement.policy.verify import BATCH_NODE_LABEL, aliases
 from placement_kit.backed import HOSTS, Backed
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod
 
@@ -36,7 +37,7 @@ def of(kind, actions):
     return [action for action in actions if isinstance(action, kind)]
 
 
-def test_a_pod_is_submitted_once_it_is_certain_that_it_has_no_job(site):
+def test_1_4_11_a_pod_is_submitted_once_it_is_certain_that_it_has_no_job(site):
     site.see(site.pod("p1"))
     assert not of(Submit, site.run())
     site.read()
@@ -110,7 +111,7 @@ def test_a_gang_that_only_its_pods_describe_is_not_taken_for_one_that_was_backed
     described = (("scheduling.k8s.io/group-name", "g"), ("scheduling.k8s.io/group-min-member", "1"))
     site.see(mine("p1", annotations=described, request=amounts(cpu="1"), node="n1", phase=Phase.RUNNING))
     site.settle(seconds=40)
-    assert not of(Evict | Release, site.actions)
+    assert not of(Evict, site.actions)
 
 
 def test_a_member_that_comes_later_has_a_job_by_itself(site):
@@ -123,7 +124,7 @@ def test_a_member_that_comes_later_has_a_job_by_itself(site):
     assert len(site.placements()) == 3
 
 
-def test_a_pod_that_is_deleted_while_its_job_waits_takes_the_job_with_it(site):
+def test_1_4_12_a_pod_that_is_deleted_while_its_job_waits_takes_the_job_with_it(site):
     site.batch.closed = True
     site.see(site.pod("p1"))
     site.settle()
@@ -298,7 +299,7 @@ CLAIM = PersistentVolumeClaim(uid="claim", namespace="team", name="data", versio
         ),
     ],
 )
-def test_a_node_that_the_pod_may_not_have_is_not_taken(site, there, wants, said):
+def test_1_4_5_a_node_that_the_pod_may_not_have_is_not_taken(site, there, wants, said):
     site.see(*there, site.pod("p1", **wants))
     site.settle()
     assert not of(Bind, site.actions)
@@ -327,12 +328,60 @@ def test_who_names_a_host_gets_it(site):
 )
 def test_a_host_is_asked_for_by_the_batch_system_s_own_name(site, named, host):
     site.see(node("n1.example", labels=pairs(**{"kubernetes.io/hostname": "hn1"})))
-    site.see(node("n2.example", labels=pairs(**{"kubernetes.io/hostname": "hn2", "converged.hpc/batch-node": "blue"})))
+    site.see(
+        node(
+            "n2.example",
+            labels=pairs(
+                **{"kubernetes.io/hostname": "hn2", "node-restriction.kubernetes.io/converged-batch-node": "blue"}
+            ),
+        )
+    )
     site.see(site.pod("p1", selector=NodeSelector(pairs(**{"kubernetes.io/hostname": named}))))
     site.read()
     site.run()
     assert [submit.chunks[0].properties for submit in of(Submit, site.actions)] == [(("host", host),)] * bool(host)
     assert bool(host) != ("there is no node" in site.conditions()["p1"])
+
+
+def test_a_host_that_several_nodes_claim_is_none_of_them(site):
+    for name, host in (("a.example", "red"), ("b.example", "red"), ("n9.example", "blue"), ("n8.example", "n8")):
+        site.see(node(name, labels=pairs(**{BATCH_NODE_LABEL: host})))
+    site.see(node("c.example"), node("c.other"), node("n8.other"))
+    found = aliases(site.scheduler.session)
+    assert [found[host] for host in ("red", "blue", "c", "n8")] == ["", "n9.example", "", "n8.example"]
+
+
+def test_a_job_that_is_shorter_than_the_grace_is_said_to_be(site):
+    site.see(site.pod("p1"))
+    site.read()
+    site.run()
+    site.batch.start()
+    site.batch.leave(seconds=5)
+    site.read()
+    site.run()
+    assert not site.placements()
+    assert "has less time left than the 60 s that pods have to end" in site.conditions()["p1"]
+
+
+def test_a_job_on_hosts_that_are_no_nodes_says_what_helps(site):
+    site.gone(node("n1"))
+    site.see(site.pod("p1"))
+    site.settle()
+    assert "n1 are no nodes; where only some hosts are, pbs_chunk says which" in site.conditions()["p1"]
+
+
+def test_pods_with_and_without_devices_stay_in_their_job():
+    site = Backed(rules=BackingRules(devices={"example.com/gpu": "ngpus"}))
+    site.see(*(node(name, version=2, allocatable=amounts(cpu="4", memory="8Gi", pods="10", gpu="1")) for name in HOSTS))
+    site.see(gang("team", 2, queue="backed"))
+    for name, more in (("cpu", {}), ("gpu", {"gpu": "1"})):
+        site.see(site.pod(name, group="team", request=amounts(cpu="1", memory="1Gi", **more)))
+    site.settle()
+    assert set(site.placements()) == {"cpu", "gpu"}
+    site.see(*(replace(one, phase=Phase.RUNNING) for one in site.pods.values()))
+    site.settle()
+    assert not of(Evict, site.actions)
+    assert len(of(Submit, site.actions)) == 1
 
 
 @pytest.mark.parametrize(
@@ -384,3 +433,50 @@ def test_a_pod_ends_its_namesake_does_not_inherit_its_job(site):
     assert [submit.uid for submit in of(Submit, site.actions)] == ["uid-p1", "uid-another"]
     assert site.named("p1").phase is Phase.RUNNING
     assert site.named("p1").spec.selector == ANY_NODE
+
+
+def test_jobs_of_another_cluster_s_daemon_are_nobody_s_here():
+    one, other = Backed(cluster="one"), Backed(cluster="other")
+    other.batch = one.batch
+    one.see(one.pod("p1"))
+    other.see(other.pod("p1"), other.pod("p2"))
+    for _unused in range(60):
+        for site in (one, other):
+            site.read()
+            site.run()
+        one.batch.start()
+    assert len(one.batch.jobs) == 3
+    assert len({job.mark for job in one.batch.jobs.values()}) == 2
+    assert [of(Release, site.actions) for site in (one, other)] == [[], []]
+    assert (set(one.placements()), set(other.placements())) == ({"p1"}, {"p1", "p2"})
+    # They hold their nodes like anybody's.
+    assert {job.mark for job in one.scheduler.session.backing.others} == {
+        job.mark for job in one.batch.jobs.values()
+    } - {one.scheduler.session.backing.mark}
+
+
+def test_before_it_is_known_which_cluster_this_is_no_job_is_anybody_s(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    again = Backed(batch=site.batch)
+    home = Namespace(uid="cluster", name="kube-system", version=1)
+    again.gone(home)
+    again.see(*site.pods.values(), again.pod("p2"))
+    again.settle(seconds=20)
+    assert not of(Submit | Release | Evict, again.actions)
+    assert "namespace kube-system is not known" in again.conditions()["p2"]
+    again.see(home)
+    again.settle()
+    assert set(again.placements()) == {"p1", "p2"}
+    assert len(of(Submit, again.actions)) == 1
+
+
+def test_i5_a_job_that_is_too_small_for_its_gang_takes_nobody_and_gives_way_to_one_that_is_not(site):
+    site.batch.submit("group-team", (Chunk(count=2, cores=1),))
+    site.batch.start()
+    site.see(gang("team", 3, queue="backed"), *(site.pod(f"p{number}", group="team") for number in range(3)))
+    site.settle(seconds=2)
+    assert site.placements() == {}
+    site.settle(seconds=20)
+    assert set(site.placements()) == {"p0", "p1", "p2"}
+    assert [len(job.shares) for job in site.batch.jobs.values()] == [3]

@@ -3,12 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Crowds of gangs that fit nowhere: whoever fits is bound although something changes all the time."""
 
+from itertools import count
+
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from placement.core.scheduler import Scheduler
-from placement.model.action import Action, Bind
-from placement.model.event import Gone, Seen
+from placement.model.action import Action, Bind, Evict
+from placement.model.event import Gone, Seen, Unreadable
 from placement.model.pod import Phase, Pod
+from placement.model.refusal import Refusal
 from placement.policy.configuration import load
+from placement.policy.jobs import Job
+from placement.policy.making import Making
+from placement.policy.membership import GroupKey, Source
+from placement.policy.ranking import Ranking
 from placement_kit.builders import amounts, gang, mine, node, pod, priority_class, queue
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -78,21 +87,255 @@ def test_room_goes_to_who_is_first_although_others_have_not_been_tried(slices: i
     assert (found[0], len(found)) == ("first", 3)
 
 
-def test_those_that_nobody_can_leave_for_are_not_put_in_order_again_for_every_event(
+def test_equal_gangs_that_fit_nowhere_are_tried_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowded = Crowded()
+    tried, chooser = [], crowded.scheduler.session.chooser
+    place = chooser.place
+    monkeypatch.setattr(chooser, "place", lambda tasks, statement: tried.append(tasks) or place(tasks, statement))
+    crowded.end()
+    while crowded.scheduler.decide(0.0, lambda: False).more:
+        pass
+    assert len(tried) == 1
+    # A smaller one is another matter, and so is what comes once there is room.
+    crowded.see(gang("small", 1), mine("small", group="small", request=amounts(cpu="1")))
+    assert bound(crowded.slice()) == ["small"]
+    crowded.end("large")
+    assert len(bound(crowded.slice())) == 3
+
+
+def test_no_slice_looks_at_all_of_a_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(
+        load(policy("enqueue, allocate, backfill, preempt, reclaim"), "test"), scheduler_name="placement"
+    )
+    first = (queue("default"), queue("other"), node("n1"), priority_class("high", 10), gang("low", 1, queue="other"))
+    for item in (*first, mine("low", group="low", node="n1", request=amounts(cpu="4"), phase=Phase.RUNNING)):
+        scheduler.apply(Seen(item))
+    for index in range(2_000):
+        asked = amounts(cpu="1") if index % 4 == 0 else ()
+        scheduler.apply(Seen(gang(f"g{index}", 1, priority_class="high", min_resources=asked)))
+        scheduler.apply(Seen(mine(f"g{index}", group=f"g{index}", priority=10, request=amounts(cpu="4"))))
+    while scheduler.decide(0.0, lambda: False).more:
+        pass
+    looks, pending = [], Job.pending.fget
+    assert pending is not None
+    monkeypatch.setattr(Job, "pending", property(lambda job: looks.append(job) or pending(job)))
+    scheduler.apply(Seen(node("n2", unschedulable=True)))
+    seen = set[str]()
+    for _unused in range(5_000):
+        looks.clear()
+        more = scheduler.decide(0.0, lambda: True).more
+        assert len(looks) < 1_200
+        seen.update(job.key for job in looks)
+        if not more:
+            break
+    assert len(seen) >= 1_500
+
+
+def arrive(number: int) -> Scheduler:
+    """Gangs of two queues come one after the other; one pod could leave for them, and that would not be enough."""
+    scheduler = Scheduler(load(policy("reclaim, allocate, backfill, preempt"), "test"), scheduler_name="placement")
+    room = amounts(cpu="8", memory="64Gi", pods="5000")
+    first = (queue("default"), queue("other"), node("n1", allocatable=room), priority_class("high", 10))
+    for item in (*first, pod("large", node="n1", request=amounts(cpu="6"), phase=Phase.RUNNING)):
+        scheduler.apply(Seen(item))
+    scheduler.apply(Seen(mine("low", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING)))
+    for index in range(number):
+        name, where = f"g{index}", "other" if index % 2 else "default"
+        scheduler.apply(Seen(gang(name, 1, queue=where, priority_class="high")))
+        scheduler.apply(Seen(mine(name, group=name, priority=10, request=amounts(cpu="4", memory="1Mi"))))
+        if index % 5 == 0:
+            scheduler.decide(0.0, lambda: False)
+    while scheduler.decide(0.0, lambda: False).more:
+        pass
+    return scheduler
+
+
+def test_gangs_for_which_nobody_can_leave_cost_no_more_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, pending = [], Job.pending.fget
+    tries, room_for = [], Making.room_for
+    assert pending is not None
+    monkeypatch.setattr(Job, "pending", property(lambda job: looks.append(job) or pending(job)))
+    monkeypatch.setattr(Making, "room_for", lambda making, job: tries.append(job) or room_for(making, job))
+    for number in (100, 400):
+        looks.clear()
+        tries.clear()
+        assert len(arrive(number).book.parked) == number
+        # About 25 and 2; more than 200 and 30 where the crowd is looked through, and each of it is tried.
+        assert len(looks) < 40 * number
+        assert len(tries) < 4 * number
+
+
+def test_a_crowd_in_a_queue_that_has_enough_is_not_looked_through_in_every_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    looks, pending = [], Job.pending.fget
+    assert pending is not None
+    monkeypatch.setattr(Job, "pending", property(lambda job: looks.append(job) or pending(job)))
+    for number in (100, 400):
+        scheduler = Scheduler(load(policy("allocate, backfill, preempt"), "test"), scheduler_name="placement")
+        for item in (queue("default", capability=amounts(cpu="1")), node("n1"), gang("low", 1)):
+            scheduler.apply(Seen(item))
+        scheduler.apply(Seen(mine("low", group="low", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING)))
+        looks.clear()
+        for index in range(number):
+            scheduler.apply(Seen(gang(f"g{index}", 1)))
+            scheduler.apply(Seen(mine(f"g{index}", group=f"g{index}", request=amounts(cpu="1"))))
+            scheduler.decide(0.0, lambda: False)
+        while scheduler.decide(0.0, lambda: False).more:
+            pass
+        assert len(scheduler.book.tree.by_name["default"].waiting) == number
+        assert len(looks) < 20 * number
+
+
+def test_equal_groups_that_are_not_let_in_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("placement.policy.actions.enqueue.covers", lambda idle, wanted: asked.append(wanted) or False)
+    scheduler = Scheduler(load(policy("enqueue, allocate"), "test"), scheduler_name="placement")
+    scheduler.apply(Seen(node("n1")))
+    for index in range(300):
+        scheduler.apply(Seen(gang(f"g{index}", 1, min_resources=amounts(cpu=str(9 + index % 2)))))
+        scheduler.apply(Seen(mine(f"g{index}", group=f"g{index}")))
+        scheduler.decide(0.0, lambda: False)
+    assert len(scheduler.book.outside) == 300
+    assert len(asked) <= 2 * 300
+
+
+def test_jobs_that_could_never_run_are_reconsidered_some_at_a_time() -> None:
     simulated = Simulated(load(policy(), "test"))
-    simulated.see(queue("default"), node("n1"), pod("large", node="n1", request=amounts(cpu="4"), phase=Phase.RUNNING))
-    for index in range(20):
-        simulated.see(gang(f"g{index}", 1), mine(f"g{index}", group=f"g{index}", priority=index))
+    simulated.see(node("n1"))
+    for index in range(300):
+        simulated.see(gang(f"g{index}", 1), mine(f"g{index}", group=f"g{index}", request=amounts(cpu="5")))
     simulated.run()
-    ordered, rules = [], simulated.scheduler.session.rules
-    order = rules.job_order
-    monkeypatch.setattr(rules, "job_order", lambda job, total: ordered.append(job) or order(job, total))
-    simulated.see(pod("elsewhere", node="n2", phase=Phase.RUNNING))
+    assert len(simulated.scheduler.book.hopeless) == 300
+    simulated.see(node("n2", allocatable=amounts(cpu="10", pods="10")))
+    for action in simulated.run_once(lambda: True):
+        simulated.carry_out(action)
+    assert len(simulated.scheduler.book.doubtful) > 100
     simulated.run()
-    assert not ordered
-    simulated.finish("large")
+    assert len(simulated.placements()) == 2
+    assert not simulated.scheduler.book.hopeless
+
+
+@given(st.lists(st.tuples(st.sampled_from("pptg"), st.integers(0, 9), st.integers(0, 3)), max_size=60))
+def test_the_first_of_a_ranking_are_those_that_sorting_would_find(steps: list[tuple[str, int, int]]) -> None:
+    table: dict[GroupKey, Job] = {}
+    ranking, tickets = Ranking(table), count(1)
+    for what, which, number in steps:
+        key = GroupKey(Source.POD, "team", str(which))
+        if what == "g":
+            table.pop(key, None)
+        elif what == "p":
+            job = table.setdefault(key, Job(key))
+            job.order, job.ticket = (number, str(which)), next(tickets)
+            ranking.add(job)
+        else:
+            found = ranking.take(number)
+            assert found == sorted(table.values(), key=lambda job: job.order)[:number]
+            for job in found:
+                del table[job.key]
+        ranking.tidy()
+
+
+def test_a_ranking_forgets_who_has_moved_on() -> None:
+    table: dict[GroupKey, Job] = {}
+    ranking = Ranking(table)
+    for ticket in range(50_000):
+        key = GroupKey(Source.POD, "team", str(ticket % 1_000))
+        job = table.setdefault(key, Job(key))
+        job.order, job.ticket = (0, key), ticket
+        ranking.add(job)
+        if ticket % 100 == 0:
+            ranking.tidy()
+    assert len(ranking) < 5_000
+    assert [job.ticket for job in ranking.take(1_000)] == [
+        job.ticket for job in sorted(table.values(), key=lambda job: job.key)
+    ]
+
+
+def test_who_waits_for_a_node_is_tried_when_what_could_not_be_read_there_is_gone() -> None:
+    simulated = Simulated(load(policy(), "test"))
+    refusal = Refusal(kind="Pod", field="spec", reason="is odd", namespace="team", name="odd", uid="odd", node="n1")
+    simulated.see(node("n1"))
+    simulated.scheduler.apply(Unreadable(Pod, refusal))
+    simulated.see(mine("waits"))
     simulated.run()
-    assert ordered
-    assert len(simulated.placements()) == 5
+    assert simulated.placements() == {}
+    simulated.scheduler.apply(Gone(Pod, "odd", 10**6))
+    simulated.run()
+    assert simulated.placements() == {"waits": "n1"}
+
+
+def test_other_plugins_order_those_that_wait_by_other_keys() -> None:
+    simulated = Simulated(load(policy(), "test"))
+    small = {"allocatable": amounts(cpu="1", pods="10")}
+    simulated.see(node("n1", **small), priority_class("high", 10), gang("1", 1), gang("2", 1, priority_class="high"))
+    simulated.see(*(mine(name, group=name) for name in "12"), *(mine(name, created=name) for name in "345"))
+    for action in simulated.run_once(lambda: True):
+        simulated.carry_out(action)
+    assert simulated.placements() == {"2": "n1"}
+    # The others are in line, and have keys of five plugins.
+    simulated.scheduler.configure(load("actions: allocate\ntiers:\n- plugins: [{name: gang}]", "test"), patience=120.0)
+    simulated.run()
+    simulated.see(node("n2", **small))
+    simulated.run()
+    assert simulated.placements() == {"2": "n1", "1": "n2"}
+
+
+class Contended:
+    """Somebody could leave for small pods, and nobody for large ones of higher priority; and something always ends."""
+
+    def __init__(self, action: str, large: int, *, full: bool = False) -> None:
+        self.simulated = Simulated(load(policy(f"allocate, {action}"), "test"))
+        theirs = "ours" if action == "preempt" else "theirs"
+        # Where the queue has all that it deserves, allocate does not come to its jobs.
+        deserved = {"capability": amounts(cpu="3")} if full else {}
+        self.see(queue("ours", weight=99, **deserved), queue("theirs"), node("n1"), node("n2"))
+        self.see(gang("low", 1, queue=theirs))
+        self.see(*(mine(f"low{index}", group="low", node="n1", phase=Phase.RUNNING) for index in range(3)))
+        self.see(pod("other", node="n1", phase=Phase.RUNNING))
+        self._ended = self._large = 0
+        self.cycle()
+        self.add_large(large)
+        self.simulated.run()
+
+    def see(self, *items: object) -> None:
+        self.simulated.see(*items)
+
+    def add_large(self, number: int) -> None:
+        for _unused in range(number):
+            self._large += 1
+            self.add(f"large{self._large:03}", cpu="4", priority=100)
+
+    def add(self, name: str, *, cpu: str = "1", priority: int) -> None:
+        self.see(gang(name, 1, queue="ours"), mine(name, group=name, priority=priority, request=amounts(cpu=cpu)))
+
+    def cycle(self) -> list[str]:
+        """What ends frees nothing that is enough; who is to leave in the next cycle."""
+        self._ended += 1
+        self.simulated.now += 1
+        self.simulated.gone(*(item for item in [*self.simulated.pods.values()] if item.name.startswith("ending")))
+        names = [f"ending{self._ended}-{index}" for index in range(4)]
+        self.see(*(pod(name, node="n2", phase=Phase.RUNNING) for name in names))
+        return [action.name for action in self.simulated.run_once() if isinstance(action, Evict)]
+
+
+@settings(max_examples=8)
+@given(st.sampled_from(["preempt", "reclaim"]), st.integers(0, 40), st.integers(0, 6), st.integers(1, 2), st.booleans())
+@example("preempt", 16, 0, 1, False)
+@example("reclaim", 40, 6, 2, False)
+@example("preempt", 40, 6, 2, True)
+def test_each_claimant_has_its_turn_although_others_come_and_something_always_ends(
+    action: str, large: int, coming: int, small: int, full: bool
+) -> None:
+    contended = Contended(action, large, full=full and action == "preempt")
+    for index in range(small):
+        contended.add(f"small{index}", priority=50 - index)
+    left: list[str] = []
+    # Eight have their turn in a cycle: all that were there, then all that have come until then.
+    rounds = -(-(large + small) // 8)
+    bound = rounds + -(-(large + small + coming * rounds) // 8) + small + 1
+    for _unused in range(bound):
+        contended.add_large(coming)
+        left += contended.cycle()
+    assert len(left) >= small
+    assert all(name.startswith("low") for name in left)

@@ -10,10 +10,15 @@ from placement.model.batch import BackingRules, Share
 from placement.model.pod import PodSpec
 from placement.model.quantity import CPU, MEMORY
 from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
-from placement.policy.demand import Bins, Unbackable, chunks_of, demand_of, walltime_of
+from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_of, walltime_of
 from placement_kit.builders import pairs, pod
 
+GPU = "example.com/gpu"
 PODS = st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 5) | st.just(1 << 30)), min_size=1, max_size=12)
+
+
+# KiB of memory that the largest node has.
+NODE = 1 << 20
 
 
 def shares_of(chunks, nodes):
@@ -28,13 +33,47 @@ def shares_of(chunks, nodes):
 def test_every_pod_has_its_part_in_what_was_asked_for(sizes, pack, nodes):
     rules = BackingRules(pack=pack)
     demands = sorted((demand_of(pod(request=((CPU, cpu), (MEMORY, memory))), rules) for cpu, memory in sizes))
-    chunks = chunks_of(demands)
-    bins = Bins(shares_of(chunks, nodes), str)
+    chunks = chunks_of(demands, NODE)
+    bins = Bins(shares_of(chunks, nodes), str, ())
     for demand in reversed(demands):
         node, _refused = bins.put(demand, lambda _node: "")
         assert node
     assert sum(chunk.cores * chunk.count for chunk in chunks) * 1000 >= sum(cpu for cpu, _memory in sizes)
     assert sum(chunk.cores * chunk.count for chunk in chunks) <= sum(max(1, -(-cpu // 1000)) for cpu, _memory in sizes)
+
+
+@pytest.mark.parametrize(
+    ("memory", "devices", "chunks"),
+    [
+        (1 << 10, (), [(1, 1, 10 << 10)]),
+        (NODE, (), [(10, 1, NODE)]),
+        (NODE >> 2, (), [(2, 1, NODE), (1, 1, NODE >> 1)]),
+        (NODE << 2, (), [(10, 1, NODE << 2)]),
+        (1 << 10, (("ngpus", 1),), [(10, 1, 1 << 10)]),
+    ],
+)
+def test_pods_share_no_chunk_that_no_node_has(memory, devices, chunks):
+    found = chunks_of([Demand(100, memory, devices, ())] * 10, NODE)
+    assert [(chunk.count, chunk.cores, chunk.memory, chunk.devices) for chunk in found] == [
+        (*chunk, devices) for chunk in chunks
+    ]
+
+
+@pytest.mark.parametrize("first", ["plain", "gpu"])
+def test_a_part_with_a_device_is_for_who_asked_for_it(first):
+    """Whoever comes first, and whatever else the batch system has added to both parts."""
+    rules = BackingRules(devices={GPU: "ngpus"})
+    plain = demand_of(pod(request=((CPU, 1000),)), rules)
+    gpu = demand_of(pod(request=((CPU, 1000), (GPU, 1))), rules)
+    shares = [
+        Share(host="n1", cores=1, devices=(("licence", 9), ("ngpus", 1))),
+        Share(host="n1", cores=1, devices=(("licence", 9),)),
+    ]
+    demands = [plain, gpu] if first == "plain" else [gpu, plain]
+    bins = Bins(shares, str, rules.devices.values())
+    assert all(bins.take("n1", demand) for demand in demands)
+    bins = Bins(shares, str, rules.devices.values())
+    assert [bins.put(demand, lambda _node: "")[0] for demand in demands] == ["n1", "n1"]
 
 
 @pytest.mark.parametrize(

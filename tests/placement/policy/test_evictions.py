@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """preempt and reclaim: who has to leave, for whom, and what happens to the room."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import combinations
 
@@ -199,6 +200,36 @@ def test_a_budget_that_blocks_is_named_and_the_room_is_given_up() -> None:
     assert not simulated.scheduler.cluster.columns.nominated.any()
 
 
+def test_a_budget_that_refuses_costs_others_once_and_not_again_until_it_allows_more() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(
+        node("n1", allocatable=amounts(cpu="2", memory="8Gi", pods="10")), budget("keep", allowed=0, app="kept")
+    )
+    simulated.see(mine("kept", node="n1", phase=Phase.RUNNING, labels=pairs(app="kept")))
+    simulated.see(mine("free0", node="n1", phase=Phase.RUNNING))
+    simulated.run()
+    simulated.see(mine("high", priority=10, request=amounts(cpu="2")))
+
+    def lost(seconds: int) -> list[str]:
+        """The controller of the free pods makes another of each that leaves."""
+        gone = list[str]()
+        for _second in range(seconds):
+            simulated.now += 1
+            for action in simulated.run_once():
+                if isinstance(action, Evict) and action.name == "kept":
+                    simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/keep"))
+                    continue
+                simulated.carry_out(action)
+                if isinstance(action, Evict):
+                    gone.append(action.name)
+                    simulated.see(mine(f"free{int(simulated.now)}"))
+        return gone
+
+    assert lost(600) == ["free0"]
+    simulated.see(replace(budget("keep", allowed=1, app="kept"), version=2))
+    assert "kept" in evicted(simulated.run_once())
+
+
 def test_pods_outside_a_spent_budget_go_first() -> None:
     simulated = full()
     simulated.see(budget("keep", allowed=0, app="low"))
@@ -281,35 +312,50 @@ def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
     assert evicted(simulated.run()) == []
 
 
-def _brute(simulated: Simulated, claimant: Pod, groups: dict[str, PodGroup], allowed: int) -> tuple[int, ...] | None:
-    """The least cost over all nodes and all sets of pods, tried one by one."""
-    best: tuple[int, ...] | None = None
-    running = [item for item in simulated.pods.values() if item.node]
+def _leaving(chosen: Sequence[Pod], running: Sequence[Pod], groups: dict[str, PodGroup]) -> tuple[list[Pod], int]:
+    """The chosen pods and the rest of every gang that they leave without its minimum, and how many gangs that are."""
     members: dict[str, list[Pod]] = {}
     for item in running:
         members.setdefault(dict(item.annotations).get("scheduling.k8s.io/group-name", item.uid), []).append(item)
+    gone, broken = list[Pod](), 0
+    for group, pods in members.items():
+        hit = [item for item in pods if item in chosen]
+        least = groups[group].min_member if group in groups else 1
+        breaks = bool(hit) and len(pods) >= least > 1 and len(pods) - len(hit) < least
+        broken += breaks
+        gone += pods if breaks else hit
+    return gone, broken
+
+
+def _cost(
+    chosen: Sequence[Pod], running: Sequence[Pod], groups: dict[str, PodGroup], allowed: int
+) -> tuple[int, int, int, int]:
+    """Budget violations, the highest priority, gangs broken, pods."""
+    gone, broken = _leaving(chosen, running, groups)
+    violations = max(0, sum(dict(item.labels).get("app") == "kept" for item in gone) - allowed)
+    return (violations, max((item.spec.priority for item in gone), default=-(2**31)), broken, len(gone))
+
+
+def _cheapest(
+    claimant: Pod,
+    running: Sequence[Pod],
+    groups: dict[str, PodGroup],
+    allowed: int,
+    *,
+    pools: Iterable[Sequence[Pod]],
+    limits: Iterable[int],
+) -> tuple[int, ...] | None:
+    """The least cost over all sets of pods of one of the pools that bring it below its limit, tried one by one."""
+    best: tuple[int, ...] | None = None
     cores = dict(claimant.request)["cpu"]
-    for name in simulated.scheduler.cluster.columns.rows:
-        there = [item for item in running if item.node == name]
-        for number in range(len(there) + 1):
-            for chosen in combinations(there, number):
-                left = 4000 - sum(dict(item.request)["cpu"] for item in there if item not in chosen)
-                if left < cores:
+    for pool, limit in zip(pools, limits, strict=True):
+        for number in range(len(pool) + 1):
+            for chosen in combinations(pool, number):
+                left = sum(dict(item.request)["cpu"] for item in pool if item not in chosen)
+                gone, _unused = _leaving(chosen, running, groups)
+                if left + cores > limit or any(item.spec.priority >= claimant.spec.priority for item in gone):
                     continue
-                victims, broken = set[str](), 0
-                for group, pods in members.items():
-                    hit = [item for item in chosen if item in pods]
-                    least = groups[group].min_member if group in groups else 1
-                    if hit and least > 1 and len(pods) >= least > len(pods) - len(hit):
-                        broken += 1
-                        hit = pods
-                    victims |= {item.uid for item in hit}
-                gone = [item for item in running if item.uid in victims]
-                if any(item.spec.priority >= claimant.spec.priority for item in gone):
-                    continue
-                violations = max(0, sum(dict(item.labels).get("app") == "kept" for item in gone) - allowed)
-                highest = max((item.spec.priority for item in gone), default=-(2**31))
-                cost = (violations, highest, broken, len(gone))
+                cost = _cost(chosen, running, groups, allowed)
                 best = cost if best is None or cost < best else best
     return best
 
@@ -341,41 +387,84 @@ def _packed(draw: st.DrawFn) -> tuple[list[Pod], dict[str, PodGroup], int, int]:
     return pods, groups, draw(st.integers(0, 2)), draw(st.sampled_from([500, 1500, 3000]))
 
 
+def _packed_cluster(pods: list[Pod], groups: dict[str, PodGroup], allowed: int) -> Simulated:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(*(node(name) for name in sorted({item.node for item in pods})))
+    simulated.see(budget("kept", allowed=allowed, app="kept"), *groups.values(), *pods)
+    return simulated
+
+
+def _asked_to_leave(simulated: Simulated, pods: list[Pod], groups: dict[str, PodGroup]) -> list[Pod]:
+    """Who is, after a look that they are no part of a gang whose rest cannot run."""
+    victims = {action.uid for action in simulated.run_once() if isinstance(action, Evict)}
+    gone = [item for item in pods if item.uid in victims]
+    assert {item.uid for item in _leaving(gone, pods, groups)[0]} == victims, "a gang is halved"
+    return gone
+
+
+def _cost_as_little(
+    expected: tuple[int, int, int, int] | None,
+    simulated: Simulated,
+    claimant: Pod,
+    packed: tuple[list[Pod], dict[str, PodGroup], int, int],
+) -> list[Pod]:
+    """Who leaves for the claimant, for which there is nothing cheaper than what is expected."""
+    pods, groups, allowed, _cores = packed
+    simulated.see(claimant)
+    gone = _asked_to_leave(simulated, pods, groups)
+    if gone:
+        assert expected == _cost(gone, pods, groups, allowed)
+    else:
+        assert expected is None or expected[3] == 0
+    return gone
+
+
 @given(_packed())
 def test_the_victims_of_one_pod_are_the_cheapest_there_are(
     packed: tuple[list[Pod], dict[str, PodGroup], int, int],
 ) -> None:
     pods, groups, allowed, cores = packed
-    simulated = Simulated(acting("allocate, preempt"))
-    simulated.see(*(node(name) for name in sorted({item.node for item in pods})))
-    simulated.see(budget("kept", allowed=allowed, app="kept"), *groups.values(), *pods)
+    simulated = _packed_cluster(pods, groups, allowed)
     simulated.run()
     claimant = mine("claimant", priority=5, request=(("cpu", cores),))
-    expected = _brute(simulated, claimant, groups, allowed)
-    simulated.see(claimant)
-    victims = {action.uid for action in simulated.run_once() if isinstance(action, Evict)}
-    gone = [item for item in simulated.pods.values() if item.uid in victims]
+    pools = [[item for item in pods if item.node == name] for name in simulated.scheduler.cluster.columns.rows]
+    expected = _cheapest(claimant, pods, groups, allowed, pools=pools, limits=[4000] * len(pools))
+    _cost_as_little(expected, simulated, claimant, packed)
+
+
+@given(_packed(), st.integers(0, 2))
+def test_the_victims_of_one_pod_are_the_cheapest_of_a_queue_that_has_all_it_may(
+    packed: tuple[list[Pod], dict[str, PodGroup], int, int], slack: int
+) -> None:
+    pods, groups, allowed, cores = packed
+    simulated = _packed_cluster(pods, groups, allowed)
+    limit = sum(dict(item.request)["cpu"] for item in pods) + 500 * slack
+    simulated.see(node("empty"), queue("default", capability=(("cpu", limit),)))
+    simulated.run()
+    claimant = mine("claimant", priority=5, request=(("cpu", cores),))
+    expected = _cheapest(claimant, pods, groups, allowed, pools=[pods], limits=[limit])
+    gone = _cost_as_little(expected, simulated, claimant, packed)
     if not gone:
-        assert expected is None or expected[3] == 0
         return
-    broken = 0
-    for name, group in groups.items():
-        mates = [item for item in pods if dict(item.annotations).get("scheduling.k8s.io/group-name") == name]
-        left = len(mates) - len([item for item in gone if item.uid in {mate.uid for mate in mates}])
-        if len(mates) >= group.min_member > 1 and left < group.min_member:
-            assert left == 0, f"gang {name} is halved"
-            broken += 1
-    violations = max(0, sum(dict(item.labels)["app"] == "kept" for item in gone) - allowed)
-    assert expected == (violations, max(item.spec.priority for item in gone), broken, len(gone))
+    # It gets a node, but not before so many are gone that its queue has room.
+    for item in gone:
+        simulated.gone(item)
+        for action in simulated.run_once():
+            simulated.carry_out(action)
+        assert sum(dict(item.request)["cpu"] for item in simulated.pods.values() if item.node) <= limit
+    simulated.run()
+    assert "claimant" in simulated.placements()
 
 
-@given(_packed(), st.integers(2, 4))
+@given(_packed(), st.integers(2, 4), st.none() | st.integers(-4, 8), st.booleans())
 def test_a_gang_asks_nobody_to_leave_whom_it_can_do_without(
-    packed: tuple[list[Pod], dict[str, PodGroup], int, int], size: int
+    packed: tuple[list[Pod], dict[str, PodGroup], int, int], size: int, slack: int | None, more: bool
 ) -> None:
     pods, groups, _allowed, cores = packed
     simulated = Simulated(acting("allocate, preempt"))
     simulated.see(*(node(name) for name in sorted({item.node for item in pods})), *groups.values(), *pods)
+    limit = sum(dict(item.request)["cpu"] for item in pods) + 500 * slack if slack is not None else 10**6
+    simulated.see(queue("default", capability=(("cpu", limit),)), *[node("empty")] * more)
     simulated.run()
     simulated.see(priority_class("high", 5), gang("claimants", size, priority_class="high"))
     request = (("cpu", cores),)
@@ -392,11 +481,48 @@ def test_a_gang_asks_nobody_to_leave_whom_it_can_do_without(
         }
         broken = bool(name) and len(mates - victims) < groups[name].min_member > 1
         units.setdefault(name if broken else item.uid, set()).add(item.uid)
-    for unit in units.values():
-        free = dict.fromkeys(kept, 4000)
+
+    def left(gone: set[str]) -> int:
+        """What the fullest of the nodes concerned, or the queue, has left if only these go."""
+        free, queued = dict.fromkeys(kept, 4000), limit - size * cores
         for item in pods:
-            if item.node in free and item.uid not in victims - unit:
-                free[item.node] -= dict(item.request)["cpu"]
+            if item.uid not in gone:
+                queued -= dict(item.request)["cpu"]
+                if item.node in free:
+                    free[item.node] -= dict(item.request)["cpu"]
         for where in kept:
             free[where] -= cores
-        assert min(free.values()) < 0, f"{unit} need not leave"
+        return min(queued, *free.values())
+
+    assert not victims or left(victims) >= 0
+    for unit in units.values():
+        assert left(victims - unit) < 0, f"{unit} need not leave"
+
+
+def test_whoever_stays_in_a_queue_that_has_all_it_may_is_named() -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(queue("default", capability=amounts(cpu="2")), node("n1"), node("n2"))
+    simulated.see(*(mine(f"low{index}", node="n1", phase=Phase.RUNNING) for index in range(2)))
+    simulated.see(mine("high", priority=10, request=amounts(cpu="2")))
+    asked = [action for action in simulated.run_once() if isinstance(action, Evict)]
+    assert sorted(action.name for action in asked) == ["low0", "low1"]
+    simulated.gone(simulated.named("low0"))
+    simulated.scheduler.apply(EvictRefused("uid-low1", "disruption budget team/keep allows no eviction"))
+    simulated.run()
+    said = "queue default was to be left room in, but team/low1 stays: disruption budget team/keep allows no eviction"
+    assert simulated.conditions()["high"] == said
+    assert sorted(simulated.placements()) == ["low1"]
+
+
+def test_no_other_queue_gives_anything_for_what_a_capability_denies() -> None:
+    simulated = Simulated(acting("allocate, preempt, reclaim"))
+    simulated.see(
+        queue("a", capability=amounts(cpu="2")), queue("b"), node("n1", allocatable=amounts(cpu="9", pods="9"))
+    )
+    simulated.see(gang("a", 1, queue="a"), gang("b", 1, queue="b"))
+    simulated.see(*(mine(f"a{index}", group="a", node="n1", phase=Phase.RUNNING, priority=10) for index in range(2)))
+    simulated.see(*(mine(f"b{index}", group="b", node="n1", phase=Phase.RUNNING) for index in range(4)))
+    simulated.see(
+        priority_class("high", 5), gang("late", 1, queue="a", priority_class="high"), mine("late", group="late")
+    )
+    assert evicted(simulated.run()) == []

@@ -13,8 +13,9 @@ from nodeshare.settings import Settings
 from placement.app.render import explanation, queues
 from placement.kube.decode_pod import MIRROR_ANNOTATION, decode_pod
 from placement.kube.metadata import Sharing
-from placement.model.batch import BatchJob, Share
+from placement.model.batch import BackingRules, BatchJob, Share
 from placement.model.event import JobsRead, JobsUnread
+from placement.model.node import Node
 from placement.model.pod import Phase, Pod
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node
@@ -191,3 +192,74 @@ def test_a_backed_pod_is_told_when_its_own_job_starts_and_ends(site):
     )
     site.read()
     assert told(site, "p1").batch == (f"job {name} ends in 2:00:00 at the latest",)
+
+
+OLD = 80.0
+
+
+def doubtful(*nodes: Node) -> Backed:
+    """Where a read holds good for a while, and there has been none."""
+    made = Backed(rules=BackingRules(holds_good=OLD))
+    made.see(*nodes)
+    return made
+
+
+def test_i9_before_the_batch_system_has_been_read_nobody_is_placed_where_its_jobs_may_be():
+    site = doubtful()
+    site.see(mine("p1"))
+    site.run()
+    site.scheduler.apply(JobsUnread("qstat: exit status 255"))
+    site.run()
+    assert site.placements() == {}
+    assert "2 of which nobody knows whether batch jobs have them" in site.conditions()["p1"]
+    assert told(site, "p1").batch == ("jobs of the batch system are not known: qstat: exit status 255",)
+    site.batch.jobs["15.srv"] = THEIRS
+    site.read()
+    site.run()
+    assert site.placements() == {"p1": "n2"}
+    assert told(site, "p1").batch == ()
+
+
+def test_i9_a_read_that_is_too_old_places_nobody_and_a_new_one_does():
+    site = doubtful()
+    site.read()
+    site.now += OLD + 1.0
+    site.see(mine("p1"), mine("large", request=amounts(cpu="9")))
+    site.run()
+    assert site.placements() == {}
+    # A node that comes meanwhile may be one of the batch system's, too.
+    site.see(node("n3"))
+    site.run()
+    assert site.placements() == {}
+    site.read()
+    site.run()
+    assert set(site.placements()) == {"p1"}
+
+
+def test_i9_a_backed_pod_is_not_placed_by_a_read_that_is_too_old():
+    site = doubtful()
+    site.batch.closed = True
+    site.see(site.pod("p1"))
+    site.settle()
+    site.batch.closed = False
+    site.batch.start()
+    site.read()
+    site.now += OLD + 1.0
+    site.run()
+    assert site.placements() == {}
+    site.settle()
+    assert set(site.placements()) == {"p1"}
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["node-restriction.kubernetes.io/converged-share-mode", "node-restriction.kubernetes.io/converged-batch-node"],
+)
+def test_i9_where_nodes_of_the_batch_system_are_marked_others_are_none(mark):
+    site = doubtful(node("n1", labels=((mark, "placeholder"),)))
+    site.see(mine("p1", request=amounts(cpu="3")), mine("p2", request=amounts(cpu="3")))
+    site.run()
+    assert list(site.placements().values()) == ["n2"]
+    site.read()
+    site.run()
+    assert sorted(site.placements().values()) == ["n1", "n2"]

@@ -46,6 +46,19 @@ def test_what_a_smaller_pod_gives_back_is_somebody_elses() -> None:
     assert sorted(simulated.placements()) == ["next", "p"]
 
 
+def test_what_anothers_smaller_pod_gives_back_is_for_those_who_wait_and_for_their_equals() -> None:
+    simulated = Simulated()
+    other = pod("other", node="n1", phase=Phase.RUNNING, request=amounts(cpu="3"))
+    simulated.see(node("n1"), other, mine("p", request=amounts(cpu="2")))
+    simulated.run()
+    assert "p" not in simulated.placements()
+    mend(simulated, "other", request=amounts(cpu="0"))
+    simulated.run()
+    simulated.see(mine("like-p", request=amounts(cpu="2")))
+    simulated.run()
+    assert sorted(simulated.placements()) == ["like-p", "other", "p"]
+
+
 def test_a_waiting_pod_goes_to_the_queue_that_its_annotation_names_now() -> None:
     simulated = Simulated()
     simulated.see(node("n1"), queue("q"), mine("p", annotations=((QUEUE, "nowhere"),)))

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from placement.model.action import Bind, SelectNode
-from placement.model.selector import NodeSelectorTerm, Operator, Requirement
+from placement.model.node import Node
+from placement.model.pod import HostPort, Phase, Pod
+from placement.model.selector import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from placement.model.volume import (
     CSIDriver,
     CSINode,
@@ -16,11 +18,13 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement_kit.builders import gang, mine, node, pairs, pod
+from placement_kit.builders import amounts, gang, mine, node, pairs, pod
 from placement_kit.simulated import Simulated
 
 ZONE_A, ZONE_B, ZONE_C = ((NodeSelectorTerm((Requirement("zone", Operator.IN, (zone,)),)),) for zone in "abc")
 OUTSIDE_A = (NodeSelectorTerm((Requirement("zone", Operator.NOT_IN, ("a",)),)),)
+
+PORT = HostPort("0.0.0.0", "TCP", 80)
 
 
 def claim(name: str = "data", **more: Any) -> PersistentVolumeClaim:
@@ -28,7 +32,7 @@ def claim(name: str = "data", **more: Any) -> PersistentVolumeClaim:
 
 
 def volume(name: str = "pv", **more: Any) -> PersistentVolume:
-    return PersistentVolume(uid=f"volume-{name}", name=name, version=1, **more)
+    return PersistentVolume(uid=f"volume-{name}", name=name, version=1, handle=f"handle-{name}", **more)
 
 
 def storage(name: str = "fast", **more: Any) -> StorageClass:
@@ -88,13 +92,16 @@ def test_a_bound_volume_ties_the_pod_to_its_nodes() -> None:
         ((claim(),), "its claim data, which is not bound"),
         ((claim(storage_class="fast"), storage()), "its claim data, which is not bound"),
         ((claim(volume="pv"),), "volume pv of its claim data, which does not exist"),
+        ((claim(volume="pv", binding=True), volume()), "its claim data, which is not bound"),
+        ((claim(volume="pv", lost=True),), "its claim data, which has lost its volume pv"),
+        ((claim(volume="pv", terminating=True), volume()), "its claim data, which is being deleted"),
         (
             (claim(storage_class="fast"), storage(waits=True, provisioner="kubernetes.io/no-provisioner")),
-            "volumes made by hand are not chosen among",
+            "its claim data, for which there is no volume",
         ),
         (
             (
-                claim(volume="pv", once_per_pod=True),
+                claim(volume="pv", modes=("ReadWriteOncePod",)),
                 volume(),
                 pod("other", node="n1", volume_claims=("data",)),
             ),
@@ -108,6 +115,55 @@ def test_a_claim_that_cannot_be_served_is_named(objects: tuple[Any, ...], reason
     simulated.run()
     assert "p" not in simulated.placements()
     assert reason in simulated.conditions()["p"]
+
+
+@pytest.mark.parametrize(("owner", "placed"), [("uid-p", True), ("uid-other", False), ("", False)])
+def test_the_claim_of_an_ephemeral_volume_is_that_of_its_own_pod(owner: str, placed: bool) -> None:
+    simulated = two_zones()
+    simulated.see(volume(), claim("p-data", volume="pv", owner=owner))
+    simulated.see(mine("p", volume_claims=("p-data",), ephemeral_claims=("p-data",)))
+    simulated.run()
+    assert bool(simulated.placements()) is placed
+    assert placed or "its claim p-data, which was not made for this pod" in simulated.conditions()["p"]
+
+
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+ZONED_NODES = {
+    "in-a": ((REGION, "r"), (ZONE, "a")),
+    "in-b": ((REGION, "s"), (ZONE, "b")),
+    "once-in-a": ((OLD_ZONE, "a"),),
+    "in-r": ((REGION, "r"),),
+    "anywhere": (("zone", "a"),),
+}
+
+
+@pytest.mark.parametrize(
+    ("labels", "nodes"),
+    [
+        ((), {*ZONED_NODES}),
+        (((ZONE, "a"),), {"in-a", "anywhere"}),
+        (((ZONE, "a__b"),), {"in-a", "in-b", "anywhere"}),
+        (((ZONE, "a__ b"),), {"in-a", "in-b", "anywhere"}),
+        (((ZONE, "a__"),), {*ZONED_NODES}),
+        (((OLD_ZONE, "a"),), {"in-a", "once-in-a", "anywhere"}),
+        (((REGION, "r"), (ZONE, "a")), {"in-a", "anywhere"}),
+        (((REGION, "r"),), {"in-a", "in-r", "anywhere"}),
+    ],
+)
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_a_volume_is_in_the_zones_of_its_labels(
+    labels: tuple[tuple[str, str], ...], nodes: set[str], ephemeral: bool
+) -> None:
+    simulated = Simulated()
+    simulated.see(*(node(name, labels=tuple(sorted(where))) for name, where in ZONED_NODES.items()))
+    simulated.see(volume(labels=labels), claim(volume="pv", owner="uid-p"))
+    one = mine("p", volume_claims=("data",), ephemeral_claims=("data",) if ephemeral else ())
+    allowed = simulated.scheduler.cluster.volumes.allowed(one)
+    assert allowed is not None
+    rows = simulated.scheduler.cluster.columns.rows
+    # kube-scheduler does not ask for the zone of an ephemeral volume.
+    assert {name for name, row in rows.items() if allowed[row]} == ({*ZONED_NODES} if ephemeral else nodes)
 
 
 def test_a_claim_that_waits_for_its_consumer_gets_its_volume_first() -> None:
@@ -130,6 +186,47 @@ def test_a_provisioner_that_does_not_come_to_an_end_is_not_waited_for_for_ever()
     simulated.now = 700
     simulated.see(node("n3"))
     assert any(isinstance(action, SelectNode) for action in simulated.run_once())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        node("n1", held_by="slurm/17/0"),
+        node("n1", unschedulable=True),
+        node("n1", taints=(Taint("key", "value", Effect.NO_SCHEDULE),)),
+        pod("foreign", node="n1", phase=Phase.RUNNING, request=amounts(cpu="4")),
+        pod("foreign", node="n1", phase=Phase.RUNNING, request=(), host_ports=(PORT,)),
+    ],
+    ids=["held", "cordoned", "tainted", "filled", "port"],
+)
+@pytest.mark.parametrize("group", ["", "g"])
+def test_a_pod_that_waited_for_its_volume_is_bound_only_where_it_could_still_be_placed(
+    change: Node | Pod, group: str
+) -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), gang("g", 2), storage(waits=True, provisioner="csi.example"))
+    simulated.see(claim(storage_class="fast"))
+    simulated.see(mine("p", volume_claims=("data",), host_ports=(PORT,), group=group))
+    simulated.see(*(mine("other", group=group) for _unused in group))
+    assert any(isinstance(action, SelectNode) for action in simulated.run())
+    before = simulated.placements()
+    simulated.see(change)
+    simulated.see(volume(), claim(storage_class="fast", volume="pv", selected_node="n1"))
+    assert not any(isinstance(action, Bind) for action in simulated.run())
+    simulated.see(node("n2"))
+    simulated.run()
+    assert before == {}
+    assert simulated.placements()["p"] == "n2"
+
+
+def test_a_pod_does_not_wait_for_a_volume_on_a_node_that_is_gone() -> None:
+    simulated = two_zones()
+    simulated.see(storage(waits=True, provisioner="csi.example"), claim(storage_class="fast"))
+    simulated.see(mine("p", volume_claims=("data",)))
+    (first,) = [action for action in simulated.run_once() if isinstance(action, SelectNode)]
+    simulated.gone(node(first.node, uid=f"uid-{first.node}"))
+    (second,) = [action for action in simulated.run_once() if isinstance(action, SelectNode)]
+    assert [first.node, second.node] == ["n1", "n2"]
 
 
 def test_a_volume_that_cannot_be_made_for_the_chosen_node_has_the_pod_wait_for_another() -> None:
@@ -184,6 +281,16 @@ def test_a_node_attaches_no_more_volumes_than_its_driver_can() -> None:
     simulated.run()
     assert sorted(simulated.placements()) == ["a", "c"]
     assert "the number of volumes that a node can attach" in simulated.conditions()["b"]
+
+
+def test_pods_that_share_a_volume_fit_on_a_node_that_has_too_many_already() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), CSINode(uid="csi", name="n1", version=1, limits=(("csi.example", 1),)))
+    simulated.see(*(volume(name, driver="csi.example") for name in ("pv1", "pv2")))
+    simulated.see(claim("one", volume="pv1"), claim("two", volume="pv2"))
+    simulated.see(pod("others", node="n1", volume_claims=("one", "two")), mine("p", volume_claims=("one",)))
+    simulated.run()
+    assert simulated.placements()["p"] == "n1"
 
 
 def test_a_volume_that_is_yet_to_be_made_counts_for_its_driver() -> None:

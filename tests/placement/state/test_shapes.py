@@ -124,6 +124,29 @@ def test_a_resource_that_no_node_offers_fits_nowhere_until_one_does() -> None:
     assert shapes.best(shapes.row(wants.spec, wants.request)) == cluster.columns.rows["g"]
 
 
+def test_what_is_not_asked_for_blocks_nowhere_even_where_too_much_of_it_is_taken() -> None:
+    cluster = Cluster()
+    cluster.apply(Seen(node()))
+    shapes = shapes_of(cluster)
+    wants = pod(request=amounts(cpu="1"))
+    for number, fits in enumerate((True, True, False)):
+        cluster.apply(Seen(pod(f"p{number}", node="n1", request=amounts(cpu="1100m", memory="9Gi"))))
+        assert shapes.best(shapes.row(wants.spec, wants.request)) == (0 if fits else -1)
+
+
+def test_a_node_that_closes_is_left_out_however_long_ago_the_row_was_made() -> None:
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.apply(Seen(node(name)))
+    shapes = shapes_of(cluster)
+    small = pod()
+    assert shapes.best(shapes.row(small.spec, small.request)) == 0
+    cluster.apply(Seen(node("a", version=2, unschedulable=True)))
+    assert shapes.best(shapes.row(small.spec, small.request)) == 1
+    cluster.apply(Seen(node("a", version=3)))
+    assert shapes.best(shapes.row(small.spec, small.request)) == 0
+
+
 def test_shapes_beyond_the_capacity_are_forgotten_and_made_again() -> None:
     cluster = Cluster()
     cluster.apply(Seen(node()))

@@ -7,9 +7,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
-from placement.app.batch import BatchSide, ledger_of, rules_of
+from placement.app.batch import BatchSide, identities_of, ledger_of, rules_of
+from placement.app.journal import Journal
 from placement.app.logs import Log
 from placement.app.loop import Loop
 from placement.app.metrics import Metrics
@@ -21,7 +23,7 @@ from placement.kube.credentials import Credentials
 from placement.kube.http1 import Connection
 from placement.kube.lease import Alone, Leadership
 from placement.kube.performer import Performer, Telling, told
-from placement.kube.reflector import IDLE_SECONDS, Reflector
+from placement.kube.reflector import SILENT_SECONDS, Reflector
 from placement.kube.refusals import Refusals
 from placement.kube.sender import Sender
 from placement.kube.sources import sources
@@ -29,10 +31,12 @@ from placement.model.action import Action
 from placement.model.event import Event
 
 ANNOUNCERS: Final = 4
-# A list of 500 large objects may take its time; a binding that takes longer than this is asked for again.
-_LIST_SECONDS: Final = 60.0
-_WRITE_SECONDS: Final = 30.0
+# A binding that takes longer than this is asked for again. Where a whole network goes silent, a pod waits until a watch
+# has noticed, or until its binding has on a connection that was just in use: within half a minute either way.
+_WRITE_SECONDS: Final = 15.0
 _LEASE_SECONDS: Final = 4.0
+# A view that is older is none: a node may have gone meanwhile.
+STALE_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -65,16 +69,17 @@ class Assembly:
             most=settings.events_waiting,
         )
         self.carrier = Carrier(self._performer, self._put, binders=settings.binders, crashed=self.crashed)
+        identities = identities_of(settings)
         scheduler = Scheduler(
             settings.configuration,
             scheduler_name=settings.scheduler_name,
             default_queue=settings.default_queue,
             patience=settings.half_gang_seconds,
-            backing=rules_of(settings),
+            backing=rules_of(settings, identities),
             timed=self.metrics.timed,
         )
         self.batch = BatchSide(
-            ledger_of(settings),
+            ledger_of(settings, identities),
             self.carrier,
             put=self._put,
             stop=self.switches.stop,
@@ -98,7 +103,9 @@ class Assembly:
             carry=self.carrier.carry,
         )
         self.reflectors = self._watches()
-        self.journal: Callable[[tuple[Action, ...]], None] | None = None
+        self._journal = self._decisions() if settings.journal else None
+        self._journal_error = ""
+        self._announcers: list[threading.Thread] = []
         self._synced = False
 
     def _election(self) -> Leadership | Alone:
@@ -111,11 +118,18 @@ class Assembly:
             log=self._said,
         )
 
+    def _decisions(self) -> Journal:
+        settings = self.settings
+        most_bytes = settings.journal_megabytes << 20
+        return Journal(
+            Path(settings.journal), most_bytes=most_bytes, files=settings.journal_files, lost=self._journal_lost
+        )
+
     def _watches(self) -> list[Reflector]:
         return [
             Reflector(
                 source,
-                self._connect(_LIST_SECONDS),
+                self._connect(SILENT_SECONDS),
                 self.loop.put,
                 stop=self.switches.stop,
                 log=self._said,
@@ -150,6 +164,8 @@ class Assembly:
         if isinstance(self.leadership, Leadership):
             self.leadership.release()
         self.switches.stop.set()
+        if self._journal is not None:
+            self._journal.close()
 
     def synced(self) -> bool:
         """Whether every source has been listed once."""
@@ -157,8 +173,8 @@ class Assembly:
         return self._synced
 
     def silent(self) -> list[str]:
-        """Sources that have said nothing for longer than the server lets them: what they told may be old."""
-        limit = time.monotonic() - 1.5 * IDLE_SECONDS
+        """Sources that have said nothing for far longer than a watch lasts: what they told may be old."""
+        limit = time.monotonic() - STALE_SECONDS
         return [
             reflector.source.name
             for reflector in self.reflectors
@@ -213,8 +229,8 @@ class Assembly:
             telling = told(action)
             if telling is not None:
                 self.announcer.tell(telling)
-        if self.journal is not None:
-            self.journal(actions)
+        if self._journal is not None:
+            self._journal.note(actions)
 
     def _observe(self, what: str, status: int, seconds: float) -> None:
         self.metrics.api.observe(seconds, request=what, status=str(status))
@@ -227,6 +243,12 @@ class Assembly:
     def _event_lost(self, telling: Telling, status: int) -> None:
         self.metrics.refused.add(action="Event", status=str(status))
         self.log.warning("Event not accepted", reason=telling.reason, name=telling.subject.name, status=status)
+
+    def _journal_lost(self, lines: int, error: OSError) -> None:
+        self.metrics.journal_lost.add(lines)
+        if str(error) != self._journal_error:
+            self._journal_error = str(error)
+            self.log.warning("the journal of decisions loses lines", error=self._journal_error)
 
     def _said(self, who: str, text: str) -> None:
         self.log.info(text, source=who)

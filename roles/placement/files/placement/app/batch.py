@@ -12,19 +12,22 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, Protocol
 
 from placement.app.loop import Carrying
 from placement.app.settings import Settings
-from placement.ledger.identity import Identities, IdentityError
-from placement.ledger.pbs import Pbs, PbsError, Terms, read_names
+from placement.ledger.identity import Identities
+from placement.ledger.pbs import Pbs, PbsError, Terms, read_names, read_properties
 from placement.model.action import Action, BatchAction, Release, Submit
 from placement.model.batch import BackingRules, BatchJob
 from placement.model.event import Event, JobsRead, JobsUnread, SubmitEnded
-from placement.model.selector import LabelPairs
 
 INTERVAL: Final = 1.0
 SUBMITTERS: Final = 4
+# A read that is older, and whatever the next one may take, is too old to place anybody by.
+_OLD: Final = 60.0
+_NAMESPACES: Final = 1 << 12
 
 
 class Ledger(Protocol):
@@ -40,7 +43,7 @@ class Ledger(Protocol):
         """Has a job end."""
 
 
-def ledger_of(settings: Settings) -> Ledger | None:
+def ledger_of(settings: Settings, identities: Identities) -> Ledger | None:
     """The batch system that the settings name; none where they name none."""
     if not settings.pbs_bin_dir:
         return None
@@ -48,9 +51,10 @@ def ledger_of(settings: Settings) -> Ledger | None:
     return Pbs(
         Terms(
             bin_dir=settings.pbs_bin_dir,
-            identities=identities_of(settings),
+            identities=identities,
             owner=pwd.getpwuid(os.geteuid()).pw_name,
             place=settings.pbs_place,
+            chunk=read_properties(settings.pbs_chunk),
             grace=settings.pbs_grace_seconds,
             timeout=settings.pbs_timeout,
             submit_timeout=min(settings.pbs_timeout, margin) if settings.leader_election else settings.pbs_timeout,
@@ -69,23 +73,18 @@ def identities_of(settings: Settings) -> Identities:
     )
 
 
-def rules_of(settings: Settings) -> BackingRules:
+def rules_of(settings: Settings, identities: Identities) -> BackingRules:
     """How pods are asked for."""
-    identities = identities_of(settings)
-
-    def user_of(namespace: str, labels: LabelPairs, queue: str) -> str | None:
-        try:
-            return identities.of(namespace, dict(labels), queue).user if settings.pbs_user else ""
-        except IdentityError:
-            return None
-
     return BackingRules(
         pack=settings.pbs_cores == "pack",
         devices=read_names(settings.pbs_resources),
         labels=read_names(settings.pbs_labels),
         grace=settings.pbs_grace_seconds,
         linger=settings.pbs_linger_seconds,
-        user_of=user_of,
+        # Asked about every pod that waits, in every cycle.
+        whose=lru_cache(_NAMESPACES)(identities.whose),
+        make_room=settings.pbs_make_room,
+        holds_good=_OLD + settings.pbs_timeout if settings.pbs_bin_dir else None,
     )
 
 
@@ -111,9 +110,13 @@ class BatchSide:
         self._observe = observe
         self._said = said
         self._work: queue.SimpleQueue[BatchAction] = queue.SimpleQueue()
-        # How many jobs the last good read had, and how many of them are ours; what is wrong since.
-        self.jobs = self.ours = 0
+        # Jobs whose turn to end has not come yet; they are asked for again and again.
+        self._ending: set[Release] = set()
+        # How many jobs the last good read had, and when it was; what is wrong since, and what was said last.
+        self.jobs = 0
+        self.read: float | None = None
         self.trouble = ""
+        self._last_said = ""
 
     @property
     def binding(self) -> int:
@@ -123,7 +126,9 @@ class BatchSide:
     def carry(self, actions: tuple[Action, ...]) -> None:
         """Begins to carry them out."""
         for action in actions:
-            if isinstance(action, BatchAction):
+            if isinstance(action, BatchAction) and action not in self._ending:
+                if isinstance(action, Release):
+                    self._ending.add(action)
                 self._work.put(action)
         self._api.carry(tuple(action for action in actions if not isinstance(action, BatchAction)))
 
@@ -151,7 +156,7 @@ class BatchSide:
             self._note(str(error))
             return JobsUnread(str(error))
         self._observe("qstat", 0, time.monotonic() - begun)
-        self.jobs, self.ours = len(found), sum(bool(job.tag) for job in found)
+        self.jobs, self.read = len(found), begun
         self._note("")
         return JobsRead(found, begun)
 
@@ -166,6 +171,8 @@ class BatchSide:
                 action = self._work.get(timeout=INTERVAL)
             except queue.Empty:
                 continue
+            if isinstance(action, Release):
+                self._ending.discard(action)
             event = self._perform(ledger, action)
             if event is not None:
                 self._put([event])
@@ -182,6 +189,9 @@ class BatchSide:
                 trouble = ""
             except PbsError as error:
                 trouble = str(error)
-                self._said("pbs", trouble)
+                # What is tried again every few seconds is said once.
+                if trouble != self._last_said:
+                    self._said("pbs", trouble)
+                self._last_said = trouble
             self._observe(what, int(bool(trouble)), time.monotonic() - begun)
         return SubmitEnded(action.uid, job, trouble, time.monotonic()) if isinstance(action, Submit) else None

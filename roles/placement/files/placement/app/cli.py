@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from placement.app import local_socket, render
 from placement.app.daemon import Daemon
+from placement.app.limits import LimitError, assure_files
 from placement.app.local_socket import AskError
 from placement.app.logs import Log
 from placement.app.settings import Settings, SettingsError, is_policy, read_policy, read_settings
@@ -19,7 +20,6 @@ from placement.policy.configuration import Configuration
 
 SETTINGS: Final = Path("/etc/placement/settings.yml")
 FAILED: Final = 1
-MISUSED: Final = 2
 
 _EXAMPLES: Final = """\
 examples:
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return int(options.run(options))
-    except (SettingsError, CredentialsError, AskError) as error:
+    except (SettingsError, CredentialsError, AskError, LimitError) as error:
         print(f"placement: {error}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:
@@ -86,15 +86,23 @@ def _pod(text: str) -> tuple[str, str]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    path = options.settings or (SETTINGS if SETTINGS.exists() else None)
+    path = _there(options.settings) if options.settings else SETTINGS if SETTINGS.exists() else None
     settings = read_settings(path) if path else Settings()
+    assure_files(settings.binders)
     log = Log(settings.log_level)
     for sentence in settings.configuration.report:
         log.info(sentence, source="policy")
     return Daemon(settings, path, log).run()
 
 
+def _there(path: Path) -> Path:
+    if not path.exists():
+        raise SettingsError(f"{path}: no such file; name another, or write it: an empty one stands for all defaults")
+    return path
+
+
 def _check(options: argparse.Namespace) -> int:
+    _there(options.file)
     if is_policy(options.file):
         _show(read_policy(options.file))
         return 0

@@ -10,19 +10,20 @@ import sys
 import threading
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from placement.app import collector
 from placement.app.assembly import Assembly
 from placement.app.gauges import add_gauges
-from placement.app.journal import Journal
+from placement.app.health import healthy, ready
 from placement.app.local_socket import LocalSocket
 from placement.app.logs import Log
 from placement.app.loop import Unanswered
 from placement.app.settings import Settings, SettingsError, changed_fixed
 from placement.app.watched import WatchedSettings
-from placement.app.web import Web
+from placement.app.web import Page, Web
 from placement.kube.credentials import Credentials
 
 STOPPED: Final = 0
@@ -32,7 +33,6 @@ DEPOSED: Final = 3
 
 _RELOAD_SECONDS: Final = 2.0
 _FINISH_SECONDS: Final = 12.0
-_DEAD_SECONDS: Final = 30.0
 # Threads give way to each other after this; with Python's 5 ms a binding would wait for a slice to end.
 _SWITCH_SECONDS: Final = 0.001
 Json = dict[str, Any]
@@ -48,9 +48,6 @@ class Daemon:
         self._parts = Assembly(settings, Credentials(kubeconfig), unique=uuid.uuid4().hex[:12], log=log)
         self._terminated = False
         self._rest = collector.Rest()
-        self._journal = _journal(settings)
-        if self._journal is not None:
-            self._parts.journal = self._journal.note
         add_gauges(self._parts)
 
     def run(self) -> int:
@@ -62,19 +59,17 @@ class Daemon:
             signal.signal(name, self._terminate)
         parts = self._parts
         servers = self._serve()
-        parts.start()
         self._watcher = threading.Thread(target=self._watch_over, name="watchdog", daemon=True)
-        self._watcher.start()
-        self._log.info("started", identity=parts.identity, scheduler_name=parts.settings.scheduler_name)
         try:
+            parts.start()
+            self._watcher.start()
+            self._log.info("started", identity=parts.identity, scheduler_name=parts.settings.scheduler_name)
             parts.loop.run(parts.switches.closing)
         except Exception as error:  # noqa: BLE001 -- logged whole, and the end of the process
             parts.crashed(error)
         parts.finish(seconds=_FINISH_SECONDS)
         for server in servers:
             server.close()
-        if self._journal is not None:
-            self._journal.close()
         return self._verdict()
 
     def _verdict(self) -> int:
@@ -97,8 +92,10 @@ class Daemon:
         servers: list[Web | LocalSocket] = []
         address = settings.address()
         if address is not None:
-            pages = {"/metrics": lambda: (True, self._parts.metrics.text()), "/healthz": self._healthy}
-            servers.append(Web(address, {**pages, "/livez": self._healthy, "/readyz": self._ready}))
+            parts, live = self._parts, partial(healthy, self._parts)
+            pages: dict[str, Page] = {"/healthz": live, "/livez": live, "/readyz": partial(ready, parts)}
+            pages["/metrics"] = lambda: (True, parts.metrics.text())
+            servers.append(Web(address, pages))
         if settings.socket:
             servers.append(LocalSocket(Path(settings.socket), self._answer))
         for server in servers:
@@ -141,20 +138,6 @@ class Daemon:
         parts.metrics.reloads.add(result="taken")
         self._log.info("settings reloaded", report=list(new.configuration.report))
 
-    def _healthy(self) -> tuple[bool, str]:
-        silent = time.monotonic() - self._parts.loop.beat
-        good = silent < _DEAD_SECONDS and self._parts.switches.crash is None
-        return good, "ok\n" if good else f"the loop has not turned for {silent:.0f} s\n"
-
-    def _ready(self) -> tuple[bool, str]:
-        """Ready is who has seen everything and keeps up, leader or not."""
-        missing = [f"{item.source.name}: {item.health.error or 'listing'}" for item in self._unsynced()]
-        missing += [f"{name}: silent" for name in self._parts.silent()] if not missing else []
-        return not missing, "ok\n" if not missing else "\n".join(missing) + "\n"
-
-    def _unsynced(self) -> list[Any]:
-        return [item for item in self._parts.reflectors if not item.health.synced]
-
     def _answer(self, question: Json) -> Json:
         loop = self._parts.loop
         try:
@@ -183,6 +166,7 @@ class Daemon:
             "bindings_under_way": parts.carrier.binding,
             "writes_under_way": parts.carrier.writing,
             "events_to_tell": len(parts.announcer),
+            "overfull_nodes": list(parts.loop.scheduler.overfull.nodes),
             **self._batch(),
             "sources": {
                 item.source.name: {
@@ -201,19 +185,18 @@ class Daemon:
         side = self._parts.batch
         if not self._parts.settings.pbs_bin_dir:
             return {}
-        return {"batch_jobs": side.jobs, "batch_jobs_ours": side.ours, "batch_error": side.trouble}
+        return {
+            "batch_jobs": side.jobs,
+            "batch_jobs_ours": self._parts.loop.scheduler.session.backing.ours,
+            "batch_read_seconds_ago": None if side.read is None else round(time.monotonic() - side.read, 1),
+            "batch_error": side.trouble,
+        }
 
     def _collected(self, phase: str, _info: dict[str, int]) -> None:
         if phase == "start":
             self._collecting = time.perf_counter()
         else:
             self._parts.metrics.collections.observe(time.perf_counter() - self._collecting)
-
-
-def _journal(settings: Settings) -> Journal | None:
-    if not settings.journal:
-        return None
-    return Journal(Path(settings.journal), most_bytes=settings.journal_megabytes << 20, files=settings.journal_files)
 
 
 def _trace(error: BaseException) -> list[str]:

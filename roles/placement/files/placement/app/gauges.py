@@ -34,6 +34,10 @@ def add_gauges(parts: Assembly) -> None:
         "bindings_under_way": ("Bindings not answered", lambda: parts.carrier.binding),
         "writes_under_way": ("Other writes not answered", lambda: parts.carrier.writing),
         "events_to_tell": ("Events not told yet", lambda: len(parts.announcer)),
+        "overfull_nodes": (
+            "Nodes whose pods request more than they offer",
+            lambda: len(parts.loop.scheduler.overfull.nodes),
+        ),
         "resident_bytes": ("Memory", _resident),
     }
     for name, (text, read) in simple.items():

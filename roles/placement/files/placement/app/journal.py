@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What was decided, one JSON object a line, for people; it is never read back as truth.
 
-Files rotate by size. A disk that is full costs lines, which are counted, and never a decision.
+Files rotate by size. A disk that is full costs lines, which are told of, and never a decision.
 """
 
 import contextlib
@@ -27,15 +27,16 @@ class Journal:
         *,
         most_bytes: int,
         files: int,
+        lost: Callable[[int, OSError], None],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._path = path
         self._most_bytes = most_bytes
         self._files = files
+        self._lost = lost
         self._clock = clock
         self._file: TextIO | None = None
         self._size = 0
-        self.lost = 0
 
     def note(self, actions: tuple[Action, ...]) -> None:
         """Writes what has been decided."""
@@ -60,8 +61,8 @@ class Journal:
             self._file.write(text)
             self._file.flush()
             self._size += len(text)
-        except OSError:
-            self.lost += len(lines)
+        except OSError as error:
+            self._lost(len(lines), error)
             self.close()
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Structured logs: one JSON object a line on standard error, where the journal of systemd finds them."""
 
+import contextlib
 import json
 import sys
 import threading
@@ -41,5 +42,6 @@ class Log:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = json.dumps({"time": now, "level": level, "message": message, **fields}, default=str)
-        with self._lock:
+        # Where nobody can be told, that is no reason to stop.
+        with self._lock, contextlib.suppress(OSError):
             print(line, file=self._stream, flush=True)

@@ -9,7 +9,7 @@ Histograms and counters are written by many threads, so each has its lock; readi
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -127,12 +127,14 @@ class Metrics:
         self.refused = Counter("api_refusals_total", "Writes that the API refused, by kind and status")
         self.collections = Histogram("gc_pause_seconds", "Pauses of Python's garbage collection", SECONDS)
         self.reloads = Counter("settings_reloads_total", "Reloads of the settings by result")
+        self.journal_lost = Counter("journal_lost_lines_total", "Decisions that the journal could not take")
         self._all: list[Counter | Histogram | Gauge] = [
             *(self.e2e, self.action, self.task, self.attempts, victims, self.preemptions, self.evictions),
             *(self.cycle, self.lag, self.applied, self.api, self.refused, self.collections, self.reloads),
+            self.journal_lost,
         ]
 
-    def timed(self, action: str, steps: Iterator[None]) -> Iterator[None]:
+    def timed(self, action: str, steps: Iterator[None]) -> Generator[None, None, None]:
         """The steps of an action, or of a whole cycle where none is named; their time is noted when all are done."""
         begun = time.monotonic()
         yield from steps

@@ -65,7 +65,8 @@ def queues(reports: Sequence[Json]) -> str:
 
 def status(found: Json) -> str:
     """`placement status`."""
-    lines = [f"{key.replace('_', ' ')}: {value}" for key, value in found.items() if key != "sources"]
+    told = {key: ", ".join(value) or "none" if isinstance(value, list) else value for key, value in found.items()}
+    lines = [f"{key.replace('_', ' ')}: {value}" for key, value in told.items() if key != "sources"]
     rows = [("SOURCE", "STATE", "EVENTS", "LISTS", "SILENT", "ERROR")]
     for name, source in found["sources"].items():
         state = "absent" if source["absent"] else "synced" if source["synced"] else "listing"

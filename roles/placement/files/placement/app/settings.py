@@ -21,7 +21,7 @@ from placement.kube.announcer import MOST_WAITING
 from placement.kube.carrier import BINDERS
 from placement.kube.lease import Terms
 from placement.ledger.identity import expression_error
-from placement.ledger.pbs import read_names
+from placement.ledger.pbs import read_names, read_properties
 from placement.policy import configuration
 from placement.policy.configuration import Configuration, ConfigurationError
 from placement.policy.session import PATIENCE
@@ -74,6 +74,8 @@ class Settings:
     pbs_user: str = ""
     pbs_least_uid: int = 1000
     pbs_place: str = "free"
+    # What each node of a job must be besides, of those that PBS has: `converged=True, ...`.
+    pbs_chunk: str = ""
     # What becomes of fractions of a core: `round_up`, or `pack` within a gang.
     pbs_cores: str = "round_up"
     # PBS's names of resources and of node labels: `nvidia.com/gpu=ngpus, ...`.
@@ -83,6 +85,8 @@ class Settings:
     pbs_grace_seconds: float = 60.0
     pbs_linger_seconds: float = 30.0
     pbs_timeout: float = 20.0
+    # Whether pods in the way of PBS's other jobs are asked to leave before the nodes themselves ask.
+    pbs_make_room: bool = True
     configuration: Configuration = field(default=configuration.DEFAULT)
 
     def terms(self, identity: str) -> Terms:
@@ -111,7 +115,8 @@ FIXED: Final = frozenset(
         *("renew_deadline", "retry_period", "listen", "socket", "journal", "journal_megabytes", "journal_files"),
         *("binders", "events_waiting", "default_queue", "log_level"),
         *("pbs_bin_dir", "pbs_queue", "pbs_account", "pbs_project", "pbs_place", "pbs_cores", "pbs_resources"),
-        *("pbs_user", "pbs_least_uid", "pbs_labels", "pbs_grace_seconds", "pbs_linger_seconds", "pbs_timeout"),
+        *("pbs_chunk", "pbs_user", "pbs_least_uid", "pbs_labels", "pbs_grace_seconds", "pbs_linger_seconds"),
+        *("pbs_timeout", "pbs_make_room"),
     }
 )
 
@@ -142,12 +147,15 @@ def _place(value: object) -> str:
     return "" if good else "a placement of PBS: free, pack, scatter or vscatter, then :excl, :exclhost, :group=..."
 
 
-def _names(value: object) -> str:
-    try:
-        read_names(str(value))
-    except ValueError as error:
-        return f"a list of names: {error}"
-    return ""
+def _read_by(read: Callable[[str], object], what: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        try:
+            read(str(value))
+        except ValueError as error:
+            return f"{what}: {error}"
+        return ""
+
+    return check
 
 
 def _level(value: object) -> str:
@@ -178,9 +186,10 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "pbs_user": _expression,
     "pbs_least_uid": _between(1, 1 << 31),
     "pbs_place": _place,
+    "pbs_chunk": _read_by(read_properties, "a list of resources"),
     "pbs_cores": lambda value: "" if value in ("round_up", "pack") else "round_up or pack",
-    "pbs_resources": _names,
-    "pbs_labels": _names,
+    "pbs_resources": _read_by(read_names, "a list of names"),
+    "pbs_labels": _read_by(read_names, "a list of names"),
     "pbs_grace_seconds": _between(0, 86_400),
     "pbs_linger_seconds": _between(0, 86_400),
     "pbs_timeout": _between(1, 600),

@@ -15,9 +15,9 @@ from placement.policy.amounts import frozen, shown
 from placement.policy.announce import Announcer
 from placement.policy.jobs import PLACED, Job, Status, Task
 from placement.policy.leases import said, sentences
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.policy.session import Session
-from placement.state.columns import HELD, LEASED
+from placement.state.columns import HELD, LEASED, UNKNOWN
 from placement.state.pods import PodEntry
 
 # Nodes that are looked at for what would have to end, those that lack the least.
@@ -128,10 +128,12 @@ class Explainer:
                 yield said(own.job, left=own.left, begins=own.begins, since=since)
             return
         leases = session.backing.leases
+        if leases.doubted[0]:
+            yield f"jobs of the batch system are not known: {session.backing.trouble}"
         if task.node:
             yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
         elif task.status is Status.PENDING:
-            rows = session.chooser.usable(task) | np.not_equal(columns.flags & (HELD | LEASED), 0)
+            rows = session.chooser.usable(task) | np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
             near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
             near = {name: there for name, there in near.items() if rows[columns.rows[name]]}
             yield from sentences(near, since=since)

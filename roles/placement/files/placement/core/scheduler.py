@@ -14,11 +14,12 @@ It reads no clock: `now` is monotonic seconds, and `expired` says when the slice
 it wants to be called once a second, for what is written no more often than that.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from placement.core.explain import Explainer
+from placement.core.overfull import Overfull
 from placement.model.action import Action
 from placement.model.batch import BackingRules
 from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Seen
@@ -33,7 +34,9 @@ from placement.policy.actions.reclaim import reclaim
 from placement.policy.actions.redeem import redeem
 from placement.policy.actions.withdraw import withdraw
 from placement.policy.announce import Announcer
+from placement.policy.backing import mark_of
 from placement.policy.book import Book
+from placement.policy.budgets import Budgets
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
 from placement.policy.jobs import Status
@@ -52,9 +55,15 @@ ACTIONS: Final[dict[str, ActionRun]] = {
 }
 # Seconds until a pod that could not be evicted is asked again.
 _SPARED: Final = 30.0
+# Seconds until a budget that has refused is tried again: others may leave in vain together with its pod.
+_REFUSING: Final = 3600.0
 
 # Times the steps of an action by its name, and those of a whole cycle by none.
-Timed = Callable[[str, Iterator[None]], Iterator[None]]
+Timed = Callable[[str, Iterator[None]], Generator[None, None, None]]
+
+
+def _untimed(_action: str, steps: Iterator[None]) -> Generator[None, None, None]:
+    yield from steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class Scheduler:
         default_queue: str = "default",
         patience: float = PATIENCE,
         backing: BackingRules | None = None,
-        timed: Timed = lambda _action, steps: steps,
+        timed: Timed = _untimed,
     ) -> None:
         self.cluster = Cluster()
         self.configuration = configuration
@@ -87,14 +96,19 @@ class Scheduler:
         self._announcer = Announcer(self.session)
         self._explainer = Explainer(self.session, self._announcer)
         self._resting = Resting()
+        self.overfull = Overfull(self.cluster)
         self._timed = timed
-        self._cycle: Iterator[None] | None = None
+        self._cycle: Generator[None, None, None] | None = None
+        # What has come while the book was frozen: in the middle of a statement, of a search, or of catching up.
+        self._deferred: list[Event] = []
+        self._catching_up: Iterator[None] | None = None
         self._news = True
         # Whether everything has been taken in once since it was for somebody else to decide.
         self._whole = False
 
     def configure(self, configuration: Configuration, *, patience: float) -> None:
         """From the next slice on, schedule by this configuration, and give half a gang so long."""
+        self._come_to_rest(abandon=True)
         self.session.patience = patience
         self.configuration = configuration
         rules = Rules(configuration)
@@ -105,22 +119,62 @@ class Scheduler:
         self._news = True
 
     def apply(self, event: Event) -> None:
-        """Takes in what is true now."""
+        """Takes in what is true now, at once or as soon as nothing is under way that would have to be taken back."""
+        if self.book.frozen or self._deferred:
+            self._deferred.append(event)
+        else:
+            self._apply(event)
+
+    def _thaw(self) -> None:
+        deferred, self._deferred = self._deferred, []
+        for event in deferred:
+            self._apply(event)
+
+    def _come_to_rest(self, *, abandon: bool = False) -> None:
+        """Brings to its end what is under way, for nobody is shown half of it, or takes it back; then takes in all."""
+        self._catch_up(lambda: False)
+        if self._cycle is not None and self.book.frozen:
+            if abandon:
+                self._cycle.close()
+            if not any(not self.book.frozen for _unused in self._cycle):
+                # It is over, and what it would have said of the next is lost.
+                self._cycle, self._news = None, True
+        self._thaw()
+        self.book.catch_up()
+
+    def _catch_up(self, expired: Callable[[], bool]) -> bool:
+        """Goes on with catching up, and says whether that is over."""
+        for _unused in self._catching_up or ():
+            if expired():
+                return False
+        self._catching_up = None
+        return True
+
+    def _apply(self, event: Event) -> None:
         if isinstance(event, BatchEvent):
-            self.session.backing.take(event)
+            backing = self.session.backing
+            backing.mark = backing.mark or mark_of(self.cluster, self.book.scheduler_name)
+            backing.take(event)
             self._news = True
             return
         if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
         self.cluster.apply(event)
         if isinstance(event, EvictRefused):
-            self.session.spared[event.uid] = Spared(event.message, self.session.now + _SPARED)
+            self._stays(event)
         elif isinstance(event, BindFailed) and event.uid in self.book.tasks:
             task = self.book.tasks[event.uid]
             self.book.hold(task.job, self.session.now)
             said = f"{task} could not be bound to node {event.node}: {event.message}"
             self.session.blocked[task.job.key] = Refused("BindingFailed", said)
         self._news = True
+
+    def _stays(self, refused: EvictRefused) -> None:
+        """The API did not let a pod go."""
+        now, task = self.session.now, self.book.tasks.get(refused.uid)
+        self.session.spared[refused.uid] = Spared(refused.message, now + _SPARED)
+        for budget in Budgets(self.book).of(task) if task is not None else ():
+            self.session.refusing[budget] = now + _REFUSING
 
     def _turned_away(self, pod: Pod) -> None:
         """A node rejected a pod of ours: it rests, so that the pod's successor does not meet the same fate at once.
@@ -139,7 +193,7 @@ class Scheduler:
     def follow(self) -> bool:
         """Keeps up without deciding; says whether there is more to take in at once."""
         self._whole = False
-        self.book.catch_up()
+        self._come_to_rest(abandon=True)
         self._announcer.forget_settled()
         return self.book.arriving
 
@@ -147,32 +201,40 @@ class Scheduler:
         """One slice of work."""
         session = self.session
         session.now = now
-        session.slice += 1
-        self._forgive(now)
-        self.book.catch_up()
-        self._whole = self._whole or not self.book.arriving
-        if not self._whole:
-            # Of pods that are there the nodes know at once, but their queues do not: all shares would be wrong.
-            return Decision((), True)
+        if self._catching_up is None and not self.book.frozen:
+            session.slice += 1
+            self._thaw()
+            self._forgive(now)
+            self._catching_up = self.book.catching_up()
+        if self._catching_up is not None:
+            done = self._catch_up(expired)
+            self._whole = self._whole or (done and not self.book.arriving)
+            if not done or not self._whole:
+                # Of pods that are there the nodes know at once, but their queues do not: all shares would be wrong.
+                return Decision((), True)
+            session.actions += self.overfull.look(now, session.provisioning)
         if self._cycle is None:
             due = any(until <= now for until in session.deadlines.values())
             if not self._news and not self.book.stirred and not due:
-                return Decision((), self.book.arriving)
+                return self._decided(more=self.book.arriving)
             self._news = session.unfinished = False
             self._cycle = self._timed("", self._run())
         for _unused in self._cycle:
-            if expired():
+            if expired() or (self._deferred and not self.book.frozen):
                 break
         else:
             self._cycle = None
-            self._news = self._news or session.unfinished or self.book.arriving
-        actions, session.actions = tuple(session.actions), []
-        return Decision(actions, self._cycle is not None or self._news)
+            self._news = self._news or session.unfinished or self.book.arriving or bool(self.book.doubtful)
+        return self._decided(more=self._cycle is not None or self._news)
+
+    def _decided(self, *, more: bool) -> Decision:
+        actions, self.session.actions = tuple(self.session.actions), []
+        return Decision(actions, more or bool(self._deferred))
 
     def _forgive(self, now: float) -> None:
         """Pods that could not be evicted, jobs that could not be bound, and nodes that rested are tried again."""
         self._news |= self.book.retry_held(now)
-        spared = self.session.spared
+        spared, refusing = self.session.spared, self.session.refusing
         for node in self._resting.rested(now):
             self.cluster.close(node, RESTING, closed=False)
             self.book.generation += 1
@@ -180,7 +242,10 @@ class Scheduler:
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]
         for uid in late:
             del spared[uid]
-        if late:
+        overdue = [uid for uid, until in refusing.items() if until <= now]
+        for uid in overdue:
+            del refusing[uid]
+        if late or overdue:
             self.session.blocked.clear()
             self.book.generation += 1
             self._news = True
@@ -206,10 +271,10 @@ class Scheduler:
 
     def explain(self, namespace: str, name: str) -> Explanation | None:
         """Why the pod is where it is; None where it is not known."""
-        self.book.catch_up()
+        self._come_to_rest()
         return self._explainer.pod(namespace, name)
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""
-        self.book.catch_up()
+        self._come_to_rest()
         return self._explainer.queues()

@@ -4,7 +4,8 @@
 """Where the API server is and who we are to it, from a kubeconfig or a pod's service account.
 
 Credentials are replaced while the daemon runs (certificates expire, tokens rotate), so the files are looked at again
-before every new connection; a file that has become unreadable leaves the credentials as they are.
+before every new connection, and a 401 ends the one there is; a file that has become unreadable leaves the credentials
+as they are.
 """
 
 import base64

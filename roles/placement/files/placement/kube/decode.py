@@ -15,16 +15,10 @@ import msgspec
 
 from placement.kube import wire
 from placement.kube.decode_capacity import decode_csi_driver, decode_storage_capacity
-from placement.kube.decode_cluster import (
-    decode_claim,
-    decode_csi_node,
-    decode_namespace,
-    decode_node,
-    decode_priority_class,
-    decode_volume,
-)
+from placement.kube.decode_cluster import decode_namespace, decode_node, decode_priority_class
 from placement.kube.decode_pod import decode_pod
 from placement.kube.decode_policy import decode_budget, decode_storage_class
+from placement.kube.decode_volume import decode_claim, decode_csi_node, decode_volume
 from placement.kube.field_error import FieldError, shown
 from placement.kube.metadata import Sharing, read_version
 from placement.model.disruption import DisruptionBudget

@@ -13,16 +13,18 @@ from placement.kube.field_error import FieldError, shown
 from placement.kube.metadata import Sharing, require_identity
 from placement.kube.resources import read_request
 from placement.kube.rules import Affinity, read_affinity, read_spread, read_tolerations
-from placement.model.pod import HostPort, Phase, Pod, PodSpec
+from placement.model.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
 from placement.model.selector import LabelPairs, NodeSelector
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 # Annotations that the scheduler reads; the others would only cost memory.
-_KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/")
+_KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/", "pod-group.scheduling.")
 _NO_STATUS = wire.PodStatus()
 _NO_AFFINITY = Affinity()
 # What a kubelet says that has no room for a pod after all, or no device.
 _REJECTIONS = ("OutOf", "UnexpectedAdmissionError")
+# A UID has fewer characters.
+_LONGEST_TAG = 64
 _EMPTY_JSON = frozenset({b"", b"null", b"[]", b"{}"})
 # Disks that must not be attached twice, without a claim to count them by.
 _IN_TREE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
@@ -37,11 +39,13 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
     version = require_identity(meta, namespaced=True)
     labels = sharing.labels(meta.labels)
     annotations = meta.annotations or {}
+    kept = {k: v for k, v in annotations.items() if k.startswith(_KEPT_ANNOTATIONS) and k != JOB_TAG}
     owner = next((item for item in meta.owner_references or () if item.controller), None)
     try:
         phase = Phase(status.phase or "Pending")
     except ValueError:
         raise FieldError("status.phase", f"unknown phase {shown(status.phase)}") from None
+    claims = dict(_claims(spec, meta.name))
     return Pod(
         uid=meta.uid,
         namespace=sys.intern(meta.namespace),
@@ -49,7 +53,7 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         version=version,
         spec=_read_spec(spec, sys.intern(meta.namespace), labels, sharing),
         labels=labels,
-        annotations=sharing.labels({k: v for k, v in annotations.items() if k.startswith(_KEPT_ANNOTATIONS)}),
+        annotations=sharing.labels(kept),
         request=sharing.amounts(read_request(spec, status)),
         created=sys.intern(meta.creation_timestamp or ""),
         owner=sys.intern(owner.uid) if owner else "",
@@ -61,8 +65,10 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         gated=bytes(spec.scheduling_gates) not in _EMPTY_JSON,
         mirror=MIRROR_ANNOTATION in annotations,
         daemon=owner is not None and owner.kind == "DaemonSet",
-        volume_claims=tuple(_claims(spec, meta.name)),
+        volume_claims=tuple(claims),
+        ephemeral_claims=tuple(name for name, ephemeral in claims.items() if ephemeral),
         scheduling_group=sys.intern((spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""),
+        tag=sys.intern(annotations.get(JOB_TAG, "")[:_LONGEST_TAG]),
     )
 
 
@@ -98,13 +104,14 @@ def _host_ports(spec: wire.PodSpec) -> Iterator[HostPort]:
                 yield HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
 
 
-def _claims(spec: wire.PodSpec, pod: str) -> Iterator[str]:
+def _claims(spec: wire.PodSpec, pod: str) -> Iterator[tuple[str, bool]]:
+    """Names of claims, some of them more than once, and whether they are made for the pod."""
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None:
-            yield volume.persistent_volume_claim.claim_name
+            yield volume.persistent_volume_claim.claim_name, False
         elif bytes(volume.ephemeral) not in _EMPTY_JSON:
             # The claim of a generic ephemeral volume is named after pod and volume.
-            yield f"{pod}-{volume.name}"
+            yield f"{pod}-{volume.name}", True
 
 
 def _unsupported(spec: wire.PodSpec) -> Iterator[str]:

@@ -19,7 +19,6 @@ class _BudgetSpec(wire.Wire):
 
 class _BudgetStatus(wire.Wire):
     disruptions_allowed: int = 0
-    disrupted_pods: dict[str, str] | None = None
 
 
 class _Budget(wire.Named):
@@ -59,7 +58,6 @@ def decode_budget(raw: bytes | msgspec.Raw, _sharing: Sharing) -> DisruptionBudg
         version=require_identity(item.metadata, namespaced=True),
         selector=label_selector(spec.selector, "spec.selector"),
         allowed=status.disruptions_allowed,
-        disrupted=frozenset(status.disrupted_pods or ()),
     )
 
 

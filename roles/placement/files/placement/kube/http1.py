@@ -11,6 +11,7 @@ spoken is only what an API server speaks: a status line, a length or chunks.
 
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,10 @@ MAX_LINE: Final = 32 << 20
 _MAX_HEAD: Final = 64 << 10
 _RECEIVE: Final = 256 << 10
 _CONNECT_SECONDS: Final = 5.0
+# A connection that has been idle for longer may have died unnoticed: opening another costs milliseconds, finding out
+# costs a timeout.
+KEPT_SECONDS: Final = 10.0
+UNAUTHORIZED: Final = 401
 
 
 class NoAnswer(Exception):
@@ -42,16 +47,24 @@ class Answer:
 
 
 class Connection:
-    """One connection to the API server; it is opened when it is needed and again after every failure."""
+    """One connection to the API server; it is opened when it is needed and again after every failure.
 
-    def __init__(self, credentials: Credentials, *, timeout: float, agent: str = "placement") -> None:
+    Silence of `timeout` seconds is such a failure. Nothing else tells a peer that is gone from one that has nothing to
+    say: what stands between us and the server may go on to acknowledge what it can no longer pass on.
+    """
+
+    def __init__(
+        self, credentials: Credentials, *, timeout: float, kept: float = KEPT_SECONDS, agent: str = "placement"
+    ) -> None:
         self._credentials = credentials
         self._timeout = timeout
+        self._kept = kept
         self._agent = agent
         self._socket: ssl.SSLSocket | None = None
         self._endpoint: Endpoint | None = None
-        self._head = b""
+        self._head = ""
         self._rest = b""
+        self._used = 0.0
 
     def close(self) -> None:
         """Ends the connection; the next request opens another."""
@@ -64,7 +77,7 @@ class Connection:
         """One request and its whole answer."""
         try:
             status, headers = self._exchange(method, path, body, content_type)
-            return Answer(status, self._body(headers), _retry_after(headers))
+            answer = Answer(status, self._body(headers), _retry_after(headers))
         except (OSError, EOFError, ValueError) as error:
             self.close()
             raise NoAnswer(_said(error), sent=not isinstance(error, _NotSent)) from None
@@ -72,18 +85,21 @@ class Connection:
             # Interrupted in the middle of an answer: what is left of it must not answer the next request.
             self.close()
             raise
+        if status == UNAUTHORIZED:
+            # Who we are may have been renewed, and that is read again where a connection is opened.
+            self.close()
+        return answer
 
-    def lines(self, path: str, *, idle: float) -> Iterator[list[bytes]]:
-        """The lines of an endless answer as they come, several at a time; silence for `idle` seconds ends it.
+    def lines(self, path: str) -> Iterator[list[bytes]]:
+        """The lines of a long answer as they come, several at a time.
 
         Yields nothing for an answer other than 200 but raises `Refused` with it.
         """
+        whole = False
         try:
             status, headers = self._exchange("GET", path, b"", "")
             if status != 200:
                 raise Refused(Answer(status, self._body(headers), _retry_after(headers)))
-            if self._socket is not None:
-                self._socket.settimeout(idle)
             # The answer has begun: that is news too, the server is there and serves this version.
             yield []
             pending: list[bytes] = []
@@ -99,10 +115,12 @@ class Connection:
                     last = lines.pop()
                     yield [b"".join(pending), *lines]
                     pending, size = [last], len(last)
+            whole = True
         except (OSError, EOFError, ValueError) as error:
             raise NoAnswer(_said(error), sent=True) from None
         finally:
-            self.close()
+            if not whole:
+                self.close()
 
     def _exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, dict[bytes, bytes]]:
         """Sends, and reads up to the end of the headers."""
@@ -129,10 +147,12 @@ class Connection:
         return status, headers
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> None:
+        if self._socket is not None and time.monotonic() - self._used > self._kept:
+            self.close()
         if self._socket is None:
             self._open()
         assert self._socket is not None
-        head = f"{method} {path} HTTP/1.1\r\n{self._head_text}"
+        head = f"{method} {path} HTTP/1.1\r\n{self._head}"
         if body or method != "GET":
             head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         self._socket.sendall(head.encode() + b"\r\n" + body)
@@ -142,7 +162,6 @@ class Connection:
         try:
             plain = socket.create_connection((endpoint.host, endpoint.port), timeout=_CONNECT_SECONDS)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _notice_silence(plain)
             self._socket = endpoint.tls.wrap_socket(plain, server_hostname=endpoint.host)
             self._socket.settimeout(self._timeout)
         except OSError as error:
@@ -150,7 +169,7 @@ class Connection:
         head = f"Host: {endpoint.host}:{endpoint.port}\r\nUser-Agent: {self._agent}\r\nAccept: application/json\r\n"
         if endpoint.authorization:
             head += f"Authorization: {endpoint.authorization}\r\n"
-        self._head_text = head
+        self._head = head
         self._rest = b""
 
     def _receive(self) -> bytes:
@@ -162,6 +181,7 @@ class Connection:
         piece = self._socket.recv(_RECEIVE)
         if not piece:
             raise EOFError("the server closed the connection")
+        self._used = time.monotonic()
         return piece
 
     def _receive_head(self) -> bytes:
@@ -238,12 +258,3 @@ def _said(error: BaseException) -> str:
 def _retry_after(headers: dict[bytes, bytes]) -> float:
     text = headers.get(b"retry-after", b"")
     return float(text) if text.isdigit() else 0.0
-
-
-def _notice_silence(plain: socket.socket) -> None:
-    """Half-open connections are noticed by the kernel: after 15 s of silence it asks, after three questions it ends."""
-    plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)

@@ -17,10 +17,21 @@ from placement.kube.decode import Decoder
 from placement.kube.dialects import BY_NAME
 from placement.kube.requests import Request, Subject
 from placement.kube.sender import Sender, blocked_by_budget, message
-from placement.model.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
+from placement.model.action import (
+    Action,
+    Bind,
+    BindVolume,
+    Evict,
+    GroupStatus,
+    NodeOverfull,
+    PodCondition,
+    QueueStatus,
+    SelectNode,
+)
 from placement.model.event import BindFailed, Event, EvictRefused, Gone, Seen, Unreadable
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
+from placement.model.volume import PersistentVolume
 
 _CREATED: Final = frozenset({200, 201, 202})
 _NOT_FOUND: Final = 404
@@ -73,6 +84,8 @@ class Performer:
                 self._write(action, requests.pod_condition(action, self._now()))
             case SelectNode():
                 self._write(action, requests.select_node(action))
+            case BindVolume():
+                return self._bind_volume(action)
             case GroupStatus():
                 dialect = BY_NAME[action.dialect]
                 request = requests.group_status(action, dialect, self._now())
@@ -106,6 +119,19 @@ class Performer:
                 break
         return found
 
+    def _bind_volume(self, action: BindVolume) -> list[Event]:
+        answer = self._sender.send("bind volume", requests.bind_volume(action))
+        if answer is None or answer.status in _CREATED:
+            return []
+        said = f"volume {action.volume}: {message(answer)}"
+        found = self._read(PersistentVolume, requests.volume_path(action.volume), action.volume_uid)
+        there = [event.item for event in found if isinstance(event, Seen)]
+        if any(isinstance(item, PersistentVolume) and item.claim_uid == action.claim_uid for item in there):
+            # An earlier try had landed after all, or another pod that shares the claim had asked for the same.
+            return found
+        self._refused(action, answer.status, said)
+        return [*found, BindFailed(action.uid, action.node, said)]
+
     def _evict(self, action: Evict) -> list[Event]:
         subject = Subject(api_version="v1", kind="Pod", namespace=action.namespace, name=action.name, uid=action.uid)
         answer = self._sender.send("evict", requests.evict(action))
@@ -121,17 +147,20 @@ class Performer:
         return self._read_pod(action.namespace, action.name, action.uid)
 
     def _read_pod(self, namespace: str, name: str, uid: str) -> list[Event]:
-        answer = self._sender.send("read", Request("GET", requests.pod_path(namespace, name), b""))
+        return self._read(Pod, requests.pod_path(namespace, name), uid)
+
+    def _read(self, kind: type[Pod | PersistentVolume], path: str, uid: str) -> list[Event]:
+        answer = self._sender.send("read", Request("GET", path, b""))
         if answer is None:
             return []
         if answer.status == _NOT_FOUND:
-            return [Gone(Pod, uid, 0)]
+            return [Gone(kind, uid, 0)]
         if answer.status not in _CREATED:
             return []
-        pod = self._decoder.decode_object(Pod, answer.body)
-        if isinstance(pod, Refusal):
-            return [Unreadable(Pod, pod)]
-        return [Seen(pod)] if pod.uid == uid else [Gone(Pod, uid, 0), Seen(pod)]
+        item = self._decoder.decode_object(kind, answer.body)
+        if isinstance(item, Refusal):
+            return [Unreadable(kind, item)]
+        return [Seen(item)] if item.uid == uid else [Gone(kind, uid, 0), Seen(item)]
 
     def _write(self, action: Action, request: Request | None, *, or_whole: bool = False) -> None:
         """A write whose result the watch brings; one that is refused is told and not tried again."""
@@ -170,6 +199,9 @@ def told(action: Action) -> Telling | None:
                 uid=action.uid,
             )
             return Telling(subject, "Unschedulable", f"{action.reason}: {action.message}", "Scheduling")
+        case NodeOverfull():
+            subject = Subject(api_version="v1", kind="Node", namespace="", name=action.name, uid=action.uid)
+            return Telling(subject, "Overfull", action.message, "Scheduling")
         case QueueStatus() if action.reason:
             subject = Subject(api_version=action.dialect, kind="Queue", namespace="", name=action.name, uid=action.uid)
             return Telling(subject, action.reason, action.message, "Accepting")

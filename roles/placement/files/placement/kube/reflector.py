@@ -23,9 +23,10 @@ from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadabl
 from placement.model.refusal import Refusal
 
 PAGE: Final = 500
-# The server ends a watch after this; it sends a bookmark about once a minute.
-WATCH_SECONDS: Final = 280
-IDLE_SECONDS: Final = 100.0
+# A watch may be silent by right, and its peer may be gone: so the server is to end each after this, with a bookmark
+# just before. Whoever has not even heard of the end by then listens to nobody.
+WATCH_SECONDS: Final = 20
+SILENT_SECONDS: Final = WATCH_SECONDS + 5.0
 # What the server does not have is in the end looked for as seldom as Kubernetes' own controllers look for new APIs.
 ABSENT_SECONDS: Final = 30.0
 # So many watches in a row that end at once and say nothing mean that the version is too old.
@@ -180,7 +181,7 @@ class Reflector:
             "timeoutSeconds": str(WATCH_SECONDS),
         }
         try:
-            for lines in self._connection.lines(f"{self.source.path}?{urlencode(query)}", idle=IDLE_SECONDS):
+            for lines in self._connection.lines(f"{self.source.path}?{urlencode(query)}"):
                 self._take(lines)
         except Refused as error:
             if error.answer.status == _GONE:

@@ -109,4 +109,6 @@ class Refusals:
                 reason=REASON,
                 message=text,
             )
-        return QueueStatus(uid=refusal.uid, name=refusal.name, dialect=dialect.name, reason=REASON, message=text)
+        return QueueStatus(
+            uid=refusal.uid, name=refusal.name, dialect=dialect.name, readable=False, reason=REASON, message=text
+        )

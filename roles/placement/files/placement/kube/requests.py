@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect
-from placement.kube.wire_volume import SELECTED_NODE
-from placement.model.action import Bind, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
+from placement.kube.wire_volume import BOUND_BY_CONTROLLER, SELECTED_NODE
+from placement.model.action import Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
+from placement.model.pod import JOB_TAG
 
 Json = dict[str, Any]
 JSON: Final = "application/json"
@@ -38,6 +39,7 @@ class Request:
 class _Meta(msgspec.Struct, omit_defaults=True):
     name: str
     uid: str
+    annotations: dict[str, str] | None = None
 
 
 class _Target(msgspec.Struct):
@@ -57,9 +59,18 @@ def pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
+def volume_path(name: str) -> str:
+    """Where a volume is."""
+    return f"/api/v1/persistentvolumes/{name}"
+
+
 def bind(action: Bind) -> Request:
-    """POST of a Binding; the decoding of unknown fields is not asked for, it costs the server a second pass."""
-    body = _encode(_Binding(_Meta(action.name, action.uid), _Target(action.node)))
+    """POST of a Binding, whose annotations the API gives to the pod together with the node, over those it has.
+
+    The decoding of unknown fields is not asked for: it costs the server a second pass.
+    """
+    annotations = None if action.tag is None else {JOB_TAG: action.tag}
+    body = _encode(_Binding(_Meta(action.name, action.uid, annotations), _Target(action.node)))
     return Request("POST", f"{pod_path(action.namespace, action.name)}/binding?fieldValidation=Ignore", body)
 
 
@@ -98,6 +109,20 @@ def select_node(action: SelectNode) -> Request:
     return Request("PATCH", path, _encode(body), MERGE_PATCH)
 
 
+def bind_volume(action: BindVolume) -> Request:
+    """The reference to the claim; the volume controller does the rest, and lets the volume go again where it was we."""
+    claim = {"kind": "PersistentVolumeClaim", "namespace": action.namespace, "name": action.claim}
+    body = {
+        "metadata": {
+            "uid": action.volume_uid,
+            "resourceVersion": str(action.version),
+            "annotations": {BOUND_BY_CONTROLLER: "yes"} if action.chosen else {},
+        },
+        "spec": {"claimRef": {"apiVersion": "v1", "uid": action.claim_uid, **claim}},
+    }
+    return Request("PATCH", volume_path(action.volume), _encode(body), MERGE_PATCH)
+
+
 def group_status(action: GroupStatus, dialect: Dialect, now: str) -> Request | None:
     """The status that the dialect's API defines; None where it has no groups, or no word for what is to be said."""
     status = dialect.group_status(action, now) if dialect.group_status is not None else None
@@ -109,9 +134,10 @@ def group_status(action: GroupStatus, dialect: Dialect, now: str) -> Request | N
 
 def queue_status(action: QueueStatus, dialect: Dialect, now: str) -> Request | None:
     """The same for a queue."""
-    if dialect.queue_status is None:
+    status = dialect.queue_status(action, now) if dialect.queue_status is not None else None
+    if not status:
         return None
-    body = {"metadata": {"uid": action.uid}, "status": dialect.queue_status(action, now)}
+    body = {"metadata": {"uid": action.uid}, "status": status}
     return Request("PATCH", f"{dialect.queue_path(action.name)}/status", _encode(body), dialect.patch)
 
 

@@ -15,11 +15,10 @@ from typing import Final
 import msgspec
 
 from placement.kube.backoff import Backoff
-from placement.kube.http1 import Answer, Connection, NoAnswer
+from placement.kube.http1 import UNAUTHORIZED, Answer, Connection, NoAnswer
 from placement.kube.requests import Request
 
-# Who we are may be renewed, who may do what may be, and an overloaded server gets over it.
-_UNAUTHORIZED: Final = 401
+# An overloaded server gets over it.
 _TOO_MANY: Final = 429
 _SERVER: Final = 500
 BUDGET: Final = "DisruptionBudget"
@@ -70,8 +69,6 @@ class Sender:
                 status, asked = answer.status, answer.retry_after
                 if not _again(answer):
                     return answer
-                if status == _UNAUTHORIZED:
-                    self.connection.close()
             except NoAnswer:
                 pass
             finally:
@@ -85,7 +82,7 @@ def _again(answer: Answer) -> bool:
     if answer.status == _TOO_MANY or answer.status == _SERVER:
         # The eviction API says "not now, for this budget" with the status of an overloaded server.
         return not blocked_by_budget(answer)
-    return answer.status == _UNAUTHORIZED or answer.status > _SERVER
+    return answer.status == UNAUTHORIZED or answer.status > _SERVER
 
 
 def blocked_by_budget(answer: Answer) -> bool:

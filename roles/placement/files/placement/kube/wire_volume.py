@@ -5,11 +5,16 @@
 
 from typing import Final
 
-from placement.kube.wire import Named, Quantity, Requests, Wire
+from placement.kube.wire import Named, Quantity, Requests, Resources, Wire
 from placement.kube.wire_rule import LabelSelector, NodeSelector
 
 # The annotation of a claim that tells its provisioner where the volume is wanted.
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+# That of a claim whose volume the volume controller has bound, and that of a volume which a controller has chosen.
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+# Where volumes and claims named their class before there was a field for it; it still goes first.
+OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 class VolumeNodeAffinity(Wire):
@@ -22,11 +27,14 @@ class CsiSource(Wire):
     """The driver of a volume."""
 
     driver: str = ""
+    volume_handle: str = ""
 
 
 class ClaimRef(Wire):
     """The claim a volume is bound to."""
 
+    namespace: str = ""
+    name: str = ""
     uid: str = ""
 
 
@@ -36,12 +44,24 @@ class PersistentVolumeSpec(Wire):
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
     claim_ref: ClaimRef | None = None
+    storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
+    access_modes: list[str] | None = None
+    volume_mode: str | None = None
+    capacity: Resources = None
+
+
+class VolumePhase(Wire):
+    """Where a volume or a claim stands."""
+
+    phase: str | None = None
 
 
 class PersistentVolume(Named):
     """A volume."""
 
     spec: PersistentVolumeSpec | None = None
+    status: VolumePhase | None = None
 
 
 class ClaimSpec(Wire):
@@ -49,7 +69,10 @@ class ClaimSpec(Wire):
 
     volume_name: str | None = None
     storage_class_name: str | None = None
+    volume_attributes_class_name: str | None = None
     access_modes: list[str] | None = None
+    volume_mode: str | None = None
+    selector: LabelSelector | None = None
     resources: Requests | None = None
 
 
@@ -57,6 +80,7 @@ class PersistentVolumeClaim(Named):
     """A claim."""
 
     spec: ClaimSpec | None = None
+    status: VolumePhase | None = None
 
 
 class Allocatable(Wire):

@@ -22,11 +22,13 @@ from placement.model.batch import BatchJob, Chunk
 PREFIX: Final = "cv-"
 
 _ID: Final = re.compile(r"\d+\.[A-Za-z0-9_.-]+", re.ASCII)
-_UID: Final = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+_TAG: Final = re.compile(r"[0-9a-f]{8}_[A-Za-z0-9-]{1,64}", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}", re.ASCII)
 _RESOURCE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
-_FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]", re.ASCII)
-_LONGEST_NAME: Final = 150
+_NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,63}", re.ASCII)
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9.-]", re.ASCII)
+# PBS takes 230 characters in all.
+_LONGEST_NAME: Final = 80
 # qdel: unknown id, wrong state (it is ending), and already finished.
 _NO_MORE: Final = frozenset({153, 168, 35})
 
@@ -44,6 +46,8 @@ class Terms:
     # Our own user: jobs of others are never ours.
     owner: str
     place: str = "free"
+    # What each node must be besides, whatever the pods want of it.
+    chunk: tuple[tuple[str, str], ...] = ()
     # Seconds that a job has beyond what its pods may take.
     grace: float = 60.0
     timeout: float = 20.0
@@ -67,7 +71,7 @@ class Pbs:
         if answer.status != 0:
             raise PbsError(f"qstat: exit status {answer.status}: {answer.reason[:200]}")
         try:
-            return read_jobs(answer.out, owner=self._terms.owner, mapped=self._terms.identities.maps_users)
+            return read_jobs(answer.out, owner=self._terms.owner, queue=self._terms.identities.queue_of_users)
         except AnswerError as error:
             raise PbsError(str(error)) from None
 
@@ -95,18 +99,22 @@ class Pbs:
         if answer.status not in (0, *_NO_MORE):
             raise PbsError(f"qdel: exit status {answer.status}: {answer.reason[:200]}")
 
-    def words(self, action: Submit, identity: Identity | None = None) -> list[str]:
+    def words(self, action: Submit, identity: Identity) -> list[str]:
         """The arguments of qsub: nothing in them comes from a pod but numbers, and names that are made harmless."""
-        if not _UID.fullmatch(action.uid):
-            raise PbsError(f"UID {action.uid[:60]!a} cannot be the name of a job")
-        identity = identity or self._identity(action)
-        found = ["-N", f"{PREFIX}{action.uid}_{_FOREIGN.sub('-', action.name)[:_LONGEST_NAME]}", "-q", identity.queue]
+        tag = f"{action.mark}_{action.uid}"
+        if not _TAG.fullmatch(tag):
+            raise PbsError(f"UID {action.uid[:60]!a} under mark {action.mark[:20]!a} cannot be the name of a job")
+        if not _NAMESPACE.fullmatch(action.namespace):
+            raise PbsError(f"namespace {action.namespace[:70]!a} cannot be in the name of a job")
+        name = f"{PREFIX}{tag}_{action.namespace}_{_FOREIGN.sub('-', action.name)[:_LONGEST_NAME]}"
+        found = ["-N", name, "-q", identity.queue]
         found += ["-A", identity.account] if identity.account else []
         found += ["-P", identity.project] if identity.project else []
-        found += ["-l", f"select={select(action.chunks)}", "-l", f"place={self._terms.place}"]
+        found += ["-l", f"select={select(action.chunks, self._terms.chunk)}", "-l", f"place={self._terms.place}"]
         if action.walltime is not None:
             found += ["-l", f"walltime={action.walltime + int(self._terms.grace)}"]
-        return [*found, "-j", "oe", "-o", "/dev/null", "--", *HOLDER]
+        # There is no output. A path on our own host would have MoM copy it here, which takes long where it cannot.
+        return [*found, "-j", "oe", "-o", "localhost:/dev/null", "-m", "n", "--", *HOLDER]
 
     def _identity(self, action: Submit) -> Identity:
         try:
@@ -123,16 +131,19 @@ class Pbs:
             raise PbsError(str(error)) from None
 
 
-def select(chunks: tuple[Chunk, ...]) -> str:
+def select(chunks: tuple[Chunk, ...], always: tuple[tuple[str, str], ...] = ()) -> str:
     """`1:ncpus=2+4:ncpus=1:mem=1024kb:host=n1`; a value that could end a chunk or begin another is refused."""
-    return "+".join(":".join(_chunk(chunk)) for chunk in chunks)
+    return "+".join(":".join(_chunk(chunk, always)) for chunk in chunks)
 
 
-def _chunk(chunk: Chunk) -> list[str]:
+def _chunk(chunk: Chunk, always: tuple[tuple[str, str], ...]) -> list[str]:
     words = [str(chunk.count), f"ncpus={chunk.cores}"]
     words += [f"mem={chunk.memory}kb"] if chunk.memory else []
     words += [f"{_checked(_RESOURCE, name)}={amount}" for name, amount in chunk.devices]
-    words += [f"{_checked(_RESOURCE, name)}={_checked(_WORD, value)}" for name, value in chunk.properties]
+    words += [
+        f"{_checked(_RESOURCE, name)}={_checked(_WORD, value)}"
+        for name, value in {**dict(chunk.properties), **dict(always)}.items()
+    ]
     return words
 
 
@@ -142,10 +153,22 @@ def _checked(pattern: re.Pattern[str], text: str) -> str:
     return text
 
 
+def read_properties(text: str) -> tuple[tuple[str, str], ...]:
+    """`converged=True, rack=7`: resources of PBS, and what a node must have of each."""
+    return _pairs(
+        text, "RESOURCE=VALUE", lambda name, value: bool(_RESOURCE.fullmatch(name) and _WORD.fullmatch(value))
+    )
+
+
 def read_names(text: str) -> Mapping[str, str]:
     """`nvidia.com/gpu=ngpus, example.com/fpga=nfpgas`: names of Kubernetes, and PBS's for the same."""
-    pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-    bad = next((name for name, _mark, resource in pairs if not name or not _RESOURCE.fullmatch(resource)), None)
+    return dict(_pairs(text, "NAME=RESOURCE", lambda name, resource: bool(name and _RESOURCE.fullmatch(resource))))
+
+
+def _pairs(text: str, form: str, is_good: Callable[[str, str], bool]) -> tuple[tuple[str, str], ...]:
+    words = [part.strip() for part in text.split(",") if part.strip()]
+    found = [(word, *word.partition("=")[::2]) for word in words]
+    bad = next((word for word, name, value in found if not is_good(name, value)), None)
     if bad is not None:
-        raise ValueError(f"{bad!r}: expected NAME=RESOURCE, separated by commas")
-    return {name: resource for name, _mark, resource in pairs}
+        raise ValueError(f"{bad!r}: expected {form}, separated by commas")
+    return tuple((name, value) for _word, name, value in found)

@@ -15,6 +15,7 @@ import sys
 import time
 from typing import Any, Final
 
+from placement.ledger.identity import USER
 from placement.model.batch import BatchJob, Share
 
 _ID: Final = re.compile(r"(\d+)(?:\[(\d*)\])?\.[A-Za-z0-9_.-]+", re.ASCII)
@@ -24,14 +25,20 @@ _GROUP: Final = re.compile(r"\(([^()]+)\)")
 _AMOUNT: Final = re.compile(r"(\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d{1,9}):(\d\d):(\d\d)", re.ASCII)
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
-_TAG: Final = re.compile(r"cv-([A-Za-z0-9-]{1,64})(?:_[A-Za-z0-9_.+-]*)?", re.ASCII)
+# Which daemon's it is, the UID of what it backs, the namespace of that, and its name for people.
+_TAG: Final = re.compile(
+    r"cv-([0-9a-f]{8})_([A-Za-z0-9-]{1,64})(?:_(?:([a-z0-9-]{1,63})_)?[A-Za-z0-9_.+-]*)?", re.ASCII
+)
 _ENDING: Final = frozenset("EFXM")
+# The substate of a job that runs and whose hosts have not all begun it.
+_BEGINNING: Final = 41
+# Words of a placement by which a job has its hosts, or vnodes of them, for itself.
+_ALONE: Final = frozenset({"excl", "exclhost"})
 _MOST_SHARES: Final = 100_000
 _KIB: Final = 1024
 Json = dict[str, Any]
 # Holds the job's place until it is deleted; the work is done by the pods' containers.
 HOLDER: Final = ("/bin/sleep", "infinity")
-_USER: Final = re.compile(r"[a-z_][a-z0-9_.-]{0,31}", re.ASCII)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 # PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
@@ -41,11 +48,12 @@ class AnswerError(Exception):
     """The text is not the whole answer; nothing follows from it."""
 
 
-def read_jobs(text: str, *, owner: str, mapped: bool = False) -> tuple[BatchJob, ...]:
-    """All jobs; those are ours that our own user has submitted under a name that is a tag.
+def read_jobs(text: str, *, owner: str, queue: str | None = None) -> tuple[BatchJob, ...]:
+    """All jobs; those have a tag that our own user has submitted under a name that is one.
 
-    Where we submit as others (`mapped`), so are theirs under a pod's or group's whole UID that do nothing but hold a
-    place: who makes one himself has at most made a job that ends. Whether it is the right user's is not seen here.
+    So have those of others under a pod's or group's whole UID that do nothing but hold a place: we may have submitted
+    them as that user, and who makes one himself has at most made a job that ends. Whose it may be is not seen here.
+    With `queue` none has that is in another.
     """
     try:
         whole = json.loads(text, strict=False)
@@ -56,10 +64,10 @@ def read_jobs(text: str, *, owner: str, mapped: bool = False) -> tuple[BatchJob,
     jobs = whole.get("Jobs", {})
     if not isinstance(jobs, dict):
         raise AnswerError("qstat: Jobs is no object")
-    return tuple(_job(name, fields, owner, mapped, whole["timestamp"]) for name, fields in jobs.items())
+    return tuple(_job(name, fields, whole["timestamp"], owner, queue) for name, fields in jobs.items())
 
 
-def _job(name: str, fields: Any, owner: str, mapped: bool, now: int) -> BatchJob:
+def _job(name: str, fields: Any, now: int, owner: str, queue: str | None) -> BatchJob:
     match = _ID.fullmatch(name)
     if match is None or not isinstance(fields, dict):
         raise AnswerError(f"qstat: {name[:60]!a} is no job")
@@ -70,17 +78,20 @@ def _job(name: str, fields: Any, owner: str, mapped: bool, now: int) -> BatchJob
     runs = state == "R" and placed is not None
     # Nobody can alter the version, which is what nodes announce; an owner can alter the count.
     run = fields.get("run_version", fields.get("run_count"))
-    # Nobody else can submit as our user, so a name alone makes no job ours.
+    # Nobody else can submit as our user, so a name alone makes no job one of ours.
     user = str(fields.get("Job_Owner", "")).partition("@")[0]
     tag = _TAG.fullmatch(str(fields.get("Job_Name", ""))) if match[2] is None else None
-    if tag is not None and user != owner and not (mapped and _only_holds(user, tag[1], fields)):
+    elsewhere = queue is not None and fields.get("queue") != queue
+    if tag is not None and user != owner and (elsewhere or not _only_holds(user, tag[2], fields)):
         tag = None
     shares: tuple[Share, ...] = ()
-    if runs and tag is not None:
+    # While it begins its hosts have not heard of it yet, or are making room.
+    begins_now = runs and fields.get("substate") == _BEGINNING
+    if runs and (tag is not None or begins_now):
         try:
             shares = _shares(name, placed, fields.get("exec_host"))
         except AnswerError:
-            if user == owner:
+            if tag is not None and user == owner:
                 raise
             # A user's own job may be of a form that none of ours has, and must not blind us to all others.
             tag = None
@@ -94,20 +105,29 @@ def _job(name: str, fields: Any, owner: str, mapped: bool, now: int) -> BatchJob
         system="pbs",
         runs=runs,
         ends=state in _ENDING,
-        tag=tag[1] if tag is not None else "",
+        tag=tag[2] if tag is not None else "",
+        mark=tag[1] if tag is not None else "",
+        namespace=(tag[3] or "") if tag is not None else "",
         owner=user if tag is not None and user != owner else "",
+        queue=str(fields.get("queue", "")),
         shares=shares,
-        hosts=_hosts(fields.get("exec_host") if runs else estimated.get("exec_vnode")) if tag is None else (),
+        whole=begins_now and not _ALONE.isdisjoint(_placement(fields).split(":")),
+        hosts=_hosts(fields.get("exec_host") if runs else estimated.get("exec_vnode")),
         left=_left(fields, now) if runs else None,
         begins=max(0.0, begins) if begins is not None else None,
         comment=str(fields.get("comment", ""))[:300],
     )
 
 
+def _placement(fields: Json) -> str:
+    resources = fields.get("Resource_List")
+    return str(resources.get("place", "")) if isinstance(resources, dict) else ""
+
+
 def _only_holds(user: str, tag: str, fields: Json) -> bool:
     """Whether nothing is lost with the job, whoever made it."""
     words = str(fields.get("Submit_arguments", "")).split()
-    return bool(_USER.fullmatch(user) and _UUID.fullmatch(tag)) and tuple(words[-3:]) == ("--", *HOLDER)
+    return bool(USER.fullmatch(user) and _UUID.fullmatch(tag)) and tuple(words[-3:]) == ("--", *HOLDER)
 
 
 def _shares(name: str, exec_vnode: Any, exec_host: Any) -> tuple[Share, ...]:

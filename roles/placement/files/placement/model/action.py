@@ -30,6 +30,8 @@ class Bind:
     namespace: str
     name: str
     node: str
+    # The tag of the job of the batch system that it is bound for; None leaves its annotation as it is.
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,26 @@ class SelectNode:
     namespace: str
     name: str
     node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindVolume:
+    """Give a volume that is there to a claim of this pod; the pod is bound to its node once the claim is.
+
+    The version goes along, so that of two who want the volume one is refused. That ends as `BindFailed`.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    volume: str
+    volume_uid: str
+    version: int
+    claim: str
+    claim_uid: str
+    # Whether it was we who chose it, and not who made it.
+    chosen: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +123,8 @@ class QueueStatus:
     uid: str
     name: str
     dialect: str
+    # Where it cannot be read, only why is written: the rest of its status stays as it is.
+    readable: bool = True
     pending: int = 0
     inqueue: int = 0
     running: int = 0
@@ -110,6 +134,15 @@ class QueueStatus:
     # A reason with a message is a condition and a Warning Event; without one the spec is in order.
     reason: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOverfull:
+    """Tell of a node whose pods request more than it offers; an Event, and nothing is written."""
+
+    uid: str
+    name: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +158,8 @@ class Submit:
     queue: str
     namespace_labels: LabelPairs
     chunks: tuple[Chunk, ...]
+    # By which the daemon knows its jobs from those of another on the same batch system.
+    mark: str
     # Seconds; None leaves it to the batch system.
     walltime: int | None = None
 
@@ -140,4 +175,4 @@ class Release:
 
 
 BatchAction = Submit | Release
-Action = Bind | Evict | SelectNode | PodCondition | GroupStatus | QueueStatus | BatchAction
+Action = Bind | Evict | SelectNode | BindVolume | PodCondition | GroupStatus | QueueStatus | NodeOverfull | BatchAction

@@ -22,8 +22,20 @@ class BackingRules:
     # Seconds that pods have to end before their job does, and that containers of a pod deleted by force may take.
     grace: float = 60.0
     linger: float = 30.0
-    # As whom jobs of a namespace in a queue are submitted; empty is the daemon's own user, None that nobody can say.
-    user_of: Callable[[str, LabelPairs, str], str | None] = field(default=lambda _namespace, _labels, _queue: "")
+    # For whom jobs of a namespace in a queue are submitted; None where nobody can say.
+    whose: Callable[[str, LabelPairs, str], "Whose | None"] = field(default=lambda _name, _labels, _queue: Whose())
+    # Whether pods are asked to leave for jobs that begin on their node, before the node itself asks.
+    make_room: bool = True
+    # Seconds for which a read of all jobs holds good; None where there is no batch system.
+    holds_good: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """As which user a job is submitted, and to which queue of the batch system; no user is the daemon's own."""
+
+    user: str = ""
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +64,8 @@ class Share:
 class BatchJob:
     """A job that has not ended, as its batch system reports it.
 
-    `tag` is the UID of the gang or pod that it backs; empty for a job that is not ours, whatever its name says.
+    `tag` is the UID of the gang or pod that it backs, and `mark` says whose gangs and pods those are; both are empty
+    for a job that no daemon has submitted, whatever its name says.
     """
 
     job: str
@@ -65,10 +78,16 @@ class BatchJob:
     # It is on its way out.
     ends: bool = False
     tag: str = ""
-    # Of a job that is ours the user, where that is not the daemon's own.
+    mark: str = ""
+    # Of the gang or pod; empty where the job does not say.
+    namespace: str = ""
+    # Of a job with a tag the user, where that is not the daemon's own; and the batch system's queue.
     owner: str = ""
+    queue: str = ""
+    # Of a job without a tag only while it begins; and whether, beginning, it has its hosts for itself.
     shares: tuple[Share, ...] = ()
-    # Of a job that is not ours only hosts: those that it has, or, while it waits, those that it is expected on.
+    whole: bool = False
+    # Those that it has, or, while it waits, those that it is expected on; for a job of ours its shares say more.
     hosts: tuple[str, ...] = ()
     # Seconds until the batch system ends it; None where it has no limit or does not run.
     left: float | None = None

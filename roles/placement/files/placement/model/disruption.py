@@ -19,4 +19,3 @@ class DisruptionBudget:
     selector: LabelSelector | None = None
     # `status.disruptionsAllowed`; pods in `status.disruptedPods` are already counted there.
     allowed: int = 0
-    disrupted: frozenset[str] = frozenset()

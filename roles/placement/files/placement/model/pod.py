@@ -8,10 +8,14 @@ The split is for memory: ten thousand pods of one controller hold one `PodSpec`,
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from placement.model.affinity import PodAffinityTerm, TopologySpread, WeightedPodAffinityTerm
 from placement.model.quantity import Amounts
 from placement.model.selector import ANY_NODE, LabelPairs, NodeSelector, NodeSelectorTerm, Toleration
+
+# What a Binding writes on a pod that a job of the batch system backs: the tag of that job.
+JOB_TAG: Final = "converged.hpc/job-tag"
 
 
 class Phase(StrEnum):
@@ -102,8 +106,12 @@ class Pod:
     daemon: bool = False
     # Claims of volumes by name, in the pod's own namespace.
     volume_claims: tuple[str, ...] = ()
+    # Those of them that are made for this pod, and must be its own.
+    ephemeral_claims: tuple[str, ...] = ()
     # `spec.schedulingGroup.podGroupName`.
     scheduling_group: str = ""
+    # The annotation of that name; a word of its owner until a Binding has overwritten it.
+    tag: str = ""
 
     @property
     def charged(self) -> bool:

@@ -113,6 +113,13 @@ class NodeSelectorTerm:
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
+    def label_values(self) -> tuple[str, tuple[str, ...]] | None:
+        """Key and values where one label decides; whoever has many such terms need not ask them one by one."""
+        match self.expressions:
+            case (Requirement(key=key, operator=Operator.IN, values=values),) if not self.fields:
+                return key, values
+        return None
+
     def error(self) -> str | None:
         """Why no node can match, or None: an invalid term is skipped, the other terms still count."""
         for field in self.fields:

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from placement.model.selector import NodeSelectorTerm
+from placement.model.selector import LabelPairs, LabelSelector, NodeSelectorTerm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,26 +15,60 @@ class PersistentVolume:
     uid: str
     name: str
     version: int
+    labels: LabelPairs = ()
     node_terms: tuple[NodeSelectorTerm, ...] | None = None
+    # The CSI driver that attaches it, and what the volume is to that.
     driver: str = ""
+    handle: str = ""
+    storage_class: str = ""
+    attributes_class: str = ""
+    modes: tuple[str, ...] = ()
+    block: bool = False
+    # In bytes.
+    size: int = 0
+    # Namespace and name of the claim it is for; the UID is empty until they are bound.
+    claim: tuple[str, str] | None = None
     claim_uid: str = ""
+    available: bool = False
+    terminating: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistentVolumeClaim:
-    """A claim; `volume` is empty until it is bound."""
+    """A claim; `volume` is empty until one is chosen for it."""
 
     uid: str
     namespace: str
     name: str
     version: int
     volume: str = ""
+    # Whether a volume is chosen, and the volume controller has not bound it yet.
+    binding: bool = False
+    # Whether the volume it was bound to is no more.
+    lost: bool = False
+    terminating: bool = False
+    # Whom it belongs to: the pod, where it is that of an ephemeral volume.
+    owner: str = ""
     storage_class: str = ""
-    once_per_pod: bool = False
+    attributes_class: str = ""
+    modes: tuple[str, ...] = ()
+    block: bool = False
+    # Which volumes may be chosen among those that are there.
+    selector: LabelSelector | None = None
     # Where its volume is being made; a provisioner that cannot make it there takes this back.
     selected_node: str = ""
     # In bytes; 0 where it says nothing.
     size: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def once_per_pod(self) -> bool:
+        """Whether a single pod may use it."""
+        return "ReadWriteOncePod" in self.modes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

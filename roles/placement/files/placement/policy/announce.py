@@ -11,7 +11,7 @@ from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition
 from placement.model.workload import UPSTREAM, PodGroup
 from placement.policy.amounts import frozen, shown
 from placement.policy.jobs import Job, Status, Task
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.policy.session import Refused, Session
 
 UNSCHEDULABLE: Final = "Unschedulable"

@@ -6,7 +6,7 @@
 Thousands of pods or groups that come at once would hold everything else up if they were all taken in first.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
@@ -25,14 +25,16 @@ class Arrivals:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def notice(self, uids: Iterable[str]) -> None:
-        """These have changed: takes in what is known."""
-        for uid in uids:
+    def notice(self, uids: Iterable[str]) -> Iterator[None]:
+        """These have changed: takes in what is known; between two answers others may have a turn."""
+        for count, uid in enumerate(uids):
             if self._is_new(uid):
                 self._waiting[uid] = None
             else:
                 self._waiting.pop(uid, None)
                 self._take_in(uid)
+            if count % _AT_ONCE == _AT_ONCE - 1:
+                yield
 
     def take_some_in(self) -> None:
         """Takes in some of what is new, in the order in which it came."""

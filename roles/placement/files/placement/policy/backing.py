@@ -6,21 +6,37 @@
 Only reads of all jobs say what is true. A job is looked for by its tag before it is submitted, and after every
 submission, whatever became of that: so a job that was submitted by a daemon that died, or whose answer was lost, is
 found again and never submitted twice. That a job is gone needs two reads in a row, and no read says nothing.
+
+A tag is under a mark, which is this cluster's and this scheduler's: jobs of another daemon are anybody's to us, though
+both submit as one user. And a job is only for whom the site says now, or was when it submitted all as the daemon.
 """
 
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from placement.model.batch import BackingRules, BatchJob, Lease
+from placement.model.batch import BackingRules, BatchJob, Lease, Whose
 from placement.model.event import BatchEvent, JobsRead, JobsUnread, SubmitEnded
+from placement.model.selector import LabelPairs
+from placement.model.workload import Namespace
 from placement.policy.jobs import Task
+from placement.state.cluster import Cluster
 
 NEVER: Final = float("-inf")
-# Seconds between two submissions for one gang: twice as many each time.
+# Seconds between two submissions for one gang, or until a job that is still there is asked to end once more: twice as
+# many each time.
 _LONGEST: Final = 300.0
-# Seconds until a job that is still there is asked to end once more.
 _AGAIN: Final = 10.0
 _ABSENCES: Final = 2
+# Every cluster has this namespace, and its UID is as good as one of the cluster.
+_HOME: Final = "kube-system"
+
+
+def mark_of(cluster: Cluster, scheduler_name: str) -> str:
+    """What tells jobs of this scheduler in this cluster from all others'; empty while the cluster is not known."""
+    home = cluster.objects.find(Namespace, _HOME)
+    return hashlib.sha256(f"{home.uid}/{scheduler_name}".encode()).hexdigest()[:8] if home is not None else ""
 
 
 @dataclass(slots=True)
@@ -28,11 +44,13 @@ class Unit:
     """A gang, or a pod by itself, and its job."""
 
     uid: str
-    # Whose its jobs are, as the model says it of one; None where nobody has said yet.
-    user: str | None = None
+    # Whose its jobs are; None where nobody can say.
+    whose: Whose | None = None
     job: BatchJob | None = None
-    # Other jobs of the same tag, of other users, too: nobody needs them.
+    # Other jobs of the same tag, of other users, too: once it is known whose it is nobody needs them.
     extra: tuple[BatchJob, ...] = ()
+    # It is one pod of a gang, who came when that had its job already.
+    apart: bool = False
     # A submission is under way; when the last one ended, how many there were in a row, and when the next may be.
     submitting: bool = False
     settled: float = NEVER
@@ -47,9 +65,9 @@ class Unit:
     # Pods that its job has held, and until when their containers may be there; how many pods there are just now.
     held: dict[str, float] = field(default_factory=dict)
     members: int = 0
-    # Since when nobody needs its job, and when each job of the tag was last asked to end.
+    # Since when nobody needs its job; when each job of the tag was last asked to end, and for how long it has time.
     idle: float | None = None
-    asked: dict[str, float] = field(default_factory=dict)
+    asked: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def holds(self, now: float) -> bool:
         """Whether containers of its pods may be there."""
@@ -65,6 +83,8 @@ class Leases:
     # Leases that their nodes have announced, and nodes that are closed for those that they have not.
     announced: dict[str, set[str]] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
+    # Whether nobody knows what jobs have, and of which generation of the nodes that was said.
+    doubted: tuple[bool, int] = (False, -1)
 
 
 class Backing:
@@ -72,6 +92,9 @@ class Backing:
 
     def __init__(self) -> None:
         self.rules = BackingRules()
+        # By which jobs are this daemon's, and how many in the last good read are.
+        self.mark = ""
+        self.ours = 0
         self.units: dict[str, Unit] = {}
         # When the last good read was begun, and why there was none since.
         self.read = NEVER
@@ -86,6 +109,8 @@ class Backing:
         self.aliases: dict[str, str] = {}
         # The other way round: the batch system's names of hosts by all that a pod may call their nodes.
         self.hosts: dict[str, str] = {}
+        # Labels of namespaces when units were last looked at, for they say whose jobs are.
+        self.labels: dict[str, LabelPairs] = {}
 
     def take(self, event: BatchEvent) -> None:
         """Takes in what is true now."""
@@ -112,7 +137,8 @@ class Backing:
         group = task.job.group
         for uid in (task.uid, group.uid if group is not None else ""):
             unit = self.units.get(uid)
-            if unit is not None:
+            # Others may have made a job of a member's name: that makes no unit of it.
+            if unit is not None and (unit.job is not None or unit.apart):
                 return unit.job
         return None
 
@@ -121,16 +147,21 @@ class Backing:
         found = self.units.get(uid)
         return found is not None and found.job is not None
 
-    def belongs(self, unit: Unit, user: str | None) -> None:
-        """Jobs of the unit are this user's: one of another's, a namesake's for one, is none of it."""
-        unit.user = user
-        if unit.job is not None and user not in (None, unit.job.owner):
-            unit.extra, unit.job, unit.absences = (*unit.extra, unit.job), None, 0
+    def belongs(self, unit: Unit, whose: Whose | None) -> None:
+        """Jobs of the unit are his from now on: one of another's, a namesake's for one, is none of it."""
+        if whose == unit.whose:
+            return
+        unit.whose = whose
+        job = _choose(unit, (*((unit.job,) if unit.job is not None else ()), *unit.extra))
+        if job is not unit.job:
+            unit.job, unit.absences = job, 0
+        # What was refused to one may be given to another.
+        unit.tries, unit.not_before = 0, NEVER
 
     def may_submit(self, unit: Unit, now: float) -> bool:
-        """Whether it is certain that there is no job for it."""
+        """Whether it is certain that there is no job for it, and that nothing is left on one of another's."""
         known = not unit.submitting and unit.job is None and self.read > unit.settled
-        return known and unit.not_before <= now
+        return known and unit.not_before <= now and not (unit.extra and unit.holds(now))
 
     def submitted(self, unit: Unit, now: float) -> None:
         """A job is asked for."""
@@ -152,9 +183,10 @@ class Backing:
 
     def ask(self, unit: Unit, job: BatchJob, now: float) -> bool:
         """Whether the job is to be asked to end now; that it has been is noted."""
-        if now - unit.asked.get(job.job, NEVER) < _AGAIN:
+        last, wait = unit.asked.get(job.job, (NEVER, _AGAIN / 2))
+        if now - last < wait:
             return False
-        unit.asked[job.job] = now
+        unit.asked[job.job] = (now, min(_LONGEST, 2 * wait))
         return True
 
     def forget(self, unit: Unit) -> None:
@@ -165,40 +197,65 @@ class Backing:
     def _read(self, event: JobsRead) -> None:
         if event.begun <= self.read:
             return
+        if not self.mark:
+            self.trouble = f"namespace {_HOME} is not known, and with it whose jobs of the batch system are ours"
+            return
         self.read, self.trouble, self.fresh = event.begun, "", True
-        self.others = tuple(job for job in event.jobs if job.hosts)
+        ours = [job for job in event.jobs if job.tag and job.mark == self.mark]
+        self.ours = len(ours)
+        self.others = tuple(job for job in event.jobs if job.hosts and not (job.tag and job.mark == self.mark))
         found: dict[str, list[BatchJob]] = {}
-        for job in event.jobs:
-            if job.tag and not job.ends:
+        for job in ours:
+            if not job.ends:
                 found.setdefault(job.tag, []).append(job)
         for tag in found:
             self.unit(tag)
         for uid, unit in self.units.items():
             jobs = found.get(uid, [])
-            unit.extra = tuple(jobs)
             unit.asked = {job.job: unit.asked[job.job] for job in jobs if job.job in unit.asked}
-            jobs = [job for job in jobs if unit.user in (None, job.owner)]
-            if jobs:
-                self._found(unit, jobs)
+            chosen = _choose(unit, jobs)
+            if chosen is not None:
+                self._found(unit, chosen)
             # What is read while a submission is under way may be from before it.
             elif not unit.submitting and event.begun > unit.settled:
                 self._absent(unit)
 
-    def _found(self, unit: Unit, jobs: list[BatchJob]) -> None:
-        known = unit.job.job if unit.job is not None else ""
-        # The one that we know, else one that runs, else the first that was submitted.
-        job = min(jobs, key=lambda one: (one.job != known, not one.runs, len(one.job), one.job))
+    def _found(self, unit: Unit, job: BatchJob) -> None:
         over = job.left is not None and job.left <= self.rules.grace
         if over or unit.job is None or _news(unit.job) != _news(job):
             self.changed[unit.uid], unit.seen = None, -1
         unit.job, unit.absences = job, 0
-        unit.extra = tuple(one for one in unit.extra if one is not job)
 
     def _absent(self, unit: Unit) -> None:
         unit.absences = min(unit.absences + 1, _ABSENCES)
         if unit.absences == _ABSENCES and unit.job is not None:
             unit.job, unit.seen = None, -1
             self.changed[unit.uid] = None
+
+
+def is_for(job: BatchJob, whose: Whose | None) -> bool:
+    """Whether a job with the tag may be his; anybody's may be, where nobody can say who he is.
+
+    The daemon's own always is. A user's is by the queue, too: what he submits himself to another is not by the site's
+    settings. Where jobs are not submitted as users any more that alone says that it was: it admits nobody else.
+    """
+    if whose is None or not job.owner:
+        return True
+    if whose.user:
+        return job.owner == whose.user and (not whose.queue or job.queue == whose.queue)
+    return bool(whose.queue) and job.queue == whose.queue
+
+
+def _choose(unit: Unit, jobs: Iterable[BatchJob]) -> BatchJob | None:
+    """The job of a unit among those of its tag: the one that we know, else one that runs, else the first submitted."""
+    jobs, known = tuple(jobs), unit.job.job if unit.job is not None else ""
+    job = min(
+        (one for one in jobs if is_for(one, unit.whose)),
+        key=lambda one: (one.job != known, not one.runs, len(one.job), one.job),
+        default=None,
+    )
+    unit.extra = tuple(one for one in jobs if one is not job)
+    return job
 
 
 def _news(job: BatchJob) -> tuple[object, ...]:

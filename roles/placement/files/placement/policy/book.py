@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The book: jobs and queues as they follow from the state, kept up with it in time proportional to what changed."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
+from typing import Final
 
 from placement.model.event import Object
 from placement.model.pod import Pod
@@ -16,7 +19,11 @@ from placement.policy.jobs import BEGUN, TAKING, Job, Problem, Status, Task, cou
 from placement.policy.membership import GroupKey, group_key
 from placement.policy.queues import QueueTree
 from placement.policy.rules import Rules
+from placement.policy.tags import Tags
 from placement.state.cluster import Cluster
+
+# So many jobs are reconsidered in one slice.
+_RECONSIDERED: Final = 128
 
 
 class Book(Figures):
@@ -28,34 +35,52 @@ class Book(Figures):
         self.groups = GroupIndex(cluster, default_queue)
         self._default_queue = default_queue
         self._queue_specs: set[Queue] = set()
-        self._relabelled = 0
+        # How often pods have got other labels or requests, and closed nodes have opened, when that was last looked at.
+        self._moves = (0, 0)
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
         self.settled: dict[str, None] = {}
-        # Jobs that could not run if all nodes were empty.
+        # Jobs that could not run if all nodes were empty, and those that have to be read again: some in each slice.
         self.hopeless: dict[GroupKey, Job] = {}
+        self.doubtful: dict[GroupKey, Job] = {}
+        # Whether somebody is in the middle of what has to be one piece: until its end nothing may be taken in.
+        self.frozen = False
         # Pods that are asked to leave or on their way out.
         self.releasing: dict[str, Task] = {}
+        # For which jobs of the batch system pods were bound.
+        self.tags = Tags()
         self._foreigners: dict[str, Job] = {}
         self._new_groups = Arrivals(is_new=lambda uid: not self.groups.knows(uid), take_in=self._group_changed)
         self._new_pods = Arrivals(is_new=self._is_new, take_in=self._pod_changed)
 
     def catch_up(self) -> None:
         """Takes in what has changed in the state."""
+        for _unused in self.catching_up():
+            pass
+
+    def catching_up(self) -> Iterator[None]:
+        """The same; between two answers others may have a turn, who look at nothing here and change nothing."""
+        self.frozen = True
         changed = self.cluster.changed
         groups, pods = changed.pop(PodGroup, {}), changed.pop(Pod, {})
         for kind in changed:
             self._objects_changed(kind)
         changed.clear()
-        if self._relabelled != self.cluster.pods.relabelled:
-            self._relabelled = self.cluster.pods.relabelled
+        moves = (self.cluster.pods.amended, self.cluster.reopened)
+        if self._moves != moves:
+            self._moves = moves
             self.generation += 1
-        self._new_groups.notice(groups)
-        self._new_pods.notice(pods)
+        yield from self._new_groups.notice(groups)
+        yield from self._new_pods.notice(pods)
         # A pod whose group has not been read yet would be told that there is none.
         self._new_groups.take_some_in()
         self._new_pods.take_some_in()
+        for key in list(islice(self.doubtful, _RECONSIDERED)):
+            job = self.doubtful.pop(key)
+            if self.jobs.get(key) is job:
+                self._read_again(job)
         self._add_up()
         self.retry_parked()
+        self.frozen = False
 
     @property
     def arriving(self) -> bool:
@@ -75,8 +100,9 @@ class Book(Figures):
             self._rebuild_queues()
         elif kind is PriorityClass:
             self.openings += 1
-            for job in list(self.jobs.values()):
-                self._refresh(job)
+            self.doubtful.update(
+                {key: job for key, job in self.jobs.items() if job.group is not None and job.group.priority_class}
+            )
         else:
             self.generation += 1
             self.reconsider()
@@ -87,11 +113,9 @@ class Book(Figures):
         return namespace.labels if namespace is not None else ()
 
     def reconsider(self) -> None:
-        """Jobs that could never run may have got the nodes they lacked."""
-        hopeless = [job for job in self.hopeless.values() if self.jobs.get(job.key) is job]
+        """Jobs that could never run may have got the nodes they lacked; they are taken back in some at a time."""
+        self.doubtful.update(self.hopeless)
         self.hopeless.clear()
-        for job in hopeless:
-            self._refresh(job)
 
     def give_up(self, job: Job, problem: Problem) -> None:
         """The job cannot run on the nodes there are: it waits for others, and its queue deserves nothing for it."""
@@ -110,8 +134,10 @@ class Book(Figures):
                 self.company_came()
             if task is not None:
                 self._drop(task)
+                self.tags.forget(uid)
             self._foreign_changed(uid, group_key(entry.pod) if entry is not None else None)
             return
+        self.tags.note(entry.pod)
         if task is not None and task.job.key != (key := group_key(entry.pod)):
             self._drop(task)
             task = None
@@ -193,6 +219,14 @@ class Book(Figures):
             self._enqueue_in(job, facts.queue, problem)
         self.push(job)
 
+    def _read_again(self, job: Job) -> None:
+        priority = job.priority
+        self._refresh(job)
+        # Others have to leave for it now, or it for others.
+        self.openings += job.priority != priority
+        for task in list(job.tasks.values()):
+            self.rest(task)
+
     def _enqueue_in(self, job: Job, name: str, problem: Problem | None = None) -> None:
         """Moves a job, with all that it is counted for, to another queue, or in and out of scheduling."""
         for task in job.tasks.values():
@@ -200,6 +234,7 @@ class Book(Figures):
         queue = self.tree.by_name.get(job.queue)
         if queue is not None:
             queue.jobs.pop(job.key, None)
+            queue.waiting.pop(job.key, None)
         job.queue, job.problem = name, problem
         queue = self.tree.by_name.get(name)
         if queue is not None:
@@ -215,20 +250,20 @@ class Book(Figures):
             return
         self._queue_specs = specs
         self.generation += 1
-        dormant = self.dormant()
-        for task in dormant:
+        old, tree = self.tree, QueueTree(records, self._default_queue)
+        affected = tree.admits_otherwise(old)
+        for task in [task for name in affected & old.by_name.keys() for task in old.by_name[name].at_rest()]:
             self.wake(task)
-        self.tree = QueueTree(records, self._default_queue)
-        for job in self.jobs.values():
-            queue = self.tree.by_name.get(job.queue)
-            if queue is not None:
+        tree.take_over(old)
+        self.tree = tree
+        concerned = [job for job in self.jobs.values() if job.queue in affected]
+        for job in concerned:
+            queue = tree.by_name.get(job.queue)
+            if queue is not None and job.queue not in old.by_name:
                 queue.jobs[job.key] = job
                 for task in job.tasks.values():
                     self._book_queue(task, None, task.status)
-        for job in list(self.jobs.values()):
-            self._refresh(job)
-        for task in dormant:
-            self.rest(task)
+        self.doubtful.update({job.key: job for job in concerned})
 
     def move(self, task: Task, status: Status) -> None:
         """The task's status is this from now on."""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Disruption budgets: which of them a pod counts in, and how many of its pods may still be asked to leave."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from placement.model.disruption import DisruptionBudget
 from placement.policy.book import Book
@@ -13,8 +13,10 @@ from placement.policy.jobs import Task
 class Budgets:
     """The budgets as of when they are first asked for."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: Book, refusing: Container[str] = ()) -> None:
         self._book = book
+        # Those beyond which the API has let nobody go.
+        self._refusing = refusing
         self._by_namespace: dict[str, list[DisruptionBudget]] | None = None
         self._allowed: dict[str, int] = {}
 
@@ -29,6 +31,15 @@ class Budgets:
     def allowed(self, uid: str) -> int:
         """How many more of a budget's pods may be asked to leave."""
         return self._allowed.get(uid, 0)
+
+    def violations(self, victims: Sequence[Task]) -> int | None:
+        """How many of them are beyond their budgets; None where it is known that these refuse."""
+        hits: dict[str, int] = {}
+        for task in victims:
+            for uid in self.of(task):
+                hits[uid] = hits.get(uid, 0) + 1
+        beyond = {uid: number - self.allowed(uid) for uid, number in hits.items() if number > self.allowed(uid)}
+        return None if any(uid in self._refusing for uid in beyond) else sum(beyond.values())
 
     def take(self, task: Task) -> None:
         """The pod is asked to leave."""

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which node a task goes to: the best of those that may have it, by the state's columns."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from placement.state.cluster import Cluster
 from placement.state.domains import DomainRules
 from placement.state.masks import Bools
 from placement.state.reasons import Reasons, Refusals
-from placement.state.shapes import ShapeTable
-from placement.state.volumes import VolumeRules
+from placement.state.shapes import INFEASIBLE, ShapeTable
 
 
 class Chooser:
@@ -30,7 +29,7 @@ class Chooser:
             cluster.columns, cluster.masks, cluster.ports, rules.scorer(), preference=rules.node_preference
         )
         self.domains = DomainRules(cluster.columns, cluster.masks, cluster.labelsets)
-        self.volumes = VolumeRules(cluster.columns, cluster.masks, cluster.objects, cluster.pods)
+        self.volumes = cluster.volumes
         self._refusals = Refusals(cluster, self.domains, self.volumes)
 
     def best(self, task: Task) -> str:
@@ -50,7 +49,7 @@ class Chooser:
             first, end = tasks[start], start + 1
             while end < len(tasks) and alike(tasks[end].pod, first.pod):
                 end += 1
-            if end - start == 1 or self._one_by_one(first):
+            if end - start == 1 or self.one_by_one(first):
                 for task in tasks[start:end]:
                     node = self.best(task)
                     if not node:
@@ -66,11 +65,28 @@ class Chooser:
             start = end
         return None
 
-    def _one_by_one(self, task: Task) -> bool:
+    def place_at(self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement) -> bool:
+        """Places each task on the node given for it; says whether all may have theirs."""
+        for task, node in zip(tasks, nodes, strict=True):
+            row, allowed = self._cluster.columns.rows.get(node), self.allowed(task)
+            shape = self.shapes.row(task.pod.spec, task.pod.request)
+            if row is None or shape.scores[row] == INFEASIBLE or (allowed is not None and not allowed[row]):
+                return False
+            statement.place(task, node)
+        return True
+
+    def one_by_one(self, task: Task) -> bool:
         """Whether placing one of several equal pods can change where the next may go, beyond the room it takes."""
         spec = task.pod.spec
         prefers = bool(self._pod_preference) and bool(spec.preferred_pods or spec.spread)
         return prefers or bool(task.pod.volume_claims) or self.domains.apply_to(task.pod.spec, task.entry.labelset)
+
+    def kind(self, tasks: Sequence[Task]) -> Hashable:
+        """Equal for tasks that fit where the others fit; None where that is not only for them and the nodes to say."""
+        first = tasks[0]
+        if self.one_by_one(first) or not all(alike(task.pod, first.pod) for task in tasks):
+            return None
+        return (first.pod.spec, first.pod.request, len(tasks))
 
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
@@ -100,6 +116,25 @@ class Chooser:
     def usable(self, task: Task) -> Bools:
         """Rows that the Node objects alone allow, whatever is on them."""
         return self._cluster.masks.usable(task.pod.spec.selector, task.pod.spec.tolerations).allows
+
+    def has_room(self, task: Task, *, leaving: bool = False) -> bool:
+        """Whether the task's node has what it holds there, or is promised as others are; with what is being left too,
+        or without.
+        """
+        columns = self._cluster.columns
+        row = columns.rows[task.node]
+        wanted = columns.axis.request(task.pod.request).dense > 0
+        left = columns.free[:, row] - (0 if task.entry.charged else columns.nominated[:, row])
+        if leaving:
+            left = left + columns.releasing[:, row]
+        if np.any(left[wanted] < 0):
+            return False
+        ports = task.pod.spec.host_ports
+        for entry in self._cluster.pods.at_node(task.node) if ports else ():
+            held = entry.charged and not (leaving and entry.leaving) and entry.pod.uid != task.uid
+            if held and any(mine.clashes(theirs) for mine in ports for theirs in entry.pod.spec.host_ports):
+                return False
+        return True
 
     def allowed(self, task: Task) -> Bools | None:
         """Rows that the rules about other pods and about volumes allow; None means all."""

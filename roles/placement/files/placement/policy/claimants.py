@@ -1,70 +1,150 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claimants: jobs that allocate could not serve, and that others may have to leave for, one after the other."""
+"""Claimants: jobs that allocate has tried in vain, and that others may have to leave for, by queue and in order.
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+Few of them have a turn in a cycle, and they can be a crowd, so it is never looked through: who has been parked since
+the last run joins, and who has had a turn is set aside until there are other prospects. Where those change all the
+time, the first would be tried again and again, so there are rounds, too, in which each has one turn.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
+from placement.policy.book import Book
+from placement.policy.failures import Searches
 from placement.policy.jobs import Job
-from placement.policy.making import Making
-from placement.policy.session import Session
+from placement.policy.membership import GroupKey
+from placement.policy.queue_node import Place, QueueNode
+from placement.policy.queues import QueueTree
+from placement.policy.ranking import Ranking
+from placement.policy.rules import Rules
 
-# So many jobs of a queue in a row that find nothing are enough for one cycle.
-_VAIN: Final = 16
-
-
-def waits(session: Session, job: Job, tried: int) -> bool:
-    """Whether the job wants room, and something has changed since none was found for it."""
-    fresh = bool(job.pending) and job.problem is None and tried != session.book.prospects
-    return fresh and session.book.enough(job)
+# So many jobs are looked at in one go.
+AT_ONCE: Final = 512
 
 
-def serve(
-    session: Session,
-    lines: Iterable[Sequence[Job]],
-    makings: Sequence[Making],
-    *,
-    claims: Callable[[Job], bool],
-    served: Callable[[Job], None],
-) -> Iterator[None]:
-    """Makes room for the jobs of each queue in their order, by the first of the ways that finds victims."""
-    for line in lines:
-        # Putting many in order takes a good part of a slice, and mostly all have been served.
-        yield
-        if not any(map(claims, line)):
-            continue
-        vain = 0
-        for job in filter(claims, _in_order(session, line)):
-            if vain == _VAIN:
-                # The rest have their turn in the next cycle.
-                session.unfinished = True
-                break
-            vain += 1
-            while claims(job) and (yield from _made(makings, job)):
-                vain = 0
+class Rounds:
+    """Claimants of one queue. Who comes while a round lasts, or has had its turn in it, waits for the next one.
+
+    So nobody waits longer than two rounds, however many come.
+    """
+
+    def __init__(self, table: Mapping[GroupKey, Job]) -> None:
+        # Those that allocate has tried in vain, and those that it has not come to.
+        self._due = (Ranking(table), Ranking(table))
+        self._rest = (Ranking(table), Ranking(table))
+        self.number = 0
+
+    def put(self, place: Place, *, due: bool, tried: bool) -> None:
+        """A place of a job that has its turn in this round, or in the next one."""
+        (self._due if due else self._rest)[not tried].put(place)
+
+    def pop(self, since: int, *, in_turn: bool, all_of_them: bool) -> Place | None:
+        """The first in order, or of those whose turn it is; of all, or without those that allocate has not come to."""
+        kinds = 2 if all_of_them else 1
+        if in_turn and not any(ranking.peek(since) for ranking in self._due[:kinds]):
+            self._due, self._rest = self._rest, self._due
+            self.number += 1
+        rankings = self._due[:kinds] if in_turn else (*self._due[:kinds], *self._rest[:kinds])
+        found = [(place, ranking) for ranking in rankings if (place := ranking.peek(since)) is not None]
+        return min(found, key=lambda item: item[0])[1].pop(since) if found else None
+
+    def tidy(self) -> None:
+        """Forgets some of those that have moved on."""
+        for ranking in (*self._due, *self._rest):
+            ranking.tidy()
+
+
+class Claimants:
+    """Those of one action."""
+
+    def __init__(self, book: Book) -> None:
+        self.searches = Searches()
+        # The rounds in which jobs have come, or have had their last turn.
+        self.turns: dict[GroupKey, int] = {}
+        self._book = book
+        self._rounds: dict[QueueNode, Rounds] = {}
+        # Whose orders these are, and whose queues.
+        self._ranked_by: tuple[Rules, QueueTree] | None = None
+        # Those that have had a turn while the prospects were these.
+        self._aside: list[Place] = []
+        self._prospects = -1
+        # The last ticket of those that have come, and of those that wait in a queue.
+        self._seen = 0
+        self._seen_waiting: dict[QueueNode, int] = {}
+        # The last ticket when the run began: those that events wake up while it lasts still have their turn.
+        self._begun = 0
+        # Queues of which those that allocate has not come to have their turns in this run.
+        self._joined: set[QueueNode] = set()
+
+    def gather(self) -> Iterator[None]:
+        """A run begins; between two answers others may have a turn."""
+        book = self._book
+        if self._ranked_by is None or self._ranked_by[0] is not book.rules or self._ranked_by[1] is not book.tree:
+            self._ranked_by = (book.rules, book.tree)
+            self._rounds.clear()
+            self._seen_waiting.clear()
+            self._aside, self._seen = [], 0
+        self._joined.clear()
+        since, self._seen = self._seen, book.tickets
+        self._begun = book.tickets
+        returning: list[Place] = []
+        if self._prospects != book.prospects:
+            self._prospects = book.prospects
+            returning, self._aside = self._aside, []
+        yield from self._come(book.parked, since, tried=True)
+        for count, place in enumerate(returning):
+            _order, ticket, job = place
+            if job.ticket == ticket or job.ticket > self._begun:
+                self._put(place, tried=book.parked.get(job.key) is job or job.ticket > self._begun)
+            if count % AT_ONCE == AT_ONCE - 1:
                 yield
-            # Until something changes there is nothing more for this job.
-            served(job)
-            yield
+        for rounds in self._rounds.values():
+            rounds.tidy()
 
+    def join(self, queue: QueueNode) -> Iterator[None]:
+        """In this run those of the queue that allocate has not come to have their turns, too."""
+        since, self._seen_waiting[queue] = self._seen_waiting.get(queue, 0), self._begun
+        self._joined.add(queue)
+        yield from self._come(queue.waiting, since, tried=False)
 
-def parked_by_queue(session: Session) -> dict[str, list[Job]]:
-    """Jobs that allocate has tried in vain. Those that events wake up while the action runs still have their turn."""
-    found: dict[str, list[Job]] = {}
-    for job in session.book.parked.values():
-        found.setdefault(job.queue, []).append(job)
-    return found
+    def _come(self, jobs: dict[GroupKey, Job], since: int, *, tried: bool) -> Iterator[None]:
+        """Those with a later ticket, of jobs by their tickets."""
+        newest = list(islice(reversed(jobs.values()), self._book.tickets - since))
+        for count, job in enumerate(newest):
+            if job.ticket > since:
+                # Who is woken up in the meantime comes again in the next run.
+                self._put((job.order, min(job.ticket, self._begun), job), tried=tried)
+            if count % AT_ONCE == AT_ONCE - 1:
+                yield
 
+    def _put(self, place: Place, *, tried: bool) -> None:
+        job = place[2]
+        queue = self._book.tree.by_name.get(job.queue)
+        if queue is not None:
+            rounds = self._rounds.get(queue)
+            if rounds is None:
+                rounds = self._rounds[queue] = Rounds(queue.jobs)
+            due = self.turns.setdefault(job.key, rounds.number) != rounds.number
+            rounds.put(place, due=due, tried=tried)
 
-def _in_order(session: Session, jobs: Iterable[Job]) -> list[Job]:
-    return sorted(jobs, key=lambda job: session.rules.job_order(job, session.book.total))
+    def pop(self, queue: QueueNode, *, in_turn: bool) -> Place | None:
+        """The first of the queue that has not had its turn, or of those whose turn it is."""
+        rounds = self._rounds.get(queue)
+        return rounds.pop(self._begun, in_turn=in_turn, all_of_them=queue in self._joined) if rounds else None
 
+    def put_back(self, queue: QueueNode, place: Place) -> None:
+        """It is not its turn yet."""
+        if self._is_here(queue, place[2]):
+            self._rounds[queue].put(place, due=True, tried=queue.waiting.get(place[2].key) is not place[2])
 
-def _made(makings: Sequence[Making], job: Job) -> Generator[None, None, bool]:
-    for making in makings:
-        for made in making.room_for(job):
-            if made:
-                return True
-            yield
-    return False
+    def set_aside(self, queue: QueueNode, place: Place) -> None:
+        """It has had its turn."""
+        if self._is_here(queue, place[2]):
+            self.turns[place[2].key] = self._rounds[queue].number
+            self._aside.append(place)
+
+    def _is_here(self, queue: QueueNode, job: Job) -> bool:
+        return self._book.parked.get(job.key) is job or queue.waiting.get(job.key) is job

@@ -9,7 +9,7 @@ less than a core share one chunk of one core, as many as fit; in both cases what
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,30 +86,30 @@ def properties_of(
     return tuple(sorted(found.items()))
 
 
-def chunks_of(demands: Iterable[Demand]) -> tuple[Chunk, ...]:
-    """One chunk for each shape, the largest first."""
+def chunks_of(demands: Iterable[Demand], largest: int) -> tuple[Chunk, ...]:
+    """One chunk for each shape, the largest first; packed none has more memory than the largest node, in KiB."""
     found = []
     for demand, number in sorted(Counter(demands).items(), reverse=True):
-        together = _together(demand)
+        together = max(1, min(_together(demand), largest // max(1, demand.memory)))
         full, rest = divmod(number, together)
         found += [_chunk(demand, count, each) for count, each in ((full, together), (1, rest)) if count and each]
     return tuple(found)
 
 
 def _chunk(demand: Demand, count: int, pods: int) -> Chunk:
-    cores, memory = _part(demand, pods)
-    devices = tuple((name, amount * pods) for name, amount in demand.devices)
+    cores, memory, devices = _part(demand, pods)
     return Chunk(count=count, cores=cores, memory=memory, devices=devices, properties=demand.properties)
 
 
 def _together(demand: Demand) -> int:
-    """How many such pods share a chunk."""
-    return max(1, _CORE // max(_LEAST, demand.millis))
+    """How many such pods share a chunk; devices of several would be more than many a node has."""
+    return 1 if demand.devices else max(1, _CORE // max(_LEAST, demand.millis))
 
 
-def _part(demand: Demand, pods: int) -> tuple[int, int]:
-    """Cores and memory for so many of them."""
-    return -(-demand.millis * pods // _CORE), demand.memory * pods
+def _part(demand: Demand, pods: int) -> tuple[int, int, Amounts]:
+    """Cores, memory and devices for so many of them."""
+    devices = tuple((name, amount * pods) for name, amount in demand.devices)
+    return -(-demand.millis * pods // _CORE), demand.memory * pods, devices
 
 
 def walltime_of(pods: Sequence[Pod]) -> int | None:
@@ -136,12 +136,15 @@ def _limit(deadline: int | None, annotations: LabelPairs) -> int | None:
 
 
 class Bins:
-    """What a job has on each node, and how much of it is left while pods are put into it."""
+    """What a job has on each node, and how much of it is left while pods are put into it, the largest first.
 
-    def __init__(self, shares: Iterable[Share], node_of: Callable[[str], str]) -> None:
+    Of what else the batch system may have added to a share only these devices count.
+    """
+
+    def __init__(self, shares: Iterable[Share], node_of: Callable[[str], str], devices: Collection[str]) -> None:
         self._at: dict[str, list[_Bin]] = {}
         for share in shares:
-            self._at.setdefault(node_of(share.host), []).append(_Bin(share))
+            self._at.setdefault(node_of(share.host), []).append(_Bin(share, devices))
         # Parts on hosts that are no nodes are nobody's.
         self._at.pop("", None)
 
@@ -151,7 +154,7 @@ class Bins:
         if not fitting:
             return False
         # What was asked for such pods, or else the tightest, so that what is whole stays whole.
-        best = min(fitting, key=lambda one: (not one.is_for(demand), one.millis, one.memory))
+        best = min(fitting, key=lambda one: (not one.is_for(demand), sum(one.devices.values()), one.millis, one.memory))
         best.millis -= demand.millis
         best.memory -= demand.memory
         for name, amount in demand.devices:
@@ -177,13 +180,13 @@ class Bins:
 
 
 class _Bin:
-    __slots__ = ("devices", "memory", "millis", "share")
+    __slots__ = ("devices", "memory", "millis", "whole")
 
-    def __init__(self, share: Share) -> None:
-        self.share = share
+    def __init__(self, share: Share, devices: Collection[str]) -> None:
+        self.devices = {name: amount for name, amount in sorted(share.devices) if name in devices}
+        self.whole = (share.cores, share.memory, tuple(self.devices.items()))
         self.millis = share.cores * _CORE
         self.memory = share.memory
-        self.devices = dict(share.devices)
 
     def covers(self, demand: Demand) -> bool:
         """Whether so much is left."""
@@ -196,4 +199,4 @@ class _Bin:
     def is_for(self, demand: Demand) -> bool:
         """Whether it is what is asked for pods like this."""
         together = _together(demand)
-        return any(_part(demand, number) == (self.share.cores, self.share.memory) for number in range(1, together + 1))
+        return any(_part(demand, number) == self.whole for number in range(1, together + 1))

@@ -38,11 +38,17 @@ class Figures(Register):
         wanting = SHARING if job.problem is not None else WANTING
         # Promised room will be held, and whoever it is promised to is not asked about limits again.
         queue.book(
-            (new in SHARING) - (old in SHARING),
-            (new in TAKING) - (old in TAKING),
-            (new in wanting) - (old in wanting),
             task.amounts,
+            allocated=(new in SHARING) - (old in SHARING),
+            held=(new in TAKING) - (old in TAKING),
+            promised=(new is Status.PROMISED) - (old is Status.PROMISED),
+            requests=(new in wanting) - (old in wanting),
         )
+        # Every task counts as a pod, so nothing is allocated where that is nothing.
+        if job.allocated.get(PODS):
+            queue.begun[job.key] = job
+        else:
+            queue.begun.pop(job.key, None)
 
     def idle(self) -> Totals:
         """What is free of what there is for our pods."""
@@ -54,5 +60,6 @@ class Figures(Register):
         total = {name: amount + self._held.get(name, 0) for name, amount in free.items() if name != PODS}
         if total != self.total:
             self.total = total
-            self.reorder([job for job in self.waiting() if job.allocated])
+            begun = [job for queue in self.tree.by_name.values() for job in queue.begun.values()]
+            self.reorder([job for job in begun if job.pending])
         self.openings += self.tree.divide(total)

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs and their tasks: what kube-batch calls a PodGroup and its pods, whatever made them a group."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -105,6 +106,21 @@ class Task:
     def job(self) -> "Job":
         """Its job; at rest one that is made for the occasion (see `register`)."""
         return _lone_job(self, self.home) if isinstance(self.home, str) else self.home
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether it is a pod by itself that nothing happens to: its job would have to be made, for every question."""
+        return isinstance(self.home, str)
+
+    @property
+    def priority(self) -> int:
+        """Its job's priority."""
+        return self.pod.spec.priority if isinstance(self.home, str) else self.home.priority
+
+    @property
+    def queue(self) -> str:
+        """The name of its queue."""
+        return self.home if isinstance(self.home, str) else self.home.queue
 
     @property
     def node(self) -> str:
@@ -261,6 +277,14 @@ class Job:
     def __str__(self) -> str:
         first = next(iter(self.tasks.values()), None)
         return str(self.key) if self.key.named or first is None else str(first)
+
+
+def wanted_by(tasks: Iterable[Task]) -> Totals:
+    """What they ask for in all."""
+    wanted: Totals = {}
+    for task in tasks:
+        add(wanted, task.amounts)
+    return wanted
 
 
 def _lone_job(task: Task, queue: str) -> Job:

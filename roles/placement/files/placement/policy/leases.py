@@ -6,7 +6,8 @@
 What a job takes of a node, the node itself says: by a taint, or by a placeholder. That comes a moment after the batch
 system has chosen it, and whoever is bound in between has to leave again. So nobody is bound to a node, but by the batch
 system itself, from the first read that has a job there until the node has announced that run of it: by its annotation,
-or by the placeholder, which takes what the job has like any other pod.
+or by the placeholder, which takes what the job has like any other pod. And where no read says which nodes those are,
+every node may be one of them that the batch system knows.
 """
 
 import json
@@ -15,8 +16,8 @@ from typing import Final
 
 from placement.model.batch import Lease
 from placement.policy.session import Session
-from placement.policy.verify import node_of
-from placement.state.columns import LEASED
+from placement.policy.verify import BATCH_NODE_LABEL, SHARE_MODE_LABEL, node_of
+from placement.state.columns import LEASED, UNKNOWN
 
 # A node's annotation names no more than this many at a time, so one that does may have any.
 _ANNOUNCED_AT_MOST: Final = 100
@@ -24,6 +25,29 @@ _ANNOUNCED_AT_MOST: Final = 100
 _PLACEHOLDERS: Final = "kube-system"
 _LEASE_ANNOTATION: Final = "converged.hpc/lease"
 _STEP: Final = 256
+# What nodes of the batch system are marked with; where none is, any may be one.
+_MARKS: Final = (SHARE_MODE_LABEL, BATCH_NODE_LABEL)
+
+
+def doubt(session: Session) -> Iterator[None]:
+    """In every cycle: nobody is placed by a read that is too old, or by none, on a node that jobs may have."""
+    backing, columns = session.backing, session.book.cluster.columns
+    limit = backing.rules.holds_good
+    doubted = limit is not None and session.now - backing.read > limit
+    now_so = (doubted, columns.generation)
+    if now_so == backing.leases.doubted or not (doubted or backing.leases.doubted[0]):
+        return
+    nodes = [node for node in columns.nodes if node is not None]
+    marked = {node.name for node in nodes if any(name in _MARKS for name, _value in node.labels)}
+    for number, node in enumerate(nodes):
+        unknown = doubted and (node.name in marked or not marked)
+        session.book.cluster.close(node.name, UNKNOWN, closed=unknown)
+        if number % _STEP == _STEP - 1:
+            yield
+    if not doubted:
+        session.book.generation += 1
+        session.unfinished = True
+    backing.leases.doubted = now_so
 
 
 def renew(session: Session) -> Iterator[None]:

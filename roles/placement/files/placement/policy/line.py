@@ -4,14 +4,17 @@
 """The line: which jobs wait for their turn, in what order, and which do not even try before something changes."""
 
 from collections.abc import Hashable, Iterable
-from heapq import heappop, heappush, nsmallest
-from operator import attrgetter
+from heapq import heappop, heappush
 from typing import Final
 
-from placement.policy.amounts import Totals
+from placement.model.quantity import Amounts
+from placement.model.workload import PodGroup
+from placement.policy.amounts import Totals, add
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
-from placement.policy.queues import Place, QueueTree
+from placement.policy.queue_node import Place, QueueNode
+from placement.policy.queues import QueueTree
+from placement.policy.ranking import Ranking
 from placement.policy.rules import Rules
 
 # Seconds for which a job is held at most.
@@ -34,9 +37,15 @@ class Line:
         self.generation = 0
         # Moves when somebody may be asked to leave who could not be before: a binding is confirmed, shares change.
         self.openings = 0
+        # By their tickets, for whoever is parked has a new one.
         self.parked: dict[GroupKey, Job] = {}
-        # Jobs that have not been let in by enqueue.
+        self._first_parked = Ranking(self.parked)
+        # Jobs that have not been let in by enqueue; and those of one queue that ask for the same, in order.
         self.outside: dict[GroupKey, Job] = {}
+        self.outsiders: dict[Hashable, Ranking] = {}
+        # What is kept for those that have been let in and have not begun, for all and for each.
+        self.reserved: Totals = {}
+        self._reserved_for: dict[GroupKey, Amounts] = {}
         # Jobs that room is kept for.
         self.promised: dict[GroupKey, Job] = {}
         # Jobs whose bindings failed, and until when they are not tried.
@@ -61,6 +70,11 @@ class Line:
         self._tickets = 0
 
     @property
+    def tickets(self) -> int:
+        """The last one given; whoever moves from now on gets a greater one."""
+        return self._tickets
+
+    @property
     def prospects(self) -> int:
         """Moves when there may be room now, free or by eviction, that there was not before."""
         return self.generation + self.openings
@@ -72,25 +86,51 @@ class Line:
             self.partial[job.key] = job
         job.ticket = self._tickets = self._tickets + 1
         self.parked.pop(job.key, None)
+        self.outside.pop(job.key, None)
         near_others = self._near_others.pop(job.key, None)
         queue = self.tree.by_name.get(job.queue)
-        if queue is not None and queue.record.backed_by:
+        if queue is not None:
+            queue.waiting.pop(job.key, None)
+            self._line_up(queue, job, near_others is not None)
+        if self.rules.enqueues:
+            self._reserve(job)
+
+    def _line_up(self, queue: QueueNode, job: Job, near_others: bool) -> None:
+        if queue.record.backed_by:
             self.backed[job.key] = job
             return
-        if queue is None or job.problem is not None or not job.pending or not self.enough(job) or job.key in self.held:
+        if job.problem is not None or not job.pending or not self.enough(job) or job.key in self.held:
             return
         if self.rules.enqueues and not job.inqueue and job.group is not None and job.group.min_resources:
             if not job.occupied and job.group.phase in ("", "Pending"):
-                self.outside[job.key] = job
+                self._keep_out(job, job.group)
                 return
             job.inqueue = True
         if job.parked == self.generation:
             self.parked[job.key] = job
-            if near_others is not None:
+            self._first_parked.add(job)
+            if near_others:
                 self._near_others[job.key] = job
             return
         job.order = self.rules.job_order(job, self.total)
+        queue.waiting[job.key] = job
         heappush(queue.order if job.asking else queue.idle, (job.order, job.ticket, job))
+
+    def _keep_out(self, job: Job, group: PodGroup) -> None:
+        job.order = self.rules.job_order(job, self.total)
+        self.outside[job.key] = job
+        kind = (job.queue, group.min_resources)
+        if kind not in self.outsiders:
+            self.outsiders[kind] = Ranking(self.outside)
+        self.outsiders[kind].add(job)
+
+    def _reserve(self, job: Job) -> None:
+        """Keeps what the job's group asks for at least, from when it is let in until it begins."""
+        add(self.reserved, self._reserved_for.pop(job.key, ()), -1)
+        group = job.group
+        if group is not None and group.min_resources and job.inqueue and not job.occupied and job.problem is None:
+            self._reserved_for[job.key] = group.min_resources
+            add(self.reserved, group.min_resources)
 
     def enough(self, job: Job) -> bool:
         """Whether the job has as many members as must start together."""
@@ -110,9 +150,22 @@ class Line:
         self._vain += 1
         job.ticket = self._tickets = self._tickets + 1
         self.parked[job.key] = job
+        self._first_parked.add(job)
         self.stirred[job.key] = job
+        queue = self.tree.by_name.get(job.queue)
+        if queue is not None:
+            queue.waiting.pop(job.key, None)
         if task.pod.spec.affinity or task.pod.spec.spread:
             self._near_others[job.key] = job
+
+    def forget_orders(self) -> None:
+        """All jobs are about to be reordered by other keys."""
+        self._first_parked = Ranking(self.parked)
+        self.outsiders.clear()
+        for queue in self.tree.by_name.values():
+            queue.order.clear()
+            queue.idle.clear()
+            queue.waiting.clear()
 
     def reorder(self, jobs: Iterable[Job]) -> None:
         """Gives these jobs their places again, by new keys."""
@@ -120,17 +173,9 @@ class Line:
             job.parked = -1
             self.push(job)
 
-    def waiting(self) -> list[Job]:
-        """Jobs with something to place."""
-        found = list(self.parked.values())
-        for queue in self.tree.by_name.values():
-            found += queue.waiting()
-        return found
-
     def let_in(self, job: Job) -> None:
         """What the group asks for at least is free."""
         job.inqueue = True
-        self.outside.pop(job.key, None)
         self.push(job)
 
     def hold(self, job: Job, now: float) -> None:
@@ -168,8 +213,9 @@ class Line:
                 self._returned = self.generation
                 self._returning = list(self.parked.values())[::-1]
             self._vain = 0 if number else self._vain
-            for job in nsmallest(number, self.parked.values(), key=attrgetter("order")):
+            for job in self._first_parked.take(number):
                 self.push(job)
+        self._first_parked.tidy()
         for job in self._returning[: -_BACK - 1 : -1]:
             if self.parked.get(job.key) is job:
                 self.push(job)
@@ -188,3 +234,4 @@ class Line:
         self.promised.pop(key, None)
         self.held.pop(key, None)
         self.restless.pop(key, None)
+        add(self.reserved, self._reserved_for.pop(key, ()), -1)

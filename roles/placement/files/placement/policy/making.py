@@ -7,17 +7,19 @@ All members that must start together get a place, on free room or on that of vic
 victims leave is promised to the members, so nobody else takes it, and the members are bound when it is free.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from functools import partial
 
 from placement.model.action import Evict, PodCondition
+from placement.policy.amounts import Totals
 from placement.policy.budgets import Budgets
-from placement.policy.jobs import Job, Status, Task
-from placement.policy.membership import GroupKey
+from placement.policy.jobs import Job, Status, Task, wanted_by
+from placement.policy.mates import Mates
+from placement.policy.queue_node import QueueNode
 from placement.policy.seeker import Seeker
 from placement.policy.session import Session
+from placement.policy.sparing import Sparing
 from placement.policy.statement import Statement
 from placement.policy.victims import Question
 
@@ -29,6 +31,8 @@ class Taking:
     # Claimants with equal keys have the same openings.
     key: Callable[[Task], Hashable]
     question: Callable[[Task, Budgets], Question]
+    # Who shares the claimant's queue and might have to leave because that has all it may have.
+    mates: Callable[[Task], Iterable[Task]]
     # Whether there can be any victim at all: it saves looking for them on every node.
     possible: Callable[[Task], bool]
     reason: str
@@ -41,38 +45,73 @@ class Making:
         self._session = session
         self._taking = taking
         self._seekers: dict[Hashable, Seeker] = {}
+        self._mates: dict[Hashable, Mates] = {}
         self._budgets = budgets
 
-    def room_for(self, job: Job) -> Iterator[bool]:
-        """Makes room for what of the job must start together; yields False to end a slice, and once True if it did."""
-        session = self._session
+    def room_for(self, job: Job) -> Generator[None, None, bool]:
+        """Makes room for what of the job must start together, if it can; between two answers others may have a turn."""
+        session, tree = self._session, self._session.book.tree
         begun = session.slice
-        first = job.peek()
-        if first is None or not first.pod.spec.preempts or not self._taking.possible(first):
-            return
-        yield from (False for _unused in self._seeker(first).refresh(first))
-        if session.slice != begun and (session.book.jobs.get(job.key) is not job or job.problem is not None):
-            return
+        first, queue = job.peek(), tree.by_name.get(job.queue)
+        if first is None or queue is None or not first.pod.spec.preempts or not self._taking.possible(first):
+            return False
+        yield from self._look_around(job, first, queue)
+        if session.slice != begun and not self._unchanged(job, queue):
+            return False
         needed = session.rules.needed(job)
         tasks = job.next_tasks(needed)
-        tree, statement = session.book.tree, session.statement()
-        spoken_for = tree.spoken_for()
-        evicted: list[Task] = []
-        done = len(tasks) == needed and all(self._one(task, statement, evicted) for task in tasks)
-        # A gang that is not whole does not become so by members who take the place of others.
-        done = done and (job.occupied >= job.min_member or not session.rules.gangs)
-        queue = tree.by_name.get(job.queue)
-        taken = bool(evicted) and queue is not None and not tree.beyond(queue)
-        if not done or not taken or tree.encroaches(spoken_for, session.book.total):
-            statement.discard()
-            for task in tasks:
-                if task.status is Status.PENDING:
-                    job.wait(task)
-            return
-        kept = self._irreducible(tasks, evicted, statement)
+        victims: list[Task] | None = None
+        statement = session.statement()
+        try:
+            if len(tasks) == needed:
+                victims = yield from self._victims(job, queue, tasks, statement)
+        finally:
+            if victims is None:
+                statement.discard()
+                for task in tasks:
+                    if task.status is Status.PENDING:
+                        job.wait(task)
+        if victims is None:
+            return False
         statement.commit()
-        self._tell(job, tasks, kept)
-        yield True
+        self._tell(job, tasks, victims)
+        return True
+
+    def _victims(
+        self, job: Job, queue: QueueNode, tasks: Sequence[Task], statement: Statement
+    ) -> Generator[None, None, list[Task] | None]:
+        """Promises the tasks room, and asks others to leave; None where there are none who could, or would."""
+        session = self._session
+        spoken_for = session.book.tree.spoken_for()
+        evicted: list[Task] = []
+        for task in tasks:
+            if not (yield from self._one(task, queue, statement, evicted, len(tasks))):
+                return None
+            yield
+        for task in tasks:
+            if task.status is not Status.PROMISED:
+                statement.promise(task, task.node)
+        # A gang that is not whole does not become so by members who take the place of others.
+        halved = job.occupied < job.min_member and session.rules.gangs
+        if halved or not evicted or not self._within_bounds(queue, tasks, spoken_for):
+            return None
+        agreed = partial(self._within_bounds, queue, tasks, spoken_for)
+        kept = yield from Sparing(session, queue, tasks, statement, agreed).kept(evicted)
+        return kept if self._budgets.violations(kept) is not None else None
+
+    def _look_around(self, job: Job, first: Task, queue: QueueNode) -> Iterator[None]:
+        """Searches the nodes, and the queue where that has too little left for the job."""
+        yield from self._seeker(first).refresh(first)
+        tasks = job.next_tasks(self._session.rules.needed(job))
+        for task in tasks:
+            job.wait(task)
+        wanted = wanted_by(tasks)
+        if self._session.book.tree.excess(queue, wanted, wanted):
+            yield from self._mates_of(first).sort_out()
+
+    def _unchanged(self, job: Job, queue: QueueNode) -> bool:
+        book = self._session.book
+        return book.jobs.get(job.key) is job and job.problem is None and book.tree.by_name.get(job.queue) is queue
 
     def _seeker(self, claimant: Task) -> Seeker:
         key = (claimant.pod.spec, claimant.pod.request, self._taking.key(claimant))
@@ -84,53 +123,44 @@ class Making:
         seeker.question = question
         return seeker
 
-    def _one(self, task: Task, statement: Statement, evicted: list[Task]) -> bool:
-        node = self._session.chooser.best(task)
-        if node:
-            statement.promise(task, node)
+    def _mates_of(self, claimant: Task) -> Mates:
+        key = self._taking.key(claimant)
+        question = self._taking.question(claimant, self._budgets)
+        mates = self._mates.get(key)
+        if mates is None:
+            mates = self._mates[key] = Mates(self._session.book, question, self._taking.mates(claimant))
+        mates.question = question
+        return mates
+
+    def _one(
+        self, task: Task, queue: QueueNode, statement: Statement, evicted: list[Task], tasks: int
+    ) -> Generator[None, None, bool]:
+        """Finds one of so many tasks a node, and who leaves: from that node, and from a queue that has all it may."""
+        node, victims = self._session.chooser.best(task), list[Task]()
+        if not node:
+            opening = yield from self._seeker(task).best(task)
+            if opening is None:
+                return False
+            node, victims = opening.node, [*opening.found.victims]
+        for victim in victims:
+            statement.evict(victim)
+        # Promises are nothing to the rules: where those matter, the next is to find this one there.
+        tied = self._session.chooser.one_by_one(task) or bool(task.pod.spec.host_ports)
+        (statement.place if tied else statement.promise)(task, node)
+        evicted += victims
+        excess = self._session.book.tree.excess(queue, wanted_by([task]))
+        if not excess:
             return True
-        seeker = self._seeker(task)
-        opening = seeker.best(task)
-        if opening is None:
-            return False
-        for victim in opening.found.victims:
+        found = yield from self._mates_of(task).cheapest(excess, tasks)
+        for victim in found.victims if found is not None else ():
             statement.evict(victim)
             evicted.append(victim)
-        statement.promise(task, opening.node)
-        return True
+        return found is not None
 
-    def _irreducible(self, tasks: Sequence[Task], evicted: Sequence[Task], statement: Statement) -> list[Task]:
-        """Spares whom the later choices have made unnecessary, the dearest first."""
-        units: dict[GroupKey | str, list[Task]] = {}
-        for victim in evicted:
-            whole = victim.job.min_member > 1 and victim.job.ready < victim.job.min_member
-            units.setdefault(victim.job.key if whole else victim.uid, []).append(victim)
-        kept: list[Task] = []
-        for unit in sorted(units.values(), key=lambda unit: (-unit[0].job.priority, -len(unit))):
-            mark = statement.mark()
-            for victim in unit:
-                statement.spare(victim, Status.RUNNING if victim.pod.phase == "Running" else Status.BOUND)
-            if not self._covered(tasks):
-                statement.back_to(mark)
-                kept += unit
-        return kept
-
-    def _covered(self, tasks: Sequence[Task]) -> bool:
-        """Whether every promise still has room to come."""
-        cluster = self._session.book.cluster
-        columns = cluster.columns
-        for task in tasks:
-            row = columns.rows[task.node]
-            wanted = columns.axis.request(task.pod.request).dense > 0
-            left = columns.free[:, row] + columns.releasing[:, row] - columns.nominated[:, row]
-            if np.any(left[wanted] < 0):
-                return False
-            ports = task.pod.spec.host_ports
-            for entry in cluster.pods.at_node(task.node) if ports else ():
-                held = entry.charged and not entry.leaving and entry.pod.uid != task.uid
-                if held and any(mine.clashes(theirs) for mine in ports for theirs in entry.pod.spec.host_ports):
-                    return False
-        return True
+    def _within_bounds(self, queue: QueueNode, tasks: Sequence[Task], spoken_for: Mapping[str, Totals]) -> bool:
+        """Whether no capability of what the tasks ask for is exceeded, nor what is guaranteed to others touched."""
+        book = self._session.book
+        return not book.tree.excess(queue, wanted_by(tasks)) and not book.tree.encroaches(spoken_for, book.total)
 
     def _tell(self, job: Job, tasks: Sequence[Task], victims: Sequence[Task]) -> None:
         session, reason = self._session, self._taking.reason

@@ -19,6 +19,8 @@ GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 GROUP_MIN_MEMBER: Final = "scheduling.k8s.io/group-min-member"
 VOLCANO_GROUP_NAME: Final = "scheduling.volcano.sh/group-name"
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+# Annotations and labels by which any scheduler knows a gang's members; nodeshare has the same names in the same order.
+GANG_NAMES: Final = (GROUP_NAME, VOLCANO_GROUP_NAME, COSCHEDULING_LABEL, "pod-group.scheduling.sigs.k8s.io")
 # In which queue pods belong that have no group which says so; the Queue decides whether it admits their namespace.
 QUEUE_NAMES: Final = ("scheduling.converged.hpc/queue", "scheduling.volcano.sh/queue-name")
 
@@ -62,6 +64,12 @@ class GroupKey:
 def value_of(pairs: LabelPairs, key: str) -> str:
     """The value of a label or annotation; empty where it is missing."""
     return next((value for name, value in pairs if name == key), "")
+
+
+def gang_of(pod: Pod) -> str:
+    """The gang of a pod, whichever scheduler is to place it; empty where it names none."""
+    named = (value_of(pairs, name) for pairs in (pod.annotations, pod.labels) for name in GANG_NAMES)
+    return pod.scheduling_group or next(filter(None, named), "")
 
 
 def group_key(pod: Pod) -> GroupKey:

@@ -13,7 +13,7 @@ from typing import ClassVar
 from placement.model.pod import Pod
 from placement.policy.configuration import PluginChoice
 from placement.policy.jobs import Job, Task
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.state.shapes import Scorer
 
 

@@ -8,99 +8,18 @@ guarantee is room that the rest of the cluster leaves free until the queue uses 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from types import MappingProxyType
+from typing import Final
 
-from placement.model.quantity import Amounts
 from placement.model.workload import DIALECTS, Queue
-from placement.policy.amounts import Totals, add, covers, dominant_share, format_shortage
+from placement.policy.amounts import Totals, add, format_shortage
 from placement.policy.division import Claim, divide
-from placement.policy.jobs import Job, Problem, Task
+from placement.policy.jobs import Job, Problem
+from placement.policy.queue_node import QueueNode
 
 ROOT_NAMES = ("", "root")
 
-Place = tuple[tuple[object, ...], int, Job]
-
-
-class QueueNode:
-    """One queue, its place in the tree and its totals."""
-
-    __slots__ = (
-        "allocated",
-        "capability",
-        "children",
-        "claimed",
-        "claimed_below",
-        "deserved",
-        "dormant",
-        "guarantee",
-        "held",
-        "idle",
-        "jobs",
-        "name",
-        "order",
-        "parent",
-        "path",
-        "problem",
-        "record",
-        "requests",
-    )
-
-    def __init__(self, record: Queue) -> None:
-        self.record = record
-        self.name = record.name
-        self.parent: QueueNode | None = None
-        self.children: list[QueueNode] = []
-        # From the queue itself up to below the root.
-        self.path: tuple[QueueNode, ...] = (self,)
-        self.problem = ""
-        self.capability = dict(record.capability)
-        self.guarantee = dict(record.guarantee)
-        self.jobs: dict[object, Job] = {}
-        # Pods that have no job, because nothing happens to them.
-        self.dormant: dict[str, Task] = {}
-        # Spoken for (promises too), that and what is still leaving, and wanted in all.
-        self.allocated: Totals = {}
-        self.held: Totals = {}
-        self.requests: Totals = {}
-        self.deserved: Totals = {}
-        # What is kept out of the others' reach: the greater of what is held and what is guaranteed.
-        self.claimed: Totals = {}
-        self.claimed_below: Totals = {}
-        # Jobs with pending tasks in order: (order, ticket, job); an entry with an old ticket is void.
-        self.order: list[Place] = []
-        # Those whose pending tasks request nothing.
-        self.idle: list[Place] = []
-
-    @property
-    def share(self) -> int:
-        """How much of what it deserves is allocated."""
-        return dominant_share(self.allocated, self.deserved)
-
-    @property
-    def overused(self) -> bool:
-        """Whether it has all that it deserves, of every resource."""
-        return covers(self.allocated, self.deserved)
-
-    def every_job(self) -> Iterator[Job]:
-        """Those of pods at rest too."""
-        return chain(self.jobs.values(), (task.job for task in self.dormant.values()))
-
-    def waiting(self) -> list[Job]:
-        """Jobs that wait for their turn, in no order; those that were tried in vain are parked elsewhere."""
-        return [job for _unused, ticket, job in (*self.order, *self.idle) if ticket == job.ticket]
-
-    def book(self, allocated: int, held: int, requests: int, amounts: Amounts) -> None:
-        """Counts amounts into the totals of the queue and all above it."""
-        for queue in self.path:
-            if allocated:
-                add(queue.allocated, amounts, allocated)
-            if requests:
-                add(queue.requests, amounts, requests)
-            if held:
-                add(queue.held, amounts, held)
-
-    def __str__(self) -> str:
-        return self.name
+_NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class QueueTree:
@@ -178,6 +97,37 @@ class QueueTree:
                 return Problem("ForbiddenQueue", f"spec.queue: queue {at} does not admit namespace {job.key.namespace}")
         return None
 
+    def admits_otherwise(self, old: "QueueTree") -> set[str]:
+        """Queues of this tree or an old one whose jobs may be in only one of them, or in neither."""
+
+        def admission(tree: QueueTree, name: str) -> object:
+            node = tree.by_name.get(name)
+            return node.admission() if node is not None else None
+
+        names = self.by_name.keys() | old.by_name.keys()
+        return {name for name in names if admission(self, name) != admission(old, name)}
+
+    def take_over(self, old: "QueueTree") -> None:
+        """The queues have the jobs of those of the same name in an old tree, and what those come to."""
+        own = old.own_sums()
+        for name, node in self.by_name.items():
+            if name not in own:
+                continue
+            node.take_over(old.by_name[name])
+            for at in node.path:
+                for sums, mine in zip(at.sums, own[name], strict=True):
+                    add(sums, mine.items())
+
+    def own_sums(self) -> dict[str, list[Totals]]:
+        """What each queue's own jobs come to, without those of the queues below it."""
+        found = {name: [dict(sums) for sums in node.sums] for name, node in self.by_name.items()}
+        # Whoever counts into others has the longer path.
+        for node in sorted(self.by_name.values(), key=lambda node: -len(node.path)):
+            for above in node.path[1:]:
+                for sums, mine in zip(found[above.name], found[node.name], strict=True):
+                    add(sums, mine.items(), -1)
+        return found
+
     def is_closed(self, name: str) -> bool:
         """Whether only jobs that have begun may be in this queue."""
         queue = self.by_name.get(name)
@@ -223,10 +173,22 @@ class QueueTree:
                     return f"capability of queue {queue.name}: {format_shortage(name, wanted, queue.held, limit)}"
         return self._guaranteed_to_others(node, wanted, total) if self.guarantees else ""
 
-    def beyond(self, node: QueueNode) -> bool:
-        """Whether a capability is exceeded by what is allocated and promised."""
+    def excess(self, node: QueueNode, wanted: Mapping[str, int], yet: Mapping[str, int] = _NOTHING) -> Totals:
+        """By how much capabilities of what is wanted are exceeded by what is allocated and promised, or yet will be."""
+        found: Totals = {}
+        for queue in node.path:
+            for name, limit in queue.capability.items():
+                beyond = queue.allocated.get(name, 0) + yet.get(name, 0) - limit
+                if wanted.get(name, 0) and beyond > found.get(name, 0):
+                    found[name] = beyond
+        return found
+
+    def crowded(self, node: QueueNode, wanted: Mapping[str, int]) -> bool:
+        """Whether a capability of what is wanted is exceeded by pods that are there, those that are leaving too."""
         return any(
-            queue.allocated.get(name, 0) > limit for queue in node.path for name, limit in queue.capability.items()
+            wanted.get(name, 0) and queue.held.get(name, 0) - queue.promised.get(name, 0) > limit
+            for queue in node.path
+            for name, limit in queue.capability.items()
         )
 
     def spoken_for(self) -> dict[str, Totals]:

@@ -15,6 +15,7 @@ from typing import Final
 from placement.policy.jobs import Job, Status, Task, TaskKey
 from placement.policy.line import Line
 from placement.policy.membership import GroupKey, Source
+from placement.policy.queue_node import Kind
 from placement.policy.queues import QueueTree
 from placement.policy.rules import Rules
 
@@ -33,6 +34,8 @@ class Register(Line):
         """Other plugins: every order is made again."""
         self.rules = rules
         self.unswept.clear()
+        # Keys of other plugins cannot be compared with those of these.
+        self.forget_orders()
         for job in self.jobs.values():
             for task in job.tasks.values():
                 task.key = rules.task_order(task.pod)
@@ -54,7 +57,7 @@ class Register(Line):
 
     def dormant(self) -> list[Task]:
         """Pods at rest."""
-        return [task for queue in self.tree.by_name.values() for task in queue.dormant.values()]
+        return [task for queue in self.tree.by_name.values() for task in queue.at_rest()]
 
     def rest(self, task: Task) -> None:
         """Forgets the job of a pod by itself that has its node."""
@@ -67,8 +70,8 @@ class Register(Line):
         if not settled or queue is None or queue.record.backed_by or job.problem is not None:
             return
         self.leave(job.key)
-        del self.jobs[job.key], queue.jobs[job.key]
-        queue.dormant[task.uid] = task
+        del self.jobs[job.key], queue.jobs[job.key], queue.begun[job.key]
+        queue.dormant.setdefault(_kind(task), {})[task.uid] = task
         task.home, task.key = queue.name, _NO_KEY
 
     def wake(self, task: Task) -> None:
@@ -76,6 +79,13 @@ class Register(Line):
         if not isinstance(task.home, str):
             return
         queue, job = self.tree.by_name[task.home], task.job
-        del queue.dormant[task.uid]
+        alike = queue.dormant[_kind(task)]
+        del alike[task.uid]
+        if not alike:
+            del queue.dormant[_kind(task)]
         task.home, task.key = job, self.rules.task_order(task.pod)
-        self.jobs[job.key] = queue.jobs[job.key] = job
+        self.jobs[job.key] = queue.jobs[job.key] = queue.begun[job.key] = job
+
+
+def _kind(task: Task) -> Kind:
+    return (task.pod.spec.priority, task.amounts)

@@ -20,7 +20,7 @@ from placement.policy.plugins.nodeorder import NodeOrder
 from placement.policy.plugins.predicates import Predicates
 from placement.policy.plugins.priority import Priority
 from placement.policy.plugins.proportion import Proportion
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.state.shapes import Scorer
 
 PLUGINS: Final[dict[str, type[Plugin]]] = {
@@ -101,7 +101,5 @@ class Rules:
         return self._node_order.pod_preference if self._node_order else 0
 
 
-def _all_alike(
-    _size: NDArray[np.float32], opened: NDArray[np.int64], _request: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    return np.zeros(opened.shape[1], np.float32)
+def _all_alike(_size: NDArray[np.float32], left: NDArray[np.int64]) -> NDArray[np.float32]:
+    return np.zeros(left.shape[1], np.float32)

@@ -7,7 +7,7 @@ Nodes are searched one after another, in slices, and what was found is kept with
 same kind asks, few nodes have changed. What was found long ago is looked at again before it is used.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
@@ -21,6 +21,8 @@ from placement.policy.victims import NOBODY, Cost, Found, NodeSearch, Question, 
 
 # Nodes between two looks at the clock.
 _STRIDE: Final = 8
+# A search that is longer than this is time for what has come.
+_LONG: Final = 256
 _EVICTABLE: Final = (Status.BOUND, Status.RUNNING)
 
 
@@ -59,16 +61,15 @@ class Seeker:
         else:
             rows = sorted(row for row in set(changed.tolist()) if usable[row])
         for count, row in enumerate(rows):
-            found = self._look(claimant, row)
+            found = yield from self._look(claimant, row)
             if found is not None:
                 heappush(self._heap, (found.cost, row))
             if count % _STRIDE == _STRIDE - 1:
                 yield
 
-    def best(self, claimant: Task) -> Opening | None:
-        """The cheapest opening as things stand."""
-        for _unused in self.refresh(claimant):
-            pass
+    def best(self, claimant: Task) -> Generator[None, None, Opening | None]:
+        """The cheapest opening as things stand, and as they must stay until it is found."""
+        yield from self.refresh(claimant)
         usable = self._session.chooser.usable(claimant)
         allowed = self._session.chooser.allowed(claimant)
         aside: list[tuple[Cost, int]] = []
@@ -82,7 +83,7 @@ class Seeker:
             if allowed is not None and not allowed[row]:
                 aside.append(place)
                 continue
-            found = self._look(claimant, row)
+            found = yield from self._look(claimant, row)
             if found is None:
                 continue
             if found.cost > cost:
@@ -94,7 +95,7 @@ class Seeker:
             heappush(self._heap, place)
         return opening
 
-    def _look(self, claimant: Task, row: int) -> Found | None:
+    def _look(self, claimant: Task, row: int) -> Generator[None, None, Found | None]:
         """Who has to leave this node; None where the claimant cannot have it at all."""
         book, node = self._session.book, self._columns.nodes[row]
         needed = self._lacking(claimant, row)
@@ -117,7 +118,7 @@ class Seeker:
                 forced.append(task)
             elif task is not None and like is not None:
                 candidates.append((like, task))
-        return self._search(candidates, needed, forced)
+        return (yield from self._search(candidates, needed, forced))
 
     def _lacking(self, claimant: Task, row: int) -> Totals | None:
         """What the claimant asks for and the node will not have without evictions; None where it is too small."""
@@ -147,22 +148,36 @@ class Seeker:
             may = self._may[like] = self.question.alone(task)
         return like if may else None
 
-    def _search(self, candidates: list[tuple[Hashable, Task]], needed: Totals, forced: list[Task]) -> Found | None:
+    def _search(
+        self, candidates: list[tuple[Hashable, Task]], needed: Totals, forced: list[Task]
+    ) -> Generator[None, None, Found | None]:
         found = classes(candidates)
         members = [tasks for _unused, tasks in found]
-        if forced:
-            return NodeSearch(self.question, members, needed, forced).run()
         kind = (tuple(needed.items()), tuple((like, len(tasks)) for like, tasks in found))
-        if kind not in self._numbers:
+        if forced or kind not in self._numbers:
             search = NodeSearch(self.question, members, needed, forced)
-            best = search.run()
-            self._numbers[kind] = search.numbers if best else None
+            best = yield from self._undisturbed(search)
+            if not forced:
+                self._numbers[kind] = search.numbers if best else None
             return best
         numbers = self._numbers[kind]
         if numbers is None:
             return None
         chosen = [task for tasks, number in zip(members, numbers, strict=False) for task in tasks[:number]]
         return priced(chosen, self.question)
+
+    def _undisturbed(self, search: NodeSearch) -> Generator[None, None, Found | None]:
+        """What is known of the node stays as it is until the search is over."""
+        book = self._session.book
+        before, book.frozen = book.frozen, True
+        try:
+            found = yield from search.run()
+        finally:
+            book.frozen = before
+        if search.steps > _LONG:
+            # What has come in the meantime need not wait for the others.
+            yield
+        return found
 
 
 def evictable(session: Session, task: Task) -> bool:

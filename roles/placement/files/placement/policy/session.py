@@ -3,18 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A session: the book, the chooser and the plugins, and what the actions have decided so far."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from placement.model.action import Action, Bind, SelectNode
-from placement.model.volume import PersistentVolumeClaim
+from placement.model.action import Action, Bind, BindVolume, SelectNode
+from placement.model.volume import PersistentVolume, PersistentVolumeClaim
 from placement.policy.backing import Backing
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
+from placement.policy.claimants import Claimants
+from placement.policy.failures import Failures
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.policy.rules import Rules
 from placement.policy.statement import Statement
 from placement.state.reasons import Reasons
@@ -48,6 +50,8 @@ class Provisioning:
 
     until: float
     claims: tuple[PersistentVolumeClaim, ...]
+    # Of the job of the batch system that it is to be bound for.
+    tag: str = ""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,8 @@ class Session:
     # Pods that the API did not let go, by UID, and jobs that had counted on it.
     spared: dict[str, Spared] = field(default_factory=dict)
     blocked: dict[GroupKey, Refused] = field(default_factory=dict)
+    # Disruption budgets that were the reason, by UID, and until when nobody is asked to leave beyond them.
+    refusing: dict[str, float] = field(default_factory=dict)
     # Gangs that were bound in part: how long they may be so, until when each may, and of whom the bound had to leave.
     patience: float = PATIENCE
     deadlines: dict[GroupKey, float] = field(default_factory=dict)
@@ -75,6 +81,13 @@ class Session:
     provisioning: dict[str, Provisioning] = field(default_factory=dict)
     # Jobs of the batch system that back pods.
     backing: Backing = field(default_factory=Backing)
+    failures: Failures = field(default_factory=Failures)
+    # Who waits for others of the own queue to leave, and who for those of other queues.
+    preempting: Claimants = field(init=False)
+    reclaiming: Claimants = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.preempting, self.reclaiming = Claimants(self.book), Claimants(self.book)
 
     def statement(self) -> Statement:
         """Begins tentative moves."""
@@ -83,18 +96,22 @@ class Session:
     def tidy(self) -> None:
         """Forgets what was said of jobs that are no more, before that is most of it."""
         jobs = self.book.jobs
-        for said in (self.refusals, self.blocked, self.withdrawn):
-            if len(said) > len(jobs):
-                for key in said.keys() - jobs.keys():
-                    del said[key]
+        turns = (self.preempting.turns, self.reclaiming.turns)
+        for known in (self.refusals, self.blocked, self.withdrawn, *turns):
+            if len(known) > len(jobs):
+                for key in known.keys() - jobs.keys():
+                    del known[key]
 
     def refuse(self, job: Job, task: Task, refused: Refused) -> None:
         """The job waits, and this is what is said of it."""
         self.refusals[job.key] = refused
         self.book.park(job, task)
 
-    def bind(self, *tasks: Task) -> None:
-        """The places of tasks of one job are final; no member of a gang is bound before all have their volumes."""
+    def bind(self, *tasks: Task, tag: str = "") -> None:
+        """The places of tasks of one job are final; no member of a gang is bound before all have their volumes.
+
+        The tag is that of the job of the batch system that gave them these; without one, what a pod has itself is void.
+        """
         job = tasks[0].job
         for said in (self.refusals, self.blocked, self.withdrawn):
             said.pop(job.key, None)
@@ -104,20 +121,44 @@ class Session:
         held = self.together(job) and bool(others or any(claims.values()))
         for task in tasks:
             pod, waiting = task.pod, claims.get(task.uid, ())
-            for claim in waiting:
+            self._provide(task, waiting)
+            if held or waiting:
+                self.provisioning[pod.uid] = Provisioning(self.now + PROVISIONING, tuple(waiting), tag)
+            else:
+                known = tag if tag or pod.tag else None
+                self.actions.append(
+                    Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node, tag=known)
+                )
+
+    def _provide(self, task: Task, claims: Sequence[PersistentVolumeClaim]) -> None:
+        """Gives each claim the volume that was chosen for it, or has one made on the task's node."""
+        chosen = dict(task.entry.plan[3])
+        for claim in claims:
+            volume = self.book.cluster.objects.find(PersistentVolume, chosen.get(claim.uid, ""))
+            if volume is None:
                 self.actions.append(
                     SelectNode(uid=claim.uid, namespace=claim.namespace, name=claim.name, node=task.node)
                 )
-            if held or waiting:
-                self.provisioning[pod.uid] = Provisioning(self.now + PROVISIONING, tuple(waiting))
-            else:
-                self.actions.append(Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node))
+            elif volume.claim_uid != claim.uid:
+                bind = BindVolume(
+                    uid=task.uid,
+                    namespace=claim.namespace,
+                    name=task.pod.name,
+                    node=task.node,
+                    volume=volume.name,
+                    volume_uid=volume.uid,
+                    version=volume.version,
+                    claim=claim.name,
+                    claim_uid=claim.uid,
+                    chosen=volume.claim is None,
+                )
+                self.actions.append(bind)
 
     def together(self, job: Job) -> bool:
         """Whether the job's members are bound together or not at all: it is a gang that has not been whole yet."""
         return self.rules.gangs and job.min_member > 1 and not job.whole
 
 
-# One action of a cycle; it yields between statements, where the slice may end.
+# One action of a cycle; it yields where the slice may end. In the middle of a statement the book is frozen then.
 ActionRun = Callable[[Session], Iterator[None]]
-QueueVisit = Callable[[Session, QueueNode, bool], bool]
+QueueVisit = Callable[[Session, QueueNode, bool], Generator[None, None, bool]]

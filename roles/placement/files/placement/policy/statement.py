@@ -8,17 +8,22 @@ from placement.policy.jobs import Status, Task
 
 
 class Statement:
-    """Moves since it was begun. Between its begin and its end no event may be applied, and there is one at a time."""
+    """Moves since it was begun. Between its begin and its end no event is taken in, and there is one at a time.
+
+    It may last several slices; if it is never ended, its moves are to be taken back.
+    """
 
     def __init__(self, book: Book) -> None:
         self._book = book
+        book.frozen = True
         self._pods = book.cluster.pods
         self._mark = self._pods.mark()
         self._moves: list[tuple[Task, Status]] = []
 
     def place(self, task: Task, node: str) -> None:
         """The task goes to this node."""
-        self._pods.assume(task.uid, node)
+        volumes = self._book.cluster.volumes.choose(task.pod, node) if task.pod.volume_claims else ()
+        self._pods.assume(task.uid, node, volumes)
         self._shift(task, Status.ASSUMED)
 
     def promise(self, task: Task, node: str) -> None:
@@ -62,6 +67,7 @@ class Statement:
         self.back_to((self._mark, 0))
         for task in tasks.values():
             self._book.rest(task)
+        self._book.frozen = False
 
     def commit(self) -> None:
         """Makes everything final."""
@@ -78,3 +84,4 @@ class Statement:
         for task, status in first.values():
             if task.status is status:
                 self._book.rest(task)
+        self._book.frozen = False

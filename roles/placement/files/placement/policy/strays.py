@@ -1,19 +1,24 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods that a batch job holds and that nobody serves any more: their group was deleted, or is in another queue now.
+"""Pods that were bound for a batch job and that nobody serves any more: their group was deleted or changed its queue.
 
-Both are in the hands of the pods' owner, and neither takes a container off its node. So the job stays, and they leave.
+Both are in the hands of the pods' owner, and neither takes a container off its node. So they leave, and as long as they
+are there the job stays. Of which job they are their tags say (see `tags`), whatever has become of the group, the job or
+the daemon that bound them. Their owner may write there, too: that makes his own pods leave, and can keep no job but one
+of his own namespace.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
-from placement.policy.backing import NEVER, Unit
+from placement.model.workload import PodGroup
+from placement.policy.backing import Unit
 from placement.policy.jobs import HOLDING, Job, Task
 from placement.policy.session import Session
-from placement.policy.verify import node_of
 
-_NO_GROUP: Final = "UnknownGroup"
+# Until when containers may be there of whom nothing has been heard.
+OPEN: Final = float("inf")
 
 
 def is_served(session: Session, job: Job) -> bool:
@@ -22,31 +27,33 @@ def is_served(session: Session, job: Job) -> bool:
     return queue is not None and bool(queue.record.backed_by) and (job.group is not None or not job.key.named)
 
 
-def strays(session: Session, unit: Unit, known: Job | None) -> list[Task]:
-    """Those of a unit whose job, as far as there is one, is not served."""
-    tasks = session.book.tasks
-    found = [tasks[uid] for uid in unit.held if uid in tasks]
-    if not unit.held and unit.settled == NEVER and unit.job is not None:
-        # It is from before our time.
-        nodes = {node_of(session, share.host) for share in unit.job.shares}
-        found = [task for task in _perhaps(session, unit, known, nodes) if task.node in nodes]
-    return [task for task in found if task.status in HOLDING]
+def hold(session: Session, unit: Unit, known: Job | None) -> None:
+    """Pods that were bound for a job of the unit hold it, if they can be: those of its namespace."""
+    uids = session.book.tags.pods.get(unit.uid, {}).keys() - unit.held.keys()
+    if not uids:
+        return
+    jobs = (unit.job, *unit.extra) if unit.job is not None else unit.extra
+    namespaces = {known.key.namespace} if known is not None else {job.namespace for job in jobs}
+    for uid in uids:
+        task = session.book.tasks.get(uid)
+        if task is not None and task.status in HOLDING and task.pod.namespace in namespaces:
+            unit.held[uid] = OPEN
 
 
-def is_certain(unit: Unit, task: Task) -> bool:
-    """Whether it is the unit's, and not perhaps one of a gang that only its pods describe, which was never backed."""
-    job = task.job
-    described = job.key.named and job.group is None and (job.problem is None or job.problem.reason != _NO_GROUP)
-    return task.uid in unit.held or task.uid == unit.uid or not described
-
-
-def _perhaps(session: Session, unit: Unit, known: Job | None, nodes: set[str]) -> list[Task]:
-    """Whose job it may be; where the group is gone, pods on its nodes without the group that they name."""
-    book = session.book
-    if unit.uid in book.tasks:
-        return [book.tasks[unit.uid]]
+def is_abandoned(session: Session, uid: str, known: Job | None) -> bool:
+    """Whether nobody serves what this is the UID of."""
     if known is not None:
-        return list(known.tasks.values())
-    there = [entry.pod.uid for node in nodes for entry in book.cluster.pods.at_node(node)]
-    found = [book.tasks[uid] for uid in there if uid in book.tasks]
-    return [task for task in found if task.job.group is None and task.job.key.named]
+        return not is_served(session, known)
+    unit = session.backing.units.get(uid)
+    job = unit.job if unit is not None else None
+    # A group that cannot be read may say what it said before.
+    return uid not in session.book.cluster.unreadable.get(PodGroup, {}) or job is None or not job.runs
+
+
+def strays(session: Session, uid: str) -> Iterator[Task]:
+    """All who are there and have been bound for a job of this UID, as the pods say or as we know."""
+    book, unit = session.book, session.backing.units.get(uid)
+    for one in dict.fromkeys((*book.tags.pods.get(uid, ()), *(unit.held if unit is not None else ()))):
+        task = book.tasks.get(one)
+        if task is not None and task.status in HOLDING:
+            yield task

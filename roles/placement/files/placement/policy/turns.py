@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.policy.session import QueueVisit, Session
 
 # Slices after which the next action has its turn, although there is more to do.
@@ -30,7 +30,7 @@ def take_turns(session: Session, visit: QueueVisit) -> Iterator[None]:
             if places and (now := order(queue)) != key:
                 heappush(places, (now, queue))
                 continue
-            if visit(session, queue, not places):
+            if (yield from visit(session, queue, not places)):
                 heappush(places, (order(queue), queue))
             yield
         if session.slice == begun:

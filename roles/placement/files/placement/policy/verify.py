@@ -11,9 +11,14 @@ from placement.model.selector import BACKED_TAINT, UNSCHEDULABLE_TAINT, Effect, 
 from placement.policy.jobs import Task
 from placement.policy.session import Session
 from placement.state.columns import HELD, RESTING, UNREADABLE
+from placement.state.vectors import MEMORY_INDEX
 
 # What the batch system calls the node, where that is not the node's own name or the first part of it.
-BATCH_NODE_LABEL: Final = "converged.hpc/batch-node"
+BATCH_NODE_LABEL: Final = "node-restriction.kubernetes.io/converged-batch-node"
+# How the node is shared; its kubelet can say neither itself.
+SHARE_MODE_LABEL: Final = "node-restriction.kubernetes.io/converged-share-mode"
+# What keeps pods off the cores of jobs there.
+SHARE_FENCE_LABEL: Final = "node-restriction.kubernetes.io/converged-share-fence"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 _CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 
@@ -24,13 +29,18 @@ def node_of(session: Session, host: str) -> str:
 
 
 def aliases(session: Session) -> dict[str, str]:
-    """Nodes by the batch system's name of them: the label that says so, else their short name."""
-    found: dict[str, str] = {}
+    """Nodes by the batch system's name of them: the label that says so, else their short name.
+
+    A host that is several nodes by that is none: pods of its jobs would come to a stranger.
+    """
+    named: dict[str, str] = {}
+    short: dict[str, str] = {}
     for node in session.book.cluster.columns.nodes:
         if node is not None:
-            named = next((value for key, value in node.labels if key == BATCH_NODE_LABEL), "")
-            found[named or node.name.partition(".")[0]] = node.name
-    return found
+            said = next((value for key, value in node.labels if key == BATCH_NODE_LABEL), "")
+            found, host = (named, said) if said else (short, node.name.partition(".")[0])
+            found[host] = "" if host in found else node.name
+    return {**short, **named}
 
 
 def hosts(session: Session) -> dict[str, str]:
@@ -42,6 +52,11 @@ def hosts(session: Session) -> dict[str, str]:
             host = labels.get(BATCH_NODE_LABEL) or node.name.partition(".")[0]
             found.update(dict.fromkeys((node.name, labels.get(HOSTNAME_LABEL, node.name)), host))
     return found
+
+
+def largest(session: Session) -> int:
+    """KiB of memory that the largest node has."""
+    return int(session.book.cluster.columns.alloc[MEMORY_INDEX].max()) // 1024
 
 
 def is_resting(session: Session, name: str) -> bool:

@@ -1,14 +1,15 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods of one node leave for a pod that needs their room: the cheapest set, exactly.
+"""Which pods leave for a pod that needs their room: the cheapest set of those of one node, exactly.
 
 Cheap is, in this order: few violations of disruption budgets, low priority of the highest victim, few gangs broken,
 few pods. A gang that would lose its minimum leaves as a whole, wherever its pods are, and counts with all of them. The
-search tries every set of distinguishable pods and gives up improving what it has after a bounded number of steps.
+search tries every set of distinguishable pods. It gives up improving what it has after a bounded number of steps, and
+after some more of them where it has found nothing: the number of sets doubles with every pod.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,13 @@ from placement.policy.membership import GroupKey
 
 Cost = tuple[int, int, int, int]
 
+# Sets to look at, and pods in them; a set has a price of all of its pods.
 _STEPS: Final = 2000
+_PODS: Final = 10_000
+# So many times as many while there is no set that is enough.
+_PATIENCE: Final = 10
+# Sets between two looks at the clock.
+_STRIDE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,15 @@ NOBODY: Final = Found((0, -(2**31) - 1, 0, 0), ())
 
 
 class NodeSearch:
-    """The search on one node."""
+    """The search on one node, or one of several searches that have to share the time of one."""
 
     def __init__(
-        self, question: Question, classes: Sequence[Sequence[Task]], needed: Totals, forced: Sequence[Task]
+        self,
+        question: Question,
+        classes: Sequence[Sequence[Task]],
+        needed: Totals,
+        forced: Sequence[Task],
+        searches: int = 1,
     ) -> None:
         self._question = question
         self._needed = needed
@@ -59,65 +71,95 @@ class NodeSearch:
         self._best: Found | None = None
         # How many of each class are chosen where the best was found.
         self.numbers: tuple[int, ...] = ()
-        self._steps = 0
-        # What the classes from each on can free together, to see when a branch is dead.
-        self._behind: list[Totals] = [{}]
+        self._searches = searches
+        self.steps = 0
+        self._pods = 0
+        # What the classes from each on can free together, and one pod of theirs at most, to see when a branch is dead.
+        self._behind: list[tuple[Totals, Totals]] = [({}, {})]
         for members in reversed(self._classes):
-            sums = dict(self._behind[-1])
+            sums, most = dict(self._behind[-1][0]), dict(self._behind[-1][1])
             for name, amount in members[0].amounts:
                 sums[name] = sums.get(name, 0) + amount * len(members)
-            self._behind.append(sums)
+                most[name] = max(most.get(name, 0), amount)
+            self._behind.append((sums, most))
         self._behind.reverse()
 
-    def run(self) -> Found | None:
-        """The cheapest set, or None where no set is enough."""
-        chosen = list(self._forced)
-        left = dict(self._needed)
+    def run(self) -> Generator[None, None, Found | None]:
+        """The cheapest set, or None where no set is enough; between two answers others may have a turn."""
+        chosen, left = list(self._forced), dict(self._needed)
         for task in chosen:
             _take(left, task, 1)
-        self._descend((), chosen, left)
+        # How many of each class are chosen, as far as the branch goes, and for each how many it is the turn of next.
+        numbers: list[int] = []
+        turns = self._branch(numbers, chosen, left)
+        while turns:
+            members = self._classes[len(turns) - 1]
+            if len(numbers) == len(turns):
+                number = numbers.pop()
+                del chosen[len(chosen) - number :]
+                for task in members[:number]:
+                    _take(left, task, -1)
+            number = turns[-1]
+            turns[-1] -= 1
+            if number < 0 or self._lasts_too_long():
+                turns.pop()
+                continue
+            numbers.append(number)
+            chosen += members[:number]
+            for task in members[:number]:
+                _take(left, task, 1)
+            turns += self._branch(numbers, chosen, left)
+            if self.steps % _STRIDE == 0:
+                yield
         return self._best
 
-    def _descend(self, numbers: tuple[int, ...], chosen: list[Task], left: Totals) -> None:
+    def _branch(self, numbers: Sequence[int], chosen: Sequence[Task], left: Totals) -> list[int]:
+        """Looks at a set; the most of the next class that may make a better one of it, if any may."""
         index = len(numbers)
-        self._steps += 1
-        if self._best is not None and self._steps > _STEPS:
-            return
+        self.steps += 1
+        self._pods += len(chosen)
+        if self._lasts_too_long():
+            return []
         found = priced(chosen, self._question)
         if found is None or (self._best is not None and found.cost >= self._best.cost):
-            return
+            return []
         if all(amount <= 0 for amount in left.values()):
-            self._best, self.numbers = found, numbers
-            return
-        if index == len(self._classes):
-            return
-        behind = self._behind[index]
-        if any(amount > behind.get(name, 0) for name, amount in left.items()):
-            return
+            self._best, self.numbers = found, tuple(numbers)
+            return []
+        if index == len(self._classes) or self._is_dead(index, found.cost, left):
+            return []
         members = self._classes[index]
         # Most of a class first: a full set is found soon, and what costs more is cut off.
-        useful = any(left.get(name, 0) > 0 for name, _unused in members[0].amounts)
-        for number in range(len(members) if useful else 0, -1, -1):
-            taken = members[:number]
-            for task in taken:
-                _take(left, task, 1)
-            self._descend((*numbers, number), [*chosen, *taken], left)
-            for task in taken:
-                _take(left, task, -1)
+        return [min(len(members), enough(members[0], left))]
+
+    def _lasts_too_long(self) -> bool:
+        steps, pods = self.steps * self._searches, self._pods * self._searches
+        if self._best is None:
+            steps, pods = self.steps // _PATIENCE, self._pods // _PATIENCE
+        return steps > _STEPS or pods > _PODS
+
+    def _is_dead(self, index: int, cost: Cost, left: Totals) -> bool:
+        """Whether the classes from this one on cannot free what is left, or not as cheaply as the best set does."""
+        sums, most = self._behind[index]
+        if any(amount > sums.get(name, 0) for name, amount in left.items()):
+            return True
+        if self._best is None or cost[2]:
+            # Where a gang is broken, some of those to come have been counted.
+            return False
+        pods = max(-(-amount // most[name]) for name, amount in left.items() if amount > 0)
+        return (*cost[:3], cost[3] + pods) >= self._best.cost
 
 
 def priced(chosen: Sequence[Task], question: Question) -> Found | None:
-    """The set with the rest of the gangs it breaks, and its cost; None where that must not leave."""
+    """The set with the rest of the gangs it breaks, and its cost; None where that must not leave, or would not."""
     closed = closure(chosen, question)
     if closed is None or (closed[0] and not question.together(closed[0])):
         return None
     victims, broken = closed
-    hits: dict[str, int] = {}
-    for task in victims:
-        for budget in question.budgets.of(task):
-            hits[budget] = hits.get(budget, 0) + 1
-    violations = sum(max(0, number - question.budgets.allowed(budget)) for budget, number in hits.items())
-    highest = max((task.job.priority for task in victims), default=NOBODY.cost[1])
+    violations = question.budgets.violations(victims)
+    if violations is None:
+        return None
+    highest = max((task.priority for task in victims), default=NOBODY.cost[1])
     return Found((violations, highest, broken, len(victims)), tuple(victims))
 
 
@@ -125,11 +167,14 @@ def closure(chosen: Sequence[Task], question: Question) -> tuple[list[Task], int
     """The chosen ones and all of every gang that would be left without its minimum, and how many gangs that are."""
     by_job: dict[GroupKey, list[Task]] = {}
     jobs: dict[GroupKey, Job] = {}
+    victims: list[Task] = []
     for task in chosen:
+        if task.at_rest:
+            victims.append(task)
+            continue
         job = task.job
         by_job.setdefault(job.key, []).append(task)
         jobs[job.key] = job
-    victims: list[Task] = []
     broken = 0
     for key, tasks in by_job.items():
         job = jobs[key]
@@ -147,9 +192,17 @@ def classes(candidates: Sequence[tuple[Hashable, Task]]) -> list[tuple[Hashable,
     found: dict[Hashable, list[Task]] = {}
     for like, task in sorted(candidates, key=lambda item: item[1].uid):
         found.setdefault(like, []).append(task)
-    return sorted(
-        found.items(), key=lambda item: (item[1][0].job.priority, [-amount for _n, amount in item[1][0].amounts])
-    )
+    return sorted(found.items(), key=lambda item: precedence(item[1]))
+
+
+def precedence(alike: Sequence[Task]) -> tuple[int, list[int]]:
+    """Low priority first, and large before small."""
+    return (alike[0].priority, [-amount for _name, amount in alike[0].amounts])
+
+
+def enough(task: Task, needed: Totals) -> int:
+    """How many such tasks free all that one of them has of what is needed: nobody needs more of them."""
+    return max(0, *(-(-needed.get(name, 0) // amount) for name, amount in task.amounts if amount > 0))
 
 
 def _take(left: Totals, task: Task, number: int) -> None:

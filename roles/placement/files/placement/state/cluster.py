@@ -16,12 +16,14 @@ from placement.model.pod import Pod
 from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
 from placement.model.workload import Namespace
+from placement.state.claims import ClaimTable
 from placement.state.columns import UNREADABLE, NodeColumns
 from placement.state.labelsets import LabelSets
 from placement.state.masks import MaskTable
 from placement.state.objects import ObjectTable
 from placement.state.pods import PodTable
 from placement.state.ports import PortTable
+from placement.state.volumes import VolumeRules
 
 # Deleted UIDs that are remembered. An event that comes later than so many deletions is from before the last relist.
 _GRAVES: Final = 1 << 15
@@ -36,11 +38,15 @@ class Cluster:
         self.masks = MaskTable(self.columns)
         self.labelsets = LabelSets(self._namespace_labels)
         self.ports = PortTable()
-        self.pods = PodTable(self.columns, self.labelsets, self.ports)
         # Pods are in `pods`, nodes here as well, because their columns go by name.
         self.objects = ObjectTable()
+        self.claims = ClaimTable(self.columns, self.objects)
+        self.pods = PodTable(self.columns, self.labelsets, self.ports, self.claims)
+        self.volumes = VolumeRules(self.columns, self.masks, self.objects, self.claims)
         self._namespaces: dict[str, Namespace] = {}
         self._node_uids: dict[str, str] = {}
+        # Moves when a node opens because what could not be read there can be, or is gone.
+        self.reopened = 0
         # Unreadable objects by kind and UID; for a pod, the node that is closed because of it.
         self.unreadable: dict[type[Object], dict[str, Refusal]] = {}
         # What has changed since the policy last looked, by kind and UID; the policy takes it away.
@@ -73,7 +79,7 @@ class Cluster:
                     self._note(Pod, uid)
 
     def close(self, node: str, why: int, *, closed: bool) -> None:
-        """Nothing more goes to the node for this reason, RESTING or LEASED, or something may again."""
+        """Nothing more goes to the node for this reason, RESTING, LEASED or UNKNOWN, or something may again."""
         row = self.columns.rows.get(node)
         # What is so already stays untouched: every cached mask and score of the node would be made anew.
         if row is not None and bool(self.columns.flags[row] & why) != closed:
@@ -109,8 +115,9 @@ class Cluster:
                 self._see_node(item, known if isinstance(known, Node) else None)
             return
         self._note(kind, item.uid)
-        self.objects.setdefault(kind, {})[item.uid] = item
-        self.objects.renamed(kind)
+        self.objects.put(item)
+        self.claims.changed(item)
+        self.volumes.changed(known, item)
         if isinstance(item, Namespace):
             self._namespaces[item.name] = item
             self.labelsets.namespaces_changed()
@@ -161,8 +168,9 @@ class Cluster:
         if kind is Pod:
             self.pods.remove(uid)
             return
-        item = self.objects[kind].pop(uid)
-        self.objects.renamed(kind)
+        item = self.objects.drop(kind, uid)
+        self.claims.changed(item)
+        self.volumes.changed(item, None)
         if isinstance(item, Node):
             del self._node_uids[item.name]
             self.pods.uncharge_node(item.name)
@@ -213,6 +221,7 @@ class Cluster:
         refused += [
             refusal.node for uid, refusal in self.unreadable.get(Pod, {}).items() if not self._charged(uid, node)
         ]
+        self.reopened += bool(self.columns.flags[row] & UNREADABLE) and node not in refused
         self.columns.set_flag(row, UNREADABLE, node in refused)
         self.masks.update(row)
 

@@ -25,6 +25,8 @@ HELD: Final = 4
 UNREADABLE: Final = 8
 RESTING: Final = 16
 LEASED: Final = 32
+# Nobody knows whether batch jobs have it.
+UNKNOWN: Final = 64
 
 _LABEL_COLUMNS: Final = 256
 _TAINT_SETS: Final = 1 << 12
@@ -69,8 +71,9 @@ class NodeColumns:
         # What of the charge is on its way out; what is promised to pods not yet placed.
         self.releasing = np.zeros(shape, np.int64)
         self.nominated = np.zeros(shape, np.int64)
-        # Free and open room in one array, because every charge changes both.
-        self._room = np.zeros((2 * len(self.axis), _FIRST_CAPACITY), np.int64)
+        # What is not charged, and what a pod without a promise may take, which is that less the promises that leaving
+        # pods do not cover: in one array, because every charge changes both.
+        self._room, self.free, self.open = _divided(np.zeros((2 * len(self.axis), _FIRST_CAPACITY), np.int64))
         # CPU and memory of each node as divisors, for scores.
         self.size = np.ones((2, _FIRST_CAPACITY), np.float32)
         self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
@@ -99,16 +102,6 @@ class NodeColumns:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def free(self) -> NDArray[np.int64]:
-        """What is not charged."""
-        return self._room[: len(self.axis)]
-
-    @property
-    def open(self) -> NDArray[np.int64]:
-        """What a pod without a promise may take: free, less the promises that leaving pods do not cover."""
-        return self._room[len(self.axis) :]
-
     def free_in_all(self) -> dict[str, int]:
         """What is free in all on nodes that are neither held nor unreadable, by resource."""
         # Rows without a node are all zero.
@@ -119,7 +112,7 @@ class NodeColumns:
     def add_resource(self, name: str) -> None:
         """One more line in every array of amounts."""
         line = np.zeros((1, self.capacity), np.int64)
-        self._room = np.vstack((self.free, line, self.open, line))
+        self._room, self.free, self.open = _divided(np.vstack((self.free, line, self.open, line)))
         self.axis.add(name)
         for array in ("alloc", "releasing", "nominated"):
             setattr(self, array, np.vstack((getattr(self, array), line)))
@@ -146,7 +139,7 @@ class NodeColumns:
         self.size[:, row] = np.maximum(offered[:2], 1)
         self.generation += 1
         self._reopen(row)
-        kept = int(self.flags[row]) & (UNREADABLE | RESTING | LEASED)
+        kept = int(self.flags[row]) & (UNREADABLE | RESTING | LEASED | UNKNOWN)
         self.flags[row] = kept | PRESENT | UNSCHEDULABLE * node.unschedulable | HELD * bool(node.held_by.strip())
         self.taint_set[row] = self._taint_set(node.taints)
         if old is None or old.labels != node.labels:
@@ -175,10 +168,12 @@ class NodeColumns:
 
     def charge(self, row: int, vector: Vector, number: int) -> None:
         """Takes room for a pod (1) or gives it back (-1)."""
+        # A view of its own, because an augmented assignment to part of an array copies the result there once more.
+        room = self._room[:, row]
         if number > 0:
-            self._room[:, row] -= vector.twice
+            room -= vector.twice
         else:
-            self._room[:, row] += vector.twice
+            room += vector.twice
         self.touch(row)
 
     def release(self, row: int, vector: Vector, number: int) -> None:
@@ -250,13 +245,20 @@ class NodeColumns:
 
     def _double(self) -> None:
         more = self.capacity
-        for name in ("alloc", "_room", "releasing", "nominated"):
+        for name in ("alloc", "releasing", "nominated"):
             setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more))))
+        self._room, self.free, self.open = _divided(np.pad(self._room, ((0, 0), (0, more))))
         self.size = np.pad(self.size, ((0, 0), (0, more)), constant_values=1)
         self.flags = np.pad(self.flags, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))
         for column in self._labels.values():
             column.of_row = np.pad(column.of_row, (0, more), constant_values=-1)
+
+
+def _divided(room: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The whole and its halves."""
+    half = len(room) // 2
+    return room, room[:half], room[half:]
 
 
 def label_value(labels: LabelPairs, key: str) -> str | None:

@@ -28,7 +28,16 @@ from placement.model.selector import (
     Toleration,
     untolerated,
 )
-from placement.state.columns import HELD, LEASED, PRESENT, RESTING, UNREADABLE, UNSCHEDULABLE, NodeColumns
+from placement.state.columns import (
+    HELD,
+    LEASED,
+    PRESENT,
+    RESTING,
+    UNKNOWN,
+    UNREADABLE,
+    UNSCHEDULABLE,
+    NodeColumns,
+)
 
 Bools = NDArray[np.bool_]
 
@@ -45,12 +54,22 @@ def _lets_in(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> 
 class Mask:
     """One rule's answer by row."""
 
-    __slots__ = ("__weakref__", "allows", "compute", "decide")
+    __slots__ = ("__weakref__", "allows", "compute", "decide", "narrowed")
 
     def __init__(self, compute: Callable[[], Bools], decide: Callable[[int], bool]) -> None:
         self.compute = compute
         self.decide = decide
         self.allows = compute()
+        # Moves when a row is allowed no longer.
+        self.narrowed = 0
+
+    def update(self, row: int) -> None:
+        """The node in this row changed."""
+        if row >= self.allows.shape[0]:
+            self.allows = self.compute()
+            return
+        allowed, self.allows[row] = self.allows[row], self.decide(row)
+        self.narrowed += bool(allowed) and not self.allows[row]
 
 
 class MaskTable:
@@ -109,10 +128,7 @@ class MaskTable:
     def update(self, row: int) -> None:
         """The node in this row changed."""
         for mask in list(self._masks.values()):
-            if row >= mask.allows.shape[0]:
-                mask.allows = mask.compute()
-            else:
-                mask.allows[row] = mask.decide(row)
+            mask.update(row)
 
     def _mask(self, key: Hashable, compute: Callable[[], Bools], decide: Callable[[int], bool]) -> Mask:
         mask = self._masks.get(key)
@@ -123,7 +139,7 @@ class MaskTable:
         return mask
 
     def _open(self, tolerations: tuple[Toleration, ...], row: int | slice = slice(None)) -> Bools:
-        closed = HELD | UNREADABLE | RESTING | LEASED
+        closed = HELD | UNREADABLE | RESTING | LEASED | UNKNOWN
         if untolerated((_CORDON,), tolerations) is not None:
             closed |= UNSCHEDULABLE
         opened: Bools = np.equal(self._columns.flags[row] & (closed | PRESENT), PRESENT)

@@ -12,15 +12,34 @@ T = TypeVar("T", bound=Object)
 
 
 class ObjectTable(dict[type[Object], dict[str, Object]]):
-    """Objects by UID by kind; names are looked up through an index of each kind, made when it has changed."""
+    """Objects by UID by kind; names are looked up through an index of each kind that is asked for by name."""
 
     def __init__(self) -> None:
         super().__init__()
         self._names: dict[type[Object], dict[tuple[str, str], Object]] = {}
+        # Moves by kind whenever an object of it has come, changed or gone.
+        self._changes: dict[type[Object], int] = {}
 
-    def renamed(self, kind: type[Object]) -> None:
-        """Objects of this kind have come, changed or gone."""
-        self._names.pop(kind, None)
+    def put(self, item: Object) -> None:
+        """The object is as given."""
+        self.setdefault(type(item), {})[item.uid] = item
+        self._changes[type(item)] = self.changes(type(item)) + 1
+        names = self._names.get(type(item))
+        if names is not None:
+            _name(names, item)
+
+    def drop(self, kind: type[Object], uid: str) -> Object:
+        """The object is gone; a namesake that is younger keeps the name."""
+        item = self[kind].pop(uid)
+        self._changes[kind] = self.changes(kind) + 1
+        names = self._names.get(kind, {})
+        if names.get(_key(item)) is item:
+            del names[_key(item)]
+        return item
+
+    def changes(self, kind: type[Object]) -> int:
+        """How often an object of this kind has come, changed or gone, to see whether an answer is still true."""
+        return self._changes.get(kind, 0)
 
     def every(self, kind: type[T]) -> Iterator[T]:
         """All objects of one kind."""
@@ -32,10 +51,22 @@ class ObjectTable(dict[type[Object], dict[str, Object]]):
         """The object of this name."""
         names = self._names.get(_any(kind))
         if names is None:
-            names = {(getattr(item, "namespace", ""), item.name): item for item in self.get(_any(kind), {}).values()}
-            self._names[_any(kind)] = names
+            names = self._names[_any(kind)] = {}
+            for item in self.get(_any(kind), {}).values():
+                _name(names, item)
         found = names.get((namespace, name))
         return found if isinstance(found, kind) else None
+
+
+def _key(item: Object) -> tuple[str, str]:
+    return getattr(item, "namespace", ""), item.name
+
+
+def _name(names: dict[tuple[str, str], Object], item: Object) -> None:
+    """Names are given once at a time, so of two namesakes the older is gone, whatever has been heard of that."""
+    known = names.get(_key(item))
+    if known is None or known.version <= item.version:
+        names[_key(item)] = item
 
 
 def _any(kind: type[T]) -> type[Object]:

@@ -12,14 +12,16 @@ kept by the node's name and charged when it appears.
 from typing import Final
 
 from placement.model.pod import TERMINAL, Pod
+from placement.state.claims import ClaimTable, Volumes
 from placement.state.columns import NodeColumns
 from placement.state.labelsets import LabelSet, LabelSets
 from placement.state.ports import PortTable
 from placement.state.vectors import Vector
 
-# What we intend with a pod: the node we assume it on, the node where room is promised to it, and whether it is to go.
-Plan = tuple[str, str, bool]
-NO_PLAN: Plan = ("", "", False)
+# What we intend with a pod: the node we assume it on, the node where room is promised to it, whether it is to go, and
+# the volumes that its claims are to get.
+Plan = tuple[str, str, bool, Volumes]
+NO_PLAN: Plan = ("", "", False, ())
 # In place of a promise: the nomination that the API still shows is void. No node has such a name.
 _NOWHERE: Final = "/"
 
@@ -49,20 +51,20 @@ class PodEntry:
 class PodTable:
     """All known pods by UID, charged to the columns."""
 
-    def __init__(self, columns: NodeColumns, labelsets: LabelSets, ports: PortTable) -> None:
+    def __init__(self, columns: NodeColumns, labelsets: LabelSets, ports: PortTable, claims: ClaimTable) -> None:
         self.by_uid: dict[str, PodEntry] = {}
         # UIDs by namespace and name; one key for both would take as much memory again.
         self.by_name: dict[str, dict[str, str]] = {}
         self._columns = columns
         self._labelsets = labelsets
         self._ports = ports
-        # Rows of charged pods by UID, by namespace and name of the claim they use.
-        self.claim_users: dict[tuple[str, str], dict[str, int]] = {}
+        self._claims = claims
         # UIDs by the node they belong to; a dict keeps their order.
         self._at: dict[str, dict[str, None]] = {}
         self._undo: list[tuple[str, Plan]] = []
-        # Moves when the labels of a pod change, for then rules about other pods may say something else.
-        self.relabelled = 0
+        # Moves when the labels of a pod change, for then rules about other pods may say something else, and when its
+        # request does, for then there may be more room.
+        self.amended = 0
 
     def put(self, pod: Pod) -> None:
         """The pod is as given."""
@@ -74,14 +76,15 @@ class PodTable:
             self._deposit(entry)
             return
         # Once the truth has spoken only the wish that it leaves is still ours.
-        plan = ("", "", entry.plan[2]) if pod.node or pod.phase in TERMINAL else entry.plan
-        if _alike(entry.pod, pod) and _belongs(pod, plan) == (entry.at, entry.charged):
+        plan = ("", "", entry.plan[2], ()) if pod.node or pod.phase in TERMINAL else entry.plan
+        same = plan[3] == entry.plan[3] and _belongs(pod, plan) == (entry.at, entry.charged)
+        if same and _alike(entry.pod, pod):
             # Most news is of what is charged already: it is where we have put it, and it runs there.
             entry.pod, entry.plan = pod, plan
             return
         self._withdraw(entry)
+        self.amended += (entry.pod.labels, entry.pod.request) != (pod.labels, pod.request)
         if entry.pod.labels != pod.labels:
-            self.relabelled += 1
             self._labelsets.leave(entry.labelset)
             entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
         entry.pod, entry.plan, entry.vector = pod, plan, None
@@ -133,26 +136,26 @@ class PodTable:
         for entry in entries:
             self._charge(entry)
 
-    def assume(self, uid: str, node: str) -> None:
-        """We have decided to put the pod there."""
+    def assume(self, uid: str, node: str, volumes: Volumes = ()) -> None:
+        """We have decided to put the pod there, with these volumes."""
         entry = self.by_uid[uid]
-        self._plan(entry, (node, "", entry.plan[2]))
+        self._plan(entry, (node, "", entry.plan[2], volumes))
 
     def promise(self, uid: str, node: str) -> None:
         """Room on this node is kept for the pod until it is placed."""
         entry = self.by_uid[uid]
-        self._plan(entry, ("", node, entry.plan[2]))
+        self._plan(entry, ("", node, entry.plan[2], ()))
 
     def forget(self, uid: str) -> None:
         """The pod is not where we wanted it, and the truth says so; what it was nominated for is void, too."""
         entry = self.by_uid[uid]
-        self._plan(entry, ("", _NOWHERE if entry.pod.nominated_node else "", entry.plan[2]))
+        self._plan(entry, ("", _NOWHERE if entry.pod.nominated_node else "", entry.plan[2], ()))
 
     def evict(self, uid: str, *, evicting: bool = True) -> None:
         """The pod is to leave, or is not after all."""
         entry = self.by_uid[uid]
-        assumed, promised, _unused = entry.plan
-        self._plan(entry, (assumed, promised, evicting))
+        assumed, promised, _unused, volumes = entry.plan
+        self._plan(entry, (assumed, promised, evicting, volumes))
 
     def mark(self) -> int:
         """A point to come back to. Between it and the way back no event may be applied."""
@@ -217,19 +220,15 @@ class PodTable:
             self._labelsets.place_terms(pod.spec.anti_affinity, row, number)
         if pod.spec.host_ports:
             self._ports.place(pod.spec.host_ports, row, number)
-        for claim in pod.volume_claims:
-            users = self.claim_users.setdefault((pod.namespace, claim), {})
-            if number > 0:
-                users[pod.uid] = row
-            else:
-                del users[pod.uid]
-                if not users:
-                    del self.claim_users[pod.namespace, claim]
+        if pod.volume_claims:
+            self._claims.use(pod, row, number)
+        for claim, volume in entry.plan[3]:
+            self._claims.speak_for(claim, volume, entry.at, number)
 
 
 def _belongs(pod: Pod, plan: Plan) -> tuple[str, bool]:
     """The node it belongs to, and whether it is charged there (or else promised)."""
-    assumed, promised, _unused = plan
+    assumed, promised, _unused, _volumes = plan
     if pod.phase in TERMINAL:
         return "", False
     if pod.node or assumed:

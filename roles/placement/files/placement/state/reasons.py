@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from placement.model.pod import Pod
 from placement.model.selector import UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
 from placement.state.cluster import Cluster
-from placement.state.columns import HELD, LEASED, RESTING, UNREADABLE, UNSCHEDULABLE
+from placement.state.columns import HELD, LEASED, RESTING, UNKNOWN, UNREADABLE, UNSCHEDULABLE
 from placement.state.domains import DomainRules
 from placement.state.labelsets import LabelSet
 from placement.state.masks import Bools
@@ -73,6 +73,7 @@ class Refusals:
 
         take("held by batch jobs", np.not_equal(columns.flags & HELD, 0))
         take("on which batch jobs begin", np.not_equal(columns.flags & LEASED, 0))
+        take("of which nobody knows whether batch jobs have them", np.not_equal(columns.flags & UNKNOWN, 0))
         take("with an unreadable Node or pod", np.not_equal(columns.flags & UNREADABLE, 0))
         take("that turned pods away a moment ago", np.not_equal(columns.flags & RESTING, 0))
         if untolerated((_CORDON,), pod.spec.tolerations) is not None:

@@ -24,10 +24,10 @@ from placement.state.vectors import Vector
 
 Scores = NDArray[np.float32]
 Int64s = NDArray[np.int64]
-# Score of nodes from the CPU and memory they have, what is open on them and what is asked for, by resource and node. It
-# must treat every node by itself and use +, -, *, / and comparisons only: then a node scores the same alone as among
-# all. The answer is the caller's to change.
-Scorer = Callable[[Scores, Int64s, Int64s], Scores]
+# Score of nodes from the CPU and memory they have and what would be left open once the pod is there, by resource and
+# node. It must treat every node by itself and use +, -, *, / and comparisons only: then a node scores the same alone as
+# among all. The answer is the caller's to change.
+Scorer = Callable[[Scores, Int64s], Scores]
 
 INFEASIBLE: Final = np.float32(-np.inf)
 _LADDER: Final = 8
@@ -39,7 +39,7 @@ _MET: Final = 1 << 12
 class ShapeRow:
     """One kind of pod: its score by row, as of a point in the ring of changes."""
 
-    __slots__ = ("cursor", "mask", "preferred", "request", "scores", "spec", "used", "vector")
+    __slots__ = ("cursor", "mask", "narrowed", "preferred", "request", "scores", "spec", "used", "vector")
 
     def __init__(
         self, spec: PodSpec, request: Amounts, vector: Vector, mask: Mask, preferred: list[tuple[np.float32, Mask]]
@@ -52,6 +52,7 @@ class ShapeRow:
         self.preferred = preferred
         self.scores: Scores = np.zeros(0, np.float32)
         self.cursor = -1
+        self.narrowed = 0
         self.used = 0
 
 
@@ -129,37 +130,47 @@ class ShapeTable:
 
     def catch_up(self, shape: ShapeRow) -> None:
         """Scores again what has changed since the row was last asked for."""
-        columns = self._columns
+        columns, mask = self._columns, shape.mask
         if shape.cursor == columns.changes:
             return
-        rows = columns.changed_since(shape.cursor)
+        rows = columns.changed_since(shape.cursor) if shape.cursor >= 0 else None
         older = len(shape.vector.dense) != len(columns.axis) or len(shape.scores) != columns.capacity
-        if rows is None or shape.cursor < 0 or older:
+        if rows is None or older:
             shape.vector = columns.axis.request(shape.request)
-            shape.scores = self._evaluate(shape, columns.size, columns.open[: len(shape.vector.least)], None)
+            shape.scores = self._evaluate(shape, columns.size, columns.open[: len(shape.vector.asked)], None)
+            np.putmask(shape.scores, ~mask.allows, INFEASIBLE)
             if shape.spec.host_ports:
                 shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
         else:
-            # `take`, because plain indexing of so few columns costs several times as much.
-            opened = columns.open[: len(shape.vector.least)].take(rows, axis=1)
-            size = columns.size.take(rows, axis=1)
-            shape.scores[rows] = self._evaluate(shape, size, opened, rows)
-            if shape.spec.host_ports:
-                clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
-                shape.scores[clashing] = INFEASIBLE
-        shape.cursor = columns.changes
+            if shape.narrowed != mask.narrowed:
+                np.putmask(shape.scores, ~mask.allows, INFEASIBLE)
+            self._score_again(shape, rows.compress(mask.allows.take(rows)))
+        shape.cursor, shape.narrowed = columns.changes, mask.narrowed
+
+    def _score_again(self, shape: ShapeRow, rows: NDArray[np.intp]) -> None:
+        """Scores of rows that the mask allows."""
+        if not len(rows):
+            return
+        # `take`, because plain indexing of so few columns costs several times as much.
+        opened = self._columns.open[: len(shape.vector.asked)].take(rows, axis=1)
+        shape.scores[rows] = self._evaluate(shape, self._columns.size.take(rows, axis=1), opened, rows)
+        if shape.spec.host_ports:
+            clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
+            shape.scores[clashing] = INFEASIBLE
 
     def _evaluate(self, shape: ShapeRow, size: Scores, opened: Int64s, rows: NDArray[np.intp] | None) -> Scores:
-        """Scores of these rows; None means all."""
-        allows = shape.mask.allows if rows is None else shape.mask.allows.take(rows)
-        if shape.vector.unknown:
-            return np.full(len(allows), INFEASIBLE, np.float32)
-        fits = np.logical_and.reduce(opened >= shape.vector.least)
-        fits &= allows
-        scores = self._scorer(size, opened, shape.vector.dense)
+        """Scores of these rows by their room alone; None means all."""
+        vector = shape.vector
+        if vector.unknown:
+            return np.full(opened.shape[1], INFEASIBLE, np.float32)
+        left = opened - vector.asked
+        scores = self._scorer(size, left)
         for bonus, mask in shape.preferred:
             scores += bonus * (mask.allows if rows is None else mask.allows.take(rows))
-        np.putmask(scores, np.logical_not(fits, out=fits), INFEASIBLE)
+        # Mostly there is room everywhere, and then nothing is to be told apart.
+        if left.item(left.argmin()) < 0:
+            fits = np.logical_and.reduce(opened >= vector.least)
+            np.putmask(scores, np.logical_not(fits, out=fits), INFEASIBLE)
         return scores
 
     def best(self, shape: ShapeRow, allowed: Bools | None = None, liked: Scores | None = None) -> int:
@@ -179,6 +190,8 @@ class ShapeTable:
         Only for pods that no rule about other pods concerns.
         """
         rows = _best_rows(shape.scores[: self._columns.used], number)
+        if not len(rows):
+            return []
         heap = list(zip((-shape.scores[rows]).tolist(), rows.tolist(), strict=True))
         heapify(heap)
         # Most nodes are taken once or twice: the score after the first pod is made for all of them at once.
@@ -201,17 +214,16 @@ class ShapeTable:
     def _after_one(self, shape: ShapeRow, rows: NDArray[np.intp]) -> list[float]:
         if shape.spec.host_ports:
             return [float(INFEASIBLE)] * len(rows)
-        columns = self._columns
-        asked = len(shape.vector.least)
-        opened = columns.open[:asked].take(rows, axis=1) - shape.vector.dense[:asked, None]
+        columns, asked = self._columns, shape.vector.asked
+        opened = columns.open[: len(asked)].take(rows, axis=1) - asked
         scores: list[float] = self._evaluate(shape, columns.size.take(rows, axis=1), opened, rows).tolist()
         return scores
 
     def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
         """Scores of one node after `placed` pods of the shape, one more, two more, ...; the next one last."""
         counts = np.arange(placed + _LADDER - 1, placed - 1, -1, dtype=np.int64)
-        asked = len(shape.vector.least)
-        opened = self._columns.open[:asked, row, None] - shape.vector.dense[:asked, None] * counts
+        asked = shape.vector.asked
+        opened = self._columns.open[: len(asked), row, None] - asked * counts
         size = np.repeat(self._columns.size[:, row, None], _LADDER, axis=1)
         ladder: list[float] = self._evaluate(shape, size, opened, np.full(_LADDER, row)).tolist()
         return ladder

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts
 
+MEMORY_INDEX: Final = 1
 PODS_INDEX: Final = 2
 # A sum of 2^13 amounts of at most MAX_AMOUNT is the most that 64 bits hold: beyond this count a node is full.
 MAX_PODS: Final = 2**13 - 1
@@ -27,8 +28,9 @@ class Vector:
     dense: NDArray[np.int64]
     # The same twice, one after the other: charged room and open room change together.
     twice: NDArray[np.int64]
-    # As a column to compare with, up to the last resource asked for: what is not asked for is less than anything, so it
-    # blocks nowhere.
+    # As a column, up to the last resource asked for.
+    asked: NDArray[np.int64]
+    # The same to compare with: what is not asked for is less than anything, so it blocks nowhere.
     least: NDArray[np.int64]
     # Resources asked for that no node offers.
     unknown: tuple[str, ...]
@@ -74,8 +76,9 @@ class ResourceAxis:
                     dense[self._index[name]] = amount
             dense[PODS_INDEX] = 1
             last = int(np.flatnonzero(dense)[-1])
-            least = np.where(dense > 0, dense, np.iinfo(np.int64).min)[: last + 1, None]
-            vector = Vector(dense, np.concatenate((dense, dense)), least, tuple(self.unknown_names(amounts)))
+            asked = dense[: last + 1, None]
+            least = np.where(asked > 0, asked, np.iinfo(np.int64).min)
+            vector = Vector(dense, np.concatenate((dense, dense)), asked, least, tuple(self.unknown_names(amounts)))
             if len(self._requests) >= 1 << 16:
                 self._requests.clear()
             self._requests[amounts] = vector

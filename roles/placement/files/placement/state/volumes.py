@@ -3,50 +3,74 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rules about volumes: which nodes a pod's claims allow.
 
-A claim that is bound ties the pod to the nodes that reach its volume. One that waits for its first consumer is tied by
-the topology of its class, and its volume is made once a node is chosen. What cannot be judged is refused, in words.
+A claim that is bound ties the pod to the nodes that reach its volume. One that waits for its first consumer gets a
+volume that is there, or is tied by the topology of its class and its volume is made, once a node is chosen. What cannot
+be judged is refused, in words.
 """
 
-from collections.abc import Collection
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 import numpy as np
 
+from placement.model.event import Object
 from placement.model.pod import Pod
-from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
+from placement.model.selector import NodeSelector, NodeSelectorTerm
 from placement.model.volume import (
     CSIDriver,
-    CSINode,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
 )
-from placement.state.columns import NodeColumns
+from placement.state.claims import ClaimTable, Volumes
+from placement.state.columns import NodeColumns, label_value
 from placement.state.masks import Bools, MaskTable
 from placement.state.objects import ObjectTable
-from placement.state.pods import PodTable
+from placement.state.premade import PremadeVolumes
 
-NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+_NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
+# Labels of a volume that say where it is, and the label of a node that goes for each where the node has not that one.
+_ZONES: Final = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+# Between the zones of a volume that is in several.
+_ZONE_DELIMITER: Final = "__"
+
+Answer = tuple[str, Bools]
 
 
 class VolumeRules:
     """Answers over one cluster."""
 
-    def __init__(self, columns: NodeColumns, masks: MaskTable, objects: ObjectTable, pods: PodTable) -> None:
+    def __init__(self, columns: NodeColumns, masks: MaskTable, objects: ObjectTable, claims: ClaimTable) -> None:
         self._columns = columns
         self._masks = masks
         self._objects = objects
-        self._pods = pods
+        self._claims = claims
+        self._premade = PremadeVolumes(columns, masks, objects, claims)
+
+    def changed(self, old: Object | None, new: Object | None) -> None:
+        """An object is new, other, or gone."""
+        volumes = [item if isinstance(item, PersistentVolume) else None for item in (old, new)]
+        if any(volumes):
+            self._premade.changed(*volumes)
 
     def waiting(self, pod: Pod) -> list[PersistentVolumeClaim]:
-        """Claims of the pod whose volumes are made when a node is chosen, and are not there yet, as far as is known."""
-        claims = (self._claim(pod, name) for name in pod.volume_claims)
+        """Claims of the pod that get their volumes when a node is chosen, and have none yet, as far as is known."""
         return [
             claim
-            for claim in claims
-            if claim is not None and self._objects.find(PersistentVolume, claim.volume) is None
+            for claim in self._known(pod)
+            if claim.binding or self._objects.find(PersistentVolume, claim.volume) is None
         ]
+
+    def choose(self, pod: Pod, node: str) -> Volumes:
+        """What the pod's claims that wait for a node get on this one: the name of a volume, or one to be made."""
+        row = self._columns.rows.get(node, -1)
+        return self._chosen([claim for claim in self._known(pod) if not claim.volume], row) if row >= 0 else ()
 
     def allowed(self, pod: Pod) -> Bools | None:
         """Rows that every claim allows; None means all."""
@@ -56,48 +80,137 @@ class VolumeRules:
         together: Bools = np.logical_and.reduce([allowed for _unused, allowed in answers])
         return together
 
-    def answers(self, pod: Pod) -> list[tuple[str, Bools]]:
+    def answers(self, pod: Pod) -> list[Answer]:
         """Each rule with the rows it allows."""
-        found: list[tuple[str, Bools]] = []
+        found: list[Answer] = []
         for name in pod.volume_claims:
-            claim = self._claim(pod, name)
-            if claim is None:
-                found.append((f"its claim {name}, which does not exist", self._nowhere()))
-                continue
-            if claim.once_per_pod and self._in_use(pod, claim):
-                found.append((f"its claim {name}, which another pod uses (ReadWriteOncePod)", self._nowhere()))
-            found += self._bound(claim) if claim.volume else self._unbound(claim)
+            claim = self._objects.find(PersistentVolumeClaim, name, pod.namespace)
+            why = "which does not exist" if claim is None else self._unusable(pod, claim)
+            if claim is None or why:
+                found.append((f"its claim {name}, {why}", self._nowhere()))
+            elif claim.volume:
+                found += self._bound(claim, zoned=name not in pod.ephemeral_claims)
+            else:
+                found += self._unbound(claim)
         if found:
+            found += self._together(pod, found)
             found += self._attachable(pod)
         return found
 
-    def _claim(self, pod: Pod, name: str) -> PersistentVolumeClaim | None:
-        return self._objects.find(PersistentVolumeClaim, name, pod.namespace)
+    def _known(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+        for name in pod.volume_claims:
+            claim = self._objects.find(PersistentVolumeClaim, name, pod.namespace)
+            if claim is not None:
+                yield claim
 
-    def _bound(self, claim: PersistentVolumeClaim) -> list[tuple[str, Bools]]:
+    def _unusable(self, pod: Pod, claim: PersistentVolumeClaim) -> str:
+        """Why the claim serves this pod on no node, if it does not."""
+        if claim.lost:
+            return f"which has lost its volume {claim.volume}"
+        if claim.terminating:
+            return "which is being deleted"
+        if claim.name in pod.ephemeral_claims and claim.owner != pod.uid:
+            return "which was not made for this pod"
+        if claim.once_per_pod and self._claims.in_use(claim, but=pod.uid):
+            return "which another pod uses (ReadWriteOncePod)"
+        made_by = self._made_by(claim)
+        unbound = not claim.volume and (made_by is None or not made_by.waits)
+        return "which is not bound" if unbound or claim.binding else ""
+
+    def _bound(self, claim: PersistentVolumeClaim, *, zoned: bool) -> list[Answer]:
         volume = self._objects.find(PersistentVolume, claim.volume)
         if volume is None:
             return [(f"volume {claim.volume} of its claim {claim.name}, which does not exist", self._nowhere())]
-        return self._reached("node affinity of volume " + volume.name, volume.node_terms)
+        zones = self._zones(volume) if zoned else []
+        return [*self._reached("node affinity of volume " + volume.name, volume.node_terms), *zones]
 
-    def _unbound(self, claim: PersistentVolumeClaim) -> list[tuple[str, Bools]]:
-        found = self._objects.find(StorageClass, claim.storage_class)
-        if found is None or not found.waits:
-            return [(f"its claim {claim.name}, which is not bound", self._nowhere())]
-        if found.provisioner in ("", NO_PROVISIONER):
-            why = f"its claim {claim.name}: volumes made by hand are not chosen among; bind it beforehand"
-            return [(why, self._nowhere())]
-        begun = [self._being_made(claim)] if claim.selected_node else []
-        topology = self._reached("topology of storage class " + found.name, found.topology)
-        return [*begun, *topology, *self._room(claim, found)]
+    def _zones(self, volume: PersistentVolume) -> list[Answer]:
+        """Nodes where a volume is by its labels; nodes that do not say where they are count as anywhere."""
+        there = np.ones(self._columns.capacity, np.bool_)
+        asked = False
+        for key, stands_in in _ZONES.items():
+            values = {value.strip() for value in (label_value(volume.labels, key) or "").split(_ZONE_DELIMITER)}
+            if "" in values:
+                continue
+            asked, column = True, self._columns.label_column(key)
+            there &= np.where(
+                column.of_row < 0, self._columns.label_column(stands_in).among(values), column.among(values)
+            )
+        if not asked:
+            return []
+        anywhere = np.logical_and.reduce([self._columns.label_column(key).of_row < 0 for key in _ZONES])
+        return [("zone of volume " + volume.name, there | anywhere)]
 
-    def _being_made(self, claim: PersistentVolumeClaim) -> tuple[str, Bools]:
+    def _unbound(self, claim: PersistentVolumeClaim) -> list[Answer]:
+        making = self._making(claim)
+        node = self._claims.node_for(claim)
+        if node:
+            return [self._being_made(claim, node), *making]
+        premade = self._premade.reached(claim)
+        if not premade.any():
+            return making
+        allowed: Bools = premade | np.logical_and.reduce([allowed for _unused, allowed in making])
+        return [(f"its claim {claim.name}, for which there is no volume", allowed)]
+
+    def _making(self, claim: PersistentVolumeClaim) -> list[Answer]:
+        """Where a volume can be made."""
+        made_by = self._made_by(claim)
+        if made_by is None or made_by.provisioner in _NO_PROVISIONER:
+            return [(f"its claim {claim.name}, for which there is no volume", self._nowhere())]
+        topology = self._reached("topology of storage class " + made_by.name, made_by.topology)
+        return [*topology, *self._room(claim, made_by)]
+
+    def _made_by(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+        return self._objects.find(StorageClass, claim.storage_class)
+
+    def _being_made(self, claim: PersistentVolumeClaim, node: str) -> Answer:
         """The one node for which a volume has been asked: its provisioner may be at it."""
         allowed = self._nowhere()
-        row = self._columns.rows.get(claim.selected_node)
+        row = self._columns.rows.get(node)
         if row is not None:
             allowed[row] = True
-        return f"its claim {claim.name}, whose volume is being made for node {claim.selected_node}", allowed
+        return f"its claim {claim.name}, whose volume is being made for node {node}", allowed
+
+    def _together(self, pod: Pod, apart: list[Answer]) -> list[Answer]:
+        """Nodes with volumes for all of the claims that would like to have the same, and have been asked `apart`."""
+        rivals: dict[Hashable, list[PersistentVolumeClaim]] = {}
+        for claim in self._known(pod):
+            if not (claim.volume or self._claims.node_for(claim)) and self._premade.competes(claim):
+                rivals.setdefault((claim.storage_class, claim.attributes_class, claim.block), []).append(claim)
+        open_to_each = np.logical_and.reduce([self._masks.present(), *(allowed for _unused, allowed in apart)])
+        return [self._shared(claims, open_to_each) for claims in rivals.values() if len(claims) > 1]
+
+    def _shared(self, claims: list[PersistentVolumeClaim], rows: Bools) -> Answer:
+        """Which of these rows have volumes for all of these claims, told by numbers wherever they can tell."""
+        counts = [self._premade.count(claim) for claim in sorted(claims, key=_claim_size)]
+        alike = len({(claim.modes, claim.selector) for claim in claims}) == 1
+        # The smallest claim takes first, and the smallest that will do. Where a volume for a claim would do for all
+        # smaller ones, it is enough that none finds fewer than it and the larger ones need; otherwise it is surely
+        # enough that each finds one more than those before it can have taken.
+        needed = range(len(counts), 0, -1) if alike else range(1, len(counts) + 1)
+        enough = np.logical_and.reduce([count >= number for count, number in zip(counts, needed, strict=True)])
+        makeable = {
+            claim.uid: np.logical_and.reduce([allowed for _unused, allowed in self._making(claim)]) for claim in claims
+        }
+        allowed: Bools = rows & (enough | np.logical_and.reduce([*makeable.values()]))
+        unsure = rows & ~allowed
+        if alike:
+            unsure &= np.logical_or.reduce([*makeable.values()])
+        for row in np.flatnonzero(unsure).tolist():
+            allowed[row] = all(volume or makeable[claim][row] for claim, volume in self._chosen(claims, row))
+        names = " and ".join(claim.name for claim in claims)
+        return f"its claims {names}, for which there are not enough volumes", allowed
+
+    def _chosen(self, claims: list[PersistentVolumeClaim], row: int) -> Volumes:
+        """Volumes for these claims on one node, the smallest claim first."""
+        node = self._columns.nodes[row]
+        found: dict[str, str] = {}
+        for claim in sorted(claims, key=_claim_size):
+            volume = None
+            if node is not None and not self._claims.node_for(claim):
+                volume = self._premade.best(claim, node, found.values())
+            found[claim.uid] = volume.name if volume is not None else ""
+        return tuple(found.items())
 
     def _room(self, claim: PersistentVolumeClaim, made_by: StorageClass) -> list[tuple[str, Bools]]:
         """Nodes near which the class's driver has room for the volume, where it says how much it has."""
@@ -112,12 +225,12 @@ class VolumeRules:
             if item.topology is None:
                 return []
             for term in item.topology:
-                match term.expressions:
-                    case [Requirement(key=key, operator=Operator.IN, values=wanted)] if not term.fields:
-                        # A driver of local volumes says so for each node: too many for a mask of each.
-                        values.setdefault(key, set()).update(wanted)
-                    case _:
-                        allowed |= self._masks.selector(NodeSelector((), (term,))).allows
+                tie = term.label_values()
+                if tie is not None:
+                    # A driver of local volumes says so for each node: too many for a mask of each.
+                    values.setdefault(tie[0], set()).update(tie[1])
+                else:
+                    allowed |= self._masks.selector(NodeSelector((), (term,))).allows
         for key, there in values.items():
             allowed |= self._columns.label_column(key).among(there)
         return [(f"the room that driver {driver.name} has for its claim {claim.name}", allowed)]
@@ -130,48 +243,12 @@ class VolumeRules:
     def _nowhere(self) -> Bools:
         return np.zeros(self._columns.capacity, np.bool_)
 
-    def _in_use(self, pod: Pod, claim: PersistentVolumeClaim) -> bool:
-        users = self._pods.claim_users.get((claim.namespace, claim.name), {})
-        return any(uid != pod.uid for uid in users)
-
-    def _attachable(self, pod: Pod) -> list[tuple[str, Bools]]:
+    def _attachable(self, pod: Pod) -> list[Answer]:
         """Nodes that can attach the volumes: a driver has a limit, and a volume counts once however many use it."""
-        wanted: dict[str, set[str]] = {}
-        for name in pod.volume_claims:
-            claim = self._claim(pod, name)
-            attached = self._attachment(claim) if claim else None
-            if attached is not None:
-                wanted.setdefault(attached[0], set()).add(attached[1])
-        limits = [item for item in self._objects.every(CSINode) if item.limits] if wanted else []
-        if not limits:
-            return []
-        present = self._attached(wanted.keys())
-        allowed = np.ones(self._columns.capacity, np.bool_)
-        for item in limits:
-            row = self._columns.rows.get(item.name)
-            for driver, limit in item.limits:
-                if row is not None and driver in wanted:
-                    there = present.get((row, driver), set())
-                    allowed[row] &= len(there | wanted[driver]) <= limit
-        return [("the number of volumes that a node can attach", allowed)]
+        attachments = (self._claims.attachment(claim) for claim in self._known(pod))
+        allowed = self._claims.attachable(item for item in attachments if item is not None)
+        return [] if allowed is None else [("the number of volumes that a node can attach", allowed)]
 
-    def _attached(self, drivers: Collection[str]) -> dict[tuple[int, str], set[str]]:
-        found: dict[tuple[int, str], set[str]] = {}
-        for (namespace, name), users in self._pods.claim_users.items():
-            claim = self._objects.find(PersistentVolumeClaim, name, namespace)
-            attached = self._attachment(claim) if claim else None
-            if attached is not None and attached[0] in drivers:
-                for row in users.values():
-                    found.setdefault((row, attached[0]), set()).add(attached[1])
-        return found
 
-    def _attachment(self, claim: PersistentVolumeClaim) -> tuple[str, str] | None:
-        """Driver and volume that count for a node; None where no driver attaches anything.
-
-        A volume that is yet to be made counts as well, for the driver that will make it.
-        """
-        volume = self._objects.find(PersistentVolume, claim.volume) if claim.volume else None
-        if volume is not None:
-            return (volume.driver, volume.name) if volume.driver else None
-        made_by = self._objects.find(StorageClass, claim.storage_class)
-        return (made_by.provisioner, f"{claim.namespace}/{claim.name}") if made_by and made_by.provisioner else None
+def _claim_size(claim: PersistentVolumeClaim) -> int:
+    return claim.size

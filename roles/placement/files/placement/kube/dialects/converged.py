@@ -48,24 +48,22 @@ def _system(name: str | None) -> str:
 
 def queue_status(status: QueueStatus, now: str) -> Json:
     """Numbers of groups, shares, and whether the spec is in order."""
-    problem = bool(status.reason)
-    return {
+    condition = {
+        "type": "Accepted",
+        "status": "False" if status.reason else "True",
+        "reason": status.reason or "Accepted",
+        "message": status.message,
+        "lastTransitionTime": now,
+    }
+    figures = {
         "pending": status.pending,
         "inqueue": status.inqueue,
         "running": status.running,
         "unknown": status.unknown,
         "allocated": written(status.allocated),
         "deserved": written(status.deserved),
-        "conditions": [
-            {
-                "type": "Accepted",
-                "status": "False" if problem else "True",
-                "reason": status.reason or "Accepted",
-                "message": status.message,
-                "lastTransitionTime": now,
-            }
-        ],
     }
+    return {**(figures if status.readable else {}), "conditions": [condition]}
 
 
 DIALECT: Final = Dialect(name=CONVERGED, read_queue=partial(read_queue, CONVERGED), queue_status=queue_status)

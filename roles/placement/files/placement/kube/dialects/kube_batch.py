@@ -82,6 +82,8 @@ def unschedulable(status: GroupStatus, now: str) -> list[Json]:
 
 def queue_status(status: QueueStatus, _now: str) -> Json:
     """Numbers of groups."""
+    if not status.readable:
+        return {}
     return {"pending": status.pending + status.inqueue, "running": status.running, "unknown": status.unknown}
 
 

@@ -85,6 +85,8 @@ def group_status(status: GroupStatus, now: str) -> Json:
 
 def queue_status(status: QueueStatus, _now: str) -> Json:
     """Numbers of groups and what they have; the state is for whoever opens and closes the queue to write."""
+    if not status.readable:
+        return {}
     return {
         "pending": status.pending,
         "inqueue": status.inqueue,

@@ -3,18 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """allocate: jobs get nodes, queue by queue and job by job in the plugins' order; a job's minimum in one statement."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
-from placement.policy.amounts import Totals, add
 from placement.policy.chooser import alike
-from placement.policy.jobs import Job, Problem, Status, Task
-from placement.policy.queues import Place, QueueNode
+from placement.policy.failures import Failure
+from placement.policy.jobs import Job, Problem, Status, Task, wanted_by
+from placement.policy.queue_node import Place, QueueNode
 from placement.policy.session import Refused, Session
+from placement.policy.statement import Statement
 from placement.policy.turns import take_turns
 
 # So many tasks of one job are placed in one go where no other job waits.
 _RUN: Final = 64
+# So many tasks of a gang are placed between two looks at the clock.
+_AT_ONCE: Final = 128
 # Kinds of members that are passed over in one go.
 _KINDS: Final = 8
 
@@ -24,14 +27,14 @@ def allocate(session: Session) -> Iterator[None]:
     yield from take_turns(session, _visit)
 
 
-def _visit(session: Session, queue: QueueNode, alone: bool) -> bool:
+def _visit(session: Session, queue: QueueNode, alone: bool) -> Generator[None, None, bool]:
     """Places the queue's first job, or what of it must start together."""
     if session.rules.overused(queue):
         return False
-    return place_first(session, queue, queue.order, alone)
+    return (yield from place_first(session, queue, queue.order, alone))
 
 
-def place_first(session: Session, queue: QueueNode, places: list[Place], alone: bool) -> bool:
+def place_first(session: Session, queue: QueueNode, places: list[Place], alone: bool) -> Generator[None, None, bool]:
     """Places the first job of a list, and says whether there was one."""
     job = session.book.pop(places)
     if job is None:
@@ -41,46 +44,53 @@ def place_first(session: Session, queue: QueueNode, places: list[Place], alone: 
         needed = _RUN
     tasks = job.next_tasks(needed)
     if len(tasks) >= session.rules.needed(job):
-        _place(session, queue, job, tasks)
+        yield from _place(session, queue, job, tasks)
     else:
         _put_back(job, tasks)
     return True
 
 
-def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()) -> None:
+def _place(
+    session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()
+) -> Iterator[None]:
     together = session.rules.needed(job)
-    wanted: Totals = {}
-    for task in tasks:
-        add(wanted, task.amounts)
-    limit = session.book.tree.limit(queue, wanted, session.book.total)
+    limit = session.book.tree.limit(queue, wanted_by(tasks), session.book.total)
     if limit and len(tasks) > together:
         # The run was a guess: only what must start together is asked for.
         _put_back(job, tasks[together:])
-        _place(session, queue, job, tasks[:together], passed)
+        yield from _place(session, queue, job, tasks[:together], passed)
         return
     if limit:
         _put_back(job, tasks)
         session.refuse(job, tasks[0], Refused("QueueLimit", limit))
         return
+    kind = session.chooser.kind(tasks) if len(tasks) == together == job.pending else None
+    known = session.failures.find(session.book.generation, kind) if kind is not None else None
+    if known is not None:
+        _put_back(job, tasks)
+        _refuse(session, job, tasks[known.placed], known)
+        return
     statement = session.statement()
-    failed = session.chooser.place(tasks, statement)
+    try:
+        failed = yield from _each(session, tasks, statement)
+    except GeneratorExit:
+        statement.discard()
+        _put_back(job, tasks)
+        session.book.push(job)
+        raise
     placed = len(tasks) if failed is None else tasks.index(failed)
     if failed is not None and placed < together:
-        refused = Refused("NotEnoughResources", _short(job, together, placed), session.chooser.reasons(failed))
+        nodes = session.chooser.reasons(failed)
         statement.discard()
         _put_back(job, tasks[placed:])
         others = _others(job, together, (*passed, failed))
         if others:
-            _place(session, queue, job, others, (*passed, failed))
+            yield from _place(session, queue, job, others, (*passed, failed))
             return
-        never = session.chooser.never(tasks[:together])
-        if never:
-            text = f"{job} can never run: {format_size(job) if together > 1 else ''}{never}; {refused.nodes}"
-            session.book.give_up(job, Problem("NeverFits", text))
-            # Others deserve more without it, and may have been passed over for having too much.
-            session.unfinished = True
-            return
-        session.refuse(job, failed, refused)
+        failure = Failure(placed, nodes, session.chooser.never(tasks[:together]))
+        if kind is not None:
+            session.failures.note(session.book.generation, kind, failure)
+        _refuse(session, job, failed, failure)
         return
     statement.commit()
     if placed:
@@ -88,6 +98,17 @@ def _place(session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], 
     if failed is not None:
         _put_back(job, tasks[placed:])
         session.refuse(job, failed, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))
+
+
+def _each(session: Session, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Task | None]:
+    """Places them as if in one go; the answer is the first that does not fit."""
+    for start in range(0, len(tasks), _AT_ONCE):
+        failed = session.chooser.place(tasks[start : start + _AT_ONCE], statement)
+        if failed is not None:
+            return failed
+        if len(tasks) > _AT_ONCE:
+            yield
+    return None
 
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
@@ -112,7 +133,13 @@ def format_size(job: Job) -> str:
     return f"{job.group.member_field} is {job.min_member}; " if job.group is not None and job.min_member > 1 else ""
 
 
-def _short(job: Job, together: int, placed: int) -> str:
-    if together == 1:
-        return ""
-    return f"{job} needs {together} pods placed together, {placed} fit"
+def _refuse(session: Session, job: Job, task: Task, failure: Failure) -> None:
+    together = session.rules.needed(job)
+    if failure.never:
+        text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
+        session.book.give_up(job, Problem("NeverFits", text))
+        # Others deserve more without it, and may have been passed over for having too much.
+        session.unfinished = True
+        return
+    short = f"{job} needs {together} pods placed together, {failure.placed} fit" if together > 1 else ""
+    session.refuse(job, task, Refused("NotEnoughResources", short, failure.nodes))

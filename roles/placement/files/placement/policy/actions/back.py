@@ -14,22 +14,19 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from placement.model.action import Evict, Release, Submit
+from placement.model.action import Submit
 from placement.model.batch import BatchJob
-from placement.model.event import Object
-from placement.model.workload import PodGroup
+from placement.model.workload import Namespace
 from placement.policy.backing import Unit
+from placement.policy.clearing import clear
 from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_of, walltime_of
+from placement.policy.giving_back import evict, give_back, job_of, may_leave, send_altered
 from placement.policy.jobs import HOLDING, Job, Status, Task
-from placement.policy.leases import renew
-from placement.policy.membership import SOURCE_OF, GroupKey
+from placement.policy.leases import doubt, renew
 from placement.policy.session import Refused, Session
-from placement.policy.strays import is_certain, is_served, strays
-from placement.policy.verify import aliases, hosts, is_resting, node_of, why_not
+from placement.policy.strays import OPEN, is_served
+from placement.policy.verify import aliases, hosts, is_resting, largest, node_of, why_not
 
-_ENDED: Final = frozenset({Status.SUCCEEDED, Status.FAILED})
-_THERE: Final = frozenset({Status.BOUND, Status.RUNNING})
-_OPEN: Final = float("inf")
 _STEP: Final = 64
 
 
@@ -37,7 +34,7 @@ def back(session: Session) -> Iterator[None]:
     """A step of every cycle, before anybody else is placed."""
     book, backing = session.book, session.backing
     for uid in list(backing.changed):
-        job = _job_of(session, uid)
+        job = job_of(session, uid)
         if job is not None:
             book.backed[job.key] = job
     backing.changed.clear()
@@ -45,7 +42,10 @@ def back(session: Session) -> Iterator[None]:
         backing.aliases, backing.hosts = aliases(session), hosts(session)
         book.backed.update((key, book.jobs[key]) for key in book.restless if key in book.jobs)
         book.restless.clear()
+        _renamed(session)
         yield from renew(session)
+        yield from clear(session)
+    yield from doubt(session)
     for key in list(book.backed):
         job = book.backed.pop(key, None)
         if job is None or book.jobs.get(key) is not job:
@@ -56,22 +56,27 @@ def back(session: Session) -> Iterator[None]:
             yield
     if backing.fresh:
         backing.fresh = False
-        for number, unit in enumerate(list(backing.units.values())):
-            _release(session, unit)
+        send_altered(session)
+        for number, uid in enumerate(dict.fromkeys((*backing.units, *book.tags.pods))):
+            give_back(session, uid)
             if number % _STEP == 0:
                 yield
 
 
-def _job_of(session: Session, uid: str) -> Job | None:
-    """The job that has a pod or a group of this UID."""
-    task = session.book.tasks.get(uid)
-    if task is not None:
-        return task.job
-    kind: type[Object] = PodGroup
-    group = session.book.cluster.objects.get(kind, {}).get(uid)
-    if not isinstance(group, PodGroup) or group.dialect not in SOURCE_OF:
-        return None
-    return session.book.jobs.get(GroupKey(SOURCE_OF[group.dialect], group.namespace, group.name))
+def _renamed(session: Session) -> None:
+    """Labels of namespaces say whose jobs are, so units are looked at again where they have changed."""
+    book, backing = session.book, session.backing
+    found = book.cluster.objects.get(Namespace, {}).values()
+    labels = {item.name: item.labels for item in found if isinstance(item, Namespace)}
+    if labels == backing.labels:
+        return
+    changed = {name for name, _unused in labels.items() ^ backing.labels.items()}
+    backing.labels = labels
+    for unit in backing.units.values():
+        job = job_of(session, unit.uid)
+        if job is not None and job.key.namespace in changed:
+            unit.seen = -1
+            book.backed[job.key] = job
 
 
 def _serve(session: Session, job: Job) -> Iterator[bool]:
@@ -83,11 +88,10 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
         return
     units = session.backing.units
     gang = job.group.uid if job.group is not None else ""
-    # Whoever came when the gang had its job already has one by itself.
-    together = [task for task in job.tasks.values() if gang and task.uid not in units]
+    together = [task for task in job.tasks.values() if gang and not _is_apart(session, job, task)]
     if gang and (together or gang in units):
         yield _settle(session, job, session.backing.unit(gang), together)
-    for task in [task for task in job.tasks.values() if not gang or task.uid in units]:
+    for task in [task for task in job.tasks.values() if not gang or _is_apart(session, job, task)]:
         # In the meantime it may have gone.
         if job.tasks.get(task.uid) is not task:
             continue
@@ -98,27 +102,52 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
             yield done
 
 
+def _is_apart(session: Session, job: Job, task: Task) -> bool:
+    """Whether a member has a job by itself, or is to have one: it came when the gang had its job already.
+
+    That there is a job of its name says nothing: others may have made it.
+    """
+    unit, tag = session.backing.units.get(task.uid), session.book.tags.of.get(task.uid)
+    if unit is not None:
+        _ascribe(session, job, unit)
+    if unit is None or tag is not None:
+        return tag == task.uid
+    return unit.apart or (unit.job is not None and unit.whose is not None)
+
+
+def _ascribe(session: Session, job: Job, unit: Unit) -> None:
+    """Says whose the unit's jobs are."""
+    backing = session.backing
+    backing.belongs(unit, backing.rules.whose(job.key.namespace, session.book.namespace_labels(job), job.queue))
+
+
 def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bool:
     backing = session.backing
     there = [task for task in tasks if task.status in HOLDING]
     waiting = [task for task in tasks if task.status is Status.PENDING and job.problem is None]
-    unit.held.update((task.uid, _OPEN) for task in there)
-    unit.held.update((task.uid, -_OPEN) for task in tasks if task.status in _ENDED and task.uid in unit.held)
+    unit.held.update((task.uid, OPEN) for task in there)
     unit.members = len(there) + len(waiting)
-    if unit.user is None:
-        backing.belongs(unit, backing.rules.user_of(job.key.namespace, session.book.namespace_labels(job), job.queue))
+    _ascribe(session, job, unit)
     batch = unit.job
     if batch is None:
         if backing.is_gone(unit):
-            _evict(session, there, "JobEnded", f"the job that {job} was part of is gone")
+            whose = f", and job {unit.extra[0].job} is not of this namespace's user and queue" if unit.extra else ""
+            evict(session, there, "JobEnded", f"the job that {job} was part of is gone{whose}")
         # Who is still there has no job, so he has to leave and is a part of the next one.
         if waiting and not there and len(waiting) >= _needed(session, job, unit):
             _submit(session, job, unit, sorted(waiting, key=lambda task: task.key))
         return not (waiting or there)
     if not batch.runs:
-        _evict(session, there, "JobStopped", f"job {batch.job} does not run any more")
-    elif batch.left is not None and batch.left <= backing.rules.grace:
-        _evict(session, there, "WalltimeReached", f"job {batch.job} ends in {max(0, int(batch.left))} s")
+        leaving = [task for task in there if not _perhaps_elsewhere(session, unit, task)]
+        evict(session, leaving, "JobStopped", f"job {batch.job} does not run any more")
+    if unit.whose is None:
+        said = f"job {batch.job} may be another user's: the settings name no user for namespace {job.key.namespace}"
+        if waiting:
+            _tell(session, job, Refused("NoJob", said))
+        return not waiting and (batch.runs or not there)
+    if batch.runs and batch.left is not None and batch.left <= backing.rules.grace:
+        evict(session, there, "WalltimeReached", f"job {batch.job} ends in {max(0, int(batch.left))} s")
+        unit.trouble = f"job {batch.job} has less time left than the {backing.rules.grace:g} s that pods have to end"
         unit.refused = batch.job
     if batch.runs and unit.absences:
         # It may be gone: nobody goes where it was, and nobody leaves yet.
@@ -129,6 +158,12 @@ def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bo
         said = unit.trouble if batch.job == unit.refused else batch.comment
         _tell(session, job, Refused("JobWaiting", f"job {batch.job} has no nodes to give yet: {said or 'queued'}"))
     return batch.job != unit.refused and not there
+
+
+def _perhaps_elsewhere(session: Session, unit: Unit, task: Task) -> bool:
+    """Whether it may be part of another job of the tag, which runs, as nobody can say whose the jobs are."""
+    shares = [share for job in unit.extra for share in job.shares] if unit.whose is None else []
+    return any(node_of(session, share.host) == task.node for share in shares)
 
 
 def _needed(session: Session, job: Job, unit: Unit) -> int:
@@ -144,7 +179,8 @@ def _submit(session: Session, job: Job, unit: Unit, waiting: Sequence[Task]) -> 
         return
     pods = [task.pod for task in waiting]
     try:
-        chunks, walltime = chunks_of(demand_of(pod, backing.rules, backing.hosts) for pod in pods), walltime_of(pods)
+        demands = [demand_of(pod, backing.rules, backing.hosts) for pod in pods]
+        chunks, walltime = chunks_of(demands, largest(session)), walltime_of(pods)
     except Unbackable as error:
         _tell(session, job, Refused("NotBackable", f"{job}: {error}"))
         return
@@ -158,6 +194,7 @@ def _submit(session: Session, job: Job, unit: Unit, waiting: Sequence[Task]) -> 
             namespace_labels=session.book.namespace_labels(job),
             chunks=chunks,
             walltime=walltime,
+            mark=backing.mark,
         )
     )
     _tell(session, job, Refused("NoJob", unit.trouble or "a job is being submitted"))
@@ -167,19 +204,22 @@ def _place(
     session: Session, job: Job, unit: Unit, batch: BatchJob, waiting: Sequence[Task], there: Sequence[Task]
 ) -> bool:
     """Gives pods their parts of a job that runs; all that must start together, or none."""
-    bins = Bins(batch.shares, lambda host: node_of(session, host))
-    lost = [task for task in there if not bins.take(task.node, _demand(session, task)) and _may_leave(session, task)]
+    bins = Bins(batch.shares, lambda host: node_of(session, host), session.backing.rules.devices.values())
+    known = sorted(there, key=lambda task: _demand(session, task), reverse=True)
+    lost = [task for task in known if not bins.take(task.node, _demand(session, task)) and may_leave(session, task)]
     if not all(node_of(session, share.host) for share in batch.shares):
         # A host that is no node now may be the very one where they are.
         lost = []
-    _evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
+    evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
     if not waiting:
         return not lost
-    if job.key in session.book.held:
+    if job.key in session.book.held or session.backing.leases.doubted[0]:
         return False
     statement = session.statement()
     placed: list[Task] = []
-    refused = f"its hosts {', '.join(sorted({share.host for share in batch.shares})[:5])} have no part for {waiting[0]}"
+    # Who is placed counts as one of the minimum from then on.
+    enough = min(_needed(session, job, unit), len(waiting))
+    refused = ""
     ordered = sorted(waiting, key=lambda task: (len(_demand(session, task).properties), _demand(session, task)))
     for task in reversed(ordered):
         node, why = bins.put(_demand(session, task), partial(why_not, session, task))
@@ -187,13 +227,23 @@ def _place(
             statement.place(task, node)
             placed.append(task)
         refused = why or refused
-    if len(placed) < min(_needed(session, job, unit), len(waiting)) or not placed:
+    if len(placed) < enough or not placed:
         statement.discard()
-        return _without(session, job, unit, batch, there, refused)
+        return _without(session, job, unit, batch, there, refused or _no_part(session, batch, waiting[0]))
     statement.commit()
+    # Nothing may come of their bindings for long, and their group be deleted meanwhile.
+    unit.held.update((task.uid, OPEN) for task in placed)
     unit.tries, unit.trouble = 0, ""
-    session.bind(*placed)
+    session.bind(*placed, tag=unit.uid)
     return len(placed) == len(waiting) and not lost
+
+
+def _no_part(session: Session, batch: BatchJob, task: Task) -> str:
+    hosts_ = sorted({share.host for share in batch.shares})
+    strange = [host for host in hosts_ if not node_of(session, host)]
+    if strange:
+        return f"{', '.join(strange[:5])} are no nodes; where only some hosts are, pbs_chunk says which"
+    return f"its hosts {', '.join(hosts_[:5])} have no part for {task}"
 
 
 def _without(session: Session, job: Job, unit: Unit, batch: BatchJob, there: Sequence[Task], refused: str) -> bool:
@@ -207,7 +257,7 @@ def _without(session: Session, job: Job, unit: Unit, batch: BatchJob, there: Seq
     elif there and (job.whole or not job.missing):
         for task in job.tasks.values():
             if task.status is Status.PENDING:
-                session.backing.unit(task.uid)
+                session.backing.unit(task.uid).apart = True
     elif not there:
         session.backing.give_up(unit, batch, session.now, f"job {batch.job} was given up: {refused}")
         _tell(session, job, Refused("WrongNodes", unit.trouble))
@@ -222,75 +272,7 @@ def _demand(session: Session, task: Task) -> Demand:
         return Demand(0, 0, (), ())
 
 
-def _evict(session: Session, tasks: Sequence[Task], reason: str, message: str) -> None:
-    leaving = [task for task in tasks if _may_leave(session, task)]
-    grace = int(session.backing.rules.grace)
-    statement = session.statement()
-    for task in leaving:
-        statement.evict(task)
-        pod = task.pod
-        session.actions.append(
-            Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason, message=message, grace=grace)
-        )
-    statement.commit()
-
-
-def _may_leave(session: Session, task: Task) -> bool:
-    """Whether it can be asked now; what its owner writes, a priority for one, has no say: its job is over."""
-    return task.status in _THERE and not task.pod.mirror and task.uid not in session.spared
-
-
 def _tell(session: Session, job: Job, refused: Refused) -> None:
     if session.refusals.get(job.key) != refused:
         session.refusals[job.key] = refused
         session.book.stirred[job.key] = job
-
-
-def _release(session: Session, unit: Unit) -> None:
-    """Has jobs end that nobody needs."""
-    backing, now = session.backing, session.now
-    known = _job_of(session, unit.uid)
-    if known is None or not is_served(session, known):
-        unit.members = _send_strays(session, unit, known)
-    if unit.members or (known is not None and unit.submitting):
-        unit.idle = None
-    elif unit.idle is None:
-        unit.idle = now
-    for uid, until in unit.held.items():
-        task = session.book.tasks.get(uid)
-        if until == _OPEN and task is not None and task.status in _ENDED:
-            unit.held[uid] = -_OPEN
-        if until == _OPEN and task is None:
-            # Gone without a sign that its containers have ended: it may have been deleted by force.
-            unit.held[uid] = now + backing.rules.linger
-    # Where pods are left without a job, it may be one of these that they were on.
-    unneeded = list(unit.extra) if unit.job is not None or not unit.holds(now) else []
-    if unit.job is not None and unit.absences:
-        # Not in the last answer: by now its id may be somebody else's.
-        pass
-    elif unit.job is not None:
-        over = unit.job.job == unit.refused and not unit.holds(now)
-        if over or (unit.idle is not None and _may_end(session, unit, unit.job, now)):
-            unneeded.append(unit.job)
-    elif unit.idle is not None and not unit.submitting and backing.read > unit.settled:
-        backing.forget(unit)
-    for job in unneeded:
-        if backing.ask(unit, job, now):
-            session.actions.append(Release(uid=unit.uid, name=job.job, user=job.owner))
-
-
-def _send_strays(session: Session, unit: Unit, known: Job | None) -> int:
-    """Has pods leave whose group was deleted or changed its queue; the answer is how many are there yet."""
-    there = strays(session, unit, known)
-    leaving = [task for task in there if is_certain(unit, task)]
-    unit.held.update((task.uid, _OPEN) for task in leaving)
-    _evict(session, leaving, "NotBacked", "its group is gone, or is not in the queue that has a job for it any more")
-    return len(there)
-
-
-def _may_end(session: Session, unit: Unit, job: BatchJob, now: float) -> bool:
-    """Whether no container of it can be left: none ever began, their end was seen, or there was time enough."""
-    if unit.held or (unit.tries and not job.runs):
-        return not unit.holds(now)
-    # Nothing is known of it but that it is there: it is from before our time.
-    return unit.idle is not None and now - unit.idle >= session.backing.rules.linger

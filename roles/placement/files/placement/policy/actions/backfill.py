@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """backfill: pods that request nothing go wherever they may, after those that do; no reservations are made for it."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from placement.policy.actions.allocate import place_first
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.policy.session import Session
 from placement.policy.turns import take_turns
 
@@ -16,6 +16,6 @@ def backfill(session: Session) -> Iterator[None]:
     yield from take_turns(session, _visit)
 
 
-def _visit(session: Session, queue: QueueNode, alone: bool) -> bool:
+def _visit(session: Session, queue: QueueNode, alone: bool) -> Generator[None, None, bool]:
     # Shares do not concern those that take none.
     return place_first(session, queue, queue.idle, alone)

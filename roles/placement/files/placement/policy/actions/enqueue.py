@@ -3,29 +3,62 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """enqueue: groups that say what they need at least are let in when that is free, in order; all others are in at once.
 
-This is Volcano's action. It spares the others the search for room that cannot be there.
+This is Volcano's action. It spares the others the search for room that cannot be there. Groups that ask for the same in
+the same queue are told the same, so only the first of them is looked at until it is let in.
 """
 
 from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Final
 
 from placement.policy.amounts import add, covers
+from placement.policy.jobs import Job
+from placement.policy.queue_node import Place
+from placement.policy.ranking import Ranking
 from placement.policy.session import Session
+
+# So many kinds of groups are looked at in one go.
+_AT_ONCE: Final = 256
 
 
 def enqueue(session: Session) -> Iterator[None]:
     """The action."""
     book = session.book
+    firsts: list[tuple[Place, Ranking]] = []
+    for number, (kind, ranking) in enumerate(list(book.outsiders.items())):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        ranking.tidy()
+        place = ranking.peek()
+        if place is not None:
+            heappush(firsts, (place, ranking))
+        elif book.outsiders.get(kind) is ranking:
+            del book.outsiders[kind]
     idle = book.idle()
-    for job in book.jobs.values() if book.outside else ():
-        # Those that are in and have not started yet have been promised theirs.
-        if job.inqueue and job.group is not None and not job.occupied and job.problem is None:
-            add(idle, job.group.min_resources, -1)
-    for job in sorted(book.outside.values(), key=lambda job: session.rules.job_order(job, book.total)):
-        queue = book.tree.by_name.get(job.queue)
-        if job.group is None or queue is None or book.outside.get(job.key) is not job:
-            continue
-        wanted = {name: amount for name, amount in job.group.min_resources if name in book.total}
-        if covers(idle, wanted) and not book.tree.limit(queue, wanted, book.total):
+    # Those that are in and have not started yet have been promised theirs.
+    add(idle, book.reserved.items(), -1)
+    while firsts:
+        (_order, ticket, job), ranking = heappop(firsts)
+        if job.ticket == ticket:
+            wanted = _wanted(session, job)
+            if not covers(idle, wanted) or _limited(session, job, wanted):
+                # Nor can any other of the kind be let in.
+                yield
+                continue
             add(idle, wanted.items(), -1)
             book.let_in(job)
+        place = ranking.peek()
+        if place is not None:
+            heappush(firsts, (place, ranking))
         yield
+
+
+def _wanted(session: Session, job: Job) -> dict[str, int]:
+    """As far as there is any of it."""
+    asked = job.group.min_resources if job.group is not None else ()
+    return {name: amount for name, amount in asked if name in session.book.total}
+
+
+def _limited(session: Session, job: Job, wanted: dict[str, int]) -> bool:
+    queue = session.book.tree.by_name.get(job.queue)
+    return queue is None or bool(session.book.tree.limit(queue, wanted, session.book.total))

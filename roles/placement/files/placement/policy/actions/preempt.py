@@ -6,17 +6,17 @@
 The plugins that say something about it are asked in order, and the first that finds victims decides.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
 from placement.policy.budgets import Budgets
-from placement.policy.claimants import parked_by_queue, serve, waits
 from placement.policy.jobs import PLACED, Job, Task
 from placement.policy.making import Making, Taking
 from placement.policy.plugin import Plugin
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.policy.seeker import evictable
+from placement.policy.serving import serve, waits
 from placement.policy.session import Session
 from placement.policy.victims import Question
 
@@ -25,7 +25,7 @@ REASON = "Preempted"
 
 def preempt(session: Session) -> Iterator[None]:
     """The action."""
-    plugins, budgets = session.rules.preempting, Budgets(session.book)
+    plugins, budgets = session.rules.preempting, Budgets(session.book, session.refusing)
     ways = [(plugin, False) for plugin in plugins]
     ways += [(plugin, True) for plugin in plugins if not plugin.looks_at_job]
     makings = [Making(session, _terms(session, plugin, within=within), budgets) for plugin, within in ways]
@@ -36,16 +36,14 @@ def preempt(session: Session) -> Iterator[None]:
     def served(job: Job) -> None:
         job.sought = session.book.prospects
 
-    yield from serve(session, _lines(session), makings, claims=claims, served=served)
-
-
-def _lines(session: Session) -> list[list[Job]]:
-    """Jobs that allocate has tried in vain, and all of a queue that it does not visit because that has enough."""
-    lines = parked_by_queue(session)
-    for queue in session.book.tree.by_name.values():
+    claimants = session.preempting
+    yield from claimants.gather()
+    queues = sorted(session.book.tree.by_name.values(), key=session.rules.queue_order)
+    for queue in queues:
+        # Allocate does not visit a queue that has enough.
         if session.rules.overused(queue):
-            lines.setdefault(queue.name, []).extend(queue.waiting())
-    return list(lines.values())
+            yield from claimants.join(queue)
+    yield from serve(session, claimants, queues, makings, claims=claims, served=served)
 
 
 def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
@@ -67,27 +65,34 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
         name = claimant.job.queue
 
         def alone(task: Task) -> bool:
-            job = task.job
-            if job.queue != name or (job is claimant.job) is not within:
+            if task.queue != name or (task.home is claimant.job) is not within:
                 return False
             return plugin.may_preempt(claimant, (task,), total)
 
         def together(tasks: Sequence[Task]) -> bool:
             by_job: dict[object, list[Task]] = {}
             for task in tasks:
-                by_job.setdefault(task.job.key, []).append(task)
+                # About pods by themselves all has been said.
+                if not task.at_rest:
+                    by_job.setdefault(task.job.key, []).append(task)
             return all(plugin.may_preempt(claimant, members, total) for members in by_job.values())
 
         def like(task: Task) -> Hashable:
-            job = task.job
-            alike = job.key if plugin.looks_at_job or within or job.min_member > 1 else None
+            gang = not task.at_rest and task.job.min_member > 1
+            alike = task.job.key if plugin.looks_at_job or within or gang else None
             lesser = task.pod.spec.priority if within else 0
-            own = job is claimant.job
-            return (job.queue, job.priority, own, lesser, task.pod.request, alike, tuple(budgets.of(task)))
+            own = task.home is claimant.job
+            return (task.queue, task.priority, own, lesser, task.pod.request, alike, tuple(budgets.of(task)))
 
         return Question(partial(evictable, session), alone, together, budgets, like)
 
-    return Taking(key, question, possible, REASON)
+    def mates(claimant: Task) -> Iterable[Task]:
+        queue = session.book.tree.by_name.get(claimant.job.queue)
+        if queue is None or within:
+            return [*_placed(claimant.job)]
+        return _of_others(claimant.job, [*queue.at_rest()], [*queue.begun.values()])
+
+    return Taking(key, question, mates, possible, REASON)
 
 
 def _one_of_each(queue: QueueNode, claimant: Job, *, by_size: bool) -> Iterator[Task]:
@@ -95,16 +100,18 @@ def _one_of_each(queue: QueueNode, claimant: Job, *, by_size: bool) -> Iterator[
 
     Pods by themselves come first, and one for all that have the same priority and size: plugins ask for nothing else.
     """
-    seen = set()
-    for task in queue.dormant.values():
-        kind = (task.pod.spec.priority, task.amounts)
-        if kind not in seen:
-            seen.add(kind)
-            yield task
-    for job in queue.jobs.values():
+    for alike in queue.dormant.values():
+        yield from islice(alike.values(), 1)
+    for job in queue.begun.values():
         if job is not claimant:
             placed = _placed(job)
             yield from {task.amounts: task for task in placed}.values() if by_size else islice(placed, 1)
+
+
+def _of_others(job: Job, resting: Iterable[Task], begun: Iterable[Job]) -> Iterator[Task]:
+    yield from resting
+    for other in begun:
+        yield from [*_placed(other)] if other is not job else ()
 
 
 def _placed(job: Job) -> Iterator[Task]:

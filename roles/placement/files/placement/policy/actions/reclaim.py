@@ -7,11 +7,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
 from placement.policy.budgets import Budgets
-from placement.policy.claimants import parked_by_queue, serve, waits
 from placement.policy.jobs import Job, Task
 from placement.policy.making import Making, Taking
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 from placement.policy.seeker import evictable
+from placement.policy.serving import serve, waits
 from placement.policy.session import Session
 from placement.policy.victims import Question
 
@@ -20,21 +20,20 @@ REASON = "Reclaimed"
 
 def reclaim(session: Session) -> Iterator[None]:
     """The action."""
-    making = Making(session, _terms(session), Budgets(session.book))
-    parked = parked_by_queue(session)
+    making = Making(session, _terms(session), Budgets(session.book, session.refusing))
+    yield from session.reclaiming.gather()
     queues = sorted(session.book.tree.by_name.values(), key=session.rules.queue_order)
-    lines = [parked[queue.name] for queue in queues if queue.name in parked]
+
+    def may(queue: QueueNode) -> bool:
+        return not any(session.rules.overused(at) for at in queue.path)
 
     def claims(job: Job) -> bool:
-        queue = session.book.tree.by_name.get(job.queue)
-        if queue is None or not waits(session, job, job.reclaimed):
-            return False
-        return not any(session.rules.overused(at) for at in queue.path)
+        return waits(session, job, job.reclaimed)
 
     def served(job: Job) -> None:
         job.reclaimed = session.book.prospects
 
-    yield from serve(session, lines, [making], claims=claims, served=served)
+    yield from serve(session, session.reclaiming, queues, [making], claims=claims, served=served, may=may)
 
 
 def _terms(session: Session) -> Taking:
@@ -59,7 +58,7 @@ def _terms(session: Session) -> Taking:
             """The victim's queue and those above it that the claimant is not in."""
             tree = session.book.tree.by_name
             mine = tree.get(name)
-            theirs = tree.get(task.job.queue)
+            theirs = tree.get(task.queue)
             if mine is None or theirs is None or mine is theirs:
                 return ()
             return tuple(queue for queue in theirs.path if queue not in mine.path)
@@ -78,10 +77,10 @@ def _terms(session: Session) -> Taking:
             return all(session.rules.may_reclaim(members, queue) for queue, members in by_queue.items())
 
         def like(task: Task) -> Hashable:
-            job = task.job
-            gang = job.key if job.min_member > 1 else None
-            return (job.queue, job.priority, task.pod.request, gang, tuple(budgets.of(task)))
+            gang = task.job.key if not task.at_rest and task.job.min_member > 1 else None
+            return (task.queue, task.priority, task.pod.request, gang, tuple(budgets.of(task)))
 
         return Question(partial(evictable, session), alone, together, budgets, like)
 
-    return Taking(key, question, possible, REASON)
+    # What a queue lacks because of its own capability it does not get from others.
+    return Taking(key, question, lambda _claimant: (), possible, REASON)

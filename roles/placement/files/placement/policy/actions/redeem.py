@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Keeping promises: members that wait for victims are bound when there is room, before anybody else is served.
 
-Any node will do by then, not only the promised one. A promise that cannot be kept any more, because an eviction was
-refused or a node went away, is given up, and the members wait like all others.
+Any node will do by then, not only the promised one; but a queue that has all it may must have been left, too. A promise
+that cannot be kept any more, because an eviction was refused, a node went away, or a rule about other pods or volumes
+forbids the room that is there, is given up, and the members wait like all others.
 """
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from placement.policy.jobs import Job, Status, Task
+from placement.model.volume import PersistentVolume
+from placement.policy.jobs import Job, Status, Task, wanted_by
 from placement.policy.membership import GroupKey
 from placement.policy.session import Refused, Session
 from placement.state.columns import RESTING
@@ -33,23 +33,47 @@ def _redeem(session: Session, job: Job) -> None:
         session.book.promised.pop(job.key, None)
         return
     tasks.sort(key=lambda task: task.key)
+    if job.problem is not None:
+        # Its queue may be gone, or not be for it any more.
+        _release(session, tasks)
+        return
     together = job.ready < job.min_member and session.rules.gangs
     if together and job.ready + len(tasks) < job.min_member:
         # The gang has grown, or others of it are gone: room is to be found for all that it needs now.
         _release(session, tasks)
         return
     for group in [tasks] if together else [[task] for task in tasks]:
-        statement = session.statement()
-        for task in group:
-            statement.release(task)
-        if session.chooser.place(group, statement) is None:
-            statement.commit()
-            session.bind(*group)
-            continue
-        statement.discard()
-        broken = next((task for task in group if not _covered(session, task)), None)
-        if broken is not None:
-            _give_up(session, job, group, broken)
+        _bind_or_give_up(session, job, group)
+
+
+def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> None:
+    tree, wanted = session.book.tree, wanted_by(group)
+    queue = tree.by_name.get(job.queue)
+    promised = [task.node for task in group]
+    statement = session.statement()
+    for task in group:
+        statement.release(task)
+    mark = statement.mark()
+    placed = session.chooser.place(group, statement) is None
+    if not placed:
+        # Where one takes the best node for it, another may have none.
+        statement.back_to(mark)
+        placed = session.chooser.place_at(group, promised, statement)
+    if placed and not (queue is not None and tree.crowded(queue, wanted)):
+        statement.commit()
+        session.bind(*group)
+        return
+    statement.discard()
+    broken = next((task.node for task in group if not _covered(session, task)), None)
+    spared = [other for uid in session.spared if (other := session.book.tasks.get(uid)) is not None]
+    if broken is not None:
+        staying = [other for other in spared if other.node == broken]
+        _give_up(session, group, f"node {broken} was to be made free", staying)
+    elif queue is not None and tree.excess(queue, wanted):
+        staying = [other for other in spared if other.queue == job.queue]
+        _give_up(session, group, f"queue {queue} was to be left room in", staying)
+    elif not placed and all(_left(session, task) for task in group):
+        _release(session, group)
 
 
 def _provisioning(session: Session) -> list[list[Task]]:
@@ -68,39 +92,53 @@ def _provisioning(session: Session) -> list[list[Task]]:
 
 
 def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
-    """Binds pods whose volumes are there; where one cannot be made, or not in time, they wait for a node again."""
+    """Binds pods whose volumes are there; where one cannot be made, or not in time, or their node is not what it was
+    when it was chosen, they wait for a node again.
+    """
     job, volumes = tasks[0].job, session.chooser.volumes
+    here = all(task.node in session.book.cluster.columns.rows for task in tasks)
     lacking = any(volumes.waiting(task.pod) for task in tasks)
     unmade = next((text for task in tasks for text in _unmade(session, task)), "")
-    if lacking and not unmade and all(session.provisioning[task.uid].until > session.now for task in tasks):
+    if lacking and here and not unmade and all(session.provisioning[task.uid].until > session.now for task in tasks):
         return
     if unmade:
         session.book.hold(job, session.now)
         session.blocked[job.key] = Refused("ProvisioningFailed", unmade)
-    for task in tasks:
-        del session.provisioning[task.uid]
+    tags = [session.provisioning.pop(task.uid).tag for task in tasks]
     halved = session.together(job) and job.ready < job.min_member
     if lacking or halved or not all(_reached(session, task) for task in tasks):
         # No bind has been sent, so nobody but us can have them there.
         _release(session, tasks)
     else:
-        session.bind(*tasks)
+        for task, tag in zip(tasks, tags, strict=True):
+            session.bind(task, tag=tag)
 
 
 def _unmade(session: Session, task: Task) -> Iterator[str]:
-    """What cannot be made for the task's node: the claim has changed since that was chosen, and does not name it."""
+    """Claims that were made again, volumes that others have got, and what cannot be made for the task's node: the claim
+    has changed since that was chosen, and does not name it.
+    """
     before = {claim.uid: claim.version for claim in session.provisioning[task.uid].claims}
+    chosen = dict(task.entry.plan[3])
     for claim in session.chooser.volumes.waiting(task.pod):
-        changed = claim.version > before.get(claim.uid, claim.version)
-        if changed and not claim.volume and claim.selected_node != task.node:
+        name = chosen.get(claim.uid, "")
+        if claim.uid not in before and not claim.volume:
+            yield f"claim {claim.namespace}/{claim.name} was made again"
+        elif name:
+            volume = session.book.cluster.objects.find(PersistentVolume, name)
+            if volume is None or volume.claim_uid not in ("", claim.uid):
+                yield f"volume {name} for claim {claim.namespace}/{claim.name} went to another, or is gone"
+        elif not claim.volume and claim.version > before[claim.uid] and claim.selected_node != task.node:
             yield f"the volume of claim {claim.namespace}/{claim.name} could not be made for node {task.node}"
 
 
 def _reached(session: Session, task: Task) -> bool:
-    """Whether the volumes, as they were made in the end, can be had on the task's node."""
+    """Whether the task's node is still there for it, and reaches the volumes as they were made in the end."""
     row = session.book.cluster.columns.rows.get(task.node)
+    if row is None or not session.chooser.usable(task)[row] or not session.chooser.has_room(task):
+        return False
     allowed = session.chooser.volumes.allowed(task.pod)
-    return row is not None and (allowed is None or bool(allowed[row]))
+    return allowed is None or bool(allowed[row])
 
 
 def _release(session: Session, tasks: Sequence[Task]) -> None:
@@ -111,19 +149,15 @@ def _release(session: Session, tasks: Sequence[Task]) -> None:
     statement.commit()
 
 
-def _give_up(session: Session, job: Job, tasks: list[Task], broken: Task) -> None:
-    blockers = [
-        f"{entry.pod.namespace}/{entry.pod.name} stays: {session.spared[entry.pod.uid].message}"
-        for entry in session.book.cluster.pods.at_node(broken.node)
-        if entry.pod.uid in session.spared
-    ]
-    node = broken.node
+def _give_up(session: Session, tasks: list[Task], what: str, staying: Sequence[Task]) -> None:
     _release(session, tasks)
+    blockers = (f"{task} stays: {session.spared[task.uid].message}" for task in staying)
     why = "; ".join(blockers) or "its room went otherwise"
-    session.blocked[job.key] = Refused("EvictionBlocked", f"node {node} was to be made free, but {why}")
+    session.blocked[tasks[0].job.key] = Refused("EvictionBlocked", f"{what}, but {why}")
 
 
 def _covered(session: Session, task: Task) -> bool:
+    """Whether the task's promise has room, or will have it when others have left."""
     columns = session.book.cluster.columns
     row = columns.rows.get(task.node)
     if row is None:
@@ -131,8 +165,10 @@ def _covered(session: Session, task: Task) -> bool:
     if columns.flags[row] & RESTING:
         # It will be tried again, and for the room there others have left.
         return True
-    if not session.chooser.usable(task)[row]:
-        return False
-    wanted = columns.axis.request(task.pod.request).dense > 0
-    left = columns.free[:, row] + columns.releasing[:, row] - columns.nominated[:, row]
-    return not np.any(left[wanted] < 0)
+    return bool(session.chooser.usable(task)[row]) and session.chooser.has_room(task, leaving=True)
+
+
+def _left(session: Session, task: Task) -> bool:
+    """Whether the room that is promised to the task is there already."""
+    columns = session.book.cluster.columns
+    return not columns.flags[columns.rows[task.node]] & RESTING and session.chooser.has_room(task)

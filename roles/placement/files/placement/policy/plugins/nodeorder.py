@@ -30,13 +30,11 @@ class NodeOrder(Plugin):
         # The mean of two shares, so half of the weight for each.
         slope, base = (least - most) * _PER_CENT / np.float32(2), most * _PER_CENT
 
-        def score(
-            size: NDArray[np.float32], opened: NDArray[np.int64], request: NDArray[np.int64]
-        ) -> NDArray[np.float32]:
+        def score(size: NDArray[np.float32], left: NDArray[np.int64]) -> NDArray[np.float32]:
             # Shares that are free after the pod has been placed; single precision is exact enough to prefer by.
-            left: NDArray[np.float32] = (opened[:2] - request[:2, None]).astype(np.float32)
-            left /= size
-            cpu, memory = left
+            shares: NDArray[np.float32] = left[:2].astype(np.float32)
+            shares /= size
+            cpu, memory = shares
             scores: NDArray[np.float32] = cpu + memory
             scores *= slope
             if most:

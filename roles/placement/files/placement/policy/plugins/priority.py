@@ -26,6 +26,6 @@ class Priority(Plugin):
 
     def may_preempt(self, claimant: Task, victims: Sequence[Task], total: Mapping[str, int]) -> bool:
         """From a job of lower priority; within a job, from pods of lower priority."""
-        if claimant.job is victims[0].job:
+        if victims[0].home is claimant.job:
             return all(victim.pod.spec.priority < claimant.pod.spec.priority for victim in victims)
-        return victims[0].job.priority < claimant.job.priority
+        return victims[0].priority < claimant.job.priority

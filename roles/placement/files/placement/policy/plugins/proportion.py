@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from placement.policy.amounts import Totals, add
 from placement.policy.jobs import Task
 from placement.policy.plugin import Plugin
-from placement.policy.queues import QueueNode
+from placement.policy.queue_node import QueueNode
 
 
 class Proportion(Plugin):

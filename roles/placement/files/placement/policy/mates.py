@@ -1,0 +1,61 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who gives up the queue's own share for a claimant of that queue, where a capability is in the way and not a node.
+
+Pods of a queue can be many, so they are sorted out in slices, before anything is decided; who has gone since is passed
+over. The cheapest are found as they are on a node: the set is exact where their kinds and their pods are few.
+"""
+
+from collections.abc import Generator, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from placement.policy.amounts import Totals
+from placement.policy.book import Book
+from placement.policy.jobs import Task
+from placement.policy.victims import Found, NodeSearch, Question, enough, precedence
+
+# Pods between two looks at the clock.
+_STRIDE: Final = 64
+# So many kinds are combined at most; a gang is a kind of its own.
+_KINDS: Final = 64
+
+
+class Mates:
+    """Pods of one queue that claimants of one kind may drive out, by kind."""
+
+    def __init__(self, book: Book, question: Question, tasks: Iterable[Task]) -> None:
+        self.question = question
+        self._book = book
+        self._tasks = tasks
+        self._kinds: list[list[Task]] = []
+
+    def sort_out(self) -> Iterator[None]:
+        """Does so once; between two answers others may have a turn."""
+        found: dict[Hashable, list[Task]] = {}
+        for count, task in enumerate(self._tasks):
+            if self._may_leave(task):
+                found.setdefault(self.question.like(task), []).append(task)
+            if count % _STRIDE == _STRIDE - 1:
+                yield
+        self._tasks = ()
+        self._kinds += sorted(found.values(), key=precedence)
+
+    def cheapest(self, needed: Totals, searches: int) -> Generator[None, None, Found | None]:
+        """The cheapest of those that are still there and hold so much; None where they hold less.
+
+        It is one of so many searches for the same job.
+        """
+        kinds: list[list[Task]] = []
+        for tasks in self._kinds:
+            kind = list(islice(filter(self._may_leave, tasks), enough(tasks[0], needed)))
+            if kind:
+                kinds.append(kind)
+            if len(kinds) == _KINDS:
+                break
+        return (yield from NodeSearch(self.question, kinds, needed, (), searches).run())
+
+    def _may_leave(self, task: Task) -> bool:
+        there = self._book.tasks.get(task.uid) is task
+        return there and self.question.evictable(task) and self.question.alone(task)

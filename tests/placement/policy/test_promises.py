@@ -1,0 +1,147 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Room made for pods of which rules say more than how much they need: it is made where it can be used, or given up."""
+
+from typing import Any
+
+import pytest
+from placement.model.action import Evict
+from placement.model.pod import HostPort, Phase
+from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
+from placement.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.policy.configuration import load
+from placement.policy.jobs import Status
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, priority_class, spread
+from placement_kit.kube_batch import policy
+from placement_kit.simulated import Simulated
+
+APART: tuple[dict[str, Any], ...] = (
+    {"anti_affinity": (near("host", app="g"),)},
+    {"spread": (spread("host", labels={"app": "g"}, max_skew=1),)},
+    {"host_ports": (HostPort("0.0.0.0", "TCP", 80),)},
+)
+
+
+def full(nodes: int) -> Simulated:
+    """Nodes of four cores, each full with pods that are to leave for a gang of two."""
+    simulated = Simulated(load(policy("allocate, preempt"), "test"))
+    simulated.see(priority_class("high", 10), gang("pair", 2, priority_class="high"))
+    for index in range(1, nodes + 1):
+        name = f"n{index}"
+        simulated.see(node(name, labels=pairs(host=name)))
+        simulated.see(*(mine(f"{name}-{letter}", node=name, phase=Phase.RUNNING) for letter in "abcd"))
+    simulated.run()
+    return simulated
+
+
+def claimants(simulated: Simulated, *, group: str = "pair", **more: Any) -> list[str]:
+    """Two pods of two cores come; the answer is whose nodes others had to leave for them, a node for each that left."""
+    for name in ("one", "two"):
+        given = {key: value(name) if callable(value) else value for key, value in more.items()}
+        given = {"request": amounts(cpu="2"), "labels": pairs(app="g"), **given}
+        simulated.see(mine(name, group=group, priority=10, **given))
+    return left(simulated)
+
+
+def left(simulated: Simulated) -> list[str]:
+    decided = simulated.run()
+    return sorted(action.name.partition("-")[0] for action in decided if isinstance(action, Evict))
+
+
+def promised(simulated: Simulated) -> list[str]:
+    return [task.pod.name for task in simulated.scheduler.book.tasks.values() if task.status is Status.PROMISED]
+
+
+@pytest.mark.parametrize("rule", APART, ids=lambda rule: next(iter(rule)))
+def test_members_that_must_not_be_together_get_room_on_different_nodes(rule: dict[str, Any]) -> None:
+    simulated = full(3)
+    assert claimants(simulated, **rule) == ["n1", "n1", "n2", "n2"]
+    placements = simulated.placements()
+    assert (placements["one"], placements["two"]) == ("n1", "n2")
+    simulated.check()
+
+
+@pytest.mark.parametrize("rule", APART, ids=lambda rule: next(iter(rule)))
+def test_nobody_leaves_for_members_that_the_only_node_may_not_have_together(rule: dict[str, Any]) -> None:
+    simulated = full(1)
+    simulated.see(node("other", labels=pairs(host="other"), unschedulable=True))
+    assert claimants(simulated, **rule) == []
+
+
+@pytest.mark.parametrize("hosts", [("n1",), ("n1", "n2"), ("n1", "n1")])
+def test_members_get_room_where_there_are_volumes_for_all_of_them(hosts: tuple[str, ...]) -> None:
+    simulated = full(2)
+    provisioner = "kubernetes.io/no-provisioner"
+    simulated.see(StorageClass(uid="class", name="disks", version=1, provisioner=provisioner, waits=True))
+    given: dict[str, Any] = {"version": 1, "storage_class": "disks", "modes": ("ReadWriteOnce",), "size": 10}
+    for index, host in enumerate(hosts):
+        terms = (NodeSelectorTerm((Requirement("host", Operator.IN, (host,)),)),)
+        name = f"v{index}"
+        simulated.see(PersistentVolume(uid=name, name=name, available=True, node_terms=terms, **given))
+    for name in ("one", "two"):
+        simulated.see(PersistentVolumeClaim(uid=f"claim-{name}", namespace="team", name=name, **given))
+    wanted = [host for host in hosts for _unused in range(2)] if len(hosts) == 2 else []
+    assert claimants(simulated, volume_claims=lambda name: (name,)) == wanted
+    assert promised(simulated) == []
+
+
+@pytest.mark.parametrize("rule", APART, ids=lambda rule: next(iter(rule)))
+def test_pods_by_themselves_that_must_not_be_together_get_room_after_each_other(rule: dict[str, Any]) -> None:
+    simulated = full(2)
+    claimants(simulated, group="", **rule)
+    placements = simulated.placements()
+    assert (placements["one"], placements["two"]) == ("n1", "n2")
+
+
+@pytest.mark.parametrize(
+    ("rule", "foreign"),
+    [
+        ({"anti_affinity": (near("host", app="x"),)}, {"labels": pairs(app="x")}),
+        ({"host_ports": (HostPort("0.0.0.0", "TCP", 80),)}, {"host_ports": (HostPort("0.0.0.0", "TCP", 80),)}),
+    ],
+    ids=["anti-affinity", "port"],
+)
+def test_a_promise_is_given_up_when_a_foreign_pod_has_come_that_forbids_it(
+    rule: dict[str, Any], foreign: dict[str, Any]
+) -> None:
+    simulated = full(2)
+    simulated.see(mine("high", priority=10, request=amounts(cpu="2"), **rule))
+    evictions = [action for action in simulated.run_once() if isinstance(action, Evict)]
+    assert {simulated.named(action.name).node for action in evictions} == {"n1"}
+    simulated.see(pod("x", node="n1", phase=Phase.RUNNING, scheduler_name="other", request=(), **foreign))
+    for action in evictions:
+        simulated.carry_out(action)
+    assert left(simulated) == ["n2", "n2"]
+    assert simulated.placements()["high"] == "n2"
+
+
+def test_a_promise_lasts_while_somebody_has_yet_to_leave_although_a_rule_forbids_it() -> None:
+    simulated = full(1)
+    simulated.see(mine("high", priority=10, request=amounts(cpu="2"), anti_affinity=(near("host", app="x"),)))
+    first, second = (action for action in simulated.run_once() if isinstance(action, Evict))
+    simulated.see(pod("x", node="n1", phase=Phase.RUNNING, scheduler_name="other", request=(), labels=pairs(app="x")))
+    simulated.carry_out(first)
+    simulated.run()
+    assert promised(simulated) == ["high"]
+    simulated.gone(simulated.named("x"))
+    simulated.carry_out(second)
+    simulated.run()
+    assert simulated.placements()["high"] == "n1"
+
+
+def test_members_go_where_they_were_promised_room_when_the_best_node_of_one_is_the_only_one_of_another() -> None:
+    simulated = full(2)
+    # The first is promised n2, because less has to leave there, and would rather have n1.
+    simulated.finish("n2-a", "n2-b")
+    there = {"one": (), "two": pairs(host="n1")}
+    assert claimants(simulated, request=amounts(cpu="4"), selector=lambda name: NodeSelector(there[name])) == [
+        "n1",
+        "n1",
+        "n1",
+        "n1",
+        "n2",
+        "n2",
+    ]
+    placements = simulated.placements()
+    assert (placements["one"], placements["two"]) == ("n2", "n1")
