@@ -13,6 +13,9 @@ from ansible_collections.converged.hpc.plugins.module_utils import _quantity
 KINDS = {"hooks": "hook", "queues": "queue"}
 # Everything else has not begun, or has left its hosts. A suspended job still has its memory.
 _ON_ITS_HOSTS = frozenset("RSUE")
+# What a vnode's `sharing` lets in beside a job, from the most to the least.
+_DEFAULT = "default_shared"
+_SHARING = ("ignore_excl", _DEFAULT, "default_excl", "default_exclhost", "force_excl", "force_exclhost")
 
 
 def pbs_share_memory(
@@ -48,12 +51,14 @@ def pbs_jobs_on(
 
     With the hook's configuration as `sizes`, what it has there follows, in the words in which the hook would tell it.
     """
-    sharing = {str(node["name"]): node.get("sharing", "") for node in nodes if host in (node["name"], node["host"])}
+    here = [node for node in nodes if host in (node["name"], node["host"])]
+    sharing = next(iter(pbs_sharing(dict(node, host=host) for node in here).values()), _DEFAULT)
+    vnodes = {str(node["name"]) for node in here}
     found = []
     for job in jobs:
-        chunks = [chunk["resources"] for chunk in job["chunks"] if chunk["vnode"] in sharing]
+        chunks = [chunk["resources"] for chunk in job["chunks"] if chunk["vnode"] in vnodes]
         if chunks and job["state"] in _ON_ITS_HOSTS:
-            share = [] if sizes is None else _share(job, chunks, frozenset(sharing.values()), sizes)
+            share = [] if sizes is None else _share(job, chunks, sharing, sizes)
             found.append(" ".join([f"{job['id']}/{job['run']}", *share]))
     return sorted(found)
 
@@ -61,7 +66,7 @@ def pbs_jobs_on(
 def _share(
     job: t.Mapping[str, t.Any],
     chunks: t.Iterable[t.Mapping[str, t.Any]],
-    sharing: frozenset[str],
+    sharing: str,
     sizes: t.Mapping[str, t.Any],
 ) -> list[str]:
     amounts: dict[str, int] = {}
@@ -84,16 +89,28 @@ def _share(
     return words
 
 
-def _is_exclusive(place: t.Sequence[str], sharing: frozenset[str]) -> bool:
-    if sharing & {"force_excl", "force_exclhost"}:
+def _is_exclusive(place: t.Sequence[str], sharing: str) -> bool:
+    if sharing in ("force_excl", "force_exclhost"):
         return True
-    if sharing & {"default_excl", "default_exclhost"}:
+    if sharing in ("default_excl", "default_exclhost"):
         return "shared" not in place
-    return "ignore_excl" not in sharing and not {"excl", "exclhost"}.isdisjoint(place)
+    return sharing != "ignore_excl" and not {"excl", "exclhost"}.isdisjoint(place)
+
+
+def pbs_sharing(nodes: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, str]:
+    """By host, the C(sharing) of its strictest vnode, where that is another than PBS's default."""
+    found: dict[str, str] = {}
+    for node in nodes:
+        host, how = str(node["host"]), str(node.get("sharing") or _DEFAULT)
+        if how not in _SHARING:
+            known = ", ".join(_SHARING)
+            raise AnsibleFilterError(f"pbs_sharing: {node['name']} has sharing {how!a}: known are {known}")
+        found[host] = max(found.get(host, how), how, key=_SHARING.index)
+    return {host: how for host, how in found.items() if how != _DEFAULT}
 
 
 class FilterModule:
     """The filters of this file by their names in templates."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"pbs_share_memory": pbs_share_memory, "pbs_jobs_on": pbs_jobs_on}
+        return {"pbs_share_memory": pbs_share_memory, "pbs_jobs_on": pbs_jobs_on, "pbs_sharing": pbs_sharing}

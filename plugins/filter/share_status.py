@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.converged.hpc.plugins.module_utils._share_mode import mode_of
+
 
 def share_status(
     known: t.Mapping[str, t.Any],
@@ -23,7 +25,7 @@ def share_status(
         return f"{host}: {fact['summary']}"
     parts = [fact["summary"]]
     if "converged_nodes" in known["group_names"]:
-        mode = str(known.get("converged_share_mode") or "handover")
+        mode = mode_of(known)
         parts += [f"mode {mode}", *_node(fact["sharing"]), _batch(known, batch), *_kube(known, kube)]
     if "converged_controllers" in known["group_names"]:
         parts.append(f"controller {_service(fact['sharing'], 'converged-controller')}")

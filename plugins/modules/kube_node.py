@@ -36,6 +36,12 @@ options:
     type: list
     elements: str
     default: []
+  taints:
+    description:
+      - By the key of a taint, those of O(nodes) that shall have it with the effect C(NoSchedule).
+      - The others of O(nodes) lose it. Pods that run there already stay.
+    type: dict
+    default: {}
   wait:
     description: Seconds in which the nodes must become ready. V(0) does not ask.
     type: int
@@ -72,7 +78,12 @@ labelled:
   type: dict
   sample: {n1: {node-restriction.kubernetes.io/converged-share-mode: handover}}
 untainted:
-  description: Nodes from which one of O(no_taints) was removed, or would be.
+  description: Nodes from which a taint was removed, or would be.
+  returned: O(state=present)
+  type: list
+  elements: str
+tainted:
+  description: Nodes that got one of O(taints), or would.
   returned: O(state=present)
   type: list
   elements: str
@@ -105,26 +116,43 @@ _SPEC: t.Dict[str, t.Any] = {
     **ARGUMENT_SPEC,
     "nodes": {"type": "dict", "required": True},
     "no_taints": {"type": "list", "elements": "str", "default": []},
+    "taints": {"type": "dict", "default": {}},
     "wait": {"type": "int", "default": 60},
 }
 
 
 def keep(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
-    """Labels as wanted, nodes ready."""
+    """Labels and taints as wanted, nodes ready."""
     wanted: t.Dict[str, t.Dict[str, str]] = {name: labels or {} for name, labels in params["nodes"].items()}
     nodes = kubectl.nodes() if check else _registered(kubectl, wanted)
     changes = cluster.relabelled(nodes, wanted)
+    given: t.Dict[str, t.List[str]] = params["taints"]
+    missing = {key: cluster.without(nodes, names, key) for key, names in given.items()}
     tainted = cluster.tainted(nodes, wanted, params["no_taints"])
+    for key, names in given.items():
+        tainted.update(cluster.tainted(nodes, sorted(set(wanted) - set(names)), [key]))
     if not check:
         for labels, names in cluster.groups(changes):
             kubectl.label(names, labels)
+        for key, names in missing.items():
+            if names:
+                kubectl.taint(names, key, cluster.NO_SCHEDULE)
         if params["wait"]:
             _await_ready(kubectl, list(wanted), seconds=params["wait"])
         for key, names in tainted.items():
             kubectl.untaint(names, key)
     diff = [_shown(name, nodes, labels) for name, labels in changes.items()]
-    untainted = sorted({name for names in tainted.values() for name in names})
-    return {"changed": bool(changes or tainted), "labelled": changes, "untainted": untainted, "diff": diff}
+    return {
+        "changed": bool(changes or tainted or any(missing.values())),
+        "labelled": changes,
+        "tainted": _names(missing),
+        "untainted": _names(tainted),
+        "diff": diff,
+    }
+
+
+def _names(by_taint: t.Mapping[str, t.Iterable[str]]) -> t.List[str]:
+    return sorted({name for names in by_taint.values() for name in names})
 
 
 def remove(kubectl: Kubectl, params: Result, *, check: bool) -> Result:

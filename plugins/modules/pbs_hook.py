@@ -17,6 +17,7 @@ description:
   - Both texts are compared with what PBS has stored, byte by byte, and stored only where they differ.
   - Before anything is sent, the program is compiled and the configuration read as JSON, because PBS accepts a
     configuration that is none. The program is compiled by the Python that runs this module, and again by PBS.
+  - The program is stored before the configuration, so that no program of before meets keys that it does not know.
   - A new hook gets its events after its program, and a hook that is to be disabled is disabled first, so that it never
     runs half made.
   - It must run as root on the host of the server; PBS refuses it elsewhere.
@@ -89,7 +90,7 @@ stored:
   returned: always
   type: list
   elements: str
-  sample: [application/x-config, application/x-python]
+  sample: [application/x-python, application/x-config]
 """
 
 import typing as t

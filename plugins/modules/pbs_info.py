@@ -25,10 +25,10 @@ extends_documentation_fragment:
 options:
   gather:
     description:
-      - What to read. C(hooks) needs root on the host of the server.
+      - What to read. C(hooks) and C(cgroups) need root on the host of the server.
     type: list
     elements: str
-    choices: [server, queues, nodes, hooks, jobs]
+    choices: [server, queues, nodes, hooks, cgroups, jobs]
     default: [server, queues, nodes, jobs]
 """
 
@@ -90,6 +90,13 @@ hooks:
   sample:
     - name: converged
       attributes: {type: site, enabled: "true", event: "execjob_begin,execjob_end", order: "200"}
+cgroups:
+  description:
+    - What PBS's own hook C(pbs_cgroups) is configured to do. Empty where there is no such hook, or no configuration
+      that can be read.
+  returned: when C(cgroups) is in O(gather)
+  type: dict
+  sample: {cgroup_prefix: pbs_jobs, cgroup: {cpuset: {enabled: true}}}
 jobs:
   description:
     - All jobs that have not ended; sub-jobs of arrays one by one, beside their parents, which have no chunks.
@@ -141,6 +148,8 @@ def gathered(pbs: Pbs, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
         found["nodes"] = [dict(node._asdict(), states=sorted(node.states)) for node in pbs.nodes()]
     if "hooks" in kinds:
         found["hooks"] = [{"name": name, "attributes": attributes} for name, attributes in pbs.hooks().items()]
+    if "cgroups" in kinds:
+        found["cgroups"] = pbs.cgroups()
     if "jobs" in kinds:
         found["jobs"] = [job._asdict() for job in pbs.jobs()]
     return found
@@ -148,7 +157,7 @@ def gathered(pbs: Pbs, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
 
 def main() -> None:
     """Asks, and returns the answers."""
-    kinds = ["server", "queues", "nodes", "hooks", "jobs"]
+    kinds = ["server", "queues", "nodes", "hooks", "cgroups", "jobs"]
     module = AnsibleModule(
         argument_spec={
             "gather": {

@@ -20,6 +20,7 @@ JSON = t.Dict[str, t.Any]
 Nodes = t.Mapping[str, JSON]
 
 TOKEN_NAMESPACE = "kube-system"
+NO_SCHEDULE = "NoSchedule"
 _TOKEN_GROUP = "system:bootstrappers:kubeadm:default-node-token"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
@@ -118,6 +119,18 @@ def tainted(nodes: Nodes, names: t.Iterable[str], keys: t.Iterable[str]) -> t.Di
     }
     found = {key: [name for name, those in has.items() if key in those] for key in keys}
     return {key: there for key, there in found.items() if there}
+
+
+def without(nodes: Nodes, names: t.Iterable[str], key: str) -> t.List[str]:
+    """Those without this taint, which lets nobody new onto a node; one that is not there yet has none."""
+    return [
+        name
+        for name in names
+        if not any(
+            (taint["key"], taint["effect"]) == (key, NO_SCHEDULE)
+            for taint in (nodes.get(name) or {}).get("spec", {}).get("taints") or []
+        )
+    ]
 
 
 class Ours(t.NamedTuple):

@@ -80,6 +80,9 @@ class Kubectl:
             if gone:
                 self._ask(kind, "node", name, *gone)
 
+    def taint(self, names: t.Sequence[str], key: str, effect: str) -> None:
+        self._ask("taint", "nodes", *names, f"{key}:{effect}", "--overwrite")
+
     def untaint(self, names: t.Sequence[str], key: str) -> None:
         """Every effect of this key."""
         self._ask("taint", "nodes", *names, f"{key}-")

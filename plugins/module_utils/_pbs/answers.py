@@ -171,7 +171,8 @@ def _job(name: str, fields: dict[str, t.Any]) -> Job:
     state = fields.get("job_state")
     if match is None or not isinstance(state, str):
         raise NoAnswerError(f"qstat: {name[:60]!a} is no job with a state")
-    placed, run = fields.get("exec_vnode"), _number(fields.get("run_count"))
+    # its owner may set run_count; the other is what hooks see, and shown to root
+    placed, run = fields.get("exec_vnode"), _number(fields.get("run_version", fields.get("run_count")))
     if placed is not None and not isinstance(placed, str):
         raise NoAnswerError(f"qstat: job {name[:60]!a} has exec_vnode {placed!a}")
     resources = fields.get("Resource_List")

@@ -8,6 +8,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import json
 import shlex
 import typing as t
 
@@ -24,6 +25,7 @@ ARGUMENT_SPEC: t.Dict[str, t.Any] = {
 TIMEOUT = 60.0
 CONTENT = "application/x-python"
 CONFIG = "application/x-config"
+CGROUPS = "pbs_cgroups"  # which PBS brings
 # qstat prints times in the zone of who asks.
 _UTC = ("env", "TZ=UTC0")
 _LONGEST = 100  # nodes named in one command
@@ -74,6 +76,16 @@ class Pbs:
         if answer.err.strip():  # without the right to see them, qmgr says so and exits with 0
             raise NoAnswerError(f"qmgr -c 'list hook': {_cmd.last_line(answer.err)}")
         return {name: attributes for (_kind, name), attributes in qmgr.listed(answer.out).items()}
+
+    def cgroups(self) -> dict[str, t.Any]:
+        """What PBS's own hook of cgroups is configured to do; empty where nobody can tell."""
+        if CGROUPS not in self.hooks():
+            return {}
+        try:
+            found = json.loads(self.stored(CGROUPS, CONFIG))
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def stored(self, hook: str, kind: str) -> str:
         """The very text that a hook has as its content or configuration; empty where there is none."""

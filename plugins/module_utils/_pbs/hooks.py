@@ -6,6 +6,10 @@
 A new hook has no event and does nothing; so it is filled first and given its events after that. PBS compiles a program
 before it takes it, but takes any configuration: both are judged here before anything is sent.
 
+Where the period of an enabled hook is set, the server of OpenPBS runs its program in that period itself, whatever its
+events are; once the hook is deleted it does so on freed memory, and may loop and answer nobody. Taking the event
+`periodic` away ends that, also where the hook never had it.
+
 PRIVATE to the collection.
 """
 
@@ -19,6 +23,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import C
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import WishError
 
 PERIODIC = "exechost_periodic"
+_PERIODIC_ON_SERVER = "periodic"
 # In the order in which they are set: some need their event, and a hook is enabled when all else is there.
 _SETTABLE = ("event", "alarm", "debug", "fail_action", "freq", "order", "user", "enabled")
 _LISTS = ("event", "fail_action")
@@ -52,22 +57,27 @@ def present(
     wanted = _wanted(attributes)
     _judge(name, content, config)
     current = found.attributes or {}
-    if "freq" in wanted and PERIODIC not in _words(wanted.get("event", current.get("event", ""))):
+    events = _words(wanted.get("event", current.get("event", "")))
+    if "freq" in wanted and PERIODIC not in events:
         raise WishError(f"hook {name}: freq needs the event {PERIODIC}")
     changing = {
         attribute: (current.get(attribute), wanted[attribute])
         for attribute in _SETTABLE
         if attribute in wanted and not _same(attribute, current.get(attribute), wanted[attribute])
     }
-    stored = {CONFIG: (found.config, config), CONTENT: (found.content, content)}
+    # a program knows the keys of its releases before, and the one of before none of those that are new
+    stored = {CONTENT: (found.content, content), CONFIG: (found.config, config)}
     commands = {attribute: qmgr.assigned("hook", name, attribute, new) for attribute, (_old, new) in changing.items()}
     before = [] if found.attributes is not None else [f"create hook {qmgr.checked_name('hook', name)}"]
     if changing.get("enabled", ("", ""))[1] == _OFF:
         before.append(commands.pop("enabled"))  # it shall not run with half of the change
+    stopped = [_stopped_on_server(name)] if _PERIODIC_ON_SERVER not in events else []
     return Change(
         before=before,
         texts={kind: (old, new) for kind, (old, new) in stored.items() if new is not None and new != old},
-        after=list(commands.values()),
+        after=[
+            each for attribute, line in commands.items() for each in (line, *(stopped if attribute == "freq" else ()))
+        ],
         attributes=changing,
     )
 
@@ -76,7 +86,8 @@ def absent(name: str, found: Found) -> Change:
     """No hook of this name."""
     if found.attributes is None:
         return Change([], {}, [], {})
-    return Change([f"delete hook {qmgr.checked_name('hook', name)}"], {}, [], {})
+    # somebody may have set its period as this module did not
+    return Change([_stopped_on_server(name), f"delete hook {qmgr.checked_name('hook', name)}"], {}, [], {})
 
 
 def diff(name: str, found: Found, change: Change) -> list[dict[str, str]]:
@@ -88,7 +99,7 @@ def diff(name: str, found: Found, change: Change) -> list[dict[str, str]]:
     before, after = ("".join(side) for side in zip(*lines)) if lines else ("", "")
     if change.before and change.before[0].startswith("create"):
         after = f"hook {name}\n{after}"
-    elif change.before and change.before[0].startswith("delete"):
+    elif change.before and change.before[-1].startswith("delete"):
         before = f"hook {name}\n"
     shown = [(name, before, after)] if before or after else []
     shown += [(f"{name} {kind}", old, new) for kind, (old, new) in change.texts.items()]
@@ -96,6 +107,10 @@ def diff(name: str, found: Found, change: Change) -> list[dict[str, str]]:
         {"before_header": header, "after_header": header, "before": _printable(old), "after": _printable(new)}
         for header, old, new in shown
     ]
+
+
+def _stopped_on_server(name: str) -> str:
+    return f"set hook {qmgr.checked_name('hook', name)} event -= {_PERIODIC_ON_SERVER}"
 
 
 def _wanted(attributes: t.Mapping[str, t.Any]) -> dict[str, str]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils import _hostlist, _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
-    CORE_MODES,
     JSON,
     Findings,
     note,
@@ -115,7 +114,7 @@ def power_saving(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> Find
 
 def oversubscription(config: JSON, node: JSON, partitions: t.Sequence[JSON], share_mode: object) -> Findings:
     """Where one core may have two jobs, no core can be said to be free of jobs."""
-    if share_mode not in CORE_MODES:
+    if share_mode not in _share_mode.BESIDE:
         return
     mine = [one for one in partitions if node["name"] in one["nodes"]]
     forced = [one["name"] for one in mine if str(one["oversubscribe"]).upper().startswith("FORCE")]

@@ -8,11 +8,13 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import fnmatch
 import typing as t
 
+from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import CGROUPS
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import names
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
-    CORE_MODES,
     JSON,
     Findings,
     note,
@@ -21,28 +23,47 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
     warn,
 )
 
-# PBS brings this hook, whose job cgroups say which cores a job has.
-CGROUPS = "pbs_cgroups"
-OUR_ORDER = 200
+OURS, OUR_ORDER = "converged", 200
 
 
-def cluster(pbs: JSON) -> Findings:
-    """The server, and the site's hooks around ours."""
+def cluster(pbs: JSON, wanted: JSON, *, with_server: bool = True) -> Findings:
+    """The server, and the site's hooks around ours, which a run without the hosts of the server cannot make."""
     if "nodes" not in pbs:
         yield refuse("pbs", f"PBS does not answer: {pbs.get('error', '')}", "start the server first")
         return
+    ours = str(wanted.get("hook", OURS))
+    if not with_server and ours not in {hook["name"] for hook in pbs.get("hooks", ())}:
+        text = f"PBS has no hook {ours}, and no host of converged_controllers is in this run to make it"
+        yield refuse("hook", text, "run it for one of them, too: jobs would not be seen on the nodes")
+    yield from queue(wanted)
+    our_order = order_of(wanted)
     for hook in pbs.get("hooks", ()):
+        if hook["name"] == ours:
+            continue
         attributes = hook["attributes"]
         events = str(attributes.get("event", "")).strip('"').split(",")
         order = str(attributes.get("order", ""))
         begins = "execjob_begin" in events and _is_enabled(attributes)
-        if begins and order.isdigit() and int(order) > OUR_ORDER:
+        if begins and order.isdigit() and int(order) > our_order:
             yield warn(
                 "hook_order",
                 f"hook {hook['name']} has order {order} and runs after ours: where it refuses a job, our lease stays"
                 " until the next repair",
-                f"give it an order below {OUR_ORDER}",
+                f"give it an order below {our_order}, or set pbs_share_order",
             )
+
+
+def queue(wanted: JSON) -> Findings:
+    """Whose jobs the hook leaves alone: the placement daemon's, and nobody's own."""
+    users = {str(user).lstrip("+") for user in wanted.get("queue_users") or () if not str(user).startswith("-")}
+    if wanted.get("backed_queue") and not wanted.get("queue_hosts") and (len(users) > 1 or "*" in "".join(users)):
+        text = f"what {shown(sorted(users))} submit to {wanted['backed_queue']} themselves runs unseen by our hook"
+        yield warn("open_queue", text, "set pbs_share_queue_hosts to the placement daemon's hosts")
+
+
+def order_of(wanted: JSON) -> int:
+    """Of our hook among the site's."""
+    return int(wanted.get("hook_order", OUR_ORDER))
 
 
 def node(name: str, pbs: JSON, hostname: str) -> Findings:
@@ -63,11 +84,27 @@ def node(name: str, pbs: JSON, hostname: str) -> Findings:
         yield note("state", f"is offline ({shown(comments)})")
 
 
-def cores(pbs: JSON, share_mode: object, fence: object) -> Findings:
+def host_name(name: str, pbs: JSON, share_mode: object) -> Findings:
+    """Beside jobs a Node says what PBS calls its host, since jobs tell of hosts by that."""
+    hosts = sorted({one["host"] for one in vnodes_of(name, pbs)} - {name})
+    if share_mode in _share_mode.BESIDE and hosts:
+        text = f"{name} is a vnode of PBS, and jobs say {hosts[0]} of its host"
+        yield refuse("vnode_name", text, f"set converged_wlm_node: {hosts[0]}")
+
+
+def sharing(name: str, pbs: JSON, share_mode: object) -> Findings:
+    """Pods make room for a job that is to be alone there, which the placement daemon knows by its `place` only."""
+    ignoring = sorted(one["name"] for one in vnodes_of(name, pbs) if one.get("sharing") == "ignore_excl")
+    if share_mode == _share_mode.PLACEHOLDER and ignoring:
+        text = f"a job with place=excl has {shown(ignoring)} not for itself (sharing is ignore_excl)"
+        yield warn("sharing", text, "set pbs_make_room: false in placement_settings, or more pods leave than must")
+
+
+def cores(pbs: JSON, wanted: JSON) -> Findings:
     """What keeps pods off the cores of jobs, where both run on a node."""
-    if share_mode not in CORE_MODES or fence == "split":
+    if wanted.get("share_mode") not in _share_mode.BESIDE or wanted.get("fence") == "split":
         return
-    if fence == "counts":
+    if wanted.get("fence") == "counts":
         text = "pods and jobs are counted, and may run on the same core: node_share_fence is counts"
         yield warn(
             "cores", text, f"enable {CGROUPS} and set node_share_fence: cores where pods must not slow jobs down"
@@ -78,9 +115,60 @@ def cores(pbs: JSON, share_mode: object, fence: object) -> Findings:
     if CGROUPS not in hooks or not _is_enabled(hooks[CGROUPS]):
         text = f"{CGROUPS} is not enabled, so nobody can tell which cores a job has"
         yield refuse("cores", text, f"enable {CGROUPS}, or set node_share_fence: split, or counts")
-    elif order.isdigit() and int(order) >= OUR_ORDER:
+        return
+    if order.isdigit() and int(order) >= order_of(wanted):
         text = f"{CGROUPS} has order {order}: a job has no cores yet when our hook asks for them"
-        yield refuse("cores", text, f"give it an order below {OUR_ORDER}; PBS's own is 100")
+        yield refuse("cores", text, f"give it an order below {order_of(wanted)}; PBS's own is 100")
+    vnodes = vnodes_of(str(wanted.get("wlm_node")), pbs)
+    # its MoM knows itself by its own vnode's name
+    names_of_host = {str(one["host"]) for one in vnodes} | {str(one["name"]).partition("[")[0] for one in vnodes}
+    yield from _cpusets(_object(pbs, "cgroups"), wanted, names_of_host)
+
+
+def _cpusets(config: JSON, wanted: JSON, host: t.Set[str]) -> Findings:
+    """What the hook of cgroups is configured to do on this host."""
+    cpuset = _object(_object(config, "cgroup"), "cpuset")
+    everything, cpusets = _is_on(config, host, otherwise=True), _is_on(cpuset, host, otherwise=False)
+    if everything is False or cpusets is False:
+        text = f"{CGROUPS} is configured to make no cpusets on this host, so no job has cores of its own here"
+        advice = "enable its section cpuset, and see to the lists of hosts"
+        yield refuse("cores", text, f"{advice}, or set node_share_fence: split, or counts")
+    elif everything is None or cpusets is None:
+        conditions = shown([str(one["enabled"]) for one in (config, cpuset) if isinstance(one.get("enabled"), str)])
+        text = f"{CGROUPS} makes cpusets under a condition that is not judged here: {conditions}"
+        yield warn("cores", text, "see that it holds for this host: a job without a cpuset is a failure of begin")
+    prefix, ours = config.get("cgroup_prefix"), wanted.get("cgroup_prefix")
+    if prefix and ours and prefix != ours:
+        text = f"{CGROUPS} names job cgroups after {prefix}, and our hook looks below {ours}"
+        yield refuse("cores", text, f"set pbs_share_cgroup_prefix: {prefix}")
+
+
+def _is_on(section: JSON, host: t.Set[str], *, otherwise: bool) -> t.Optional[bool]:
+    """As the hook of cgroups reads a section; None where that depends on more than the host's names.
+
+    Kinds of vnodes that a section excludes are not judged: by default it excludes one that sites give to hosts by hand.
+    """
+    enabled = section.get("enabled", otherwise)
+    if isinstance(enabled, str):
+        kind, _colon, patterns = enabled.partition(":")
+        listed = {"host in": True, "host not in": False}.get(kind.strip().lower())
+        enabled = None if listed is None else _matches(host, patterns.split(",")) is listed
+    if _matches(host, section.get("exclude_hosts")):
+        enabled = False
+    if _matches(host, section.get("include_hosts")):
+        enabled = True
+    only = section.get("run_only_on_hosts")
+    return enabled if not only or _matches(host, only) else False
+
+
+def _matches(host: t.Set[str], patterns: object) -> bool:
+    found = [str(one).strip() for one in patterns] if isinstance(patterns, list) else []
+    return any(fnmatch.fnmatchcase(name, pattern) for name in host for pattern in found)
+
+
+def _object(config: JSON, key: str) -> JSON:
+    found = config.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def vnodes_of(name: str, pbs: JSON) -> t.List[JSON]:

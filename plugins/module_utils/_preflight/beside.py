@@ -12,15 +12,18 @@ import posixpath
 import re
 import typing as t
 
+from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import Findings, Machine, refuse
 
-FENCES = ("cores", "split", "counts")
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
 
 
 def placeholders(node: Machine) -> Findings:
     """The kubelet reads the directory that nodeshare writes, and neither of them gives a core away twice."""
-    if node.wanted.get("share_mode") != "placeholder":
+    mode = node.wanted.get("share_mode")
+    yield from _one_word(str(mode), str(node.wanted.get("node_mode") or ""))
+    yield from _labelled("share_mode", "converged_share_mode", node)
+    if mode not in _share_mode.BESIDE:
         return
     manifests = str(node.wanted.get("manifests", ""))
     read = str(node.kubelet_config.get("staticPodPath") or node.wanted.get("static_pods") or "")
@@ -28,13 +31,30 @@ def placeholders(node: Machine) -> Findings:
         text = f"the kubelet is to read static pods in {read or 'no directory'}, and placeholders stand in {manifests}"
         yield refuse("static_pods", text, "give node_share_manifests and node_kubelet_static_pods the same directory")
     fence = node.wanted.get("fence")
-    if fence not in FENCES:
-        yield refuse("fence", f"node_share_fence {fence!r} is none of {', '.join(FENCES)}", "set one of them")
+    yield from _labelled("fence", "node_share_fence", node)
+    if fence not in _share_mode.FENCES:
+        text = f"node_share_fence {fence!r} is none of {', '.join(_share_mode.FENCES)}"
+        yield refuse("fence", text, "set one of them")
     elif fence == "split":
         yield from _split(node)
     elif fence == "cores" and node.kubelet_config.get("cpuManagerPolicy") == "static":
         text = "the kubelet's cpuManagerPolicy static gives containers cores of their own, which may be those of jobs"
         yield refuse("fence", text, "leave it at none, or set node_share_fence: split")
+
+
+def _one_word(mode: str, of_nodeshare: str) -> Findings:
+    """The node's label, the controller and preflight go by the one, nodeshare by the other."""
+    if of_nodeshare and (of_nodeshare == "handover") != (mode == "handover"):
+        text = f"node_share_mode is {of_nodeshare}, and the node's share mode {mode}"
+        yield refuse("share_mode", text, "set converged_share_mode alone")
+
+
+def _labelled(code: str, variable: str, node: Machine) -> Findings:
+    """A Node has its labels from the inventory; what a play says beside it reaches nodeshare alone."""
+    said, labelled = (str(node.wanted.get(key) or "") for key in (code, f"inventory_{code}"))
+    if labelled and labelled != said:
+        text = f"{variable} is {said} here, and {labelled} in the inventory, by which the Node is labelled"
+        yield refuse(code, text, f"set {variable} in the inventory alone")
 
 
 def _split(node: Machine) -> Findings:
@@ -45,7 +65,7 @@ def _split(node: Machine) -> Findings:
         yield refuse("fence", text, "name the cores of pods in one, and those of jobs in the other")
         return
     try:
-        both = _cpus(pods) & _cpus(reserved)
+        both = cpus(pods) & cpus(reserved)
     except ValueError as error:
         yield refuse("fence", f"{error} is no list of cores", "write it as in 0-3,6")
         return
@@ -56,11 +76,13 @@ def _split(node: Machine) -> Findings:
         yield refuse("fence", text, "name each core in one of them")
 
 
-def _cpus(text: str) -> t.Set[int]:
+def cpus(text: str) -> t.Set[int]:
+    """As the kernel writes a cpuset: `0-3,6`."""
     found: t.Set[int] = set()
     for word in text.split(","):
         match = _RANGE.match(word.strip())
-        if match is None:
+        run = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not run:
             raise ValueError(ascii(text[:40]))
-        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+        found.update(run)
     return found

@@ -62,6 +62,8 @@ def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.
         "hostname": socket.gethostname(),
         "kernel": platform.release(),
         "container": _container(),
+        "cpus": os.cpu_count() or 0,
+        "memory": readings.total_memory(text_of("/proc/meminfo")),
         "cgroup": readings.cgroup_mode(mounted),
         "swap": readings.swap_devices(text_of("/proc/swaps")),
         "ports": _ports(ports),

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import ipaddress
 
+from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
-    CORE_MODES,
     Findings,
     Machine,
     note,
@@ -137,7 +137,7 @@ def munge(node: Machine) -> Findings:
 def killing(node: Machine) -> Findings:
     """In core modes pods run beside jobs; in handover mode only pods that stay are struck by a line about one user."""
     for line in node.found["killing"]:
-        grave = line["anyone"] or node.wanted.get("share_mode") in CORE_MODES
+        grave = line["anyone"] or node.wanted.get("share_mode") in _share_mode.BESIDE
         yield (refuse if grave else warn)(
             "kills",
             f"{line['path']} line {line['line']} {line['why']} ({line['text']})",

@@ -15,10 +15,6 @@ JSON = t.Mapping[str, t.Any]
 REFUSE, WARN, NOTE = "refuse", "warn", "note"
 LEVELS = (REFUSE, WARN, NOTE)
 CLUSTER = "(cluster)"
-# By batch system, those that are served.
-SHARE_MODES = {"slurm": ("handover",), "pbs": ("handover", "placeholder")}
-# In these pods run beside jobs.
-CORE_MODES = ("placeholder", "backed")
 
 
 class Finding(t.NamedTuple):

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils import _hostlist, _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
-    CORE_MODES,
     JSON,
-    SHARE_MODES,
     Finding,
     Findings,
     refuse,
@@ -27,13 +25,20 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
 
 def share_mode(wanted: JSON, wlm: str) -> Findings:
     """One that there is, and that is served beside this batch system."""
-    mode = wanted.get("share_mode")
-    if mode in SHARE_MODES.get(wlm, ()):
+    mode, modes = wanted.get("share_mode"), _share_mode.MODES
+    served = _share_mode.SERVED.get(wlm, modes[:1])
+    if mode in served:
         return
-    known = ("handover", *CORE_MODES)
-    said = f"is not served with {wlm} yet" if mode in known else f"is none of {', '.join(known)}"
-    served = " or ".join(SHARE_MODES.get(wlm, known[:1]))
-    yield refuse("share_mode", f"share mode {mode!r} {said}", f"set converged_share_mode: {served}")
+    systems = " and ".join(system for system, those in _share_mode.SERVED.items() if mode in those)
+    said = f"is served with {systems} only, and not with {wlm} yet" if systems else f"is none of {', '.join(modes)}"
+    yield refuse("share_mode", f"share mode {mode!r} {said}", f"set converged_share_mode: {' or '.join(served)}")
+
+
+def backed(wanted: JSON) -> Findings:
+    """Where every pod is a job, there is a queue for these jobs, which the hook leaves alone."""
+    if wanted.get("share_mode") == _share_mode.BACKED and not wanted.get("backed_queue"):
+        text = "share mode is backed, and no queue is: the hook would count each pod's job beside the pod"
+        yield refuse("backed_queue", text, "set pbs_share_queue and pbs_share_queue_users, for all hosts")
 
 
 def in_batch_system(name: str, known: t.Iterable[str], system: str) -> Findings:

@@ -82,3 +82,9 @@ def printed_version(text: str) -> str:
     """The first release number that a program prints; "" where there is none."""
     match = re.search(r"\bv?(\d+\.\d+(?:\.\d+)?)", text)
     return match.group(1) if match else ""
+
+
+def total_memory(text: str) -> int:
+    """Bytes, of /proc/meminfo; 0 where it does not say."""
+    match = re.search(r"^MemTotal:\s+(\d+) kB$", text, re.ASCII | re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0

@@ -20,6 +20,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
     machine,
     names,
     releases,
+    room,
     storage,
 )
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
@@ -104,7 +105,7 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
         ),
     }
     reference = _reference(nodes, settings)
-    found: t.Dict[str, t.List[Finding]] = {CLUSTER: [*wrong, *_cluster(cluster, settings)]}
+    found: t.Dict[str, t.List[Finding]] = {CLUSTER: [*wrong, *_cluster(cluster, settings, nodes)]}
     for host, one in nodes.items():
         if host in shared and wlm_names[host] in excepted:
             drained = " it will be drained in Slurm and" if settings.wlm == "slurm" else ""
@@ -124,9 +125,11 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
     return {host: verdict(ones, accepted=settings.accepted) for host, ones in found.items()}
 
 
-def _cluster(cluster: Cluster, settings: Settings) -> Findings:
+def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) -> Findings:
     if settings.wlm == "pbs":
-        yield from batch_pbs.cluster(cluster.pbs)
+        wanted = next((one["wanted"] for one in nodes.values() if one.get("found") is not None), {})
+        with_server = not settings.controllers or not nodes.keys().isdisjoint(settings.controllers)
+        yield from batch_pbs.cluster(cluster.pbs, wanted, with_server=with_server)
     elif settings.wlm != "slurm":
         yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, and only slurm and pbs are served", "set one of them")
     elif "config" not in cluster.slurm:
@@ -157,12 +160,16 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
         yield from check(node)
     if is_node:
         yield from names.share_mode(wanted, settings.wlm)
+        yield from names.backed(wanted)
         yield from names.in_kubernetes(str(wanted["kube_node"]), cluster.kube.get("nodes", {}), found)
     if is_node and "config" in cluster.slurm:
         yield from _in_slurm(wanted, found, cluster)
     if is_node and "nodes" in cluster.pbs:
         yield from batch_pbs.node(str(wanted["wlm_node"]), cluster.pbs, found["hostname"])
-        yield from batch_pbs.cores(cluster.pbs, wanted.get("share_mode"), wanted.get("fence"))
+        yield from batch_pbs.host_name(str(wanted["wlm_node"]), cluster.pbs, wanted.get("share_mode"))
+        yield from batch_pbs.sharing(str(wanted["wlm_node"]), cluster.pbs, wanted.get("share_mode"))
+        yield from batch_pbs.cores(cluster.pbs, wanted)
+        yield from room.what_pbs_gives(batch_pbs.vnodes_of(str(wanted["wlm_node"]), cluster.pbs), node)
 
 
 def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:

@@ -17,16 +17,18 @@ import select
 import signal
 import subprocess
 import time
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 ACCEPT, REQUEUE, DRAIN = "accept", "requeue", "drain"
 CODES = {0: ACCEPT, 69: DRAIN, 75: REQUEUE}  # of nodeshare; any other is a failure of nodeshare itself
 UNDO_SECONDS = 3.0  # kept back for taking a lease back that a refused begin has left
 REAP_SECONDS = 0.5
+TRIES = 10  # PBS tries a refused job again at once, mostly on the same host, and holds it for good after its 21st run
 MARGIN_SECONDS = 5.0  # nodeshare is told to be done this much earlier than it is killed
 # preterm is no end: it comes with qdel, but on sisters also before a normal end, and execjob_end follows either.
 EVENTS = ("begin", "end", "abort", "preterm", "postsuspend", "preresume")
 VERBS = {"begin": "begin", "postsuspend": "begin", "preresume": "begin", "end": "end", "abort": "end"}
+BEGUN, EXITING, SUSPENDED = 41, 50, (43, 45)  # substates of a job: from the first to below the second it runs here
 _SIZE = re.compile(r"(\d{1,15})([kKmMgGtTpP]?)([bBwW]?)", re.ASCII)
 _Vnode = Tuple[str, List[Tuple[str, str]]]  # its name, and what a chunk has of it
 _CHUNK = re.compile(r"\(([^()]+)\)", re.ASCII)
@@ -35,7 +37,7 @@ _CHUNK = re.compile(r"\(([^()]+)\)", re.ASCII)
 class Config(NamedTuple):
     """What the role has imported beside the hook. `sharing` names hosts that are not default_shared."""
 
-    nodeshare: Tuple[str, ...]
+    nodeshare: Tuple[str, ...] = ()
     timeout_seconds: float = 20.0
     on_failure: str = ACCEPT
     default_mem: Optional[str] = None
@@ -44,6 +46,7 @@ class Config(NamedTuple):
     sharing: Mapping[str, str] = {}
     cgroup_prefix: Optional[str] = "pbs_jobs"
     enabled: str = "/etc/converged/enabled"
+    wrong: str = ""
 
 
 class Facts(NamedTuple):
@@ -59,10 +62,12 @@ class Facts(NamedTuple):
     names: FrozenSet[str] = frozenset()
 
 
-def decide(facts: Facts, config: Config) -> Tuple[str, ...]:
-    """The words for nodeshare; none: there is nothing to do."""
+def decide(facts: Facts, config: Config, running: Sequence[Facts] = ()) -> Tuple[str, ...]:
+    """The words for nodeshare; none: there is nothing to do. A repair makes up for leases that a begin has not left."""
     if facts.event in ("startup", "periodic"):
-        return ("repair",)
+        jobs = [one for one in running if one.queue not in config.ignored_queues]
+        named = [" ".join(["{}/{}".format(one.job, one.run), *_share_words(one, config)]) for one in jobs]
+        return ("repair", "--wlm=pbs", *named) if named else ("repair",)
     verb = VERBS.get(facts.event)
     if verb is None or facts.queue in config.ignored_queues:
         return ()
@@ -155,20 +160,18 @@ def short_name(host: str) -> str:
 
 
 def parse_config(text: str) -> Config:
+    """A wrong key leaves the others as they are, above all the site's outcome; one of another release does nothing."""
     data = json.loads(text)
     if not isinstance(data, dict):
         raise ValueError("no JSON object")
-    for name, value in data.items():
-        check = _CHECKS.get(name)
-        if check is None:
-            raise ValueError("unknown key {}".format(ascii(name)))
-        if not check(value):
-            raise ValueError("{} cannot be {}".format(name, ascii(value)[:80]))
-    if "nodeshare" not in data:
-        raise ValueError("nodeshare is missing: the command line of the program")
-    data["nodeshare"] = tuple(data["nodeshare"])
-    data["ignored_queues"] = frozenset(data.get("ignored_queues", ()))
-    return Config(**data)
+    known = {name: data[name] for name in _CHECKS if name in data}
+    good = {name: value for name, value in known.items() if _CHECKS[name](value)}
+    wrong = ["{} cannot be {}".format(name, ascii(known[name])[:80]) for name in known if name not in good]
+    if "nodeshare" not in known:
+        wrong.append("nodeshare is missing: the command line of the program")
+    good["nodeshare"] = tuple(good.get("nodeshare", ()))
+    good["ignored_queues"] = frozenset(good.get("ignored_queues", ()))
+    return Config(wrong="; ".join(wrong), **good)
 
 
 def _is_texts(value: Any) -> bool:
@@ -223,11 +226,21 @@ def run(argv: Tuple[str, ...], seconds: float) -> Optional[int]:
         os.close(reader)
 
 
-def facts_of(event: Any, kind: str, local: str) -> Facts:
-    """Whatever PBS gives becomes text; an event has no attribute that is not its own."""
-    if kind not in EVENTS:
-        return Facts(kind)
-    job = event.job
+def facts_of(event: Any, kind: str, local: str) -> Tuple[Facts, List[Facts]]:
+    """Of the event, and of the jobs that run here. An event has no attribute that is not its own."""
+    names = frozenset(short_name(str(name)) for name in (local, event.requestor_host) if name)
+    if kind in EVENTS:
+        return _facts_of_job(event.job, kind, names), []
+    running = []
+    for job in event.job_list.values() if kind == "periodic" else ():
+        with contextlib.suppress(AttributeError, TypeError, ValueError):  # one that cannot be read stops no repair
+            if BEGUN <= int(job.substate) < EXITING:
+                running.append(_facts_of_job(job, "postsuspend" if int(job.substate) in SUSPENDED else "begin", names))
+    return Facts(kind), running
+
+
+def _facts_of_job(job: Any, kind: str, names: FrozenSet[str]) -> Facts:
+    """Whatever PBS gives becomes text."""
     run_version = job.run_version if job.run_version is not None else job.run_count
     return Facts(
         kind,
@@ -237,7 +250,7 @@ def facts_of(event: Any, kind: str, local: str) -> Facts:
         str(job.Resource_List["place"] or ""),
         str(job.exec_vnode or ""),
         str(job.exec_host2 or job.exec_host or ""),
-        frozenset(short_name(str(name)) for name in (local, event.requestor_host) if name),
+        names,
     )
 
 
@@ -266,20 +279,24 @@ def main(pbs: Any) -> None:
     kinds.update({pbs.HOOK_EVENT_EXECHOST_STARTUP: "startup", pbs.HOOK_EVENT_EXECHOST_PERIODIC: "periodic"})
     kind = kinds.get(event.type, "other")
     facts, outcome, words = Facts(kind), ACCEPT, ()  # type: Facts, str, Tuple[str, ...]
-    config = None  # type: Optional[Config]
+    config = Config()
     try:
         with open(pbs.hook_config_filename or "no configuration was imported") as stream:
             config = parse_config(stream.read())
         if os.path.exists(config.enabled):
-            facts = facts_of(event, kind, pbs.get_local_nodename())
-            words = decide(facts, config)
+            facts, running = facts_of(event, kind, pbs.get_local_nodename())
+            words = decide(facts, config, running)
         if not words:
             event.accept()
+        if config.wrong:
+            raise ValueError(config.wrong)
         outcome, said = perform(kind, words, config)
     except Exception as error:  # noqa: BLE001 - whatever is wrong here, PBS gets the site's answer
-        outcome = config.on_failure if config is not None and kind == "begin" else ACCEPT
+        outcome = config.on_failure if kind == "begin" else ACCEPT
         said = 'error="{}: {}"'.format(type(error).__name__, ascii(str(error))[1:200])
-    shown = ["event=" + kind, "run={}".format(facts.run), *words[4:], said, "outcome=" + outcome]
+    if outcome == config.on_failure == REQUEUE and facts.run and facts.run % TRIES == 0:
+        outcome = DRAIN
+    shown = ["event=" + kind, "run={}".format(facts.run), *(words[4:] if facts.job else ()), said, "outcome=" + outcome]
     line = "converged: {} seconds={:.3f}".format(" ".join(shown), time.monotonic() - began)
     if facts.job:
         pbs.logjobmsg(facts.job, line)

@@ -17,6 +17,7 @@ examples:
   nodeshare adopt --wlm slurm 4711 4712/1                                jobs that run already (job or job/run)
   nodeshare adopt --wlm pbs '15.srv/1 --cpus=2 --mem=8GiB'               the same with what they have, as in begin
   nodeshare repair                                                       boot and timer: puts right what was missed
+  nodeshare repair --wlm pbs '15.srv/1 --cpus=2'                         and has leases for the jobs that run here
   nodeshare off; nodeshare on                                            batch only, now, without the API; and back
   nodeshare show --json
   nodeshare controller                                                   the service on a batch controller
@@ -79,6 +80,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     command = commands.add_parser("repair", help="compare leases with what runs, and put right what was missed")
     command.add_argument("--linger", action="store_true", help="wait until the node may go back (the return unit)")
+    command.add_argument("--wlm", default="", metavar="SYSTEM", help="of the jobs that are named")
+    command.add_argument(
+        "jobs", nargs="*", type=adopted, metavar="JOB[/RUN]", help="that runs here by the batch system, as of adopt"
+    )
     commands.add_parser("off", help="kill switch: batch only, now, without the API")
     commands.add_parser("on", help="end `off`; also gives an idle node back without its linger")
     command = commands.add_parser("forget", help="the way back: give back what jobs have taken, stopped services too")

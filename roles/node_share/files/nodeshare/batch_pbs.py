@@ -120,10 +120,19 @@ def life(leases: Tuple[Lease, ...], *, home: str, cgroup: str = "/sys/fs/cgroup"
     last = {lease.key.job: lease.key.run for lease in sorted(mine, key=lambda lease: lease.key.run)}
     found: Dict[str, bool] = {}
     for lease in mine:
-        path = os.path.join(home, "mom_priv", "jobs", lease.key.job + ".JB")
-        listed = last[lease.key.job] == lease.key.run and _is_recent(path)
+        listed = last[lease.key.job] == lease.key.run and _is_recent(_list_entry(lease.key, home))
         found[str(lease.key)] = listed or _has_processes(cgroup, lease.cgroup)
     return found
+
+
+def is_listed(key: jobid.JobKey, *, home: str) -> bool:
+    """Whether the MoM has the job. What a hook is given of others' jobs may be words of a job's owner: a newline in one
+    of his variables begins another job there."""
+    return key.wlm != "pbs" or os.path.exists(_list_entry(key, home))
+
+
+def _list_entry(key: jobid.JobKey, home: str) -> str:
+    return os.path.join(home, "mom_priv", "jobs", key.job + ".JB")
 
 
 def _is_recent(path: str) -> bool:

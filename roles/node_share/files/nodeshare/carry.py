@@ -28,9 +28,13 @@ class Told(NamedTuple):
     """What became of a call: the decision's last word, what was done, and what went wrong on the way."""
 
     done: Done
-    way: str
+    memory: Memory  # also where it could not be saved
     counts: Mapping[str, int]
     remarks: Tuple[str, ...]
+
+    @property
+    def way(self) -> str:
+        return self.memory.way
 
 
 class Carrier:
@@ -74,7 +78,7 @@ class Carrier:
         for _step in range(MOST_STEPS):
             action, seen = self._decide(event, seen)
             if isinstance(action, Done):
-                return Told(action, seen.memory.way, dict(self.counts), tuple(self.remarks))
+                return Told(action, seen.memory, dict(self.counts), tuple(self.remarks))
             if isinstance(action, _AT_ONCE):
                 continue
             name = type(action).__name__

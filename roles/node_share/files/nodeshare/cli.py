@@ -14,11 +14,11 @@ import time
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from . import durable, jobid, report, view
+from . import batch_pbs, durable, jobid, report, view
 from . import settings as site
 from .carry import Carrier, Told
 from .leases import Ended, Lease, LeaseStore
-from .memory import MemoryStore
+from .memory import HELD, MemoryStore
 from .settings import Settings
 from .world import World, WorldError
 
@@ -182,8 +182,25 @@ def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     return 0, [("wlm", options.wlm), ("jobs", len(leases)), ("new", answers.count("new")), *_told(told)]
 
 
+def _make_up(options: Any, call: Call) -> List[Tuple[str, object]]:
+    """Leases of jobs whose begin has left none. One that ended not long ago ran when the caller looked, and is over."""
+    new, error = 0, ""
+    for job in options.jobs:
+        try:
+            lease = _lease(jobid.parse(options.wlm, job.job, job.run), call.world, job)
+            if not batch_pbs.is_listed(lease.key, home=call.settings.pbs_home):
+                continue
+            with call.store.locked():
+                answer = call.store.begin(lease, mark_life=call.settings.mark_life, adopted=True)
+            new += answer == "new"
+        except (durable.StoreError, jobid.JobIdError) as reason:
+            error = str(reason)  # nothing stops the repair of all else
+    return [("new", new or ""), ("error", error)]
+
+
 def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     call.store.prepare()
+    made_up = _make_up(options, call)
     give_up = call.world.now() + call.settings.linger + call.settings.limit
     while True:
         with call.store.locked():
@@ -192,7 +209,7 @@ def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
         again_in = told.done.again_in
         if not options.linger or again_in is None or call.world.now() + again_in > give_up:
             corrupt = [str(lease.key) for lease in call.store.leases() if lease.corrupt]
-            return 0, [*_told(told), ("unreadable", ",".join(corrupt)[:200])]
+            return 0, [*made_up, *_told(told), ("unreadable", ",".join(corrupt)[:200])]
         call.world.sleep(again_in)
 
 
@@ -215,16 +232,26 @@ def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    """The way back, and it asks nobody: what jobs have taken is given back, although they run. May be done again."""
+    """The way back, and it asks nobody: what jobs have taken is given back, although they run. May be done again.
+
+    Where a kubelet is about to go that has pods beside jobs, they end first: nothing but the fence keeps them apart.
+    """
     call.store.prepare()
     errors: List[str] = []
+    ended: Tuple[str, ...] = ()
+    beside = call.settings.mode == site.PLACEHOLDER
+    if beside and set(options.leave).intersection(call.settings.services[:1]) and call.store.leases():
+        told = call.act(view.OFF)
+        if told.memory.phase != HELD:
+            return FAILED, [("error", "pods still run beside jobs: " + told.done.reason)]
+        ended = told.memory.stopped  # a full disk may know nothing of it
     with call.carrier().work_lock(call.settings.limit):
         with call.store.locked():
             memory, remark = call.memories.load(boot_id=call.world.boot_id())
-        stopped = tuple(unit for unit in reversed(memory.stopped) if unit not in options.leave)
+        stopped = tuple(unit for unit in reversed(memory.stopped or ended) if unit not in options.leave)
         call.memories.lift(call.memories.fenced())
         steps: List[Callable[[], None]] = [call.world.release]
-        if call.settings.mode == site.PLACEHOLDER:
+        if beside:
             steps.append(lambda: call.world.unplace(tuple(call.world.placed())))
         if stopped:
             steps.append(lambda: call.world.start_units(stopped))

@@ -15,9 +15,11 @@ there; and only where the node's own `leases` are empty and the batch system giv
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from .kube import ANNOTATION, TAINT, is_our_taint
+from .settings import HANDOVER
 
 HELD_BY = "converged.hpc/held-by"
 STATE = "converged.hpc/batch-state"
+SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"  # a label, which no kubelet may write
 LISTED = 50  # names in held-by: enough to see who it is, far below what an annotation may hold
 SURE = 2  # whole lists in a row without a job: then it is gone
 
@@ -32,6 +34,7 @@ class NodeSeen(NamedTuple):
     held: Tuple[str, ...] = ()
     leases: str = ""
     state: str = ""
+    mode: str = HANDOVER
 
     @property
     def tainted(self) -> bool:
@@ -84,6 +87,7 @@ def node_from(item: Mapping[str, Any]) -> NodeSeen:
         tuple(word for word in str(annotations.get(HELD_BY) or "").split(",") if word),
         str(annotations.get(ANNOTATION) or ""),
         str(annotations.get(STATE) or ""),
+        str((meta.get("labels") or {}).get(SHARE_MODE) or HANDOVER),
     )
 
 
@@ -193,6 +197,8 @@ def patch_of(node: NodeSeen, wanted: Wanted) -> Optional[Dict[str, Any]]:
     """
     if not wanted.acting:
         return None
+    if node.mode != HANDOVER:
+        wanted = wanted._replace(holders=())  # jobs and pods stand there side by side
     state = node.state if wanted.state is None else wanted.state
     held, tainted = node.held, node.tainted
     if wanted.holders:

@@ -30,10 +30,7 @@ CLOSED = frozenset(
 
 
 class PbsBatch(Batch):
-    """`holding` is false where a job holds no node as a whole: then only the states of nodes count.
-
-    Jobs of `ignored` queues are those of pods: they take nothing from pods, and hold no node against them.
-    """
+    """Jobs of `ignored` queues are those of pods: they take nothing from pods, and hold no node against them."""
 
     def __init__(
         self,
@@ -41,7 +38,6 @@ class PbsBatch(Batch):
         run: Run,
         qstat: str,
         pbsnodes: str,
-        holding: bool,
         host: str,
         names: Mapping[str, str],
         remark: Callable[[str], None],
@@ -50,7 +46,6 @@ class PbsBatch(Batch):
         super().__init__(run=run, host=host, names=names, remark=remark)
         self.qstat = qstat
         self.pbsnodes = pbsnodes
-        self.holding = holding
         self.ignored = ignored
         self.hosts: Dict[str, str] = {}  # by vnode, from the last answer
 
@@ -59,8 +54,6 @@ class PbsBatch(Batch):
         return self.answered((self.qstat, "-B", "-f", "-F", "json"), lambda text: in_control(text, host=self.host))
 
     def jobs(self) -> Optional[Jobs]:
-        if not self.holding:
-            return Jobs({})
         found = self.answered((self.qstat, "-t", "-f", "-F", "json"), batch_pbs.jobs)
         if found is None or (not self.hosts and self.states() is None):
             return None

@@ -193,7 +193,6 @@ def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
             run=run_command,
             qstat=settings.qstat,
             pbsnodes=settings.pbsnodes,
-            holding=settings.mode == "handover",
             host=settings.host,
             names=settings.names,
             remark=remark,

@@ -15,8 +15,7 @@ class ControllerSettings(NamedTuple):
     """Times are seconds.
 
     `host` is this machine's name in SlurmctldHost, or as PBS's server has it, and `names` where a node's two names
-    differ. Beside placeholders no job has a node to itself: then only the batch system's states of nodes are followed.
-    Jobs in `ignored_queues` of PBS are those of pods.
+    differ. Jobs in `ignored_queues` of PBS are those of pods.
     """
 
     host: str
@@ -24,7 +23,6 @@ class ControllerSettings(NamedTuple):
     socket: str = "/run/converged/controller.sock"
     group: str = ""
     wlm: str = "slurm"
-    mode: str = "handover"
     squeue: str = "/usr/bin/squeue"
     scontrol: str = "/usr/bin/scontrol"
     qstat: str = "/opt/pbs/bin/qstat"
@@ -61,7 +59,6 @@ _CHECKS = {
     "socket": matching(r"/[^\0\n]{1,100}", "an absolute path of at most 100 characters"),
     "group": matching(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?", "a group's name, or empty: root only"),
     "wlm": matching("slurm|pbs", "slurm or pbs"),
-    "mode": matching("handover|placeholder", "handover or placeholder"),
     "squeue": ABSOLUTE,
     "scontrol": ABSOLUTE,
     "qstat": ABSOLUTE,

@@ -104,9 +104,10 @@ def parse_cpus(text: str) -> FrozenSet[int]:
     found: Set[int] = set()
     for word in text.strip().split(",") if text.strip() else ():
         match = _RANGE.fullmatch(word)
-        if match is None:
+        run = range(int(match.group(1)), int(match.group(2) or match.group(1)) + 1) if match else range(0)
+        if not run:
             raise CpusetError("{} is not a list of CPUs".format(ascii(text[:40])))
-        found.update(range(int(match.group(1)), int(match.group(2) or match.group(1)) + 1))
+        found.update(run)
     return frozenset(found)
 
 

@@ -154,7 +154,14 @@ def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
             return Done(ACCEPT, text) if seen.tried.get("report") else Report("ReturnFailed", text)
     return Remember(
         memory._replace(
-            phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None, keep=taking.staying(seen.api)
+            phase=OPEN,
+            way="",
+            stopped=(),
+            confined=False,
+            comebacks=0,
+            idle_since=None,
+            keep=taking.staying(seen.api),
+            unconfirmed=False,
         )
     )
 

@@ -49,7 +49,7 @@ def draw(
 ) -> Fence:
     """`held`: by cgroup, the cores of its cpuset; a cgroup without one is not in it.
 
-    A job that should have a cpuset and has none may run on any core, so pods keep off all of them.
+    A job that should have a cpuset and has none may run on any core, so pods have no more of them than they must.
     """
     needed = cgroups_needed(leases, settings)
     missing = tuple(group for group in needed if group not in held)
@@ -60,7 +60,7 @@ def draw(
     elif settings.fence == CORES and leases:
         free = online - taken
     if missing or any(is_whole(lease) for lease in leases) or free == frozenset():
-        free = parse_cpus(settings.housekeeping_cpus)  # what stays must run somewhere
+        free = _spared(parse_cpus(settings.housekeeping_cpus), online - taken)
     counted = sum(lease.cores or 0 for lease in leases)
     weight = len(free & online) if free is not None else len(online) - counted
     return Fence(
@@ -70,3 +70,9 @@ def draw(
         len(online),
         missing,
     )
+
+
+def _spared(housekeeping: FrozenSet[int], nobodys: FrozenSet[int]) -> FrozenSet[int]:
+    """What stays must run somewhere: on as many cores as keep house, but on none that is known to be a job's."""
+    cores = sorted(housekeeping & nobodys) or sorted(nobodys)
+    return frozenset(cores[: len(housekeeping)]) or housekeeping

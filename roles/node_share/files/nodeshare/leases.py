@@ -114,7 +114,8 @@ class LeaseStore:
         """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over).
 
         A job that was adopted, or gave a part of the node back, is told again with its share: `changed`. One that is
-        `adopted` now is of a list that may be older than what the batch system's script has told.
+        `adopted` now is of a list that may be older than what the batch system's script has told; but for one that has
+        cores again, as nobody may have told that it goes on.
         """
         known = self._find(lease.key)
         if (
@@ -124,7 +125,7 @@ class LeaseStore:
             and (known.start == lease.start or lease.start is None)
             and not self._ended(known)
         ):
-            told = known.share() != _NOTHING_SAID
+            told = known.share() != _NOTHING_SAID and not (known.cores == 0 and lease.cores)
             if lease.share() in (known.share(), _NOTHING_SAID) or (adopted and told):
                 return "known"
             self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(_with_share_of(lease, known)))
@@ -135,6 +136,8 @@ class LeaseStore:
             if mark.start is not None and lease.start is not None:
                 if lease.start <= mark.start:
                     return "ended"
+            elif adopted:
+                return "ended"
             else:
                 lease, answer = lease._replace(doubtful=True), "doubtful"
         self.at_point("begin:before-write")

@@ -24,7 +24,8 @@ class Memory(NamedTuple):
     """`phase` is how far the node is; `way` how a held node is served; `stopped` is ours to start again.
 
     `keep` are the pods (by uid) that stay on a held node, as the API last told; `asked` is, per lease without a
-    sign of life, when to ask the batch system next and how long to wait after that.
+    sign of life, when to ask the batch system next and how long to wait after that. `unconfirmed`: the API may show
+    pods that were ended without their kubelet.
     """
 
     boot_id: str
@@ -38,6 +39,7 @@ class Memory(NamedTuple):
     keep: Tuple[str, ...] = ()
     asked: Tuple[Tuple[str, float, float], ...] = ()
     room: Tuple[Tuple[str, int], ...] = ()  # what placeholders may have at most, as the API last told
+    unconfirmed: bool = False
 
 
 class MemoryStore:
@@ -114,4 +116,5 @@ def _from_json(data: Dict[str, Any]) -> Memory:
         tuple(str(uid) for uid in data["keep"]),
         tuple((str(key), float(at), float(pause)) for key, at, pause in data["asked"]),
         tuple((str(name), int(amount)) for name, amount in data.get("room") or ()),
+        data.get("unconfirmed") is True,
     )

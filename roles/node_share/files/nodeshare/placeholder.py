@@ -21,7 +21,7 @@ NAMESPACE = "kube-system"  # always there, and meant for pods of this priority
 LABEL = "converged.hpc/placeholder"
 ANNOTATION = "converged.hpc/lease"
 PRIORITY_CLASS, PRIORITY = "system-node-critical", 2000001000
-UID_LENGTH, TRY_LENGTH = 30, 2  # together the 32 digits that the kubelet's own uids of static pods have
+UID_LENGTH = 30  # with the two digits of a try the 32 that the kubelet's own uids of static pods have
 _NOT_SAFE = re.compile(r"[^0-9a-z]+", re.ASCII)
 
 Sizes = Mapping[str, int]  # thousandths by resource

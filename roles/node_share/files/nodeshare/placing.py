@@ -154,7 +154,9 @@ def _reopened(plan: Plan, settings: Settings, seen: Observed, seen_room: Room) -
             return Look(ADMITTED)
         if not _out(tuple(plan), seen):
             return Announce("")
-    opened = memory._replace(phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None)
+    opened = memory._replace(
+        phase=OPEN, way="", stopped=(), confined=False, comebacks=0, idle_since=None, unconfirmed=False
+    )
     return Remember(opened) if opened != memory else None
 
 
@@ -205,7 +207,7 @@ def _held(plan: Plan, event: str, settings: Settings, seen: Observed) -> Done:
 def _untold(seen: Observed) -> str:
     if not seen.unfenced:
         return ""
-    text = "; no cores are told by the cgroup {}: pods have the housekeeping CPUs only"
+    text = "; no cores are told by the cgroup {}: pods have no more CPUs than keep house"
     return text.format(", ".join(seen.unfenced[:3]))
 
 

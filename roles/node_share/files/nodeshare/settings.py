@@ -105,7 +105,17 @@ def _api(value: Any) -> ApiSettings:
     return ApiSettings(value["server"], *(ABSOLUTE(value[name]) for name in ApiSettings._fields[1:]))
 
 
-_CPUS = r"\d{1,4}(?:-\d{1,4})?(?:,\d{1,4}(?:-\d{1,4})?)*"
+def _cpus(value: Any) -> str:
+    from .cpuset import CpusetError, parse_cpus
+
+    try:
+        if isinstance(value, str) and parse_cpus(value):
+            return value
+    except CpusetError:
+        pass
+    raise ValueError("a CPU list such as 0-1,32")
+
+
 _UNIT = matching(r"[A-Za-z0-9:_.@-]{1,200}\.(?:service|socket)", "a systemd unit name ending in .service or .socket")
 _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "node": matching(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "a Node name"),
@@ -116,7 +126,7 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "services": _list_of(_UNIT),
     "return_unit": matching(r"(?:[A-Za-z0-9:_.@-]{1,200}\.service)?", "a systemd service, or empty for none"),
     "handover": _one_of("quiesce", "stop"),
-    "housekeeping_cpus": matching(_CPUS, "a CPU list such as 0-1,32"),
+    "housekeeping_cpus": _cpus,
     "deadline": seconds(0, 3600),
     "limit": seconds(1, 7200),
     "linger": seconds(0, 3600),
@@ -130,7 +140,7 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "manifests": ABSOLUTE,
     "pause_image": matching(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}", "the name of an image"),
     "fence": _one_of(CORES, SPLIT, COUNTS),
-    "pod_cpus": matching("(?:" + _CPUS + ")?", "a CPU list such as 32-63, or empty"),
+    "pod_cpus": lambda value: "" if value == "" else _cpus(value),
 }
 
 

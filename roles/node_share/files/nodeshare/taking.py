@@ -58,7 +58,8 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
         return _failed(event, settings, "not free within {:g} s".format(settings.limit))
     for what, known in ((UNITS, seen.active), (API, seen.api), (LOCAL, seen.local)):
         # where nothing runs and nothing was stopped by this call, there is nobody to ask the API for
-        if known is None and (what != API or seen.active or seen.tried.get("stop")):
+        asks = seen.active or seen.tried.get("stop") or (memory.phase == HELD and memory.unconfirmed)
+        if known is None and (what != API or asks):
             return Look(what)
     api = seen.api if seen.api is not None else Api(False, "no service runs")
     guests = occupants(api, seen.local or frozenset())
@@ -164,7 +165,7 @@ def _still_held(
     memory = seen.memory
     strays = (seen.local or frozenset()) - frozenset(staying(api) if api.answers else memory.keep)
     if memory.way == STOP and not seen.active and not strays:
-        return _confirmation(settings, seen) or Done(ACCEPT, "held by stop")
+        return _confirmation(settings, seen) or _confirmed(seen) or Done(ACCEPT, "held by stop")
     if memory.way == QUIESCE and not api.answers and seen.active:
         return Done(ACCEPT, "held by quiesce; the API does not answer, so nothing new can be bound here")
     if memory.way == QUIESCE and api.tainted and not guests and not strays and seen.active:
@@ -179,7 +180,10 @@ def _prepared(seen: Observed, api: Api, way: str) -> Memory:
     memory = seen.memory
     keep = staying(api) if api.answers else memory.keep
     stopped = joined(memory.stopped, seen.active or ()) if way == STOP else memory.stopped
-    return memory._replace(phase=TAKING, way=way, keep=keep, stopped=stopped, idle_since=None, confined=True)
+    ended = memory.unconfirmed or way == STOP
+    return memory._replace(
+        phase=TAKING, way=way, keep=keep, stopped=stopped, idle_since=None, confined=True, unconfirmed=ended
+    )
 
 
 def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Observed) -> Optional[Action]:
@@ -205,16 +209,27 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
 
 
 def _confirmation(settings: Settings, seen: Observed) -> Optional[Action]:
-    """Pods that this call has made leave: without their kubelet they would be leaving for as long as it is stopped.
+    """Pods that had to leave: without their kubelet they would be leaving for as long as it is stopped.
 
     So long nobody takes their place where they are of a StatefulSet. That must be so where a volume is still mounted
     here: only the kubelet can say when it is not, and a second node must not have it before. No job needs any of this,
-    so it comes when the node is free and that is on record, and only while the caller waits.
+    so it comes when the node is free and that is on record, and only while the caller waits; what a call has not come
+    to, or the API shows as leaving only later, a repair does.
     """
-    if seen.api is None or seen.memory.way != STOP or seen.tried.get("confirm") or not seen.tried.get("confine"):
+    memory = seen.memory
+    if seen.api is None or memory.way != STOP or not memory.unconfirmed or seen.tried.get("confirm"):
         return None
     gone = tuple(pod for pod in seen.api.pods if pod.leaving and not pod.stays and not pod.mounts)
     return Confirm(gone) if gone and seen.now - seen.began + settings.api_timeout < settings.limit else None
+
+
+def _confirmed(seen: Observed) -> Optional[Action]:
+    """No pod at the API any more that nobody but us can say the end of."""
+    if not seen.memory.unconfirmed or seen.api is None or not seen.api.answers:
+        return None
+    if any((pod.leaving or not pod.over) and not pod.stays and not pod.mounts for pod in seen.api.pods):
+        return None
+    return Remember(seen.memory._replace(unconfirmed=False))
 
 
 def _deleted_long_ago(seen: Observed) -> bool:
