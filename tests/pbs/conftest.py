@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 from pathlib import Path
 
@@ -14,11 +15,25 @@ from pbs_double.cluster import Cluster
 from pbs_double.recorder import Recorder
 
 
-@pytest.fixture(scope="session")
-def pbs(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("pbs")
+@contextlib.contextmanager
+def started(folder: Path) -> t.Iterator[Cluster]:
+    """A new one."""
     root = real.installation()
     with double.started(folder) if root is None else real.started(root, folder) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def pbs(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("pbs")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def strict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Cluster]:
+    """One of its own, which never gets away with the use of memory that it has freed."""
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.perturb=255")
+    with started(tmp_path) as cluster:
         yield cluster
 
 

@@ -78,11 +78,11 @@ class Shared(Installed):
             script = f"cat > {path} <<END\n#!/bin/sh\n{ask}\nEND\nchmod 755 {path}"
             assert self.pbs.on(host, script).rc == 0
 
-    def set(self, *, enabled: bool) -> None:
+    def set(self, *, enabled: bool, **changes: t.Any) -> None:
         self.argv = [sys.executable, "-IS", str(HERE / "nodeshare_here.py"), str(self.folder)]
         flag = self.folder / ("enabled" if enabled else "not-enabled")
         (self.folder / "enabled").touch()
-        self.configure("converged", {"nodeshare": self.argv, "enabled": str(flag)})
+        self.configure("converged", {"nodeshare": self.argv, "enabled": str(flag), **changes})
 
     def on(self, host: str, *words: str) -> str:
         answer = self.pbs.on(host, " ".join([*self.argv, *words]))

@@ -147,3 +147,13 @@ def test_a_job_that_has_ended_is_there_only_with_a_history(pbs: Cluster) -> None
     assert found["comment"].endswith(" and terminated by root@pbs-srv")
     assert pbs.call("qdel", "-x", name) == Answer(0, "", "")
     pbs.call("qmgr", "-c", "unset server job_history_enable")
+
+
+def test_without_a_history_not_even_a_job_that_runs_is_in_it(pbs: Cluster) -> None:
+    name = submitted(pbs, "--", "/bin/sleep", "100")
+    said = "qstat: PBS is not configured to maintain job history "
+    assert pbs.call("qstat", "-x", name.partition(".")[0], "foo") == Answer(0, "", f"{said}{name}\n{said}foo\n")
+    assert pbs.call("qstat", "-x") == Answer(0, "", f"{said}\n")
+    assert "Jobs" not in json_of(pbs, "qstat", "-x", "-f", name)
+    pbs.call("qdel", name)
+    ended(pbs, name)

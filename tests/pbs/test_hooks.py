@@ -119,8 +119,8 @@ def test_a_hook_gets_the_values_and_the_surroundings_of_pbs(hook: Recorder) -> N
     assert seen["values"] == VALUES
     assert set(seen["environment"]) == {"PATH", "PBS_HOOK_CONFIG_FILE", "LC_CTYPE"}
     assert seen["environment"]["PATH"] == "/bin:/usr/bin"
-    log = hook.pbs.on("pbs-n1", "cat $PBS_HOME/mom_logs/*").out
-    assert ";pbs_python;Hook;pbs_python;recorded begin\n" in log
+    line = ";pbs_python;Hook;pbs_python;recorded begin\n"
+    until(lambda: line in hook.pbs.on("pbs-n1", "cat $PBS_HOME/mom_logs/*").out)
 
 
 def test_a_sub_job_knows_its_array(hook: Recorder) -> None:
@@ -135,7 +135,7 @@ def test_a_sub_job_knows_its_array(hook: Recorder) -> None:
 
 def test_a_normal_end_has_preterm_on_sisters_only(hook: Recorder) -> None:
     name = hook.submit(*BOTH, "--", "/bin/sleep", "3")
-    until(lambda: hook.job(name)["job_state"] == "F")
+    until(lambda: hook.job(name)["job_state"] == "F" and len(hook.of(name)) == 5)
     seen = hook.of(name)
     assert seen[:3] == ["begin@pbs-n1", "begin@pbs-n2", "preterm@pbs-n2"]
     assert sorted(seen[3:]) == ["end@pbs-n1", "end@pbs-n2"]
@@ -148,6 +148,7 @@ def test_a_deleted_job_has_preterm_everywhere(hook: Recorder) -> None:
     name = hook.submit(*BOTH, "--", "/bin/sleep", "100")
     hook.until_runs(name)
     hook.end_jobs()
+    until(lambda: len(hook.of(name)) == 6)
     seen = hook.of(name)
     assert sorted(seen[2:4]) == ["preterm@pbs-n1", "preterm@pbs-n2"]
     assert sorted(seen[4:]) == ["end@pbs-n1", "end@pbs-n2"]

@@ -91,8 +91,7 @@ def test_a_hook_that_fails_takes_its_host_offline_until_the_mom_starts_again(hoo
     hook.tell("probe", {})
     kill_mom(hook, "pbs-n1")
     start_mom(hook, "pbs-n1")
-    until(lambda: hook.node("pbs-n1")["state"] == "free")
-    assert "comment" not in hook.node("pbs-n1")
+    until(lambda: hook.node("pbs-n1")["state"] == "free" and "comment" not in hook.node("pbs-n1"))
     own = [each for each in hook.seen() if each["host"] == "pbs-n1" and each["event"] in ("startup", "periodic")]
     assert own[0]["event"] == "startup"
     vnode = own[0]["vnodes"]["pbs-n1"]
@@ -108,8 +107,9 @@ def test_a_hook_that_hangs_meets_its_alarm(hook: Recorder) -> None:
     hook.tell("probe", {"begin@pbs-n1": "wait /nowhere"})
     name = hook.submit("--", "/bin/sleep", "200")
     hook.record("begin@pbs-n1")
-    assert (hook.job(name)["job_state"], hook.job(name)["substate"]) == ("R", 41)
-    assert hook.job(name)["comment"].startswith("Job was sent for execution at ")
+    found = hook.job(name)
+    assert (found["job_state"], found["substate"]) == ("R", 41)
+    assert found["comment"].startswith("Job was sent for execution at ")
     until(lambda: hook.job(name).get("exec_vnode") == "(pbs-n2:ncpus=1)")
     assert hook.node("pbs-n1")["comment"] == OFFLINE
     log = hook.pbs.on("pbs-n1", "cat $PBS_HOME/mom_logs/*").out

@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 import types
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -40,6 +43,8 @@ def changes(call: Call, module: types.ModuleType, **options: t.Any) -> list[bool
 ONCE = [True, True, False, False]
 
 PROGRAM = "import pbs\r\n# ä \t\npbs.event().accept()"
+# Says that the server itself has run it.
+TELLING = "import pbs\nif pbs.event().type == pbs.HOOK_EVENT_PERIODIC:\n    open({!r}, 'w').close()\n"
 
 
 def test_a_hook_comes_changes_and_goes(call: Call) -> None:
@@ -61,6 +66,22 @@ def test_a_hook_comes_changes_and_goes(call: Call) -> None:
         "200",
     )
     assert changes(call, pbs_hook, name="converged", state="absent") == ONCE
+
+
+def test_a_server_runs_no_hook_that_is_for_hosts_nor_hangs_after_it_is_gone(
+    call: Call, strict: Cluster, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    attributes = {"event": ["execjob_begin", "exechost_periodic"], "freq": 5, "enabled": True}
+    wish = {"name": "timed", "bin_dir": str(strict.bin_dir)}
+    call(pbs_hook, **wish, content=TELLING.format(str(ran)), attributes=attributes)
+    time.sleep(8)
+    assert not ran.exists()
+    assert strict.call("qmgr", "-c", "set hook timed freq = 1").rc == 0  # as an administrator, or an earlier version
+    call(pbs_hook, **wish, state="absent")
+    time.sleep(3)
+    # where it hangs it fills its log meanwhile: not for two minutes
+    subprocess.run([strict.bin_dir / "qstat", "-B"], timeout=20, check=True)
 
 
 def test_a_queue_comes_changes_and_goes(call: Call) -> None:

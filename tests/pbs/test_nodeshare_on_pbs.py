@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from nodeshare import cluster, cluster_pbs, evidence
+from nodeshare import cluster, cluster_pbs, durable, evidence
 from pbs.converged_on_pbs import PROGRAM, Shared
 from pbs_double.cluster import HOSTS, Cluster, until
 from pbs_double.faults import Fault, Faulty
@@ -46,6 +46,30 @@ def test_a_lease_lives_as_long_as_its_job_is_on_the_host(hook: Shared) -> None:
         until(lambda host=host: hook.leases(host) == [])
 
 
+def test_b6_two_jobs_of_one_name_are_two_and_the_end_of_one_leaves_the_other(hook: Shared) -> None:
+    first, second = (hook.submit("-N", "STDIN", *BOTH) for _number in range(2))
+    for host in HOSTS:
+        until(lambda host=host: len(hook.leases(host)) == 2)
+    assert hook.pbs.call("qdel", first).rc == 0
+    for host in HOSTS:
+        until(lambda host=host: hook.leases(host) == [f"{second} of 1: 1 104857600"])
+
+
+def test_a_begin_whose_hook_met_its_alarm_holds_no_node_for_ever(hook: Shared) -> None:
+    """nodeshare lives on; PBS, which runs no end there, has the job run elsewhere."""
+    hook.repair("pbs-n1")
+    hook.set(enabled=True, timeout_seconds=600)
+    hook.set_alarm("converged", 5)
+    with durable.Lock(str(hook.folder / "pbs-n1" / "work"), seconds=10):
+        job = hook.submit("--", "/bin/sleep", "300")
+        until(lambda: hook.job(job).get("exec_vnode") == "(pbs-n2:ncpus=1)" and hook.job(job)["substate"] == 42)
+        assert hook.leases("pbs-n1") == [f"{job} of 1: 1 None"]
+    hook.set_alarm("converged", 25)  # a default is not written to where hosts could be asked for it
+    assert hook.pbs.call("pbsnodes", "-r", "-C", "", "pbs-n1").rc == 0
+    until(lambda: hook.repair("pbs-n1") and not hook.leases("pbs-n1"))
+    assert hook.leases("pbs-n2") == [f"{job} of 2: 1 None"]
+
+
 def test_repair_drops_a_lease_whose_end_was_missed_and_no_other(hook: Shared) -> None:
     gone, stays = hook.submit(*BOTH), hook.submit(*BOTH)
     hook.until_runs(stays)
@@ -70,6 +94,24 @@ def test_repair_drops_earlier_runs_of_a_job_that_runs_again(hook: Shared) -> Non
     assert hook.leases("pbs-n1") == [f"{job} of 2: 1 None"]
 
 
+def test_a_begin_that_was_missed_is_made_up_for_while_its_job_runs_and_not_once_it_has_ended(hook: Shared) -> None:
+    hook.set(enabled=False)
+    job, ended = hook.submit(*BOTH), hook.submit(*BOTH)
+    for each in (job, ended):
+        hook.until_runs(each)
+    assert [hook.leases(host) for host in HOSTS] == [[], []]
+    assert hook.pbs.call("qdel", ended).rc == 0
+    until(lambda: hook.job(ended)["job_state"] == "F")
+    hook.set(enabled=True)
+    hook.set_period("converged", 1)
+    for host in HOSTS:
+        until(lambda host=host: hook.leases(host) == [f"{job} of 1: 1 104857600"])
+    hook.set_period("converged", 3600)
+    assert hook.pbs.call("qdel", job).rc == 0
+    for host in HOSTS:
+        until(lambda host=host: hook.leases(host) == [])
+
+
 def test_repair_keeps_a_lease_while_pbs_gives_no_answer(hook: Shared) -> None:
     hook.on("pbs-n1", "begin", "--wlm=pbs", "--job=999999.pbs-srv", "--run=1", "--cpus=1")
     path = hook.folder / "pbs-n1.qstat"
@@ -85,14 +127,13 @@ def test_repair_keeps_a_lease_while_pbs_gives_no_answer(hook: Shared) -> None:
 class Asked:
     """The controller's questions to this cluster."""
 
-    def __init__(self, pbs: Cluster) -> None:
+    def __init__(self, pbs: Cluster, host: str = "pbs-srv") -> None:
         self.remarks: list[str] = []
         self.batch = cluster_pbs.PbsBatch(
             run=self._run,
             qstat=str(pbs.bin_dir / "qstat"),
             pbsnodes=str(pbs.bin_dir / "pbsnodes"),
-            holding=True,
-            host="pbs-srv",
+            host=host,
             names={"pbs-n2": "kube-2"},
             remark=self.remarks.append,
         )
@@ -109,6 +150,7 @@ class Asked:
 def test_the_controller_sees_who_holds_what_and_what_is_closed(hook: Shared) -> None:
     batch = Asked(hook.pbs).batch
     assert (batch.in_control(), batch.jobs()) == (True, cluster.Jobs({}))
+    assert Asked(hook.pbs, "pbs-srv2").batch.in_control() is False, "the other one of two servers"
     array = hook.submit("-J", "1-2", "-l", "select=1:ncpus=1:host=pbs-n1", "--", "/bin/sleep", "300")
     job = hook.submit("-l", "select=1:ncpus=1:host=pbs-n2", "--", "/bin/sleep", "300")
     waits = hook.submit("-h", *BOTH)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from pbs_double.cluster import CALLER, HOSTS, Cluster, until
 from pbs_double.faults import Fault, Faulty
+from pbs_double.recorder import Recorder
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms
 from placement.model.action import Release, Submit
@@ -43,6 +44,7 @@ def gang(faulty: Faulty) -> t.Iterator[Submit]:
     """A gang of two on two nodes, of which no job is left."""
     made = Submit(
         uid=str(uuid.uuid4()),
+        mark="0a1b2c3d",
         namespace="team",
         name="0trainer." + "x" * 244,
         queue="backed",
@@ -65,7 +67,7 @@ def test_a_gang_is_one_job_under_its_account_that_says_what_it_has_of_each_host(
     ledger = ledger_of(faulty)
     name = ledger.submit(gang)
     (job,) = until(lambda: [one for one in found(ledger, gang) if one.runs])
-    assert job.job == name
+    assert (job.job, job.mark, job.owner, job.namespace) == (name, gang.mark, "", "team")
     assert {share.host for share in job.shares} <= set(HOSTS)
     assert [(share.cores, share.memory) for share in job.shares] == [(1, 1024), (1, 1024)]
     assert job.left is not None
@@ -163,9 +165,7 @@ def test_a_job_of_a_namespace_s_user_is_his_until_he_s_asked_to_end_it(faulty: F
         shown = json.loads(faulty.cluster.call("qstat", "-f", "-F", "json", name).out)["Jobs"][name]
         assert (shown["euser"], shown["Account_Name"]) == ("daemon", "physics")
         (job,) = found(ledger, theirs)
-        assert (job.job, job.owner) == (name, "daemon")
-        # By a daemon that submits as nobody else it is not taken for its own.
-        assert found(ledger_of(faulty), theirs) == []
+        assert (job.job, job.mark, job.owner, job.queue) == (name, theirs.mark, "daemon", "workq")
     finally:
         ledger.release(Release(uid=gang.uid, name=name, user="daemon"))
     until(lambda: not found(ledger, theirs))
@@ -177,9 +177,27 @@ def test_jobs_of_others_are_known_by_their_hosts(faulty: Faulty) -> None:
     name = call("qsub", *words, user="daemon").out.strip()
     try:
         (job,) = until(lambda: [one for one in ledger_of(faulty).jobs() if one.job == name and one.runs])
-        assert (set(job.hosts), job.tag, job.shares, job.run) == (set(HOSTS), "", (), 1)
+        assert (set(job.hosts), job.tag, job.run) == (set(HOSTS), "", 1)
         assert job.left is not None
         assert 500 < job.left <= 600
     finally:
         call("qdel", name)
     until(lambda: not [one for one in ledger_of(faulty).jobs() if one.job == name])
+
+
+def test_while_a_job_of_others_begins_it_is_known_what_it_has_of_each_host(
+    hook: Recorder, faulty: Faulty, tmp_path: Path
+) -> None:
+    go, ledger = tmp_path / "go", ledger_of(faulty)
+    hook.tell("probe", {f"begin@{HOSTS[0]}": f"wait {go}"})
+    name = hook.submit("-l", "select=2:ncpus=1:mem=1mb", "-l", "place=scatter", "--", "/bin/sleep", "100")
+
+    def running() -> list[BatchJob]:
+        return [one for one in ledger.jobs() if one.job == name and one.runs]
+
+    try:
+        (job,) = until(running)
+        assert [(share.host, share.cores, share.memory) for share in job.shares] == [(host, 1, 1024) for host in HOSTS]
+    finally:
+        go.touch()
+    until(lambda: [one for one in running() if not one.shares])

@@ -55,6 +55,17 @@ def test_a_queue_with_a_list_admits_whom_it_names(jobs: Installed, listed: str) 
     assert (found["Account_Name"], found["project"]) == ("acc", "proj")
 
 
+def test_a_queue_with_a_list_of_hosts_admits_from_nowhere_else(jobs: Installed, listed: str) -> None:
+    pbs = jobs.pbs
+    for words in ("acl_hosts = pbs-n1", "acl_host_enable = True"):
+        assert pbs.call("qmgr", "-c", f"set queue {listed} {words}").rc == 0
+    refused = pbs.call("qsub", "-q", listed, *HELD, user=USER)
+    assert (refused.rc, refused.err) == (160, "qsub: Access from host not allowed, or unknown host\n")
+    assert pbs.call("qmgr", "-c", f"set queue {listed} acl_hosts += pbs-srv").rc == 0
+    accepted = pbs.call("qsub", "-q", listed, *HELD, user=USER)
+    assert accepted.rc == 0, accepted.err
+
+
 def test_root_submits_only_where_the_server_says_so(jobs: Installed) -> None:
     pbs = jobs.pbs
     assert pbs.call("qmgr", "-c", "unset server acl_roots").rc == 0

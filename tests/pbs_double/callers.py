@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import pwd
 
-from pbs_double.cluster import CALLER
+from pbs_double.cluster import CALLER, SERVER
 from pbs_double.state import Job, Refused, State
 
-_BAD_USER, _UNAUTHORIZED = 175, 159
+_BAD_USER, _UNAUTHORIZED, _BAD_HOST = 175, 159, 160
 
 
 def caller() -> str:
@@ -20,10 +20,12 @@ def caller() -> str:
 
 
 def may_submit(state: State, queue: str) -> None:
-    """Root needs a word of the server's, everybody one of the queue's where it keeps a list."""
+    """Root needs a word of the server's, everybody one of the queue's where it keeps a list; all call on one host."""
     if caller() == "root" and "root" not in state.server.get("acl_roots", "").split(","):
         raise Refused(_BAD_USER, "Bad UID for job execution")
     attributes = state.queues[queue]
+    if attributes.get("acl_host_enable") == "True" and SERVER not in attributes.get("acl_hosts", "").split(","):
+        raise Refused(_BAD_HOST, "Access from host not allowed, or unknown host")
     if attributes.get("acl_user_enable") == "True":
         users = [user.partition("@")[0] for user in attributes.get("acl_users", "").split(",")]
         if caller() not in users:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import getopt
+import math
 import sys
 import time
 import typing as t
@@ -67,7 +68,7 @@ def qterm(state: State, _arguments: list[str]) -> int:
 
 def pbs_server(state: State, _arguments: list[str]) -> int:
     """Comes back with all jobs; what they had to say is forgotten, and nodes are heard of a little later."""
-    state.server_is_down, state.server_started = False, time.time()
+    state.server_is_down, state.server_started, state.server_hangs_from = False, time.time(), math.inf
     for job in state.jobs.values():
         job.comment = "" if job.state in "RSQ" else job.comment
     return 0

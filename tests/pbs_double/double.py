@@ -77,6 +77,8 @@ def run(program: str, folder: str, arguments: list[str]) -> int:
         # the MoM answers nothing while it runs hooks of a job that begins
         _wait(Path(folder), arguments, "begun")
     with opened(Path(folder)) as state:
+        if time.time() >= state.server_hangs_from:
+            state.server_is_down = True
         if state.server_is_down and program != "pbs_server":
             return control.unreachable(program, arguments)
         schedule.advance(state, time.time())

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 from pbs_double.state import Hook, Refused, State
@@ -83,10 +84,22 @@ def existing(state: State, name: str) -> Hook:
     return state.hooks[name]
 
 
-def change(hook: Hook, attribute: str, value: str) -> None:
+def delete(state: State, name: str) -> None:
+    """A server that was to run it itself does so on freed memory."""
+    queued = existing(state, name).on_server
+    if queued is not None:
+        state.server_hangs_from = min(state.server_hangs_from, queued)
+    del state.hooks[name]
+
+
+def change(hook: Hook, attribute: str, operator: str, value: str) -> None:
     """One attribute."""
     events = hook.attributes["event"].split(",")
-    if attribute == "event":
+    if operator == "-=":
+        assert (attribute, value) == ("event", "periodic"), "the double takes nothing else from a hook"
+        hook.attributes["event"] = _events(",".join(event for event in events if event not in ("periodic", '""')))
+        hook.on_server = None
+    elif attribute == "event":
         hook.attributes["event"] = _events(value)
         if not {"exechost_periodic", "periodic"} & set(value.split(",")):
             hook.attributes.pop("freq", None)
@@ -115,6 +128,8 @@ def change(hook: Hook, attribute: str, value: str) -> None:
         raise Refused(32, f"Undefined attribute  - {attribute}")
     else:
         hook.attributes[attribute] = value
+        if attribute == "freq" and hook.attributes["enabled"] == "true" and hook.content is not None:
+            hook.on_server = time.time() + int(value)
 
 
 def shown(hook: Hook) -> list[tuple[str, str]]:

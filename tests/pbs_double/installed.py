@@ -51,9 +51,18 @@ class Installed:
 
     def set_alarm(self, name: str, seconds: int) -> None:
         """How long it may run, on all hosts."""
-        assert self.pbs.call("qmgr", "-c", f"set hook {name} alarm = {seconds}").rc == 0
+        self._set_seconds(name, "alarm", seconds)
+
+    def set_period(self, name: str, seconds: int) -> None:
+        """How often it runs without a job, on all hosts and nowhere else."""
+        self._set_seconds(name, "freq", seconds)
+        self.pbs.call("qmgr", "-c", f"set hook {name} event -= periodic")  # the server's own
+
+    def _set_seconds(self, name: str, attribute: str, seconds: int) -> None:
+        assert self.pbs.call("qmgr", "-c", f"set hook {name} {attribute} = {seconds}").rc == 0
+        same = f"grep -qx {attribute}={seconds} $PBS_HOME/mom_priv/hooks/{name}.HK"
         for host in HOSTS:
-            until(functools.partial(self._holds, host, f"grep -qx alarm={seconds} $PBS_HOME/mom_priv/hooks/{name}.HK"))
+            until(functools.partial(self._holds, host, same))
 
     def remove(self, name: str) -> None:
         """It is not asked any more."""

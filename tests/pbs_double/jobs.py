@@ -25,7 +25,7 @@ _ID = re.compile(r"(\d+)(\[\d*\])?(?:\.\S+)?")
 def qsub(state: State, arguments: list[str]) -> int:
     """Accepts a job and says its id; a script on stdin is a job that ends at once."""
     try:
-        options, command = getopt.getopt(arguments, "N:l:q:J:v:hj:o:e:A:P:")
+        options, command = getopt.getopt(arguments, "N:l:q:J:v:hj:o:e:A:P:m:")
         given = dict(options)
         if "N" in given and not _NAME.fullmatch(given["-N"]):
             raise getopt.GetoptError("illegal -N value")
@@ -148,6 +148,10 @@ def qstat(state: State, arguments: list[str]) -> int:
 
 
 def _chosen(state: State, words: t.Sequence[str], *, with_parts: bool, finished: bool) -> tuple[list[Job], int]:
+    if finished and not state.history:
+        for word in words or [""]:
+            print(f"qstat: PBS is not configured to maintain job history {_in_full(word) or word}", file=sys.stderr)
+        return [], 0
     jobs = sorted(state.jobs.values(), key=lambda job: (job.number, job.index or 0))
     status = 0
     if words:
@@ -161,23 +165,23 @@ def _chosen(state: State, words: t.Sequence[str], *, with_parts: bool, finished:
             except Refused as refusal:
                 print(f"qstat: {refusal.text}", file=sys.stderr)
                 status = refusal.number
-    if finished and not state.history:
-        print(
-            f"qstat: PBS is not configured to maintain job history {''.join(job.id for job in jobs)}", file=sys.stderr
-        )
     shown = [job for job in jobs if (finished or job.state != "F") and (job.index is None or with_parts or words)]
     return shown, status
 
 
 def found_job(state: State, word: str) -> Job:
     """The job of an id as people write it."""
-    match = _ID.fullmatch(word)
-    if match is None:
+    name = _in_full(word)
+    if not name:
         raise Refused(170, f"Unknown queue destination {word}")
-    name = f"{match[1]}{match[2] or ''}.{SERVER}"
     if name not in state.jobs:
         raise Refused(153, f"Unknown Job Id {name}")
     return state.jobs[name]
+
+
+def _in_full(word: str) -> str:
+    match = _ID.fullmatch(word)
+    return f"{match[1]}{match[2] or ''}.{SERVER}" if match else ""
 
 
 def parts_of(state: State, job: Job) -> list[Job]:

@@ -156,7 +156,7 @@ class Mom:
         """A file for each job that is here."""
         folder = self._home / "mom_priv/jobs"
         folder.mkdir(exist_ok=True)
-        here = {f"{job.id}.JB" for job in state.jobs.values() if self._host in job.hosts and job.state in "RSE"}
+        here = {f"{job.id}.JB" for job in state.jobs.values() if job.is_known_to(self._host)}
         for name in {path.name for path in folder.iterdir()} - here:
             (folder / name).unlink()
         for name in here:
@@ -204,7 +204,7 @@ class Mom:
 
     def _jobs(self) -> list[dict[str, t.Any]]:
         with opened(self._folder) as state:
-            here = [job for job in state.jobs.values() if self._host in job.hosts and job.state in "RSE"]
+            here = [job for job in state.jobs.values() if job.is_known_to(self._host)]
             return [transitions.seen(job, self._host, "exechost_periodic") for job in here]
 
     def _vnodes_of(self, seen: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -77,8 +77,7 @@ def _create(state: State, kind: str, name: str, _rest: str) -> None:
 
 def _delete(state: State, kind: str, name: str, _rest: str) -> None:
     if kind == "hook":
-        hooks.existing(state, name)
-        del state.hooks[name]
+        hooks.delete(state, name)
         return
     _attributes(state, kind, name)
     if kind == "queue" and (
@@ -95,7 +94,7 @@ def _set(state: State, kind: str, name: str, rest: str) -> None:
         raise Refused(166, "Illegal attribute or resource value")
     attribute, operator, value = match[1], match[2], _unquoted(match[3])
     if kind == "hook":
-        hooks.change(hooks.existing(state, name), attribute, value)
+        hooks.change(hooks.existing(state, name), attribute, operator, value)
         return
     current = _attributes(state, kind, name)
     new = attributes.changed(kind, current, attribute, operator, value)

@@ -22,9 +22,17 @@ from pbs_double.cluster import CALLER, HOSTS, PROGRAMS, SERVER, Cluster
 
 _ADDRESSES = {SERVER: "10.99.0.1", **{host: f"10.99.0.{number}" for number, host in enumerate(HOSTS, 2)}}
 # PBS wants a home below folders that only root writes; every host has a file system of its own there.
-_HOME = "/var/spool/pbs"
+HOME = "/var/spool/pbs"
 _CONF = "/var/spool/pbs.conf"
 _START = 120.0
+
+
+def settings(root: str | Path, server: str, *, serves: bool) -> str:
+    """pbs.conf of the server's host, or of one with a MoM. Times in logs are exact, so that they can be measured."""
+    lines = [f"PBS_EXEC={root}", f"PBS_HOME={HOME}", f"PBS_SERVER={server}"]
+    lines += [f"PBS_START_{daemon}={int(serves)}" for daemon in ("SERVER", "SCHED", "COMM")]
+    lines += [f"PBS_START_MOM={int(not serves)}", "PBS_CORE_LIMIT=0", "PBS_LOG_HIGHRES_TIMESTAMP=1"]
+    return "\n".join(lines) + "\n"
 
 
 def installation() -> Path | None:
@@ -44,7 +52,7 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
             _inside(pid, [f"{root}/libexec/pbs_habitat"])
         for host in HOSTS:
             # output stays on the host: there is no ssh between them
-            _inside(keepers[host], ["sh", "-c", f"echo '$usecp *:/ /' >> {_HOME}/mom_priv/config"])
+            _inside(keepers[host], ["sh", "-c", f"echo '$usecp *:/ /' >> {HOME}/mom_priv/config"])
             _inside(keepers[host], [f"{root}/sbin/pbs_mom"])
         for daemon in ("pbs_comm", "pbs_server", "pbs_sched"):
             _inside(keepers[SERVER], [f"{root}/sbin/{daemon}"])
@@ -64,9 +72,9 @@ def _programs(root: Path, folder: Path, keepers: t.Mapping[str, int]) -> Cluster
     lines = {cluster.bin_dir / each: f'{server} {as_user} {root}/bin/{each} "$@"' for each in (*PROGRAMS, "qterm")}
     # it stays behind, and must not keep what its caller reads
     lines[cluster.bin_dir / "pbs_server"] = f'{server} {root}/sbin/pbs_server "$@" >/dev/null 2>&1 </dev/null'
-    path = ["env", f"PBS_HOME={_HOME}", f"PATH={root}/sbin:{root}/bin:{os.environ['PATH']}"]
-    for host in HOSTS:
-        lines[cluster.host_dir / host] = f'{shlex.join([*_enter(keepers[host]), *path])} "$@"'
+    path = ["env", f"PBS_HOME={HOME}", f"PATH={root}/sbin:{root}/bin:{os.environ['PATH']}"]
+    for host, pid in keepers.items():
+        lines[cluster.host_dir / host] = f'{shlex.join([*_enter(pid), *path])} "$@"'
     for program, line in lines.items():
         program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\nexec {line}\n")
@@ -119,11 +127,7 @@ def _connect(keepers: t.Mapping[str, int]) -> None:
 
 def _prepare(root: Path, folder: Path, host: str, pid: int) -> None:
     """Users read it too, who may not look into the tests' folder."""
-    lines = [f"PBS_EXEC={root}", f"PBS_HOME={_HOME}", f"PBS_SERVER={SERVER}", "PBS_CORE_LIMIT=0"]
-    for daemon in ("SERVER", "SCHED", "COMM"):
-        lines.append(f"PBS_START_{daemon}={int(host == SERVER)}")
-    lines.append(f"PBS_START_MOM={int(host != SERVER)}")
-    (folder / f"{host}.conf").write_text("\n".join(lines) + "\n")
+    (folder / f"{host}.conf").write_text(settings(root, SERVER, serves=host == SERVER))
     _inside(pid, ["install", "-m", "644", f"{folder}/{host}.conf", _CONF])
 
 

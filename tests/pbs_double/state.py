@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
+import math
 import pickle
 import time
 import typing as t
@@ -40,6 +41,7 @@ class Hook:
     attributes: Attributes
     content: bytes | None = None
     config: bytes | None = None
+    on_server: float | None = None  # when the server itself will run it
 
 
 @dataclass(slots=True)
@@ -92,6 +94,11 @@ class Job:
     final: int = 92
     owner: str = "root"
     project: str = "_pbs_project_default"
+
+    def is_known_to(self, host: str) -> bool:
+        """Whether its MoM has heard of it: the first host begins a job before the others are told."""
+        told = not any(where == host and event == "execjob_begin" for stage in self.stages for where, event in stage)
+        return host in self.hosts and self.state in "RSE" and told
 
     @property
     def hosts(self) -> list[str]:
@@ -157,6 +164,7 @@ class State:
     down: set[str] = field(default_factory=set)
     server_is_down: bool = False
     server_started: float = 0.0
+    server_hangs_from: float = math.inf
 
     @property
     def history(self) -> bool:
@@ -217,4 +225,5 @@ def opened(folder: Path) -> t.Iterator[State]:
             if after != before:
                 new = folder / "state.new"
                 new.write_bytes(after)
+                new.chmod(0o666)
                 new.replace(path)

@@ -186,6 +186,7 @@ def seen(job: Job, host: str, event: str) -> dict[str, t.Any]:
     states = {"execjob_begin": (0, 0) if primary else (4, 41), "execjob_preterm": (4, 42)}
     ends = 53 if job.exit_status in (_RERUN, _MOM_RESTARTED) else 58
     states |= {"execjob_end": (5, ends if primary else 50), "execjob_abort": (5, 50)}
+    states |= {"exechost_periodic": (4, job.substate)}
     job_state, substate = states.get(event, (4, 43))
     sub_job = {"array_id": f"{job.number}[].{SERVER}", "array_index": job.index} if job.index is not None else {}
     return {
