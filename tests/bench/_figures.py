@@ -1,18 +1,67 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What benchmarks share: scripts of Slurm that can be swapped between two jobs, and tables with medians and ranges."""
+"""What benchmarks share: options, scripts of Slurm that can be swapped between two jobs, tables with ranges."""
 
+import argparse
+import math
 import os
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from testbed.api import RunningBed
+from testbed.kube_api import Api
 
 FOLDER = "/opt/bench"
 OURS = "/etc/converged/slurm"
 SCRIPTS = ("prolog", "epilog", "prolog-slurmctld", "epilog-slurmctld")
 NO_OP = "#!/bin/sh\nexit 0\n"
+TAINT = "converged.hpc/batch"
+
+
+def parser_of(about: str | None, *arguments: str) -> argparse.ArgumentParser:
+    """A benchmark's, with an example for each of these words behind its name."""
+    command = f"  sh tests/bootstrap/enter.sh exec python tests/bench/{Path(sys.argv[0]).name}"
+    examples = ["examples:", command, *(f"{command} {words}" for words in arguments)]
+    return argparse.ArgumentParser(
+        description=about, epilog="\n".join(examples), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def count(text: str) -> int:
+    """An option's number of things, of which there must be one."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 1 up")
+    return int(text)
+
+
+def part(text: str) -> float:
+    """An option's share of a whole."""
+    if not 0 < _number(text) <= 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0 and up to 1")
+    return float(text)
+
+
+def pause(text: str) -> float:
+    """An option's seconds, or none."""
+    if not 0 <= _number(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of seconds")
+    return float(text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def tainted(api: Api) -> int:
+    """How many nodes are closed to pods."""
+    taints = [node["spec"].get("taints", ()) for node in api.items("/api/v1/nodes")]
+    return sum(any(taint["key"] == TAINT for taint in each) for each in taints)
 
 
 def put(bed: RunningBed, host: str, path: str, content: str) -> None:

@@ -14,9 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from bench._beds import own_bed
+from bench._figures import count
 from bench._placement_cases import DEVICE, GROUPS, NAMESPACE
 from bench._placement_contestants import BINDING, READER, Contestant, KubeScheduler, Ours
-from testbed.api import RunningBed, bring_up, command_line, find, take_down
+from testbed.api import RunningBed, command_line
 from testbed.controlplane import audit_log, kube_dir
 from testbed.kube_api import Api, ApiError, read_kubeconfig, tls_context
 from testbed.kube_audit import AuditEvent, parse_event
@@ -151,7 +153,7 @@ class Field:
 def options(parser: argparse.ArgumentParser, contestants: Sequence[str] = CONTESTANTS) -> None:
     """What all these benchmarks can be told."""
     parser.add_argument("--bed", help="a bed that is up; it keeps its nodes for load (default: one of our own)")
-    parser.add_argument("--nodes", type=int, default=5000, help="nodes if there are none yet (default: %(default)s)")
+    parser.add_argument("--nodes", type=count, default=5000, help="nodes if there are none yet (default: %(default)s)")
     parser.add_argument("--contestant", action="append", choices=contestants, help="may be repeated (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there")
 
@@ -164,9 +166,8 @@ def keep(given: argparse.Namespace, runs: Sequence[Mapping[str, Any]]) -> None:
 
 @contextmanager
 def field(given: argparse.Namespace, contestants: Sequence[str] = CONTESTANTS) -> Iterator[Field]:
-    """The bed with its nodes; a bed of our own goes away again."""
-    bed = find(given.bed) if given.bed else bring_up(_BED, "--nodes", "1", "--wlm", "none")
-    try:
+    """The bed with its nodes; a bed of our own goes away again, also where a signal ends the benchmark."""
+    with own_bed(_BED, "--nodes", "1", "--wlm", "none", given=given.bed) as bed:
         cluster = Cluster(bed)
         if not cluster.api.items(f"{_LOAD}&limit=1"):
             command_line("load", bed.bed.name, "--nodes", str(given.nodes), timeout=600)
@@ -182,9 +183,6 @@ def field(given: argparse.Namespace, contestants: Sequence[str] = CONTESTANTS) -
                 yield Field(cluster, cluster.nodes(), [makers[name]() for name in given.contestant or contestants])
         finally:
             bed.exec("kube", ["systemctl", "start", "kube-scheduler.service"])
-    finally:
-        if not given.bed:
-            take_down(_BED)
 
 
 def _nothing(_answer: object) -> None:

@@ -7,7 +7,6 @@ Every step runs as a person would type it, and the table has the median of some 
 Kubernetes programs come from the caches; the first `up` of all fills them and is not counted.
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -15,14 +14,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from bench import _figures
+from bench._beds import ending
 from testbed.api import bring_up, command_line, find, take_down
-from testbed.state import bed_names
 
 NAME = f"bench-{os.getpid()}"
 LARGE = 8
-EXAMPLES = """examples:
-  sh tests/bootstrap/enter.sh exec python tests/bench/bed_times.py
-  sh tests/bootstrap/enter.sh exec python tests/bench/bed_times.py --rounds 1"""
 LOAD_NODES = 5000
 BOUNDS = {
     f"up --nodes {LARGE} --no-kube": 60.0,
@@ -87,22 +84,17 @@ def table(times: Times) -> str:
 
 def main() -> int:
     """Some rounds, a line of progress for each, a table at the end."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3, help="how often each step is timed (%(default)s)")
+    parser = _figures.parser_of(__doc__, "--rounds 1")
+    parser.add_argument("--rounds", type=_figures.count, default=3, help="how often each step is timed (%(default)s)")
     rounds = parser.parse_args().rounds
     times: Times = {}
-    try:
+    with ending(NAME):
         bring_up(NAME)
         take_down(NAME)
         for number in range(rounds):
             for part in (small_bed, control_plane, large_bed):
                 part(times)
             print(f"round {number + 1} of {rounds} done", file=sys.stderr, flush=True)
-    finally:
-        if NAME in bed_names():
-            take_down(NAME)
     print(f"load average {os.getloadavg()[0]:.1f}\n\n{table(times)}")
     late = [what for what, bound in BOUNDS.items() if statistics.median(times[what]) > bound]
     for what in late:

@@ -8,7 +8,6 @@ own with its real socket; squeue and scontrol are scripts that print what a quie
 by the versions of the Node objects, CPU by the process's own account.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -22,7 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench import _figures
-from testbed.api import bring_up, command_line, find, take_down
+from bench._beds import own_bed
+from e2e.playing import until
+from testbed.api import command_line
 from testbed.controlplane import kubeconfig
 from testbed.kube_api import Api
 
@@ -30,12 +31,8 @@ NODES = 1000
 TASKS = 1000
 ROUNDS = 3
 LARGEST_SECONDS = 5.0
-LEARNING_SECONDS = 60.0
 LARGEST_CPU = 0.040
 PAYLOAD = Path(__file__).resolve().parents[2] / "roles/node_share/files"
-EXAMPLES = """examples:
-  sh tests/bootstrap/enter.sh exec python tests/bench/controller_scale.py
-  sh tests/bootstrap/enter.sh exec python tests/bench/controller_scale.py --bed mine   # up already; stays up"""
 HOSTS = f"load-[00000-{NODES - 1:05d}]"
 
 
@@ -94,33 +91,23 @@ def versions(api: Api) -> dict[str, str]:
     }
 
 
-def tainted(api: Api) -> int:
-    """How many nodes are closed to pods."""
-    taints = [node["spec"].get("taints", ()) for node in api.items("/api/v1/nodes")]
-    return sum(any(taint["key"] == "converged.hpc/batch" for taint in each) for each in taints)
-
-
-def until_it_lifts(api: Api, service: Service) -> None:
+def lifts(api: Api, service: Service) -> bool:
     """One that has just begun listens after a while, and lifts nothing before it has seen two whole lists."""
-    deadline = time.monotonic() + LEARNING_SECONDS
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError):
-            for event in ("prolog", "epilog"):
-                service.hand_over(event, 0, "load-00000")
-            if not tainted(api):
-                return
-        time.sleep(0.2)
-    raise SystemExit(f"the controller lifts nothing within {LEARNING_SECONDS:.0f} s")
+    with contextlib.suppress(OSError):
+        for event in ("prolog", "epilog"):
+            service.hand_over(event, 0, "load-00000")
+        return not _figures.tainted(api)
+    return False
 
 
 def measure(api: Api, service: Service) -> bool:
-    until_it_lifts(api, service)
+    until(lambda: lifts(api, service), "the controller lifts a taint")
     drained, released = [], []
     for job in range(1, ROUNDS + 1):
         drained.append(service.hand_over("prolog", job, HOSTS))
-        closed = tainted(api)
+        closed = _figures.tainted(api)
         released.append(service.hand_over("epilog", job, HOSTS))
-        left = tainted(api)
+        left = _figures.tainted(api)
         if closed < NODES or left:
             raise SystemExit(f"{closed} nodes tainted and {left} left: expected {NODES} and 0")
     service.hand_over("prolog", 100, HOSTS)
@@ -143,29 +130,23 @@ def measure(api: Api, service: Service) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _figures.parser_of(__doc__, "--bed mine   # up already; stays up")
     parser.add_argument("--bed", help="a bed that is up, instead of one of its own")
     options = parser.parse_args()
-    name = options.bed or f"bench-{os.getpid()}"
-    if not options.bed:
-        bring_up(name, "--nodes", "1", "--wlm", "none")
-    try:
-        command_line("load", name, "--nodes", str(NODES), timeout=300)
-        bed = find(name).bed
-        with tempfile.TemporaryDirectory() as folder:
-            service = Service(Path(folder), kubeconfig(bed))
-            try:
-                good = measure(Api.from_kubeconfig(kubeconfig(bed)), service)
-            finally:
-                service.stop()
-        return 0 if good else 1
-    finally:
-        if options.bed:
-            command_line("load", name, "--remove", timeout=300)
-        else:
-            take_down(name)
+    with own_bed(f"bench-{os.getpid()}", "--nodes", "1", "--wlm", "none", given=options.bed) as running:
+        bed = running.bed
+        command_line("load", bed.name, "--nodes", str(NODES), timeout=300)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                service = Service(Path(folder), kubeconfig(bed))
+                try:
+                    good = measure(Api.from_kubeconfig(kubeconfig(bed)), service)
+                finally:
+                    service.stop()
+        finally:
+            if options.bed:
+                command_line("load", bed.name, "--remove", timeout=300)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

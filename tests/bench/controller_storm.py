@@ -7,17 +7,16 @@ Slurm is told that its two nodes have many cores, so that its controller is what
 script of ours. They are held all the time by one job, as in the middle of a storm. Each round is one array.
 """
 
-import argparse
 import os
 import re
 import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from bench import _figures
-from e2e.playing import Site, play
+from bench._beds import own_bed
+from e2e.playing import Site, play, until
 from testbed import api
 from testbed.controlplane import audit_log, kubeconfig
 from testbed.kube_api import Api
@@ -29,9 +28,6 @@ LARGEST_CPU = 0.040
 LARGEST_FALL = 0.10
 WAYS = ("no-op", "ours")
 EVENTS = ("prolog", "epilog")
-EXAMPLES = """examples:
-  sh tests/bootstrap/enter.sh exec python tests/bench/controller_storm.py
-  sh tests/bootstrap/enter.sh exec python tests/bench/controller_storm.py --tasks 1000 --rounds 5"""
 # Seconds of the array, from its submission to its last task's end.
 STORM = """
 import subprocess, sys, time
@@ -100,9 +96,12 @@ def prepare(site: Site) -> None:
 def storm(bed: api.RunningBed, way: str, tasks: int) -> tuple[float, float]:
     """Tasks a second, and processor seconds of scripts and service for each task."""
     _figures.use(bed, "ctl", way)
-    before = processor(bed)
+    before, told = processor(bed), handed_over(bed)
     seconds = float(bed.exec("ctl", ["python3", "-c", STORM, str(tasks)], timeout=900).out)
-    time.sleep(2)  # the last Epilog runs behind its job
+    # The last Epilog runs behind its job, and the service hears of it by a note.
+    until(lambda: bed.exec("ctl", ["pgrep", "-f", f"{_figures.FOLDER}/now/"], check=False).rc == 1, "scripts end")
+    if way == "ours":
+        until(lambda: handed_over(bed) == told + 2 * tasks, f"{tasks} tasks are handed over, twice each")
     return tasks / seconds, (processor(bed) - before) / tasks
 
 
@@ -111,10 +110,9 @@ def processor(bed: api.RunningBed) -> float:
 
 
 def handed_over(bed: api.RunningBed) -> int:
-    """Lines of the service about jobs."""
-    return len(
-        re.findall("event=prolog ", bed.exec("ctl", ["journalctl", "-u", "converged-controller", "-o", "cat"]).out)
-    )
+    """Lines of the service about jobs that begin or end."""
+    said = bed.exec("ctl", ["journalctl", "-u", "converged-controller", "-o", "cat"]).out
+    return len(re.findall("event=(?:prolog|epilog) ", said))
 
 
 def written(bed: api.RunningBed) -> list[str]:
@@ -124,34 +122,24 @@ def written(bed: api.RunningBed) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tasks", type=int, default=300, help="of each array (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="arrays of each kind (default: %(default)s)")
+    parser = _figures.parser_of(__doc__, "--tasks 1000 --rounds 5")
+    parser.add_argument("--tasks", type=_figures.count, default=300, help="of each array (default: %(default)s)")
+    parser.add_argument("--rounds", type=_figures.count, default=3, help="arrays of each kind (default: %(default)s)")
     options = parser.parse_args()
-    name = f"storm-{os.getpid()}"
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
     costs: dict[str, list[float]] = {way: [] for way in WAYS}
-    try:
-        bed = api.bring_up(name)
+    with own_bed(f"storm-{os.getpid()}") as bed:
         with tempfile.TemporaryDirectory() as folder:
             prepare(Site(bed, Path(folder)))
-        time.sleep(5)
-        writes, told = written(bed), handed_over(bed)
+        nodes = Api.from_kubeconfig(kubeconfig(bed.bed))
+        until(lambda: _figures.tainted(nodes) == 2, "both nodes are held")
+        writes = written(bed)
         for _round in range(options.rounds):
             for way in WAYS:
                 rate, cost = storm(bed, way, options.tasks)
                 rates[way].append(rate)
                 costs[way].append(cost)
         writes = written(bed)[len(writes) :]
-        told = handed_over(bed) - told
-    finally:
-        api.take_down(name)
-    if told < options.rounds * options.tasks:
-        raise SystemExit(
-            f"only {told} of {options.rounds * options.tasks} tasks were handed over: the figures mean nothing"
-        )
     return report(rates, costs, writes)
 
 

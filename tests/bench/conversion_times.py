@@ -6,7 +6,6 @@
 Every size is a bed of its own with real Slurm and Kubernetes, and the inventory and settings of the tests.
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -15,22 +14,19 @@ import time
 from pathlib import Path
 
 from bench import _figures
+from bench._beds import own_bed
 from e2e.playing import Said
 from e2e.site_of import ConvertedSite
-from testbed import api
 
 ASKED = {2: 180.0, 8: 300.0}  # seconds of the first run, by nodes
 NO_CHANGE_SECONDS = 2.0  # for each node, at 8 nodes
 NO_CHANGE_RESULTS = 10
 MOST_SECONDS = 1800.0  # on a machine that is busy with other things
-EXAMPLES = """examples:
-  sh tests/bootstrap/enter.sh exec python tests/bench/conversion_times.py
-  sh tests/bootstrap/enter.sh exec python tests/bench/conversion_times.py --nodes 2 --rounds 1"""
 
 
 def results(said: Said, nodes: list[str]) -> int:
     """Of the node that had most; a skipped task is one, too. What is asked once for all is counted for the first."""
-    return max(sum(said.recap()[node][what] for what in ("ok", "skipped")) for node in nodes[1:])
+    return max(sum(said.recap()[node][what] for what in ("ok", "skipped")) for node in nodes[1:] or nodes)
 
 
 def timed(site: ConvertedSite, playbook: str) -> tuple[float, Said]:
@@ -44,20 +40,16 @@ def measure(count: int, rounds: int) -> tuple[list[list[str]], list[str]]:
     name = f"convert-{os.getpid()}"
     first, again, back, most = [], [], [], 0
     for _round in range(rounds):
-        try:
-            bed = api.bring_up(name, "--nodes", str(count))
-            with tempfile.TemporaryDirectory() as folder:
-                site = ConvertedSite(bed, Path(folder))
-                first.append(timed(site, "site")[0])
-                for _again in range(3):
-                    seconds, said = timed(site, "site")
-                    if any(said.changed().values()):
-                        raise SystemExit(f"a run without changes changed something: {said.changed()}")
-                    again.append(seconds)
-                    most = max(most, results(said, site.nodes))
-                back.append(timed(site, "restore")[0])
-        finally:
-            api.take_down(name)
+        with own_bed(name, "--nodes", str(count)) as bed, tempfile.TemporaryDirectory() as folder:
+            site = ConvertedSite(bed, Path(folder))
+            first.append(timed(site, "site")[0])
+            for _again in range(3):
+                seconds, said = timed(site, "site")
+                if any(said.changed().values()):
+                    raise SystemExit(f"a run without changes changed something: {said.changed()}")
+                again.append(seconds)
+                most = max(most, results(said, site.nodes))
+            back.append(timed(site, "restore")[0])
     each = [seconds / count for seconds in again]
     marks = [
         (f"{count} nodes: convert", first, ASKED.get(count)),
@@ -75,11 +67,11 @@ def measure(count: int, rounds: int) -> tuple[list[list[str]], list[str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = _figures.parser_of(__doc__, "--nodes 2 --rounds 1")
+    parser.add_argument(
+        "--nodes", type=_figures.count, action="append", help="a size (default: 2 and 8); may be repeated"
     )
-    parser.add_argument("--nodes", type=int, action="append", help="a size (default: 2 and 8); may be repeated")
-    parser.add_argument("--rounds", type=int, default=1, help="beds of each size (default: %(default)s)")
+    parser.add_argument("--rounds", type=_figures.count, default=1, help="beds of each size (default: %(default)s)")
     options = parser.parse_args()
     rows, late = [], []
     for count in options.nodes or sorted(ASKED):

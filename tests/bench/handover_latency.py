@@ -7,23 +7,23 @@ The same cluster has the same four script files all the time, and only what is i
 next, so that a busy machine slows all of them alike. What happens after a job is read from the API server's audit log.
 """
 
-import argparse
 import json
 import os
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import _figures
+from bench._beds import own_bed
 from demo import workload
 from demo.intervals import SHARED, UP
 from demo.kube_record import node_intervals, pod_intervals
+from e2e.playing import until
 from e2e.site_of import ConvertedSite
 from testbed import api
 from testbed.controlplane import audit_log, kubeconfig
@@ -32,12 +32,8 @@ from testbed.kube_audit import read_audit
 
 NODE = "n1"
 PODS = 10
-WAIT_SECONDS, CONVERT_SECONDS = 90.0, 1800.0
+CONVERT_SECONDS = 1800.0
 SETTINGS = "/etc/converged/nodeshare.json"
-EXAMPLES = """examples:
-  sh tests/bootstrap/enter.sh exec python tests/bench/handover_latency.py
-  sh tests/bootstrap/enter.sh exec python tests/bench/handover_latency.py --rounds 3
-  sh tests/bootstrap/enter.sh exec python tests/bench/handover_latency.py --bed mine   # converted already; stays up"""
 # Times one srun without the way into the host, when nothing of the job before is left.
 TIMED = """
 import subprocess, sys, time
@@ -99,7 +95,7 @@ class Bench:
             _figures.use(self.bed, host, way.scripts)
         if way.pods:
             self.bed.kubectl("scale", "deployment/pods", f"--replicas={way.pods}")
-            self.until(lambda: self.running() == way.pods, "all pods run")
+            until(lambda: self.running() == way.pods, "all pods run")
         if way.held:
             self.job()
             self.choose(way.mode, linger=0)
@@ -108,11 +104,11 @@ class Bench:
         seconds, end = self.job()
         renewed = self.renewed(end) if way.mode == "stop" and way.scripts == "ours" else end
         if way.pods:
-            self.until(lambda: self.running() > 0, "a pod is back")
+            until(lambda: self.running() > 0, "a pod is back")
         self.until_open()
         if way.pods:
             self.bed.kubectl("scale", "deployment/pods", "--replicas=0")
-            self.until(lambda: not self.pods(), "no pod is left")
+            until(lambda: not self.pods(), "no pod is left")
         if count:
             self.times[way.name].append(seconds)
             if way.scripts == "ours" and not way.held:
@@ -139,7 +135,7 @@ class Bench:
             found[0] = datetime.fromisoformat(lease["spec"]["renewTime"])
             return found[0] > end
 
-        self.until(alive, "the kubelet renews its lease")
+        until(alive, "the kubelet renews its lease")
         return found[0]
 
     def job(self) -> tuple[float, datetime]:
@@ -161,15 +157,7 @@ class Bench:
         return not held and not node["spec"].get("taints")
 
     def until_open(self) -> None:
-        self.until(self.is_open, f"{NODE} is open for pods")
-
-    @staticmethod
-    def until(condition: Callable[[], bool], what: str) -> None:
-        begin = time.monotonic()
-        while not condition():
-            if time.monotonic() - begin > WAIT_SECONDS:
-                raise SystemExit(f"not within {WAIT_SECONDS:.0f} s: {what}")
-            time.sleep(0.1)
+        until(self.is_open, f"{NODE} is open for pods")
 
 
 def deployment() -> str:
@@ -184,18 +172,13 @@ def deployment() -> str:
 
 
 @contextmanager
-def converted(name: str, *, keep: bool) -> Iterator[api.RunningBed]:
-    """A bed of two nodes that converged.hpc.site has converted; one that is to be kept is taken as it is."""
-    if keep:
-        yield api.find(name)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            bed = api.bring_up(name)
-            ConvertedSite(bed, Path(folder)).run("converged.hpc.site", timeout=CONVERT_SECONDS)
-            yield bed
-        finally:
-            api.take_down(name)
+def converted(given: str | None) -> Iterator[api.RunningBed]:
+    """A bed of two nodes that converged.hpc.site has converted, or is given as one."""
+    with own_bed(f"latency-{os.getpid()}", given=given) as bed:
+        if not given:
+            with tempfile.TemporaryDirectory() as folder:
+                ConvertedSite(bed, Path(folder)).run("converged.hpc.site", timeout=CONVERT_SECONDS)
+        yield bed
 
 
 def report(bench: Bench) -> int:
@@ -221,13 +204,11 @@ def report(bench: Bench) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=7, help="jobs of each kind (default: %(default)s)")
+    parser = _figures.parser_of(__doc__, "--rounds 3", "--bed mine   # converted already; stays up")
+    parser.add_argument("--rounds", type=_figures.count, default=7, help="jobs of each kind (default: %(default)s)")
     parser.add_argument("--bed", help="a converted bed that is up, instead of one of its own")
     options = parser.parse_args()
-    with converted(options.bed or f"latency-{os.getpid()}", keep=bool(options.bed)) as bed:
+    with converted(options.bed) as bed:
         _figures.swap_scripts(bed, ("ctl", "n1", "n2"))
         bed.kubectl("apply", "--filename=-", input=deployment())
         bench = Bench(bed)

@@ -7,7 +7,6 @@
 time per node; the figure is the median of some rounds of the whole play, by the number of nodes.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -18,14 +17,12 @@ from pathlib import Path
 
 import yaml
 from bench import _figures
-from testbed.api import bring_up, command_line, take_down
+from bench._beds import own_bed
+from testbed.api import command_line
 
 NAME = f"bench-{os.getpid()}"
 NODES = 8
 FILES = 60
-EXAMPLES = """examples:
-  sh tests/bootstrap/enter.sh exec python tests/bench/node_state_times.py
-  sh tests/bootstrap/enter.sh exec python tests/bench/node_state_times.py --rounds 9"""
 BOUND = 1.0  # seconds per node
 PLAY_SECONDS = 600
 
@@ -60,22 +57,16 @@ def play(folder: Path) -> tuple[float, str]:
 
 def main() -> None:
     """Prints the table; exit status 1 when the bound is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="runs without changes (default: %(default)s)")
+    parser = _figures.parser_of(__doc__, "--rounds 9")
+    parser.add_argument("--rounds", type=_figures.count, default=5, help="runs without changes (default: %(default)s)")
     parser.add_argument("--bed", help="a bed that is up, with 8 nodes; it stays up")
     options = parser.parse_args()
-    bed = options.bed or bring_up(NAME, "--nodes", str(NODES), "--wlm", "none", "--no-kube").bed.name
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            write_play(folder, bed)
-            first, _ = play(folder)
-            rounds = [play(folder) for _ in range(options.rounds)]
-    finally:
-        if not options.bed:
-            take_down(bed)
+    shape = ("--nodes", str(NODES), "--wlm", "none", "--no-kube")
+    with own_bed(NAME, *shape, given=options.bed) as bed, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_play(folder, bed.bed.name)
+        first, _ = play(folder)
+        rounds = [play(folder) for _ in range(options.rounds)]
     if any("changed=1" in text for _, text in rounds):
         sys.exit("a run without changes changed something")
     seconds = sorted(seconds / NODES for seconds, _ in rounds)

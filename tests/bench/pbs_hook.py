@@ -7,7 +7,6 @@ On OpenPBS where it is installed (/opt/pbs, or PBS_EXEC) and the run is root's, 
 the hook's own, as it writes them to the MoM's log.
 """
 
-import argparse
 import functools
 import re
 import statistics
@@ -23,9 +22,6 @@ from pbs_double.installed import Installed
 
 BOUND = 0.150
 LINE = re.compile(r"converged: event=(\w+) .*exit=0 outcome=accept seconds=([0-9.]+)")
-EXAMPLES = """examples:
-  sh tests/bootstrap/enter.sh exec python tests/bench/pbs_hook.py
-  PBS_EXEC=/opt/pbs sh tests/bootstrap/enter.sh exec python tests/bench/pbs_hook.py --jobs 50"""
 
 
 def measure(hook: Installed, jobs: int) -> dict[str, list[float]]:
@@ -46,10 +42,8 @@ def measure(hook: Installed, jobs: int) -> dict[str, list[float]]:
 
 def main() -> None:
     """Prints the table; exit status 1 when the bound is missed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=20, help="one after the other (default: %(default)s)")
+    parser = _figures.parser_of(__doc__, "--jobs 50   # on OpenPBS with PBS_EXEC=/opt/pbs before it")
+    parser.add_argument("--jobs", type=_figures.count, default=20, help="one after the other (default: %(default)s)")
     options = parser.parse_args()
     root = real.installation()
     print(f"on {'the double of PBS' if root is None else 'OpenPBS'}; {_figures.load_average()}")

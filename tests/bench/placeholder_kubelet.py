@@ -3,15 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How soon a job shows at the API, in share mode `placeholder` on a real kubelet: from its lease to its mirror pod.
 
-`make bench`, or by hand with `--jobs N` as below. A bed of one node, made by the roles; no batch system: a job is its
-cgroup and a call of `nodeshare`. The lease's time is that of its file, the pod's that of the API server's answer to the
-kubelet; both are of one clock.
-
-    sh tests/bootstrap/enter.sh exec env PYTHONPATH=tests:roles/node_share/files \\
-        python tests/bench/placeholder_kubelet.py
+`sh tests/bootstrap/enter.sh exec python tests/bench/placeholder_kubelet.py [--jobs N]`. A bed of one node, made by the
+roles; no batch system: a job is its cgroup and a call of `nodeshare`. The lease's time is that of its file, the pod's
+that of the API server's answer to the kubelet; both are of one clock.
 """
 
-import argparse
 import os
 import re
 import statistics
@@ -20,8 +16,8 @@ import tempfile
 from pathlib import Path
 
 from bench import _figures
-from e2e import test_placeholder as placeholders
-from testbed import api
+from bench._beds import own_bed
+from e2e.placeholder_site import ROLES, Site
 from testbed.controlplane import audit_log
 from testbed.kube_audit import read_audit
 
@@ -30,7 +26,7 @@ BOUND_SECONDS = 0.5
 LEASES = "/var/lib/converged/nodeshare"
 
 
-def lives(site: placeholders.Site, jobs: int) -> tuple[list[float], list[float]]:
+def lives(site: Site, jobs: int) -> tuple[list[float], list[float]]:
     """One job after the other. Per job: from the lease to the pod at the API, and what `begin` took in all."""
     shown, begins = [], []
     for number in range(jobs + 1):
@@ -53,17 +49,14 @@ def lives(site: placeholders.Site, jobs: int) -> tuple[list[float], list[float]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=JOBS, help="(%(default)s)")
+    parser = _figures.parser_of(__doc__, "--jobs 50")
+    parser.add_argument("--jobs", type=_figures.count, default=JOBS, help="(%(default)s)")
     jobs = parser.parse_args().jobs
-    name = f"mirror-{os.getpid()}"
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            site = placeholders.Site(api.bring_up(name, "--wlm", "none", "--nodes", "1"), Path(folder))
-            site.play(*placeholders.ROLES)
-            shown, begins = lives(site, jobs)
-        finally:
-            api.take_down(name)
+    options = ("--wlm", "none", "--nodes", "1")
+    with tempfile.TemporaryDirectory() as folder, own_bed(f"mirror-{os.getpid()}", *options) as bed:
+        site = Site(bed, Path(folder))
+        site.play(*ROLES)
+        shown, begins = lives(site, jobs)
     rows = []
     for what, seconds, asked in (("lease to mirror pod", shown, BOUND_SECONDS), ("begin, whole", begins, None)):
         median = f"{1000 * statistics.median(seconds):.0f} ms"

@@ -8,7 +8,6 @@ them, each a process. Leases, manifests and the jobs' cpusets are files on disk;
 pods, and admits at once: no kubelet has so many pods, so what one takes is not in these figures.
 """
 
-import argparse
 import importlib
 import json
 import resource
@@ -111,8 +110,8 @@ def processor_seconds() -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--leases", type=int, default=LEASES, help="(%(default)s)")
+    parser = _figures.parser_of(__doc__, "--leases 1000")
+    parser.add_argument("--leases", type=_figures.count, default=LEASES, help="(%(default)s)")
     rows, late = [], False
     most = parser.parse_args().leases
     for count in (1, most):

@@ -8,7 +8,6 @@ seconds after it was created. For the daemon the longest slice and the longest p
 from its metrics. Exits with 1 when a mark is missed.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -19,7 +18,7 @@ from datetime import UTC, datetime
 from threading import local
 from typing import Final
 
-from bench._figures import load_average, table
+from bench._figures import count, load_average, parser_of, table
 from bench._placement_cases import CASES, MIXED
 from bench._placement_cluster import PODS, Cluster, field, keep, options
 from bench._placement_contestants import Contestant, Running
@@ -135,10 +134,10 @@ def missed(result: Result) -> bool:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "--rate 200 --seconds 120 --contestant placement")
     options(parser)
-    parser.add_argument("--rate", type=int, default=100, help="pods a second (default: 100)")
-    parser.add_argument("--seconds", type=int, default=60, help="for so long (default: 60)")
+    parser.add_argument("--rate", type=count, default=100, help="pods a second (default: 100)")
+    parser.add_argument("--seconds", type=count, default=60, help="for so long (default: 60)")
     given = parser.parse_args()
     with field(given) as ground:
         results = [run(ground.cluster, one, rate=given.rate, seconds=given.seconds) for one in ground.contestants]

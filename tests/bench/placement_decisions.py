@@ -9,7 +9,6 @@ After every case all charges are added up from the pods and compared with the co
 missed; marks are about the process' own clock.
 """
 
-import argparse
 import random
 import sys
 import time
@@ -17,12 +16,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+from bench import _figures
 from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
 from placement.model.event import Seen
 from placement.model.node import Node
 from placement.model.pod import Pod, PodSpec
 from placement.model.quantity import Amounts
-from placement.model.selector import Effect, LabelSelector, NodeSelector, Operator, Requirement, Taint, Toleration
+from placement.model.selector import (
+    Effect,
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    Taint,
+    Toleration,
+)
+from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.state.cluster import Cluster
 from placement.state.domains import DomainRules
 from placement.state.shapes import ShapeTable
@@ -32,6 +42,8 @@ GIB = 2**30
 # Placements a second.
 MARK_ONE_BY_ONE = 50_000
 MARK_RUNS = 100_000
+MARK_VOLUMES = 5_000
+MARK_DISKS = 2_000
 SMALL: Amounts = (("cpu", 64_000), ("memory", 256 * GIB), ("pods", 110))
 LARGE: Amounts = (("cpu", 128_000), ("example.com/gpu", 8), ("memory", 1024 * GIB), ("pods", 110))
 BATCH = Taint("batch", "", Effect.NO_SCHEDULE)
@@ -78,6 +90,8 @@ class Case:
         """One pod, one by one."""
         shape = self.shapes.row(pod.spec, pod.request)
         allowed = self.rules.allowed(pod.spec, self.cluster.pods.by_uid[pod.uid].labelset)
+        if pod.volume_claims:
+            allowed = self.cluster.volumes.allowed(pod)
         row = self.shapes.best(shape, allowed)
         if row < 0:
             return False
@@ -94,7 +108,8 @@ class Case:
     def _assume(self, pod: Pod, row: int) -> None:
         node = self.cluster.columns.nodes[row]
         assert node is not None
-        self.cluster.pods.assume(pod.uid, node.name)
+        volumes = self.cluster.volumes.choose(pod, node.name) if pod.volume_claims else ()
+        self.cluster.pods.assume(pod.uid, node.name, volumes)
 
     def check(self) -> None:
         """Charges in the columns are the sum over the pods."""
@@ -192,14 +207,66 @@ def about_other_pods(nodes: int, number: int) -> None:
         case.check()
 
 
+def with_volumes(nodes: int, number: int, others: int = 10_000) -> bool:
+    """Pods with a volume each that a driver attaches, at most 39 to a node, while so many others are in use."""
+    case = Case(nodes)
+    for index in range(nodes):
+        limits = (("csi.example.com", 39),)
+        case.cluster.apply(Seen(CSINode(uid=f"csi{index}", name=f"n{index}", version=1, limits=limits)))
+    pods = _with_claims(case, others + number, others)
+    for index in range(len(pods)):
+        name = f"v{index}"
+        volume = PersistentVolume(uid=name, name=name, version=1, driver="csi.example.com", handle=name)
+        claim = PersistentVolumeClaim(uid=f"c{index}", namespace="team", name=f"c{index}", version=1, volume=name)
+        case.cluster.apply(Seen(volume))
+        case.cluster.apply(Seen(claim))
+    rate = measured(f"{nodes} nodes, a volume each, {others} in use", number, map(case.place, pods[others:]))
+    case.check()
+    return rate >= MARK_VOLUMES
+
+
+def with_disks(nodes: int, number: int, disks: int = 10_000) -> bool:
+    """Pods that choose a disk each, of so many that are tied to their nodes."""
+    case = Case(nodes)
+    provisioner = "kubernetes.io/no-provisioner"
+    case.cluster.apply(Seen(StorageClass(uid="disks", name="disks", version=1, provisioner=provisioner, waits=True)))
+    for index in range(disks):
+        tie = (Requirement("kubernetes.io/hostname", Operator.IN, (f"n{index % nodes}",)),)
+        name, terms = f"v{index}", (NodeSelectorTerm(tie),)
+        disk = PersistentVolume(uid=name, name=name, version=1, node_terms=terms, storage_class="disks", available=True)
+        case.cluster.apply(Seen(disk))
+    pods = _with_claims(case, number, 0)
+    for index in range(number):
+        name = f"c{index}"
+        claim = PersistentVolumeClaim(uid=name, namespace="team", name=name, version=1, storage_class="disks")
+        case.cluster.apply(Seen(claim))
+    rate = measured(f"{nodes} nodes, a disk each, {disks} there", number, map(case.place, pods))
+    case.check()
+    return rate >= MARK_DISKS
+
+
+def _with_claims(case: Case, number: int, running: int) -> list[Pod]:
+    """Pods with a claim each, of which the first run already."""
+    pods = [
+        replace(pod, version=2, volume_claims=(f"c{index}",), node=f"n{index % len(case.cluster.columns)}")
+        for index, pod in enumerate(case.pods(PodSpec(), (("cpu", 100),), number))
+    ]
+    pods[running:] = [replace(pod, node="") for pod in pods[running:]]
+    for pod in pods:
+        case.cluster.apply(Seen(pod))
+    case.shapes.row(pods[0].spec, pods[0].request)
+    return pods
+
+
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=20_000)
-    parser.add_argument("--pods", type=int, default=20_000)
+    parser = _figures.parser_of(__doc__, "--nodes 5000 --pods 5000")
+    parser.add_argument("--nodes", type=_figures.count, default=20_000)
+    parser.add_argument("--pods", type=_figures.count, default=20_000)
     arguments = parser.parse_args()
     reached = [one_by_one(arguments.nodes, arguments.pods)]
     reached += [runs(arguments.nodes, arguments.pods, size) for size in (1000, 16)]
+    reached += [with_volumes(5000, 2000), with_disks(5000, 2000)]
     about_other_pods(5000, 2000)
     about_other_pods(arguments.nodes, 2000)
     return 0 if all(reached) else 1

@@ -7,14 +7,13 @@ The pods are bound when the contestants start; one waits. Memory is that of the 
 that one, and what a pod more costs is the slope between two numbers of pods. Exits with 1 when a mark is missed.
 """
 
-import argparse
 import sys
 import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from bench._figures import load_average, table
+from bench._figures import count, load_average, parser_of, pause, table
 from bench._placement_cases import CASES
 from bench._placement_cluster import Cluster, field, keep, options
 from bench._placement_contestants import Contestant
@@ -82,10 +81,10 @@ def missed(results: list[Result]) -> list[str]:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "--known 10000 --rest 5")
     options(parser, NAMES)
-    parser.add_argument("--known", type=int, nargs="+", default=[10_000, 50_000], help="pods (default: 10000 50000)")
-    parser.add_argument("--rest", type=float, default=10.0, help="seconds before memory is read (default: 10)")
+    parser.add_argument("--known", type=count, nargs="+", default=[10_000, 50_000], help="pods (default: 10000 50000)")
+    parser.add_argument("--rest", type=pause, default=10.0, help="seconds before memory is read (default: 10)")
     given = parser.parse_args()
     results: list[Result] = []
     with field(given, NAMES) as ground:

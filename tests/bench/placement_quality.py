@@ -8,7 +8,6 @@ standard deviation of the nodes' loads, and skew how far CPU and memory of one n
 far as large pods still fit into it: as many as fit node by node, against as many as there would be in one piece.
 """
 
-import argparse
 import random
 import statistics
 import sys
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from bench._figures import load_average, table
+from bench._figures import load_average, parser_of, part, table
 from bench._placement_cases import CASES
 from bench._placement_cluster import PODS, Cluster, Field, field, keep, options
 from bench._placement_contestants import Contestant
@@ -129,10 +128,10 @@ def fitting(size: Size) -> int:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "--nodes 50 --part 0.8")
     options(parser, NAMES)
     parser.set_defaults(nodes=100)
-    parser.add_argument("--part", type=float, nargs="+", default=[0.5, 0.8, 1.0], help="of all CPU (default: .5 .8 1)")
+    parser.add_argument("--part", type=part, nargs="+", default=[0.5, 0.8, 1.0], help="of all CPU (default: .5 .8 1)")
     given = parser.parse_args()
     with field(given, NAMES) as ground:
         results = [run(ground, one, part) for part in given.part for one in ground.contestants]

@@ -8,7 +8,6 @@ Binding received to the last one answered; the last Event is reported beside it.
 disturbs the machine disturbs all; figures are medians with their spread, and ratios of medians.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -16,18 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from bench._figures import load_average
+from bench._figures import count, load_average, parser_of, part
 from bench._placement_cases import CASES, Case
 from bench._placement_cluster import Cluster, Follower, field, keep, options
 from bench._placement_contestants import Contestant
 
-EXAMPLES: Final = """\
-examples:
-  python -m bench.placement_throughput                    all cases, five times, on a bed of its own
-  python -m bench.placement_throughput --quick            all cases once with fewer pods: minutes, and rough figures
-  python -m bench.placement_throughput --case plain --repeats 3 --json /tmp/plain.json
-  python -m bench.placement_throughput --bed mine --share 0.2 --repeats 1
-"""
 BOUND_SECONDS: Final = 900.0
 QUIET_SECONDS: Final = 30.0
 # Of a quick look: so many pods are bound by kube-scheduler in the time there is, and Events are not waited for so long.
@@ -130,13 +122,16 @@ def table(results: Sequence[Result]) -> str:
 
 def main() -> int:
     """All runs, then the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = parser_of(
+        __doc__,
+        "--quick   # all cases once with fewer pods: minutes, and rough figures",
+        "--case plain --repeats 3 --json /tmp/plain.json",
+        "--bed mine --share 0.2 --repeats 1",
     )
     options(parser)
     parser.add_argument("--case", action="append", choices=list(CASES), help="may be repeated (default: all)")
-    parser.add_argument("--repeats", type=int, metavar="N", help="runs of each (default: 5; quick: 1)")
-    parser.add_argument("--share", type=float, metavar="X", help="share of each case's pods (default: 1; quick: 0.2)")
+    parser.add_argument("--repeats", type=count, metavar="N", help="runs of each (default: 5; quick: 1)")
+    parser.add_argument("--share", type=part, metavar="X", help="share of each case's pods (default: 1; quick: 0.2)")
     parser.add_argument("--quick", action="store_true", help="once each, with fewer pods")
     given = parser.parse_args()
     share = given.share or (QUICK_SHARE if given.quick else 1.0)
@@ -145,16 +140,18 @@ def main() -> int:
     results: list[Result] = []
     begun = time.monotonic()
     with field(given) as ground:
-        for name in given.case or CASES:
-            case = CASES[name](share)
-            for _unused in range(repeats):
-                for contestant in ground.contestants:
-                    results.append(run(ground.cluster, name, case, contestant, quiet=quiet))
-                    print(f"  {name}: {contestant.name}: {results[-1].rate:.0f} pods/s", file=sys.stderr, flush=True)
-        nodes = len(ground.nodes)
-    keep(given, [asdict(result) for result in results])
-    print(f"{nodes} nodes, {repeats} runs of each in {time.monotonic() - begun:.0f} s, {load_average()}\n")
-    print(table(results))
+        try:
+            for name in given.case or CASES:
+                case = CASES[name](share)
+                for _unused in range(repeats):
+                    for contestant in ground.contestants:
+                        results.append(run(ground.cluster, name, case, contestant, quiet=quiet))
+                        done = f"  {name}: {contestant.name}: {results[-1].rate:.0f} pods/s"
+                        print(done, file=sys.stderr, flush=True)
+        finally:  # also what was measured before an end by force
+            keep(given, [asdict(result) for result in results])
+            took = f"{time.monotonic() - begun:.0f} s, {load_average()}"
+            print(f"{len(ground.nodes)} nodes, {repeats} runs of each in {took}\n\n{table(results)}", flush=True)
     late = missed(results)
     if late:
         print(f"missed: {'; '.join(late)}")

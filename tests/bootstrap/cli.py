@@ -121,6 +121,8 @@ def judge(where: Places, target: Target, environ: Mapping[str, str], *, fresh: b
 
 def own_cache(where: Places, machine: Machine) -> None:
     """The cache folder, owned by the user who runs this: only the test bed's parts in it are root's."""
+    if where.checkout in (where.cache, *where.cache.parents):
+        raise BootstrapError(f"{where.cache} is in the checkout; type: export CONVERGED_CACHE=/a/folder/with/room")
     if not where.cache.exists():
         try:
             where.cache.mkdir(parents=True, mode=0o755)

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_CACHE = "/var/cache/converged-hpc"
+# Where Python packages begin, as pytest has it in pyproject.toml: whatever is started in the environment finds them.
+PACKAGES = ("tests", "roles/node_share/files", "roles/placement/files")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 # The test bed's networks are taken from these; a proxy must not stand between its machines.
 NEVER_PROXIED = ("localhost", "127.0.0.1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
@@ -68,7 +70,7 @@ def variables(where: Places, *, venv: Path, environ: Mapping[str, str]) -> dict[
         **without_proxy_for_the_bed(environ),
         "PATH": ":".join(dict.fromkeys([*path, "/usr/sbin", "/sbin"])),
         "VIRTUAL_ENV": str(venv),
-        "PYTHONPATH": str(where.checkout / "tests"),
+        "PYTHONPATH": ":".join(str(where.checkout / folder) for folder in PACKAGES),
         "PYTHONDONTWRITEBYTECODE": "1",
         "CONVERGED_CACHE": str(where.cache),
         "CONVERGED_OWN_CACHE": str(own),

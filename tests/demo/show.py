@@ -39,6 +39,8 @@ HOSTS = ("ctl", *NODES)
 JOB = ("srun", "-N2", "sleep", "20")
 LINGER = 5
 """Seconds that a node stays with Slurm after its last job; a site with many short jobs wants more."""
+DEADLINE = 10
+"""Seconds that a job waits for pods which do not leave, as on a node that is switched off; a site gives them more."""
 READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 90.0, 100.0, 120.0
 
 NEXT = """The bed '{bed}' is up, and is a plain Slurm cluster again. Begin with: sh tests/bootstrap/enter.sh exec bash
@@ -130,7 +132,7 @@ class Show:
             bed_command("up", "--name", self.bed, "--nodes", str(len(NODES)))
             result.append("2 nodes, ctl; beside it a Kubernetes control plane without nodes")
         site = ConvertedSite(api.find(self.bed), self.folder)
-        site.set("all", node_share_linger=LINGER)
+        site.set("all", node_share_linger=LINGER, node_share_controller_deadline=DEADLINE)
         site.set("all", converged_verify_image=workload.IMAGE, converged_verify_command=["sleep", "100000"])
         write_inventory(self.folder, site.hosts)
         with self.report.step("Slurm runs a job, as it always has", short="job") as result:

@@ -17,7 +17,8 @@ import stat
 import subprocess
 import sys
 
-# Kernel and temporary file systems, logs, caches, package databases, what systemd notes for itself, tests' own parts.
+# Kernel and temporary file systems, logs, caches, package databases, what systemd notes for itself, tests' own parts,
+# and where files of PBS come and go meanwhile: its own, and what the hosts of its double share.
 OUT = (
     "/proc",
     "/sys",
@@ -31,11 +32,15 @@ OUT = (
     "/var/lib/dpkg",
     "/var/lib/systemd",
     "/var/lib/private",
+    "/var/spool/pbs",
+    "/var/spool/pbs-cluster",
     "/etc/ld.so.cache",
     "/opt/testbed",
     "/home/ops",
     "/root",
 )
+# Where listings do not look.
+SEEN = "/run/listing-seen.json"
 # Units that come and go with logins and timers.
 UNITS_OUT = re.compile(
     r"(user|session|run|init|apt-daily|dpkg-db-backup|e2scrub|fstrim|man-db|systemd-(tmpfiles|update|hostnamed|timedated))"
@@ -121,5 +126,17 @@ def _sysctls() -> dict[str, object]:
     return found
 
 
+def main() -> None:
+    """With the digests of what an earlier listing on this host has read and nobody has touched since."""
+    seen: dict[str, str] = {}
+    if os.path.exists(SEEN):
+        with open(SEEN) as file:
+            seen = json.load(file)
+    found = listing(seen)
+    with open(SEEN, "w") as file:
+        json.dump(seen, file)
+    json.dump(found, sys.stdout)
+
+
 if __name__ == "__main__":
-    json.dump(listing(), sys.stdout)
+    main()

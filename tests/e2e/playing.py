@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from e2e import listing
 from testbed import api, keys
 from testbed.controlplane import kubeconfig
 from testbed.inventory import inventory
@@ -27,6 +28,9 @@ from testbed.run import Completed, run
 
 PLAY_SECONDS = 300.0
 MODULE_SECONDS = 120.0
+LISTING_SECONDS = 300.0
+# What the batch system's daemons save whenever they like.
+BATCH_STATE = "/var/lib/slurm/"
 # What nodes that are containers of a test bed need of node_runtime and node_kubelet; all else are the roles' defaults.
 IN_CONTAINERS: dict[str, Any] = {
     "node_runtime_cgroup_driver": "cgroupfs",
@@ -120,6 +124,12 @@ class Site:
         result["failed"] = body.startswith("FAILED")
         return result
 
+    def listing(self, host: str) -> dict[str, object]:
+        """Everything on a host but the batch system's state."""
+        source = Path(listing.__file__).read_text(encoding="utf-8")
+        done = self.bed.exec(host, ["python3", "-"], input=source, timeout=LISTING_SECONDS)
+        return {name: thing for name, thing in json.loads(done.out).items() if not name.startswith(BATCH_STATE)}
+
     def command(self, program: str, argv: list[str]) -> tuple[list[str], dict[str, str]]:
         """How Ansible is called here: the whole command line, and what its environment has besides ours."""
         hosts = self.folder / "hosts.yml"
@@ -146,5 +156,5 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> f
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(0.1)
+        time.sleep(0.3)  # a question costs processes, for which tests beside this one wait
     return time.monotonic() - begin

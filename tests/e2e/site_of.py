@@ -17,14 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from e2e import listing
 from e2e.playing import IN_CONTAINERS, Said, Site
 from testbed import api, binaries
 from testbed.run import Completed
 
 SITE_SECONDS = 1200.0
-LISTING = Path(listing.__file__)
-STATE = ("/var/lib/slurm/", "/var/spool/pbs-cluster")
 # Pods of these are there without a registry.
 IMAGE = "localhost/busybox:local"
 
@@ -64,9 +61,8 @@ class ConvertedSite(Site):
         return self.bed.kubectl(*words, input=input)
 
     def objects(self, kind: str) -> dict[str, dict[str, Any]]:
-        """All objects of a kind in the default namespace, by name."""
-        items = json.loads(self.kubectl("get", kind, "--output=json"))["items"]
-        return {item["metadata"]["name"]: item for item in items}
+        """`nodes`, or `pods` of the default namespace, by name."""
+        return self.bed.objects(kind)
 
     def srun(self, *words: str, check: bool = True, timeout: float = 120.0) -> Completed:
         """A job of the cluster's administrator, waited for."""
@@ -75,18 +71,12 @@ class ConvertedSite(Site):
     def quiet(self) -> None:
         """Until every job has left its nodes: an Epilog may run behind srun."""
         done = 'until test -z "$(squeue -h -t R,CG)"; do sleep 0.1; done'
-        self.bed.exec(self.controllers[0], ["timeout", "60", "sh", "-c", done])
+        self.bed.exec(self.controllers[0], ["timeout", "110", "sh", "-c", done])
 
-    def until(self, host: str, command: str, seconds: int = 60) -> None:
+    def until(self, host: str, command: str, seconds: int = 110) -> None:
         """Until a shell command succeeds on a host."""
         loop = ["timeout", str(seconds), "sh", "-c", f"until {command}; do sleep 0.3; done"]
         self.bed.exec(host, loop, timeout=seconds + 10)
-
-    def listing(self, host: str) -> dict[str, object]:
-        """Everything on a host, but for the state that the batch system's daemons save whenever they like."""
-        text = LISTING.read_text(encoding="utf-8")
-        things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=text, timeout=120).out)
-        return {name: thing for name, thing in things.items() if not name.startswith(STATE)}
 
     @contextlib.contextmanager
     def started(self, playbook: str | Path, **variables: Any) -> Iterator[subprocess.Popen[str]]:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from e2e.playing import until
 from testbed import api
 from testbed.api import RunningBed
 from testbed.controlplane import admin, audit_log, kubeconfig
@@ -74,13 +75,13 @@ def run_pod(cluster: Api) -> Iterator[Callable[[Json], Json]]:
         names.append(wanted["metadata"]["name"])
         cluster.create(PODS, wanted)
         settled = phase_is("Running", "Succeeded", "Failed")
-        return cluster.wait_for(f"{PODS}/{names[-1]}", settled, timeout=60, what=f"pod {names[-1]} runs")
+        return cluster.wait_for(f"{PODS}/{names[-1]}", settled, timeout=120, what=f"pod {names[-1]} runs")
 
     yield create
     for name in names:
         cluster.delete(f"{PODS}/{name}", missing_ok=True)
     for name in names:
-        cluster.wait_gone(f"{PODS}/{name}", timeout=60)
+        cluster.wait_gone(f"{PODS}/{name}", timeout=120)
 
 
 def test_the_four_programs_are_units_and_the_api_server_is_ready(bed: RunningBed, cluster: Api) -> None:
@@ -108,7 +109,7 @@ def test_gangs_are_served_by_the_upstream_api(cluster: Api) -> None:
     cluster.create(POD_GROUPS, group)
     assert cluster.get(f"{POD_GROUPS}/gang")["spec"]["schedulingPolicy"]["gang"]["minCount"] == 3
     cluster.delete(f"{POD_GROUPS}/gang")
-    cluster.wait_gone(f"{POD_GROUPS}/gang", timeout=30)
+    cluster.wait_gone(f"{POD_GROUPS}/gang", timeout=120)
 
 
 def test_a_validating_admission_policy_refuses_what_it_forbids(cluster: Api) -> None:
@@ -131,7 +132,7 @@ def test_a_validating_admission_policy_refuses_what_it_forbids(cluster: Api) -> 
     cluster.create(POLICIES, policy)
     cluster.create(BINDINGS, binding)
     try:
-        assert "not this one" in await_refusal(cluster, timeout=30)
+        assert "not this one" in await_refusal(cluster, timeout=120)
     finally:
         cluster.delete(f"{BINDINGS}/no-forbidden")
         cluster.delete(f"{POLICIES}/no-forbidden")
@@ -174,9 +175,9 @@ def test_pods_of_different_nodes_reach_each_other_under_their_own_address(
     theirs, ours = server["status"]["podIP"], client["status"]["podIP"]
     assert (theirs[:9], ours[:9]) == ("10.244.2.", "10.244.1.")
     # A running container need not listen yet.
-    fetch = f"for try in 1 2 3 4 5; do busybox wget -q -O - http://{theirs}:7000/hostname && break; sleep 1; done"
+    fetch = f"until busybox wget -q -O - http://{theirs}:7000/hostname; do sleep 1; done"
     assert members.kubectl("exec", "client", "--", "sh", "-c", fetch) == "server\n"
-    assert f"{ours}]:" in members.kubectl("logs", "server")
+    until(lambda: f"{ours}]:" in members.kubectl("logs", "server"), "the server has seen the client's own address")
 
 
 def test_a_pods_memory_limit_is_a_limit_of_the_kernel(members: RunningBed, run_pod: Callable[[Json], Json]) -> None:
@@ -184,15 +185,21 @@ def test_a_pods_memory_limit_is_a_limit_of_the_kernel(members: RunningBed, run_p
     run_pod(pod("limited", "sleep", "3600", node="n1"))
     names = ["-name", "memory.limit_in_bytes", "-o", "-name", "memory.max"]
     find = ["find", "/sys/fs/cgroup", "-path", "*kubepods*", "(", *names, ")", "-exec", "cat", "{}", "+"]
-    assert str(MEMORY) in members.exec("n1", find).out.split()
+    # Cgroups of other pods may just go.
+    assert str(MEMORY) in members.exec("n1", find, check=False).out.split()
 
     eater = run_pod(pod("eater", "sh", "-c", "busybox tail /dev/zero", node="n1"))
     path = f"{PODS}/eater"
     connection = admin(members.bed)
-    ended = connection.wait_for(path, phase_is("Failed"), timeout=60, what="the pod over its limit is killed")
+    connection.wait_for(path, is_killed_for_memory, timeout=120, what="the pod over its limit is killed for that")
     connection.close()
     assert eater["spec"]["nodeName"] == "n1"
-    assert ended["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled"
+
+
+def is_killed_for_memory(found: Json) -> bool:
+    if found["status"]["phase"] != "Failed":
+        return False
+    return bool(found["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")
 
 
 def test_the_audit_log_tells_who_made_a_pod_and_when_it_was_bound(
@@ -238,7 +245,7 @@ def test_pods_on_kwok_nodes_run_and_go_without_a_machine(
         running = run_pod(pod("played", "sleep", "3600", node="load-00003"))
         assert (running["status"]["phase"], running["spec"]["nodeName"]) == ("Running", "load-00003")
         cluster.delete(f"{PODS}/played")
-        cluster.wait_gone(f"{PODS}/played", timeout=30)
+        cluster.wait_gone(f"{PODS}/played", timeout=120)
     finally:
         api.command_line("load", bed.bed.name, "--remove", timeout=120)
 

@@ -18,7 +18,7 @@ from e2e import playing
 from e2e.record_node import RecordNode
 from testbed import api
 
-pytestmark = pytest.mark.seconds(60)
+pytestmark = pytest.mark.seconds(110)
 
 SECRETS = ("hush-file", "hush-line", "hush-site")
 
@@ -170,7 +170,9 @@ def test_what_a_failed_run_changed_is_in_the_controllers_copy(site: Site) -> Non
 
 
 def test_two_at_once_on_one_node_are_told_of_each_other(site: Site) -> None:
-    unit = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/sleep 12\n"
+    go = "/run/e2e-go"
+    until_told = f"/bin/sh -c 'until test -e {go}; do sleep 0.2; done'"
+    unit = f"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={until_told}\n"
     files = [{"path": "/etc/systemd/system/ours.service", "content": unit}]
     site.write({"role": "e2e", "files": files, "units": [{"name": "ours", "state": "started"}]})
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -178,6 +180,7 @@ def test_two_at_once_on_one_node_are_told_of_each_other(site: Site) -> None:
         wait = "for _ in $(seq 600); do systemctl is-active ours | grep -q activating && exit; sleep 0.1; done; exit 1"
         site.node.sh(wait)
         second = site.node.history([{"restore": ""}])["answers"][0]
+        site.node.sh(f"touch {go}")
         answer = first.result()[1]
     assert re.search(r"record/lock is held by \S+@\S+ \(role e2e\), process \d+ since 20", second["error"]), second
     assert answer["restarted"] == ["ours.service"]

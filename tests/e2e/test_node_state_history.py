@@ -13,34 +13,14 @@ from e2e.record_node import RecordNode
 from hypothesis import HealthCheck, Phase, event, given, note, settings
 from hypothesis import strategies as st
 from testbed import api
+from unit.plugins.module_utils._record.fake_node import EFFECTS
 
-pytestmark = pytest.mark.seconds(100)
+pytestmark = pytest.mark.seconds(120)
 
 UNIT = "[Service]\nExecStart=/bin/sleep {}\n[Install]\nWantedBy=multi-user.target\n"
 # Named points at which a run ends: what, the n-th of it, and whether it still happens.
 DEATHS = st.tuples(
-    st.sampled_from(
-        [
-            "open_lock",
-            "make_file",
-            "append",
-            "set_owner",
-            "set_link_owner",
-            "set_mode",
-            "set_xattr",
-            "remove_xattr",
-            "set_mtime",
-            "rename",
-            "publish",
-            "make_link",
-            "make_directory",
-            "remove",
-            "remove_directory",
-            "sync_directory",
-            "write_value",
-            "run",
-        ]
-    ),
+    st.sampled_from(EFFECTS),
     st.integers(1, 6) | st.integers(1, 30),
     st.sampled_from(["before", "after"]),
 )
@@ -130,7 +110,7 @@ def node(bed: api.RunningBed) -> RecordNode:
 
 few = settings(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # an example takes seconds: it is not made smaller
-    max_examples=max(5, settings().max_examples // 5),
+    max_examples=max(5, settings().max_examples // 10),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

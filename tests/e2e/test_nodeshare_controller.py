@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e import playing
+from e2e import playing, workload
 from e2e.beds import own_bed
-from e2e.handover import workload
 from e2e.playing import until
 from testbed import api
 from testbed.controlplane import kubeconfig
 
-pytestmark = pytest.mark.seconds(90)
+pytestmark = pytest.mark.seconds(75)
 
 BED = f"controller-{os.getpid()}"
 TAINT = "converged.hpc/batch"
@@ -99,14 +98,17 @@ def test_installing_it_again_changes_nothing(cluster: Cluster) -> None:
 
 
 def test_pods_leave_both_nodes_before_the_first_task_and_return_after_the_last(cluster: Cluster) -> None:
-    until(lambda: not cluster.tainted(), "both nodes are open to pods", 60)
+    until(lambda: not cluster.tainted(), "both nodes are open to pods")
     try:
         workload.on_both_nodes(cluster.bed, 4)
-        cluster.ctl("nohup srun -N2 sh -c 'echo started; sleep 6' > /tmp/srun.out 2>&1 < /dev/null &")
-        until(lambda: "started" in cluster.ctl("cat /tmp/srun.out"), "the job starts", 60)
+        lasts = "echo started; until test -e /run/e2e-go; do sleep 0.2; done"
+        cluster.ctl(f"nohup srun -N2 sh -c '{lasts}' > /tmp/srun.out 2>&1 < /dev/null &")
+        until(lambda: "started" in cluster.ctl("cat /tmp/srun.out"), "the job starts")
         assert (cluster.tainted(), cluster.pods_on_nodes()) == ({"n1", "n2"}, set())
-        until(lambda: not cluster.tainted(), "the taints are lifted", 30)
-        until(lambda: all("nodeName" in pod["spec"] for pod in cluster.items("pods")), "pods return", 60)
+        for node in ("n1", "n2"):
+            cluster.bed.exec(node, ["touch", "/run/e2e-go"])
+        until(lambda: not cluster.tainted(), "the taints are lifted")
+        until(lambda: all("nodeName" in pod["spec"] for pod in cluster.items("pods")), "pods return")
     finally:
         cluster.bed.kubectl("delete", "deployment", "web", "--wait=true")
     assert "patched=2 evicted=4" in cluster.ctl("journalctl -u converged-controller --output=cat")
@@ -116,7 +118,7 @@ def test_an_administrators_cordon_outlives_a_job(cluster: Cluster) -> None:
     cluster.bed.kubectl("cordon", "n1")
     try:
         cluster.ctl("srun -N2 true")
-        until(lambda: not cluster.tainted(), "the taints are lifted", 30)
+        until(lambda: not cluster.tainted(), "the taints are lifted")
         cordoned = {node["metadata"]["name"] for node in cluster.items("nodes") if node["spec"].get("unschedulable")}
         assert cordoned == {"n1"}
     finally:
@@ -126,27 +128,27 @@ def test_an_administrators_cordon_outlives_a_job(cluster: Cluster) -> None:
 def test_a_drained_node_of_slurm_is_tainted_until_it_is_resumed(cluster: Cluster) -> None:
     cluster.ctl("scontrol update nodename=n2 state=drain reason='disk is odd'")
     try:
-        until(lambda: cluster.tainted() == {"n2"}, "the drained node is tainted", 30)
+        until(lambda: cluster.tainted() == {"n2"}, "the drained node is tainted")
         node = next(node for node in cluster.items("nodes") if node["metadata"]["name"] == "n2")
         assert node["metadata"]["annotations"]["converged.hpc/batch-state"] == "DRAIN: disk is odd"
     finally:
         cluster.ctl("scontrol update nodename=n2 state=resume")
-    until(lambda: not cluster.tainted(), "the resumed node is free", 30)
+    until(lambda: not cluster.tainted(), "the resumed node is free")
 
 
 def test_a_job_whose_end_nobody_heard_gives_its_nodes_back(cluster: Cluster) -> None:
     cluster.ctl("sbatch -N2 --wrap 'sleep 300'")
-    until(lambda: cluster.tainted() == {"n1", "n2"}, "the nodes are tainted", 30)
+    until(lambda: cluster.tainted() == {"n1", "n2"}, "the nodes are tainted")
     cluster.ctl("systemctl kill --signal=KILL converged-controller; systemctl stop converged-controller")
     cluster.ctl("scancel --user=root; while squeue -h | grep -q .; do sleep 0.2; done")
     assert cluster.tainted() == {"n1", "n2"}
     cluster.ctl("systemctl start converged-controller")
-    until(lambda: not cluster.tainted(), "the stale holds are cleared", 30)
+    until(lambda: not cluster.tainted(), "the stale holds are cleared")
 
 
 def test_without_the_service_a_job_starts_all_the_same(cluster: Cluster) -> None:
     cluster.ctl("systemctl stop converged-controller")
     try:
-        cluster.ctl("timeout 30 srun -N2 true")
+        cluster.ctl("timeout 80 srun -N2 true")
     finally:
         cluster.ctl("systemctl start converged-controller")

@@ -3,27 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A PBS cluster that is converted and taken back by the playbooks, beside jobs that run meanwhile.
 
-Every test takes the next step. The bed's PBS is the double; its hooks run on the nodes, and kubelets and pods are real.
+Every test takes the next step. The bed's PBS is OpenPBS where it is installed, otherwise its double. Hooks run on the
+nodes either way, and kubelets and pods are real.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e import workload
+from e2e.backed_pods import DAEMON, GANG, GRACE, NAMESPACE, SLOW, USER, BackedPods, polite
 from e2e.beds import own_bed
-from e2e.handover import workload
 from e2e.handover.sharing import Sharing
 from e2e.playing import until
 from e2e.site_of import IMAGE
 from e2e.whole_site import batch_system, differences, look
 from nodeshare.cpuset import parse_cpus
 
-pytestmark = pytest.mark.seconds(240)
+pytestmark = pytest.mark.seconds(370)
 
 BED = f"pbs-{os.getpid()}"
 NODES = {"n1", "n2"}
@@ -33,29 +36,45 @@ CGROUPS_HOOK = Path(__file__).parents[1] / "pbs" / "cgroups_hook.py"
 CPUSETS = "$(ls -d /sys/fs/cgroup/cpuset 2>/dev/null || echo /sys/fs/cgroup)"
 ALL = frozenset(range(os.cpu_count() or 1))
 SMALL = {"small-n1", "small-n2"}
+PROOF = {"converged_verify_image": IMAGE, "converged_verify_command": ["sleep", "100000"]}
 
 
 class PbsSite(Sharing):
     """A site with a hook and a queue of its own, which nobody may touch."""
 
-    def qsub(self, *words: str) -> str:
+    def qsub(self, *words: str, user: str = "root") -> str:
         """The id of a job that runs by itself."""
-        return self.bed.exec("ctl", ["qsub", *words, "--", "/bin/sleep", "900"]).out.strip()
+        argv = ["qsub", "-j", "oe", "-o", "/dev/null", *words, "--", "/bin/sleep", "900"]
+        return self.bed.exec("ctl", ["runuser", "-u", user, "--", *argv]).out.strip()
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        """All that have not ended."""
+        found: dict[str, dict[str, Any]] = json.loads(self.ctl("qstat -f -F json")).get("Jobs", {})
+        return found
 
     def job_state(self, job: str) -> str:
-        answer = json.loads(self.ctl(f"qstat -x -f -F json {job}", check=False))
+        answer = json.loads(self.ctl(f"qstat -f -F json {job}", check=False))
         return str(answer.get("Jobs", {}).get(job, {}).get("job_state", ""))
+
+    def hosts_of(self, job: str) -> list[str]:
+        """Those that PBS has chosen, its first one first."""
+        until(lambda: "exec_host" in self.jobs()[job], "PBS has chosen")
+        return [word.partition("/")[0] for word in self.jobs()[job]["exec_host"].split("+")]
 
     def leases_of(self, node: str) -> set[str]:
         shown = json.loads(self.node(node, "nodeshare show --json"))
         return {f"{one['wlm']}/{one['job']}/{one['run']}" for one in shown["leases"]}
 
     def have_cgroups(self) -> None:
-        """What pbs_cgroups is in OpenPBS."""
+        """pbs_cgroups: OpenPBS brings it, switched off, and the double has none."""
+        if "Hook pbs_cgroups\n" in self.ctl("qmgr -c 'list hook'"):
+            self.ctl("qmgr -c 'set hook pbs_cgroups enabled = true'")
+            return
         mount = self.node("n1", f"echo {CPUSETS}").strip()
         self.ctl("qmgr -c 'create hook pbs_cgroups'; qmgr -c 'set hook pbs_cgroups order = 100'")
         self.ctl("qmgr -c 'set hook pbs_cgroups event = \"execjob_begin,execjob_end,execjob_abort\"'")
-        for kind, content in (("python", CGROUPS_HOOK.read_text()), ("config", json.dumps({"mount_path": mount}))):
+        config = json.dumps({"mount_path": mount, "cgroup": {"cpuset": {"enabled": True}}})
+        for kind, content in (("python", CGROUPS_HOOK.read_text()), ("config", config)):
             self.ctl(f"qmgr -c 'import hook pbs_cgroups application/x-{kind} default -'", input=content)
 
     def placeholders(self, job: str) -> dict[str, dict[str, str]]:
@@ -69,21 +88,37 @@ class PbsSite(Sharing):
         return found
 
     def cores(self, node: str, group: str) -> frozenset[int]:
-        """Of a cgroup and all that is below it; cgroup v1 and v2 have them in different files."""
+        """Of a cgroup and all that is below it, some of which may just go; v1 and v2 have them in different files."""
         files = "-name cpuset.effective_cpus -o -name cpuset.cpus.effective"
-        lines = self.node(node, f"cd {CPUSETS}; find '{group}' {files} | xargs cat").split()
+        lines = self.node(node, f"cd {CPUSETS}; find '{group}' {files} | xargs cat", check=False).split()
         return frozenset().union(*(parse_cpus(line) for line in lines))
 
     def run_pods(self) -> None:
-        """A large and a small one on each node, which leave a placeholder of one core no room."""
-        pods = []
-        for node in sorted(NODES):
-            for name, cpu in (("large", f"{len(ALL) * 1000 - 800}m"), ("small", "100m")):
-                pod = workload.pod(f"{name}-{node}", node=node)
-                pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
-                pods.append(pod)
-        workload.apply(self, *pods)
-        until(lambda: len(self.running_pods()) == len(pods), "all of them run")
+        """A small one on each node, and a large one that leaves late: a placeholder of one core has no room there."""
+        large = [polite(f"large-{node}", f"{len(ALL) * 1000 - 800}m", last=SLOW, node=node) for node in sorted(NODES)]
+        small = [polite(f"small-{node}", "100m", last="", node=node) for node in sorted(NODES)]
+        workload.apply(self, *large, *small)
+        until(lambda: len(self.running_pods()) == len(large + small), "all of them run")
+
+    def who_asked(self, pod: str, *, since: float) -> set[str]:
+        """Who has evicted it."""
+        found = self.audit(since=since, verb="create", resource="pods/eviction", name=pod)
+        return {event.user for event in found if event.code == 201}
+
+    def leaving(self) -> dict[str, int]:
+        """In how many seconds, by name."""
+        metas = [pod["metadata"] for pod in self.objects("pods").values()]
+        return {meta["name"]: meta["deletionGracePeriodSeconds"] for meta in metas if "deletionTimestamp" in meta}
+
+    def begin_of(self, job: str, node: str) -> str:
+        """What nodeshare has said there, which it does when all is done."""
+
+        def said() -> list[str]:
+            lines = self.node(node, "journalctl --identifier=nodeshare --output=cat").splitlines()
+            return [line for line in lines if line.startswith("event=begin ") and job in line]
+
+        until(lambda: len(said()) == 1, f"nodeshare says on {node} that {job} begins")
+        return said()[0]
 
     def stands_beside_pods(self, job: str, size: dict[str, str]) -> None:
         """A job of one core on each node shows there, and pods have all other cores."""
@@ -109,12 +144,29 @@ class PbsSite(Sharing):
         }
 
 
+def taints_of(node: dict[str, Any]) -> list[str]:
+    return [taint["key"] for taint in node["spec"].get("taints", ())]
+
+
+def said_of(pod: dict[str, Any]) -> str:
+    """Why it has no node."""
+    conditions = pod["status"].get("conditions", [])
+    return "".join(one.get("message", "") for one in conditions if one["type"] == "PodScheduled")
+
+
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PbsSite]:
     """Two plain nodes with a MoM, a server, and a control plane."""
     with own_bed(request, BED, "--wlm", "pbs") as bed:
         found = PbsSite(bed, tmp_path_factory.mktemp("pbs"))
-        found.set("all", pbs_share_queue="pods", pbs_share_queue_users=["placement"], pbs_share_period=5)
+        found.set(
+            "all",
+            pbs_share_queue="pods",
+            pbs_share_queue_users=[DAEMON],
+            pbs_share_period=5,
+            pbs_share_timeout=60,
+            node_share_controller_period=3,
+        )
         found.ctl("qmgr -c 'create hook site' && qmgr -c 'set hook site event = execjob_begin'")
         found.ctl("qmgr -c 'import hook site application/x-python default -'", input=SITE_HOOK)
         found.ctl("qmgr -c 'create queue long' && qmgr -c 'set queue long queue_type = execution'")
@@ -146,15 +198,15 @@ def test_a_plan_touches_nothing_and_a_conversion_takes_running_jobs_into_account
     assert set(again.changed().values()) == {0}, again.out
     said = site.play("status").out
     assert "; PBS free; Kubernetes Ready" in said, said
-    words = ["runuser", "-u", "alice", "--", "qsub", "-q", "pods", "--", "/bin/true"]
+    words = ["runuser", "-u", USER, "--", "qsub", "-q", "pods", "--", "/bin/true"]
     assert "Unauthorized Request" in site.bed.exec("ctl", words, check=False).err
 
 
 def test_the_sharing_is_proved_with_real_pods_and_a_job_on_both_nodes(site: PbsSite) -> None:
-    pod = {"converged_verify_image": IMAGE, "converged_verify_command": ["sleep", "100000"]}
-    said = site.play("verify", converged_verify_nodes=sorted(NODES), **pod)
+    said = site.play("verify", converged_verify_nodes=sorted(NODES), **PROOF)
+    assert "none of these pods ran beside it" in said.out
     assert "proved" in said.out
-    assert json.loads(site.ctl("qstat -f -F json")).get("Jobs", {}) == {}
+    assert site.jobs() == {}
 
 
 def test_a_second_run_has_jobs_beside_pods_and_knows_what_one_has_that_runs_already(site: PbsSite) -> None:
@@ -165,7 +217,7 @@ def test_a_second_run_has_jobs_beside_pods_and_knows_what_one_has_that_runs_alre
         "all",
         converged_share_mode="placeholder",
         node_share_pause_image="localhost/pause:local",
-        node_share_deadline=20,
+        node_share_deadline=40,
     )
     site.play("site")
     assert site.job_state(job) == "R"
@@ -173,15 +225,47 @@ def test_a_second_run_has_jobs_beside_pods_and_knows_what_one_has_that_runs_alre
     site.end(job)
 
 
-def test_a_job_shows_in_its_exact_size_on_both_nodes_and_pods_make_room_and_stay_off_its_cores(site: PbsSite) -> None:
+@pytest.fixture(scope="module")
+def backed(site: PbsSite) -> BackedPods:
+    return BackedPods(site)
+
+
+def test_a_job_shows_in_its_exact_size_on_both_nodes_and_pods_make_room_and_stay_off_its_cores(
+    site: PbsSite, backed: BackedPods
+) -> None:
+    backed.deploy()
     until(lambda: not site.tainted(), "no node is held as a whole")
     site.run_pods()
+    asked_at = time.time()
     job = site.qsub("-l", "select=2:ncpus=1:mem=1gb", "-l", "place=scatter")
+    first, second = site.hosts_of(job)
+    until(lambda: site.leaving() == {f"large-{node}": GRACE for node in NODES}, "both are asked to leave in their time")
+    assert f"pbs/{job}/1" not in site.leases_of(second), "PBS has not begun it there"
+    daemon = {"converged:placement:ctl"}
+    until(lambda: site.who_asked(f"large-{second}", since=asked_at) == daemon, "the daemon alone has asked it to leave")
+    backed.let_go(second)
+    until(lambda: f"large-{second}" not in site.objects("pods"), "it leaves by itself")
+    backed.let_go(first)
     site.stands_beside_pods(job, {"cpu": "1", "memory": str(1 << 30)})
     until(lambda: site.running_pods() == SMALL, "as many pods as must have made room")
+    assert "evicted=" not in site.begin_of(job, second), "the hook finds room"
+    backed.keep_waiting()
     assert site.tainted() == set()
     site.end(job)
     assert site.running_pods() == SMALL
+
+
+def test_beside_pods_the_sharing_is_proved_by_what_stands_there(site: PbsSite) -> None:
+    said = site.play("verify", converged_verify_nodes=["n1"], **PROOF)
+    assert "stood beside pods on n1" in said.out
+    assert "proved" in said.out
+
+
+def test_a_node_that_pbs_closes_is_closed_to_pods_until_pbs_opens_it(site: PbsSite) -> None:
+    site.ctl("pbsnodes -o -C disk n2")
+    until(lambda: site.tainted() == {"n2"}, "it is tainted")
+    site.ctl("pbsnodes -r -C '' n2")
+    until(lambda: site.tainted() == set(), "it is open again")
 
 
 def test_the_kill_switch_leaves_jobs_their_place(site: PbsSite) -> None:
@@ -196,10 +280,80 @@ def test_the_kill_switch_leaves_jobs_their_place(site: PbsSite) -> None:
     assert {site.is_active(node) for node in NODES} == {True}
 
 
+def test_a_third_run_gives_the_nodes_to_pods_that_are_jobs_and_to_no_others(site: PbsSite) -> None:
+    (job,), there = site.jobs(), site.running_pods()
+    site.set("all", converged_share_mode="backed", pbs_share_queue_users=[DAEMON, USER])
+    site.play("site")
+    # One whose kubelet has just started again may not be ready for a moment.
+    closed = {name: ["converged.hpc/backed"] for name in NODES}
+    until(lambda: {name: taints_of(node) for name, node in site.objects("nodes").items()} == closed, "all are closed")
+    for name, node in site.objects("nodes").items():
+        assert node["metadata"]["labels"]["node-restriction.kubernetes.io/converged-batch-node"] == name
+        assert node["metadata"]["labels"]["node-restriction.kubernetes.io/converged-share-fence"] == "cores"
+    site.stands_beside_pods(job, {"cpu": "1", "memory": str(64 << 20)})
+    site.end(job)
+    workload.apply(site, workload.pod("stray"))
+    until(lambda: "untolerated taint" in said_of(site.objects("pods")["stray"]), "the taint keeps it away")
+    assert site.running_pods() == there
+
+
+def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_of_their_user_beside_a_job(
+    site: PbsSite, backed: BackedPods
+) -> None:
+    backed.apply()
+    until(lambda: set(backed.running()) == {"web", "half", *GANG}, "all their containers run")
+    nodes, jobs = backed.running(), site.jobs()
+    hosts = {job["Job_Name"].rpartition("_")[2].split("-")[0]: job["exec_host"] for job in jobs.values()}
+    assert {name: host.partition("/")[0] for name, host in hosts.items()} == {
+        "web": nodes["web"],
+        "half": nodes["half"],
+        "gang": nodes["gang-0"],
+    }
+    assert {nodes[name] for name in GANG} == {nodes["gang-0"]}
+    whose = {
+        (job["Job_Owner"].partition("@")[0], job["Account_Name"], job["project"], job["queue"], job["job_state"])
+        for job in jobs.values()
+    }
+    assert whose == {(USER, "phys-2026", NAMESPACE, "pods", "R")}
+    assert [job["Resource_List"]["ncpus"] for job in jobs.values()] == [1, 1, 1]
+    seen = site.bed.exec("ctl", ["runuser", "-u", USER, "--", "qstat"]).out
+    assert all(name.partition(".")[0] in seen for name in jobs)
+
+    ordinary = site.qsub("-l", "select=1:ncpus=1:mem=64mb", user="ops")
+    until(lambda: list(site.placeholders(ordinary).values()) == [{"cpu": "1", "memory": str(64 << 20)}], "it shows")
+    assert {lease for node in NODES for lease in site.leases_of(node)} == {f"pbs/{ordinary}/1"}
+    assert backed.running() == nodes
+
+
+def test_an_administrator_ends_pods_by_their_job_and_a_job_ends_when_its_last_container_has(
+    site: PbsSite, backed: BackedPods
+) -> None:
+    jobs = {job["Job_Name"].rpartition("_")[2].split("-")[0]: name for name, job in site.jobs().items()}
+    site.ctl(f"qdel {jobs['gang']}")
+    until(lambda: not set(GANG) & set(backed.pods()), "the gang leaves with its job")
+    assert set(GANG) <= backed.farewells()
+    until(lambda: "JobEnded" in backed.events("gang-0"), "they are told why")
+
+    node = backed.running()["half"]
+    assert backed.is_slow_there(node)
+    site.kubectl("delete", "pod", "half", f"--namespace={NAMESPACE}", "--wait=false")
+    until(lambda: "half" in backed.farewells(), "its container has been asked to end")
+    time.sleep(3)
+    assert backed.is_slow_there(node)
+    assert jobs["half"] in site.jobs()
+    backed.let_go(node)
+    until(lambda: jobs["half"] not in site.jobs(), "the job ends, too")
+    assert not backed.is_slow_there(node)
+    assert jobs["web"] in site.jobs()
+    backed.clear()
+    until(lambda: len(site.jobs()) == 1, "no pod has a job any more, and the ordinary one goes on")
+    backed.take_back()
+
+
 def test_the_way_back_leaves_pbs_and_its_nodes_as_they_were_and_jobs_alone(
     site: PbsSite, before: Mapping[str, Any]
 ) -> None:
-    (job,) = json.loads(site.ctl("qstat -f -F json"))["Jobs"]
+    (job,) = site.jobs()
     said = site.play("restore")
     assert site.job_state(job) == "R"
     site.ctl(f"qdel {job}")

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from e2e import workload
 from e2e.beds import own_bed
-from e2e.handover import workload
-from e2e.handover.sharing import Sharing
+from e2e.handover.sharing import UNTIL_TOLD, Sharing
 from e2e.playing import until
 from e2e.whole_site import CONF, differences, look
 from testbed.down import podman_of
 
-pytestmark = pytest.mark.seconds(300)
+pytestmark = pytest.mark.seconds(430)
 
 BED = f"kinds-{os.getpid()}"
 FIRST, BACKUP = "ctl", "ctl2"
@@ -31,7 +31,6 @@ ON_BOTH = ("-N2", f"--nodelist={','.join(REACHED)}")
 SITE_PROLOG = "/etc/slurm/prolog.sh"
 OUR_PROLOG = "/etc/converged/slurm/prolog"
 IDENTITY = "/etc/converged/controller.kubeconfig"
-SAVED = "/var/lib/slurm/slurmctld/job_state"
 # What a second boot of a container changes: the engine writes two files anew, and some units are for the first one.
 OF_A_BOOT = {
     *("/etc/hosts", "/etc/resolv.conf", "unit ldconfig.service"),
@@ -95,14 +94,10 @@ def has_job(site: Sharing, job: str) -> bool:
 
 
 def running_job(site: Sharing) -> str:
-    """The id of a job on both nodes that is saved as running.
-
-    Slurm saves within seconds. A controller that takes over before that starts the job once more, where it runs.
-    """
+    """The id of a job on both nodes that is saved as running."""
     job = site.batch(*ON_BOTH)
     until(lambda: has_job(site, job), "the job runs")
-    site.ctl(f"touch /run/marker; scontrol update jobid={job} comment=saved")
-    site.until(site.controllers[0], f'test -n "$(find {SAVED} -newer /run/marker)"')
+    site.until_saved()
     return job
 
 
@@ -115,10 +110,10 @@ def assert_a_job_has_its_nodes_to_itself(site: Sharing, *, thanks_to: str) -> No
     until(lambda: have_pods(site), "pods on both nodes")
     assert all(int(site.node(node, SHIMS)) for node in REACHED)
     asked_at = time.time()
-    with site.while_job(*ON_BOTH, command=f"echo shims $({SHIMS}); sleep 3; echo shims $({SHIMS})") as ended:
+    with site.while_job(*ON_BOTH, command=f"echo shims $({SHIMS}); {UNTIL_TOLD}; echo shims $({SHIMS})") as ended:
         assert site.tainted() == set(REACHED)
         assert site.is_active("n1"), "quiesce: the taint was there in time"
-        job = ended()
+        job = site.tell_to_end(ended)
     assert job.nodes == set(REACHED)
     assert job.out.count("shims 0\n") == 2 * len(REACHED), job.out
     for node in REACHED:
@@ -156,7 +151,9 @@ def test_left_out_it_is_drained_and_all_others_are_converted(site: Sharing) -> N
     site.play("site")
     assert site.ctl("scontrol --version").split()[1] >= "24.11"
     assert set(site.objects("nodes")) == set(REACHED)
-    assert "DRAIN" in site.ctl(f"scontrol show node {AWAY}")
+    away = site.ctl(f"scontrol show node {AWAY}")
+    assert "DRAIN" in away
+    assert "Reason=converged.hpc: not converted by converged.hpc" in away
     # Lines of their own, which every slurmd has from the controllers; no file is made on a node.
     for controller in (FIRST, BACKUP):
         assert scripts(site, controller, CONF) == [SITE_PROLOG, OUR_PROLOG]
@@ -181,7 +178,7 @@ def test_a_prolog_of_the_site_that_fails_holds_the_job_and_leaves_no_lease(site:
     try:
         job = site.batch(*ON_BOTH)
         until(lambda: site.state(job).split() == ["PENDING", "1"], "the job is put back")
-        assert "Prolog error" in site.ctl("scontrol show node n1")
+        site.until("ctl", "scontrol show node n1 | grep -q 'Prolog error'")
         until(lambda: not any(site.leases(node) for node in REACHED), "no lease is left")
     finally:
         site.node("n1", f"cp -a /run/kept {SITE_PROLOG}")

@@ -22,7 +22,7 @@ from e2e.outage import without_api
 from e2e.site_of import IMAGE, ConvertedSite
 from e2e.whole_site import CONF, differences, look
 
-pytestmark = pytest.mark.seconds(400)
+pytestmark = pytest.mark.seconds(490)
 
 BED = f"life-{os.getpid()}"
 HOSTS = ("ctl", "n1", "n2")
@@ -87,12 +87,13 @@ def job(site: ConvertedSite) -> str:
     return job_on(site, "n1")
 
 
-# Where copies of slurm.conf differ; where a node is about to join; and where nothing but pods is missing.
+# Where copies of slurm.conf differ; where a node is about to join, as test_site_rolling may draw it; and where nothing
+# but pods is missing.
 @pytest.mark.parametrize(
     ("part", "task"),
     [
         ("Have Slurm call our scripts", "Change slurm.conf on the controller"),
-        ("Convert the nodes", "Join the node"),
+        pytest.param("Convert the nodes", "Join the node", marks=pytest.mark.soak),
         ("Convert the nodes", "Let pods onto the nodes"),
     ],
 )

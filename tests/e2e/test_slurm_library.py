@@ -142,7 +142,7 @@ def test_slurm_info_tells_what_runs_whatever_a_job_is_called(site: playing.Site)
     ).out.strip()
     try:
         site.bed.exec(
-            "ctl", ["timeout", "30", "sh", "-c", f"until squeue -h -j {job} -t R | grep -q .; do sleep 0.2; done"]
+            "ctl", ["timeout", "110", "sh", "-c", f"until squeue -h -j {job} -t R | grep -q .; do sleep 0.2; done"]
         )
         found = site.module("ctl", "slurm_info", {})
     finally:

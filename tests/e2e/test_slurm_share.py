@@ -18,7 +18,7 @@ from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
 from testbed.run import Completed
 
-pytestmark = pytest.mark.seconds(150)
+pytestmark = pytest.mark.seconds(110)
 
 CONF = "/etc/slurm/slurm.conf"
 PROGRAM = "/opt/told"
@@ -69,7 +69,7 @@ class Site(playing.Site):
     def quiet(self) -> None:
         """Until every job has left its nodes: an Epilog may run behind srun."""
         done = 'until test -z "$(squeue -h -t R,CG)" && sinfo -h -o %T | grep -qx idle; do sleep 0.1; done'
-        self.bed.exec("ctl", ["timeout", "30", "sh", "-c", done])
+        self.bed.exec("ctl", ["timeout", "110", "sh", "-c", done])
 
 
 def changes(said: playing.Said) -> int:
@@ -85,7 +85,8 @@ def newer() -> Iterator[api.RunningBed]:
         api.take_down(name)
 
 
-@pytest.fixture(params=["22.05", "24.11"])
+# The playbooks' own tests convert a cluster of each release.
+@pytest.fixture(params=["22.05", pytest.param("24.11", marks=pytest.mark.soak)])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """However a test ends, the next one begins with a cluster without us."""
     found = Site(request.getfixturevalue("bed" if request.param == "22.05" else "newer"), tmp_path)

@@ -21,7 +21,7 @@ from testbed.podman import Podman
 from testbed.recipe import DEFAULT_DEBIAN, Recipe
 from testbed.run import run
 
-pytestmark = pytest.mark.seconds(60)
+pytestmark = pytest.mark.seconds(25)
 
 NAME = f"faults-{os.getpid()}"
 PLAIN = ("--no-kube", "--nodes", "1")

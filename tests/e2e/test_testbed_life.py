@@ -15,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from e2e import machine
+from e2e.playing import until
 from testbed import api
 
-pytestmark = pytest.mark.seconds(100)
+pytestmark = pytest.mark.seconds(45)
 
 # Another run, of this checkout or another, may be at the same tests.
 NAME, OTHER = f"life-{os.getpid()}", f"other-{os.getpid()}"
@@ -178,7 +179,4 @@ def kill_up_at(line: str, *, seconds: float, number: int = signal.SIGKILL) -> su
 
 def await_line(bed: api.RunningBed, argv: list[str], wanted: str) -> None:
     """Wait for a line of output; the database hears of a job's end a little later."""
-    deadline = time.monotonic() + 30
-    while wanted not in (out := bed.ssh("ctl", argv).out.splitlines()):
-        assert time.monotonic() < deadline, out
-        time.sleep(0.5)
+    until(lambda: wanted in bed.ssh("ctl", argv).out.splitlines(), f"{argv[0]} says {wanted!r}")

@@ -23,6 +23,11 @@ from gates.runner import Outcome, run_gates
 LOG_FOLDERS_KEPT = 20
 STROKE_SECONDS = 2.0
 CHECKOUT = Path(__file__).resolve().parents[2]
+EXAMPLES = """\
+examples:
+  make check                                        the tier that takes two minutes
+  make test GATE='lint types'                       these gates of whatever tier
+  sh tests/bootstrap/enter.sh exec python -m gates only lint types"""
 
 
 class UsageError(Exception):
@@ -31,7 +36,12 @@ class UsageError(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the gates of a tier; 0 when all passed."""
-    parser = argparse.ArgumentParser(prog="gates", description="Runs everything that must hold.")
+    parser = argparse.ArgumentParser(
+        prog="gates",
+        description="Runs everything that must hold.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("tier", choices=["test", "check", "soak", "bench", "only"])
     parser.add_argument("names", nargs="*", help="with 'only': the gates to run")
     options = parser.parse_args(arguments)

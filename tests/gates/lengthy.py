@@ -63,15 +63,13 @@ def run_benchmarks(context: Context) -> None:
     A script that fails does not keep the others from their figures.
     """
     tables = context.logs / "figures.txt"
-    roots = [*(context.checkout / root for root in context.payload_roots()), context.checkout / "tests"]
-    path = {"PYTHONPATH": ":".join(map(str, roots))}
     failed = []
     for script in bench_scripts(context):
         print(f"        {script.stem} ...", flush=True)
         began = time.monotonic()
         own = dataclasses.replace(context, log=context.logs / f"bench-{script.stem}.log")
         try:
-            own.run([sys.executable, str(script)], env=path)
+            own.run([sys.executable, str(script)])
         except GateFailure:
             failed.append(script.stem)
         said = own.log.read_text(encoding="utf-8", errors="replace")

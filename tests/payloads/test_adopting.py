@@ -11,9 +11,12 @@ from test_placing_calls import PlacingCase
 WORD = "1.srv/1 --cpus=2 --mem=1gb --device=nvidia.com/gpu=1 --cgroup=pbs_jobs.service/jobid/1.srv"
 
 
-class Adopting(PlacingCase):
+class AdoptingCase(PlacingCase):
     def adopt(self, *words):
         return self.call("adopt", "--wlm", "pbs", *words)
+
+    def repair(self, *words):
+        return self.call("repair", "--wlm=pbs", *words)
 
     def sizes(self):
         found = []
@@ -22,6 +25,8 @@ class Adopting(PlacingCase):
                 found.append(json.load(stream)["spec"]["containers"][0]["resources"]["requests"])
         return found
 
+
+class Adopting(AdoptingCase):
     def test_a_job_of_known_size_has_its_place_before_there_is_a_kubelet(self):
         with open(self.units, "w") as stream:
             stream.write("[]")
@@ -57,3 +62,52 @@ class Adopting(PlacingCase):
             with self.subTest(word):
                 self.assertNotEqual(self.adopt(WORD, word)[0], 0)
                 self.assertEqual(self.sizes(), [])
+
+
+class MakingUp(AdoptingCase):
+    """Jobs that the batch system says to run here, at a repair."""
+
+    def setUp(self):
+        AdoptingCase.setUp(self)
+        self.configure(mode="placeholder", manifests=self.api.directory, deadline=0, pbs_home=self.top)
+        for job in ("1.srv", "2.srv"):
+            self.write("mom_priv/jobs/{}.JB".format(job), "")
+
+    def test_a_job_that_the_mom_does_not_have_is_somebody_s_word(self):
+        self.assertEqual(self.repair("77.srv/1 --exclusive")[0], 0)
+        self.assertEqual((self.sizes(), self.pod_cores()), ([], "0-3"))
+
+    def test_a_job_that_goes_on_has_its_cores_again_though_nobody_told(self):
+        self.begin("--cpus", "0", "--mem", "1gb")
+        self.assertEqual(self.sizes(), [{"memory": str(1 << 30)}])
+        self.assertEqual(self.repair(WORD.replace("--device=nvidia.com/gpu=1 ", ""))[0], 0)
+        self.assertEqual(self.sizes(), [{"cpu": "2", "memory": str(1 << 30)}])
+
+    def test_a_lease_that_a_full_disk_has_lost_at_begin_is_back_at_the_next_repair_that_hears_of_its_job(self):
+        with self.full_disk(after=0):
+            self.assertEqual(self.begin(*WORD.split()[1:])[0], 0, "the site has chosen that jobs start")
+        self.assertEqual(self.call("repair")[0], 0)
+        self.assertEqual((self.sizes(), self.pod_cores()), ([], "0-3"))
+        self.api.node["status"]["allocatable"]["nvidia.com/gpu"] = "1"
+        code, err = self.repair(WORD)
+        self.assertEqual((code, self.pod_cores()), (0, "2-3"))
+        self.assertIn(" new=1 ", err)
+        self.assertEqual(self.sizes(), [{"cpu": "2", "memory": str(1 << 30), "nvidia.com/gpu": "1"}])
+        again = self.repair(WORD)[1]
+        self.assertNotIn("new=", again)
+        self.assertEqual(len(self.sizes()), 1)
+
+    def test_what_begin_has_told_stays_and_a_job_that_has_ended_since_the_list_was_made_is_over(self):
+        self.begin("--cpus", "1", "--mem", "64mb")
+        self.assertEqual((self.repair(WORD)[0], self.sizes()), (0, [{"cpu": "1", "memory": str(64 << 20)}]))
+        self.assertEqual(self.call(*self.job("end"))[0], 0)
+        self.assertEqual((self.repair(WORD)[0], self.sizes()), (0, []))
+
+    def test_neither_an_id_that_is_none_nor_a_full_disk_stops_the_repair(self):
+        code, err = self.repair("1_srv/1 --cpus=1", "../x --cpus=1", WORD.replace("--device=nvidia.com/gpu=1 ", ""))
+        self.assertEqual((code, len(self.sizes())), (0, 1), err)
+        self.assertIn("not a pbs job id", err)
+        with self.full_disk(after=0):
+            code, err = self.repair("2.srv/1 --cpus=1")
+        self.assertEqual((code, len(self.sizes())), (0, 1), err)
+        self.assertIn("No space left", err)

@@ -158,7 +158,7 @@ class Life(unittest.TestCase):
 
 
 class Controller(unittest.TestCase):
-    def batch(self, answers, *, holding=True, names=None, ignored=()):
+    def batch(self, answers, *, names=None, ignored=(), host="srv.dom"):
         self.asked, self.remarks = [], []
 
         def run(argv):
@@ -172,8 +172,7 @@ class Controller(unittest.TestCase):
             run=run,
             qstat="/q",
             pbsnodes="/p",
-            holding=holding,
-            host="srv.dom",
+            host=host,
             names=names or {},
             remark=self.remarks.append,
             ignored=frozenset(ignored),
@@ -214,10 +213,8 @@ class Controller(unittest.TestCase):
                     with self.assertRaisesRegex(settings.SettingsError, "a list of names"):
                         controller_settings.load(path)
 
-    def test_no_jobs_is_an_answer_and_beside_placeholders_none_is_asked_for(self):
-        answers = {"-t": answer(), "/p": answer("nodes", NODES)}
-        self.assertEqual(self.batch(answers).jobs(), Jobs({}))
-        self.assertEqual(self.batch({}, holding=False).jobs(), Jobs({}))
+    def test_no_jobs_is_an_answer(self):
+        self.assertEqual(self.batch({"-t": answer(), "/p": answer("nodes", NODES)}).jobs(), Jobs({}))
 
     def test_states_that_close_a_vnode_close_its_host(self):
         batch = self.batch({"/p": answer("nodes", NODES)}, names={"n3.dom": "n3"})

@@ -7,7 +7,7 @@ import copy
 import random
 import unittest
 
-from nodeshare.cluster import HELD_BY, STATE, Beliefs, Jobs, Wanted, decide_cluster, node_from, patch_of
+from nodeshare.cluster import HELD_BY, SHARE_MODE, STATE, Beliefs, Jobs, Wanted, decide_cluster, node_from, patch_of
 from nodeshare.kube import ANNOTATION, TAINT
 
 OURS = {"key": TAINT, "effect": "NoSchedule"}
@@ -16,7 +16,7 @@ A, B = "slurm/1/0", "slurm/2/0"
 KNOWS = {"state": "", "acting": True, "may_lift": True}
 
 
-def node(name="n1", *, taints=(), held="", leases="", state="", version="5"):
+def node(name="n1", *, taints=(), held="", leases="", state="", version="5", mode=""):
     annotations = {HELD_BY: held, ANNOTATION: leases, STATE: state, "site": "x"}
     return {
         "metadata": {
@@ -24,6 +24,7 @@ def node(name="n1", *, taints=(), held="", leases="", state="", version="5"):
             "uid": "u-" + name,
             "resourceVersion": version,
             "annotations": {key: value for key, value in annotations.items() if value},
+            "labels": {SHARE_MODE: mode} if mode else {},
         },
         "spec": {"taints": [dict(taint) for taint in taints], "unschedulable": CORDON in taints},
     }
@@ -43,51 +44,77 @@ def applied(item, patch):
     return new
 
 
+# What the case is, the node, what is believed of it, changed annotations, changed spec.
+TAINTED, LIFTED = {"taints": [OURS]}, {"taints": []}
+CASES = (
+    ("a first job", node(), {"holders": (A,)}, {HELD_BY: A}, TAINTED),
+    ("a second one costs no write", node(taints=[OURS], held=A), {"holders": (A, B)}, None, None),
+    ("the listed one has ended", node(taints=[OURS], held=A), {"holders": (B,)}, {HELD_BY: B}, None),
+    ("the last one has ended", node(taints=[OURS], held=A), {}, {HELD_BY: None}, LIFTED),
+    ("leases of the node keep it", node(taints=[OURS], held=A, leases="l"), {}, None, None),
+    ("leases alone taint it", node(leases="l"), {}, {}, TAINTED),
+    ("no lease any more", node(taints=[OURS]), {}, {}, LIFTED),
+    ("cannot tell is not gone", node(taints=[OURS], held=A), {"may_lift": False}, None, None),
+    ("nor for a taint alone", node(taints=[OURS]), {"may_lift": False}, None, None),
+    (
+        "an unjudged entry stays",
+        node(held=A),
+        {"holders": (B,), "may_lift": False},
+        {HELD_BY: B + "," + A},
+        TAINTED,
+    ),
+    ("drained by the batch system", node(), {"state": "DRAIN: disk"}, {STATE: "DRAIN: disk"}, TAINTED),
+    ("resumed", node(taints=[OURS], state="DRAIN"), {}, {STATE: None}, LIFTED),
+    ("resumed under a job", node(taints=[OURS], held=A, state="DRAIN"), {"holders": (A,)}, {STATE: None}, None),
+    ("states cannot be told", node(taints=[OURS], state="DRAIN"), {"state": None}, None, None),
+    (
+        "drained after its job",
+        node(taints=[OURS], held=A),
+        {"state": "DOWN"},
+        {HELD_BY: None, STATE: "DOWN"},
+        None,
+    ),
+    ("free and right", node(), {}, None, None),
+    ("jobs stand beside pods there", node(mode="placeholder"), {"holders": (A,)}, None, None),
+    ("beside pods of their own, too", node(mode="backed"), {"holders": (A,)}, None, None),
+    ("as in the other mode", node(mode="handover"), {"holders": (A,)}, {HELD_BY: A}, TAINTED),
+    (
+        "the mode has changed under a job",
+        node(taints=[OURS], held=A, mode="placeholder"),
+        {"holders": (A,)},
+        {HELD_BY: None},
+        LIFTED,
+    ),
+    (
+        "drained where jobs stand beside pods",
+        node(mode="placeholder"),
+        {"holders": (A,), "state": "offline"},
+        {STATE: "offline"},
+        TAINTED,
+    ),
+    (
+        "the node still says that it is taken",
+        node(taints=[OURS], held=A, leases="l", mode="placeholder"),
+        {"holders": (A,)},
+        None,
+        None,
+    ),
+    ("somebody else acts", node(taints=[OURS], held=A), {"acting": False}, None, None),
+    ("a standby does not taint", node(leases="l"), {"acting": False}, None, None),
+    ("a cordon stays", node(taints=[CORDON, OURS]), {}, {}, {"taints": [CORDON]}),
+    (
+        "a cordon stays when tainted",
+        node(taints=[CORDON]),
+        {"holders": (A,)},
+        {HELD_BY: A},
+        {"taints": [CORDON, OURS]},
+    ),
+)
+
+
 class PatchTable(unittest.TestCase):
     def test_each_case_of_a_node_and_what_is_believed_of_it(self):
-        taint, lift = {"taints": [OURS]}, {"taints": []}
-        cases = (
-            # what the case is, the node, what is believed, changed annotations, changed spec
-            ("a first job", node(), {"holders": (A,)}, {HELD_BY: A}, taint),
-            ("a second one costs no write", node(taints=[OURS], held=A), {"holders": (A, B)}, None, None),
-            ("the listed one has ended", node(taints=[OURS], held=A), {"holders": (B,)}, {HELD_BY: B}, None),
-            ("the last one has ended", node(taints=[OURS], held=A), {}, {HELD_BY: None}, lift),
-            ("leases of the node keep it", node(taints=[OURS], held=A, leases="l"), {}, None, None),
-            ("leases alone taint it", node(leases="l"), {}, {}, taint),
-            ("no lease any more", node(taints=[OURS]), {}, {}, lift),
-            ("cannot tell is not gone", node(taints=[OURS], held=A), {"may_lift": False}, None, None),
-            ("nor for a taint alone", node(taints=[OURS]), {"may_lift": False}, None, None),
-            (
-                "an unjudged entry stays",
-                node(held=A),
-                {"holders": (B,), "may_lift": False},
-                {HELD_BY: B + "," + A},
-                taint,
-            ),
-            ("drained by the batch system", node(), {"state": "DRAIN: disk"}, {STATE: "DRAIN: disk"}, taint),
-            ("resumed", node(taints=[OURS], state="DRAIN"), {}, {STATE: None}, lift),
-            ("resumed under a job", node(taints=[OURS], held=A, state="DRAIN"), {"holders": (A,)}, {STATE: None}, None),
-            ("states cannot be told", node(taints=[OURS], state="DRAIN"), {"state": None}, None, None),
-            (
-                "drained after its job",
-                node(taints=[OURS], held=A),
-                {"state": "DOWN"},
-                {HELD_BY: None, STATE: "DOWN"},
-                None,
-            ),
-            ("free and right", node(), {}, None, None),
-            ("somebody else acts", node(taints=[OURS], held=A), {"acting": False}, None, None),
-            ("a standby does not taint", node(leases="l"), {"acting": False}, None, None),
-            ("a cordon stays", node(taints=[CORDON, OURS]), {}, {}, {"taints": [CORDON]}),
-            (
-                "a cordon stays when tainted",
-                node(taints=[CORDON]),
-                {"holders": (A,)},
-                {HELD_BY: A},
-                {"taints": [CORDON, OURS]},
-            ),
-        )
-        for what, item, believed, annotations, spec in cases:
+        for what, item, believed, annotations, spec in CASES:
             with self.subTest(what):
                 patch = patch_of(node_from(item), Wanted(**dict(KNOWS, **believed)))
                 if annotations is None:

@@ -61,6 +61,11 @@ class Drawing(unittest.TestCase):
         self.assertEqual((drawn.cpus, drawn.missing), ("0-1", (JOBS + "1", "other/2")))
         self.assertEqual(self.drawn(lease("1", wlm="slurm", cores=4)).missing, ("slurm/1/1",))
 
+    def test_beside_a_cgroup_that_tells_nothing_pods_are_on_no_core_that_another_is_known_to_have(self):
+        jobs = (lease("1", cores=1), lease("2", cores=4))
+        for held, cpus in (("0", "1"), ("0-3", "4-5"), ("2-15", "0-1"), ("0-14", "15"), ("0-15", "0-1")):
+            self.assertEqual(self.drawn(*jobs, held=(("2", held),)).cpus, cpus, held)
+
     def test_a_split_is_the_sites_and_counts_keep_nobody_apart(self):
         job = lease("1", cores=4, memory=GIB)
         split = {"fence": "split", "pod_cpus": "8-15"}

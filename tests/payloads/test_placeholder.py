@@ -26,7 +26,7 @@ def lease(job="15[1].pbs-srv", run=1, **share):
 
 
 class Names(unittest.TestCase):
-    def test_every_job_id_becomes_a_label_of_its_own(self):
+    def test_b7_every_job_id_becomes_a_label_of_its_own(self):
         ids = ["1", "1.srv", "1[2].srv", "1.2-srv", "12.srv", "1.SRV", "1[2].Srv", "9" * 12 + "." + "a" * 100]
         found = [name_of(jobid.parse("pbs", job, run)) for job in ids for run in ("0", "1")]
         self.assertEqual(len(set(found)), len(found))
@@ -94,6 +94,12 @@ class Files(unittest.TestCase):
         self.assertFalse({"volumes", "hostPID", "hostIPC", "serviceAccountName"} & set(found["spec"]))
         told = json.loads(found["metadata"]["annotations"]["converged.hpc/lease"])
         self.assertEqual((told["job"], told["run"], told["cores"]), ("15[1].pbs-srv", 1, 2))
+
+    def test_b13_the_image_is_the_sites_and_by_default_one_that_is_published(self):
+        self.assertRegex(SETTINGS.pause_image, r"^registry\.k8s\.io/pause:3\.\d+$")
+        plain = Planned(lease(cores=1), {}, "0" * 30)
+        made = make(plain, SETTINGS._replace(pause_image="site.example/pause@sha256:0")).manifest["spec"]["containers"]
+        self.assertEqual([one["image"] for one in made], ["site.example/pause@sha256:0"])
 
     def test_only_root_may_look_and_what_is_not_ours_stays(self):
         one = self.place(lease(cores=2), {})

@@ -145,7 +145,7 @@ class MakingRoom(SharedCase):
 
 
 class Failures(SharedCase):
-    def test_a_placeholder_that_is_refused_is_reported_and_ends_in_the_sites_outcome(self):
+    def test_b12_a_placeholder_that_is_refused_is_reported_and_ends_in_the_sites_outcome(self):
         site = self.site(on_failure="requeue")
         site.node.refuses = True
         told = site.begin(cores=2)
@@ -178,15 +178,15 @@ class Failures(SharedCase):
         with site.store.locked():
             site.store.begin(Lease(JobKey("pbs", "1.srv", 1), "boot-1", 1000.0, None, 2, GIB), mark_life=0.0)
         site.node.alive[JobKey("pbs", "1.srv", 1)] = True
-        said = "; no cores are told by the cgroup pbs_jobs.service/jobid/1.srv: pods have the housekeeping CPUs only"
-        for call in (
-            lambda: site.act(view.ADOPT),
-            site.repair,
-            lambda: site.begin("2.srv", cores=2),
-            lambda: site.end("2.srv"),
+        said = "; no cores are told by the cgroup pbs_jobs.service/jobid/1.srv: pods have no more CPUs than keep house"
+        for call, cores in (
+            (lambda: site.act(view.ADOPT), "0"),
+            (site.repair, "0"),
+            (lambda: site.begin("2.srv", cores=2), "2"),  # which has the other two
+            (lambda: site.end("2.srv"), "0"),
         ):
             told = call()
-            self.assertEqual((told.done.outcome, site.free_cores()), ("accept", "0"))
+            self.assertEqual((told.done.outcome, site.free_cores()), ("accept", cores))
             self.assertTrue(told.done.reason.endswith(said), told.done.reason)
         site.give_cores("1.srv", 2)
         self.assertEqual(site.repair().done.reason, "1 held by placeholders")
@@ -304,7 +304,7 @@ class Repair(SharedCase):
             site.later(3600.0)
         self.assertEqual((site.size()["cpu"], site.free_cores()), ("2", "2-7"))
 
-    def test_a_boot_takes_dead_jobs_and_their_placeholders(self):
+    def test_b8_a_boot_takes_dead_jobs_and_their_placeholders(self):
         site = self.site()
         site.begin(cores=2)
         site.node.reboot()

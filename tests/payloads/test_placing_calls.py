@@ -7,14 +7,17 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import shutil
 import signal
 import unittest
 import unittest.mock
 
 from api_server import ApiServer
+from host import Systemd
 from nodeshare import kube, kube_room
 from nodeshare.cpuset import format_cpus, parse_cpus
+from nodeshare.evidence import Answer
 from nodeshare.view import Pod
 from test_cli import KUBELET, RUNTIME, CliCase
 from test_kube import KubeCase
@@ -75,6 +78,21 @@ class PlacingCase(CliCase):
         with open(os.path.join(self.top, "cgroup/cpuset/kubepods/cpuset.cpus")) as stream:
             return stream.readline().strip()
 
+    @staticmethod
+    @contextlib.contextmanager
+    def full_disk(*, after):
+        written = []
+
+        def write(fd, data):
+            written.append(fd)
+            if len(written) > after:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return really(fd, data)
+
+        really = os.write
+        with unittest.mock.patch("os.write", write):
+            yield
+
     def job(self, verb, job="1.srv"):
         return (verb, "--wlm", "pbs", "--run", "1", "--job", job)
 
@@ -122,6 +140,32 @@ class Lives(PlacingCase):
         os.rename(os.path.join(self.api.directory, "site.json"), os.path.join(self.api.directory, ".site.json"))
         self.assertEqual(self.call("forget")[0], 0)
         self.assertEqual((os.listdir(self.api.directory), self.pod_cores()), ([".site.json"], "0-3"))
+
+    def test_on_the_way_back_pods_end_before_their_fence_where_the_kubelet_goes_too(self):
+        self.begin("--cpus", "2")
+        with unittest.mock.patch.object(Systemd, "run", lambda *_call: Answer(1, "active\nactive\n", "busy")):
+            code, err = self.call("forget", "--leave", KUBELET)
+        self.assertEqual((code, self.pod_cores(), len(os.listdir(self.api.directory))), (1, "2-3", 1), err)
+        self.assertEqual(self.call("forget", "--leave", KUBELET)[0], 0)
+        self.assertEqual((self.active(), os.listdir(self.api.directory), self.pod_cores()), ({RUNTIME}, [], "0-3"))
+
+    def test_on_the_way_back_a_full_disk_keeps_nothing(self):
+        self.begin("--cpus", "2")
+        pid = os.fork()
+        if pid == 0:
+            status = 99
+            try:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
+                status, _err = self.call("forget", "--leave", KUBELET)
+            finally:
+                os._exit(status)
+        self.assertEqual(os.WEXITSTATUS(os.waitpid(pid, 0)[1]), 0)
+        self.assertEqual((self.active(), os.listdir(self.api.directory), self.pod_cores()), ({RUNTIME}, [], "0-3"))
+
+    def test_on_the_way_back_without_jobs_pods_are_the_kubelets_own_matter(self):
+        self.assertEqual(self.call("forget", "--leave", KUBELET)[0], 0)
+        self.assertEqual(self.active(), {KUBELET, RUNTIME})
 
     def test_a_split_must_say_which_cores_are_the_pods(self):
         self.configure(mode="placeholder", fence="split")
@@ -195,21 +239,6 @@ class Faults(PlacingCase):
             self.assertEqual(self.held(), [])
         self.assertEqual(set(codes[:-1]), {75})
         self.assertGreater(len(codes), 3, "lease, placeholder, cpuset")
-
-    @staticmethod
-    @contextlib.contextmanager
-    def full_disk(*, after):
-        written = []
-
-        def write(fd, data):
-            written.append(fd)
-            if len(written) > after:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return really(fd, data)
-
-        really = os.write
-        with unittest.mock.patch("os.write", write):
-            yield
 
     def test_hooks_at_once_leave_exactly_what_has_not_ended(self):
         jobs = ["{}.srv".format(number) for number in range(1, 5)]

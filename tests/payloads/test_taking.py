@@ -11,7 +11,7 @@ from nodeshare import view
 from nodeshare.carry import MOST_UNSEEN
 from nodeshare.memory import HELD, QUIESCE, STOP
 from nodeshare.world import WorldError
-from simulation import KUBELET, RUNTIME
+from simulation import KUBELET, RUNTIME, Killed
 
 
 class Taking(HandoverCase):
@@ -92,6 +92,35 @@ class Taking(HandoverCase):
         self.assertEqual(site.begin().done.outcome, view.ACCEPT)
         self.assertEqual(site.node.confirm.call_count, 1)
         self.assert_free(site)
+
+    def test_a_repair_says_the_end_of_pods_that_the_begin_did_not_come_to(self):
+        def away(site):
+            site.node.api_up = False
+            site.begin()
+            site.node.api_up = True
+            site.node.guests["web"].leaving = True  # evicted for a node that is not ready
+
+        def killed(site):
+            with unittest.mock.patch.object(site.node, "confirm", side_effect=Killed), self.assertRaises(Killed):
+                site.begin()
+
+        def refused(site):
+            with unittest.mock.patch.object(site.node, "confirm", side_effect=WorldError("403")):
+                site.begin()
+
+        for trouble in (away, killed, refused):
+            with self.subTest(trouble.__name__):
+                site = self.site(handover="stop", deadline=5.0)
+                site.node.confirms = False
+                site.node.add("web", grace=1.0)
+                site.node.add("logger", stays=True)
+                trouble(site)
+                self.assertEqual((site.memory().phase, set(site.node.guests)), (HELD, {"web", "logger"}))
+                self.assertEqual(site.act(view.TICK).done.reason, "held by stop")
+                self.assertEqual(set(site.node.guests), {"logger"})
+                site.act(view.TICK)
+                with unittest.mock.patch.object(site.node, "ask_api", side_effect=AssertionError("asked for nothing")):
+                    self.assertEqual(site.act(view.TICK).done.reason, "held by stop")
 
     def test_what_stays_is_confined_in_stop_too_and_released_before_the_services_start(self):
         site = self.site(handover="stop", linger=0.0)

@@ -12,17 +12,20 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import keys
+from testbed.controlplane import admin
 from testbed.down import podman_of
+from testbed.kube_api import Json
 from testbed.recipe import ADMINISTRATOR
 from testbed.run import Completed, run
 from testbed.state import Bed, BedStore
 
 TESTS = Path(__file__).resolve().parent.parent
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 120.0
 # A file to which the names of all beds are added that are brought up, so that an interrupted run can be tidied up.
 MADE = "CONVERGED_BEDS_MADE"
 # A first `up` builds the Kubernetes programs and a node image.
@@ -64,6 +67,12 @@ class RunningBed:
     def kubectl(self, *arguments: str, timeout: float = COMMAND_SECONDS, input: str | None = None) -> str:
         """What kubectl prints, run beside the API server as the cluster's administrator."""
         return self.exec("kube", ["kubectl", *arguments], timeout=timeout, input=input).out
+
+    def objects(self, kind: str) -> dict[str, Json]:
+        """`nodes`, or `pods` of the default namespace, by name: for who asks again and again, without a process."""
+        path = {"nodes": "/api/v1/nodes", "pods": "/api/v1/namespaces/default/pods"}[kind]
+        with closing(admin(self.bed)) as connection:
+            return {item["metadata"]["name"]: item for item in connection.items(path)}
 
 
 def command_line(

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 
-from testbed import binaries, inventory, join, keys, layout, load, privilege, status
+from testbed import binaries, inventory, join, keys, layout, load, pbs, privilege, status
 from testbed.down import podman_of, release_storage, take_down
 from testbed.errors import BedError, UsageError
 from testbed.logs import collect_logs
@@ -33,9 +33,12 @@ def up(options: argparse.Namespace) -> int:
     request = layout.Request(**{name: value for name, value in vars(options).items() if name in fields})
     if not 0 < options.wait < math.inf:
         raise UsageError(f"--wait {options.wait:g}: give a number of seconds above 0")
+    request = dataclasses.replace(request, pbs_exec=pbs.installed_for(request))
     uid = privilege.asking_user(os.environ)
     bed = bring_up(request, uid=uid, wait=options.wait, programs=options.bin_dir)
     say(f"bed '{bed.name}': {' '.join(host.name for host in bed.hosts)} on {bed.subnet}, {bed.way.value}")
+    if bed.wlm == "pbs":
+        say(f"  PBS is:  {f'OpenPBS in {bed.pbs_exec}' if bed.pbs_exec else 'its double'}")
     say(f"  log in:  {' '.join(keys.ssh_command(bed, bed.hosts[0]))}")
     say(f"  remove:  testbed down {bed.name}")
     return 0

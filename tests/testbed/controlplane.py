@@ -24,7 +24,7 @@ from testbed.binaries import wanted_versions
 from testbed.errors import BedError
 from testbed.kube_api import Api, ApiError, Json
 from testbed.kube_kwok import kwok_yaml
-from testbed.podman import Podman, Volume
+from testbed.podman import Volume
 from testbed.progress import step
 from testbed.run import run
 from testbed.state import Bed, Host
@@ -145,12 +145,6 @@ def finish_control_plane(bed: Bed, *, binaries: Path) -> None:
         "/api/v1/namespaces/default/serviceaccounts/default", lambda found: True, timeout=30, what="service account"
     )
     api.close()
-
-
-def start_control_plane(bed: Bed, podman: Podman, *, binaries: Path) -> None:
-    """Boot the control plane's container, made by `podman.create` with `control_plane_volumes`, and finish it."""
-    podman.start(kube_host(bed).container)
-    finish_control_plane(bed, binaries=binaries)
 
 
 def kubeadm_yaml(bed: Bed, *, certificates: str) -> str:

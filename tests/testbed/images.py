@@ -103,9 +103,10 @@ def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
         rootfs.index_packages(result / "debs")
     else:
         rootfs.unpack(base.folder / ROOTFS, root)
-        with step("slurmdbd and MariaDB"), rootfs.online(root):
-            rootfs.install(root, recipe.ACCOUNTING_PACKAGES)
-        rootfs.disable_units(root, recipe.ACCOUNTING_UNITS)
+        layer = recipe.LAYERS[wanted.layer]
+        with step(layer.title), rootfs.online(root):
+            rootfs.install(root, layer.packages)
+        rootfs.disable_units(root, layer.units)
     debs = result / "debs" if base is None else base.debs
     with step("pack the image"):
         rootfs.know_local_packages(root, debs)

@@ -41,6 +41,7 @@ class Request:
     kube: bool = True
     debian: int = DEFAULT_DEBIAN
     subnet: str | None = None
+    pbs_exec: str = ""
 
 
 def check(request: Request) -> None:
@@ -127,6 +128,7 @@ def layout(request: Request, *, subnet: IPv4Network, way: Way, uid: int) -> Bed:
         slurmdbd=request.slurmdbd,
         kube=request.kube,
         uid=uid,
+        pbs_exec=request.pbs_exec,
     )
 
 
@@ -136,6 +138,7 @@ def differences(bed: Bed, request: Request) -> Sequence[str]:
         ("nodes", len(bed.nodes), request.nodes),
         ("controllers", len(bed.controllers) or 1, request.controllers),
         ("wlm", bed.wlm, request.wlm),
+        ("PBS", bed.pbs_exec or "its double", request.pbs_exec or "its double"),
         ("slurm-conf", bed.slurm_conf, request.slurm_conf),
         ("slurmdbd", bed.slurmdbd, request.slurmdbd),
         ("kube", bed.kube, request.kube),

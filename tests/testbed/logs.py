@@ -19,7 +19,8 @@ from testbed.paths import logs_dir
 from testbed.podman import Podman
 from testbed.state import Bed, BedStore, Host
 
-FOLDERS = ("/var/log/slurm", "/var/log/pods", "/var/log/mysql", "/var/spool/pbs/mom_logs")
+PBS_FOLDERS = tuple(f"/var/spool/pbs/{daemon}_logs" for daemon in ("server", "sched", "comm", "mom"))
+FOLDERS = ("/var/log/slurm", "/var/log/pods", "/var/log/mysql", *PBS_FOLDERS)
 COMMANDS = {
     "journal.txt": ("journalctl", "--no-pager", "--output=short-precise"),
     "units.txt": ("systemctl", "--no-pager", "--plain", "list-units", "--all"),

@@ -44,10 +44,10 @@ def make_folders(bed: Bed, image: CachedImage) -> None:
             (shared / name).chmod(0o755 if name.endswith(".sh") else 0o644)
 
 
-def spec(bed: Bed, host: Host, *, image: CachedImage, node_image: CachedImage, binaries: Path | None) -> ContainerSpec:
+def spec(bed: Bed, host: Host, *, image: CachedImage, base: CachedImage, binaries: Path | None) -> ContainerSpec:
     """One container: the image it boots, its address and its folders."""
-    volumes = [Volume(node_image.debs, "/opt/testbed/debs", read_only=True)]
-    volumes.append(Volume(node_image.images, "/opt/testbed/images", read_only=True))
+    volumes = [Volume(base.debs, "/opt/testbed/debs", read_only=True)]
+    volumes.append(Volume(base.images, "/opt/testbed/images", read_only=True))
     if binaries is not None:
         volumes.append(Volume(binaries, "/opt/testbed/bin", read_only=True))
     if host.role == "node":

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PBS as the batch system of a bed: the double of the tests, installed where OpenPBS lies, with a MoM on every node.
+"""PBS as the batch system of a bed, with a MoM on every node: OpenPBS where the machine has it, otherwise its double.
 
-The double has no server process. Its state is one folder of the machine that all hosts of the bed mount, with one lock,
+OpenPBS stays where it is installed, for that place is compiled in; hosts see it there, and where it lies as a rule. The
+double has no server process. Its state is one folder of the machine that all hosts of the bed mount, with one lock,
 so that a command on any host, a second controller too, is the server. Each MoM runs the hooks on its own host, and
 keeps its home there too.
 """
@@ -15,15 +16,18 @@ import time
 from pathlib import Path
 
 from pbs_double.cluster import PROGRAMS
+from pbs_double.real import HOME, installation, settings
 
 from testbed.archive import NodeFile, enabled
 from testbed.errors import BedError
+from testbed.layout import Request
 from testbed.podman import Podman, Volume
+from testbed.recipe import DEFAULT_DEBIAN
 from testbed.state import Bed, Host
 
 DOUBLE = Path(__file__).resolve().parent.parent / "pbs_double"
 LIBRARY = "/opt/testbed/lib"
-EXEC, HOME, CLUSTER = "/opt/pbs", "/var/spool/pbs", "/var/spool/pbs-cluster"
+EXEC, CLUSTER, START = "/opt/pbs", "/var/spool/pbs-cluster", "/usr/local/sbin/start-pbs"
 GOOD = frozenset({"free", "job-busy", "job-exclusive"})
 POLL_SECONDS = 0.2
 
@@ -40,35 +44,43 @@ from pbs_double.{module} import run
 sys.exit(run({first!r}, {cluster!r}, sys.argv[1:]))
 """
 
-CONF = f"""\
-PBS_EXEC={EXEC}
-PBS_HOME={HOME}
-PBS_SERVER=ctl
-PBS_START_SERVER={{server:d}}
-PBS_START_SCHED={{server:d}}
-PBS_START_COMM={{server:d}}
-PBS_START_MOM={{mom:d}}
-PBS_CORE_LIMIT=0
-"""
-
-UNIT = f"""\
+UNIT = """\
 [Unit]
 Description=Portable Batch System
 After=network.target
 
 [Service]
 Type=forking
-ExecStart={EXEC}/sbin/pbs_mom
-# Jobs live on while MoM is started anew.
-KillMode=process
+ExecStart={start}
+# With `process` jobs live on while MoM is started anew.
+KillMode={kill}
 
 [Install]
 WantedBy=multi-user.target
 """
 
+SCRIPT = f"""\
+#!/bin/sh -e
+# At its first start a host makes its home. Output of jobs stays on it: there is no ssh from one to another.
+if [ ! -e {HOME}/pbs_version ]; then
+    {{root}}/libexec/pbs_habitat
+    echo '$usecp *:/ /' >> {HOME}/mom_priv/config
+fi
+{{daemons}}
+"""
+
+
+def installed_for(request: Request) -> str:
+    """Where the OpenPBS is that this bed can have: one server, and hosts with the libraries that it was built with."""
+    fits = request.wlm == "pbs" and request.controllers == 1 and request.debian == DEFAULT_DEBIAN
+    root = installation() if fits else None
+    return str(root or "")
+
 
 def make_folders(bed: Bed) -> None:
     """The state that all hosts share. Everybody may write it, as there is no server that would do so for users."""
+    if bed.pbs_exec:
+        return
     cluster = _folder(bed)
     for host in bed.nodes:
         for part in ("mom_priv/hooks/tmp", "mom_logs"):
@@ -88,6 +100,8 @@ def volumes(bed: Bed, host: Host) -> tuple[Volume, ...]:
     """What a host of the batch system mounts."""
     if bed.wlm != "pbs" or host.role == "kube":
         return ()
+    if bed.pbs_exec:
+        return (Volume(Path(bed.pbs_exec), bed.pbs_exec, read_only=True),)
     return (Volume(_folder(bed), CLUSTER), Volume(DOUBLE, f"{LIBRARY}/pbs_double", read_only=True))
 
 
@@ -95,19 +109,40 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
     """What makes `host` part of the batch system."""
     if bed.wlm != "pbs" or host.role == "kube":
         return []
+    made = [NodeFile("/etc/pbs.conf", settings(bed.pbs_exec or EXEC, "ctl", serves=host.role != "node"))]
+    made += [NodeFile(f"/usr/local/bin/{command}", target=f"{EXEC}/bin/{command}") for command in PROGRAMS]
+    return made + (_openpbs(bed.pbs_exec, host) if bed.pbs_exec else _double(bed, host))
+
+
+def _openpbs(root: str, host: Host) -> list[NodeFile]:
     is_node = host.role == "node"
-    made = [NodeFile("/etc/pbs.conf", CONF.format(server=not is_node, mom=is_node))]
-    for command in PROGRAMS:
-        made.append(NodeFile(f"{EXEC}/bin/{command}", _program(bed, "double", command), mode=0o755))
-        made.append(NodeFile(f"/usr/local/bin/{command}", target=f"{EXEC}/bin/{command}"))
-    if is_node:
+    daemons = ("pbs_mom",) if is_node else ("pbs_comm", "pbs_server", "pbs_sched")
+    script = SCRIPT.format(root=root, daemons="\n".join(f"{root}/sbin/{daemon}" for daemon in daemons))
+    made = [NodeFile(START, script, mode=0o755), *_unit(START, kill="process" if is_node else "control-group")]
+    return made if root == EXEC else [*made, NodeFile(EXEC, target=root)]
+
+
+def _double(bed: Bed, host: Host) -> list[NodeFile]:
+    made = [NodeFile(f"{EXEC}/bin/{command}", _program(bed, "double", command), mode=0o755) for command in PROGRAMS]
+    if host.role == "node":
+        mom = f"{EXEC}/sbin/pbs_mom"
         made += [
             NodeFile(HOME, target=f"{CLUSTER}/homes/{host.name}"),
-            NodeFile(f"{EXEC}/sbin/pbs_mom", _program(bed, "mom", host.name), mode=0o755),
-            NodeFile("/lib/systemd/system/pbs.service", UNIT),
-            enabled("pbs.service"),
+            NodeFile(mom, _program(bed, "mom", host.name), mode=0o755),
+            *_unit(mom, kill="process"),
         ]
     return made
+
+
+def _unit(start: str, *, kill: str) -> list[NodeFile]:
+    return [NodeFile("/lib/systemd/system/pbs.service", UNIT.format(start=start, kill=kill)), enabled("pbs.service")]
+
+
+def introduce_nodes(podman: Podman, bed: Bed) -> None:
+    """What an administrator tells OpenPBS once; the double knows its hosts, and lets root submit."""
+    for words in ("set server acl_roots = root", *(f"create node {host.name}" for host in bed.nodes)):
+        if bed.pbs_exec:
+            podman.exec(bed.host("ctl").container, [f"{EXEC}/bin/qmgr", "-c", words], timeout=60)
 
 
 def states(podman: Podman, bed: Bed) -> dict[str, str]:

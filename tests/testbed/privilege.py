@@ -14,7 +14,10 @@ from pathlib import Path
 from testbed.errors import BedError
 
 # sudo gives a clean environment; these decide where things lie and whether packages can be fetched.
-KEPT = ("CONVERGED_CACHE", "CONVERGED_BIN_DIR", "CONVERGED_LOGS", "PATH", "GOPROXY", "GOFLAGS", "SSL_CERT_FILE", "TERM")
+KEPT = (
+    *("CONVERGED_CACHE", "CONVERGED_BIN_DIR", "CONVERGED_LOGS", "PBS_EXEC"),
+    *("PATH", "GOPROXY", "GOFLAGS", "SSL_CERT_FILE", "TERM"),
+)
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 ROOT_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 TESTS = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 # Raised when the way an image is built changes what is in it.
 FORMAT = 2
@@ -23,7 +23,6 @@ PACKAGES = (
     *("iproute2", "iputils-ping", "iptables", "nftables", "ethtool", "conntrack", "socat", "kmod", "procps", "mount"),
     *("munge", "slurmd", "slurmctld", "slurm-client"),
 )
-ACCOUNTING_PACKAGES = ("slurmdbd", "mariadb-server")
 # What roles install on nodes.
 OFFERED_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "python3-venv")
 STATIC_PROGRAMS = {"catatonit": "usr/bin/catatonit", "busybox-static": "bin/busybox"}
@@ -37,7 +36,6 @@ DISABLED_TIMERS = (
     "fstrim.timer",
     "dpkg-db-backup.timer",
 )
-ACCOUNTING_UNITS = ("slurmdbd.service", "mariadb.service")
 # systemd-sysctl, systemd-modules-load and systemd-binfmt would change the machine itself: /proc/sys/kernel has no
 # namespace, and programs are registered with the machine's own kernel.
 MASKED_UNITS = (
@@ -63,11 +61,32 @@ FILES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Layer:
+    """What hosts of some beds have on top, and its units, which nothing starts by itself."""
+
+    title: str
+    packages: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+ACCOUNTING, OPENPBS = "accounting", "openpbs"
+LAYERS = {
+    ACCOUNTING: Layer("slurmdbd and MariaDB", ("slurmdbd", "mariadb-server"), ("slurmdbd.service", "mariadb.service")),
+    # OpenPBS itself is the machine's own. libpq-dev has pg_config, by which it finds the programs of its database.
+    OPENPBS: Layer(
+        "the libraries of OpenPBS and PostgreSQL",
+        ("postgresql", "libpq-dev", "libpython3.11", "libhwloc15", "libical3", "libedit2", "libcjson1"),
+        ("postgresql.service",),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
-    """One image: a Debian release, with or without the accounting database."""
+    """One image: a Debian release, and a layer by its name."""
 
     debian: int
-    accounting: bool = False
+    layer: str = ""
 
     @property
     def suite(self) -> str:
@@ -76,18 +95,18 @@ class Recipe:
     @property
     def base(self) -> Recipe | None:
         """The image this one is a layer on."""
-        return Recipe(self.debian) if self.accounting else None
+        return Recipe(self.debian) if self.layer else None
 
     @property
     def key(self) -> str:
         """The name of the image: readable, and different whenever the contents would be."""
-        kind = "accounting" if self.accounting else "node"
-        return f"debian{self.debian}-{kind}-{self.digest()[:12]}"
+        return f"debian{self.debian}-{self.layer or 'node'}-{self.digest()[:12]}"
 
     def digest(self) -> str:
         """Covers everything in this module that shapes the image."""
         contents = [FORMAT, PACKAGES, OFFERED_PACKAGES, STATIC_PROGRAMS, DISABLED_UNITS, DISABLED_TIMERS, MASKED_UNITS]
-        contents += [USERS, FILES, asdict(self)]
-        if self.accounting:
-            contents += [ACCOUNTING_PACKAGES, ACCOUNTING_UNITS]
+        # The form by which images in caches are known: a layer more must not have all of them built again.
+        contents += [USERS, FILES, {"debian": self.debian, "accounting": self.layer == ACCOUNTING}]
+        if self.layer:
+            contents += [LAYERS[self.layer].packages, LAYERS[self.layer].units]
         return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()

@@ -56,6 +56,7 @@ class Bed:
     kube: bool
     uid: int  # who asked: owns the ssh key and the kubeconfig
     complete: bool = False  # everything came up
+    pbs_exec: str = ""  # where the OpenPBS is that PBS is here; nowhere for its double
 
     @property
     def dir(self) -> Path:
@@ -94,8 +95,13 @@ class Bed:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Bed:
-        hosts = tuple(Host(**host) for host in data["hosts"])
-        return cls(**{**data, "way": Way(data["way"]), "hosts": hosts})
+        hosts = tuple(Host(**_known(Host, host)) for host in data["hosts"])
+        return cls(**{**_known(cls, data), "way": Way(data["way"]), "hosts": hosts})
+
+
+def _known(kind: type[Host | Bed], data: dict[str, Any]) -> dict[str, Any]:
+    """Without what only another checkout has there, as its beds stand beside ours."""
+    return {field.name: data[field.name] for field in dataclasses.fields(kind) if field.name in data}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from testbed.parallel import in_parallel
 from testbed.paths import cache_dir
 from testbed.podman import Podman
 from testbed.progress import say, step
-from testbed.recipe import Recipe
+from testbed.recipe import ACCOUNTING, OPENPBS, Recipe
 from testbed.run import run
 from testbed.state import Bed, BedStore, Record, Thing, file_lock
 
@@ -46,8 +46,9 @@ HELPER_FOLDERS = "/usr/lib/podman:/usr/libexec/podman:/usr/local/lib/podman:/usr
 class Supplies:
     """What a bed is made of, from the caches."""
 
-    node_image: CachedImage
+    base: CachedImage
     controller_image: CachedImage
+    node_image: CachedImage
     binaries: Path | None
 
 
@@ -128,11 +129,13 @@ def existing(store: BedStore, request: Request) -> Bed | None:
 def fetch_supplies(request: Request, podman: Podman, given: Path | None) -> Supplies:
     """Binaries and images; built where the caches have none."""
     programs = binaries.build_binaries(given=given) if request.kube else None
-    node_image = images.ensure(Recipe(request.debian), podman)
-    controller_image = node_image
+    base = images.ensure(Recipe(request.debian), podman)
+    controller_image = node_image = base
     if request.slurmdbd:
-        controller_image = images.ensure(Recipe(request.debian, accounting=True), podman)
-    return Supplies(node_image=node_image, controller_image=controller_image, binaries=programs)
+        controller_image = images.ensure(Recipe(request.debian, ACCOUNTING), podman)
+    if request.pbs_exec:
+        controller_image = node_image = images.ensure(Recipe(request.debian, OPENPBS), podman)
+    return Supplies(base=base, controller_image=controller_image, node_image=node_image, binaries=programs)
 
 
 def reserve(store: BedStore, request: Request, podman: Podman, *, uid: int) -> Bed:
@@ -182,6 +185,7 @@ def make(store: BedStore, bed: Bed, supplies: Supplies, *, wait: float) -> None:
             nodes.await_slurm(podman, bed, timeout=wait)
     if bed.wlm == "pbs":
         with step("wait until PBS calls every node free"):
+            pbs.introduce_nodes(podman, bed)
             pbs.await_free(podman, bed, timeout=wait)
     sysctls.note_changes()
 
@@ -196,8 +200,8 @@ def with_containers(record: Record, bed: Bed) -> Record:
 def boot_one(podman: Podman, bed: Bed, supplies: Supplies, index: int) -> Callable[[], None]:
     """What boots one host of the bed."""
     host = bed.hosts[index]
-    image = supplies.controller_image if host.role == "controller" else supplies.node_image
-    container = nodes.spec(bed, host, image=image, node_image=supplies.node_image, binaries=supplies.binaries)
+    image = {"controller": supplies.controller_image, "node": supplies.node_image}.get(host.role, supplies.base)
+    container = nodes.spec(bed, host, image=image, base=supplies.base, binaries=supplies.binaries)
     return partial(nodes.boot, podman, container, nodes.files(bed, host), image)
 
 

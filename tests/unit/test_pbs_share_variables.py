@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.filter.core import FilterModule
 from ansible.template import Templar, trust_as_template
 from ansible_collections.converged.hpc.plugins.filter.pbs_share import pbs_jobs_on
+from ansible_collections.converged.hpc.plugins.module_utils._pbs import attributes
 from jinja2.nativetypes import NativeEnvironment
 
 VARIABLES = Path(__file__).parents[2] / "roles/pbs_share/vars/main.yml"
@@ -46,11 +48,12 @@ def test_what_is_ours_is_known_wherever_the_server_is() -> None:
 def test_settings_are_made_once_and_remembered_on_every_server() -> None:
     for name in ("configure", "unconfigure"):
         tasks = yaml.safe_load((VARIABLES.parents[1] / f"tasks/{name}.yml").read_text(encoding="utf-8"))
+        assert tasks[0]["ansible.builtin.import_tasks"] == "remember.yml", "or nobody remembers"
         for task in tasks:
             (module,) = (word for word in task if "." in word)
             if module.startswith("converged.hpc.pbs_"):
                 assert (task["run_once"], task["delegate_to"]) == (True, "{{ _pbs_share_primary }}"), task["name"]
-            elif module != "ansible.builtin.assert":
+            elif module not in ("ansible.builtin.assert", "ansible.builtin.import_tasks"):
                 assert task["when"] == "inventory_hostname in _pbs_share_servers", task["name"]
 
 
@@ -64,12 +67,12 @@ def rendered_memory(hosts: dict[str, Any]) -> Any:
     return templar.template(variables["_pbs_share_remembered"])
 
 
-def queue_with(attributes: dict[str, Any]) -> Any:
+def queue_with(chosen: dict[str, Any], hosts: Sequence[str] = ()) -> Any:
     environment = NativeEnvironment()
     environment.filters["combine"] = FilterModule().filters()["combine"]
     text = yaml.safe_load(VARIABLES.read_text(encoding="utf-8"))["_pbs_share_queue_attributes"]
     return environment.from_string(text).render(
-        pbs_share_queue_users=["placement"], pbs_share_queue_attributes=attributes
+        pbs_share_queue_users=["placement"], pbs_share_queue_hosts=hosts, pbs_share_queue_attributes=chosen
     )
 
 
@@ -79,7 +82,25 @@ def test_attributes_of_the_site_s_do_not_open_the_queue_of_pods() -> None:
         "queue_type": "execution",
         "acl_user_enable": True,
         "acl_users": ["placement"],
+        "acl_host_enable": None,
+        "acl_hosts": [],
         "enabled": True,
         "started": False,
         "Priority": 9,
     }
+
+
+def test_the_queue_of_pods_is_closed_to_other_hosts_where_the_site_names_them() -> None:
+    opened = {"acl_host_enable": False, "acl_hosts": ["login"]}
+    closed = queue_with(opened, ("srv.site",))
+    assert (closed["acl_host_enable"], closed["acl_hosts"]) == (True, ("srv.site",))
+    assert queue_with(opened)["acl_host_enable"] is False
+
+
+def test_a_site_that_names_no_hosts_any_more_opens_the_queue_of_pods_to_all() -> None:
+    here = {"acl_host_enable": ("True",), "acl_hosts": ("srv.site",)}
+    steps = attributes.plan(here, queue_with({}))
+    assert [step.attribute for step in steps if step.after is None] == ["acl_host_enable", "acl_hosts"]
+    assert [step.attribute for step in attributes.plan(here, queue_with({}, ["srv.site"]))] == [
+        step.attribute for step in steps if step.after is not None
+    ]

@@ -80,6 +80,16 @@ def test_a_conversion_needs_the_first_controller_and_the_host_that_reaches_the_a
     assert "the first controller cannot be in converged_excepted" in " ".join(done.stdout.split()), done.stdout
 
 
+@pytest.mark.parametrize("missing", ["converged_wlm", "converged_kubeconfig"])
+def test_a_conversion_needs_what_has_no_default(tmp_path: Path, missing: str) -> None:
+    given = {"converged_wlm": "slurm", "converged_kubeconfig": "/etc/kubernetes/admin.conf"}
+    del given[missing]
+    done = run(tmp_path, "site", "--limit", "localhost", "-e", json.dumps(given), converged_excepted=("n2",))
+
+    assert done.returncode != 0
+    assert "all hosts need converged_wlm (slurm or pbs) and converged_kubeconfig" in " ".join(done.stdout.split())
+
+
 def test_taking_a_role_back_is_locked_as_the_whole_way_back_is(tmp_path: Path) -> None:
     done = run(tmp_path, "restore", "--list-hosts", "-e", "converged_restore_role=node_runtime")
 
@@ -98,17 +108,109 @@ def test_scripts_that_slurm_conf_names_are_not_taken_from_some_hosts_alone(tmp_p
     assert "changed=0" in done.stdout
 
 
-@pytest.mark.parametrize(("held", "refused"), [("kube_join", True), ("node_share", False)])
-def test_the_runtime_is_not_taken_from_under_a_kubelet(tmp_path: Path, held: str, refused: bool) -> None:
+def taken_back(folder: Path, role: str, **held: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """What is asked before one role goes back, with the facts that hosts have told."""
     plays = yaml.safe_load((ROOT / "playbooks/restore.yml").read_text(encoding="utf-8"))
     play = next(play for play in plays if play["name"] == "Read what is held")
-    roles = {"converged_share": {"roles": ["node_runtime", held]}, "cacheable": True}
-    tasks = [{"ansible.builtin.set_fact": roles}, *play["tasks"][1:]]
-    checks = {"hosts": "all", "gather_facts": False, "vars": {"__only": "node_runtime"}, "tasks": tasks}
-    done = play_alone(tmp_path, checks, {"all": {"hosts": {"n1": None, "n2": None}}})
+    fact = {"converged_share": "{{ held }}", "cacheable": True}
+    tasks = [{"ansible.builtin.set_fact": fact}, *play["tasks"][1:]]
+    checks = {"hosts": "all", "gather_facts": False, "vars": {"__only": role}, "tasks": tasks}
+    return play_alone(folder, checks, {"all": {"hosts": {name: {"held": fact} for name, fact in held.items()}}})
+
+
+@pytest.mark.parametrize(("held", "refused"), [("kube_join", True), ("node_share", False)])
+def test_the_runtime_is_not_taken_from_under_a_kubelet(tmp_path: Path, held: str, refused: bool) -> None:
+    roles = {"roles": ["node_runtime", held]}
+    done = taken_back(tmp_path, "node_runtime", n1=roles, n2=roles)
 
     assert ("take node_kubelet back first, or everything. Nothing was changed" in done.stdout) == refused, done.stdout
     assert (done.returncode != 0) == refused
+
+
+@pytest.mark.parametrize(
+    ("node", "refused"),
+    [
+        ({"leases": [{"job": "1"}], "placeholders": ["converged-1"]}, True),
+        ({"leases": [{"job": "1"}], "placeholders": []}, True),
+        ({"leases": [], "placeholders": []}, False),
+        ({"leases": [{"job": "1"}], "placeholders": None}, False),
+    ],
+)
+def test_the_fence_between_pods_and_jobs_does_not_go_back_alone(
+    tmp_path: Path, node: dict[str, Any], refused: bool
+) -> None:
+    roles = ["node_share"]
+    shown = {"n1": {"roles": roles, "sharing": {"node": node}}, "ctl": {"roles": roles, "sharing": {"node": {}}}}
+    done = taken_back(tmp_path, "node_share", **shown)
+
+    said = "nothing else keeps them apart; they do on n1. Take everything back"
+    assert (said in " ".join(done.stdout.split())) == refused, done.stdout + done.stderr
+    assert (done.returncode != 0) == refused
+
+
+HERE = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+SILENT = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+
+
+def silent_site(folder: Path, **nodes: dict[str, Any]) -> dict[str, Any]:
+    """An inventory of which neither the controller nor the host that reaches the API can be reached."""
+    said = {"converged_wlm": "slurm", "converged_kubeconfig": "/none", "converged_record_dir": str(folder / "record")}
+    groups = {"converged_nodes": nodes, "converged_controllers": {"ctl": SILENT}, "converged_kube": {"kube": SILENT}}
+    return {"all": {"vars": said}, **{name: {"hosts": hosts} for name, hosts in groups.items()}}
+
+
+def test_a_node_is_reported_although_nobody_reaches_the_clusters(tmp_path: Path) -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/status.yml").read_text(encoding="utf-8"))
+    done = play_alone(tmp_path, plays[1], silent_site(tmp_path, n1=HERE))
+
+    assert re.search(r"TASK \[Report\] \*+\nok: \[n1\]", done.stdout), done.stdout + done.stderr
+    assert done.stdout.count("Connection refused") > 2
+
+
+def test_clusters_that_nobody_reaches_are_judged_with_all_the_rest(tmp_path: Path) -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
+    done = play_alone(tmp_path, plays[1], silent_site(tmp_path, n1=SILENT))
+
+    assert done.returncode != 0
+    for finding in ("[slurm] Slurm does not answer", "[kube_api] the Kubernetes API does not answer", "[unreachable]"):
+        assert f"    refuse {finding}" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("name", "held"), [("Be the only one", False), ("Be the only one", True), ("End", False)])
+def test_the_way_back_is_open_without_the_host_of_the_lock_and_not_while_somebody_has_it(
+    tmp_path: Path, name: str, held: bool
+) -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/restore.yml").read_text(encoding="utf-8"))
+    play = next(play for play in plays if play["name"].startswith(name))
+    site = silent_site(tmp_path, n1=HERE, n2=HERE)
+    if held:
+        lock = tmp_path / "lock"
+        eve = {"who": "eve", "pid": 1, "host": "elsewhere", "since": "noon", "token": "1"}
+        lock.write_text(json.dumps(eve), encoding="utf-8")
+        site["converged_controllers"]["hosts"]["ctl"] = HERE
+        play["module_defaults"]["converged.hpc.share_lock"] = {"path": str(lock)}
+    play["tasks"].append({"ansible.builtin.debug": {"msg": "the way back"}})
+    done = play_alone(tmp_path, play, site)
+
+    assert ("the way back" in done.stdout) == (not held), done.stdout + done.stderr
+    assert ("eve" in done.stdout) == held
+
+
+@pytest.mark.parametrize(("hosts", "said"), [({}, "no host in converged_kube"), ({"kube": SILENT}, "via ssh")])
+def test_the_way_back_goes_on_without_the_api(tmp_path: Path, hosts: dict[str, Any], said: str) -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/restore.yml").read_text(encoding="utf-8"))
+    site = silent_site(tmp_path, n1=HERE, n2=HERE)
+    site["converged_kube"]["hosts"] = hosts
+    blocks = [(play, task) for play in plays for task in play["tasks"] if "rescue" in task]
+    for play, block in blocks:
+        then = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}}
+        told = {"ansible_facts": {"converged_share": {"roles": ["kube_join", "drain_access"]}}, "__only": ""}
+        alone = {**play, "hosts": "converged_nodes", "vars": told, "tasks": [block, then]}
+        done = play_alone(tmp_path, alone, site)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert ("n1 goes on" in done.stdout, "n2 goes on" in done.stdout) == (True, True), done.stdout
+        assert said in done.stdout
+    assert len(blocks) == 3
 
 
 def test_a_controller_knows_nodes_by_both_names_that_the_inventory_gives_them(tmp_path: Path) -> None:
@@ -152,17 +254,22 @@ def test_a_canary_that_was_skipped_has_proved_nothing(
     assert ("n1 came first and was skipped" in done.stdout) == (hosts == {"n1"})
 
 
-def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_away(tmp_path: Path) -> None:
+def verify() -> dict[str, Any]:
+    """The play of the proof, where Kubernetes answers."""
     (play,) = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
     (proof,) = play["tasks"]
     for part in ("block", "always"):
-        # Kubernetes answers.
         proof[part] = [
             {"name": task["name"], "ansible.builtin.debug": {"msg": "done"}, "register": task.get("register", "__done")}
             if any(word.startswith("kubernetes.core.") for word in task)
             else task
             for task in proof[part]
         ]
+    return dict(play)
+
+
+def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_away(tmp_path: Path) -> None:
+    play = verify()
     away = {"ansible_host": "192.0.2.1", "ansible_timeout": 1}
     inventory = {
         "all": {"vars": {"converged_wlm": "slurm", "converged_kubeconfig": "/none"}},
@@ -175,6 +282,32 @@ def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_
     assert done.returncode != 0
     assert "UNREACHABLE" in done.stdout, done.stdout + done.stderr
     assert re.search(r"TASK \[Remove the pods\] \*+\nok: \[localhost\]", done.stdout), done.stdout
+
+
+SLURM_S = ("srun", "squeue", "scancel")
+
+
+def test_a_proof_ends_its_own_job_and_no_other_s(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    for name in SLURM_S:
+        program = tmp_path / name
+        program.write_text(
+            f'#!/bin/sh\necho "{name} $*" >>{calls}\ngrep -q ^srun {calls} && echo 7\n', encoding="utf-8"
+        )
+        program.chmod(0o755)
+    play = verify()
+    play["environment"] = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ANSIBLE_ASYNC_DIR": str(tmp_path)}
+    said = {"converged_wlm": "slurm", "converged_kubeconfig": "/none", "converged_share_mode": "placeholder", **HERE}
+    groups = {"converged_kube": "kube", "converged_controllers": "ctl", "converged_nodes": "n1"}
+    hosts = {group: {"hosts": {name: None}} for group, name in groups.items()}
+    names = []
+    for _proof in range(2):
+        play_alone(tmp_path, play, {"all": {"vars": said}, **hosts})  # ends where there is no nodeshare
+        named = {call.split()[0]: re.findall(r"name=(\S+)", call) for call in calls.read_text("utf-8").splitlines()}
+        calls.unlink()
+        assert named["srun"] == named["squeue"] == named["scancel"], named
+        names += named["srun"]
+    assert len(set(names)) == 2, names
 
 
 SLURM = """#!/bin/sh

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from e2e.beds import own_bed
-from e2e.handover.sharing import Sharing
+from e2e.handover.sharing import LINGER, Sharing
 
 BED = f"handover-{zlib.crc32(bytes(Path(__file__))):08x}"
 # Short times, so that each of them passes in a test.
 TIMES = {
-    "node_share_linger": 2,
+    "node_share_linger": LINGER,
     "node_share_deadline": 4,
     "node_share_limit": 25,
     "node_share_repair_interval": 5,
@@ -33,6 +33,14 @@ def requeue_soon(site: Sharing) -> None:
     site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
 
 
+def repair_on_time(site: Sharing) -> None:
+    """What systemd spreads the repairs of many nodes by would only be waited for."""
+    drop_in = "/etc/systemd/system/converged-nodeshare-repair.timer.d"
+    for node in site.nodes:
+        site.node(node, f"mkdir -p {drop_in}; printf '[Timer]\\nRandomizedDelaySec=0\\n' > {drop_in}/e2e.conf")
+        site.node(node, "systemctl daemon-reload; systemctl restart converged-nodeshare-repair.timer")
+
+
 @pytest.fixture(scope="session")
 def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
     """Two nodes of a Slurm cluster after `site.yml`; `--bed` takes a converted one."""
@@ -42,6 +50,7 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         if not request.config.getoption("--bed"):
             requeue_soon(site)
             site.play("site")
+            repair_on_time(site)
         site.record_events()
         site.tidy()
         yield site

@@ -30,11 +30,12 @@ from testbed.recipe import ADMINISTRATOR
 TAINT = "converged.hpc/batch"
 CONTROLLER = "converged:controller:ctl"
 KUBELETS = "system:node:"
-CLIENTS = "kube-controller-manager kube-scheduler"
 STOP_RECORDING = "systemctl stop e2e-events 2>/dev/null; true"
 EVENTS = "/run/e2e-containerd-events"
 RECORDER = Path(__file__).with_name("containerd_events.py")
 POD = re.compile(r"pod([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})")
+SAVED = "/var/lib/slurm/slurmctld/job_state"
+LINGER = 2
 GO = "/run/e2e-go"
 UNTIL_TOLD = f"until test -e {GO}; do sleep 0.2; done"  # a job that lasts as long as its test needs it
 # What a task says: when it began and ended on which node, the kubelet's state, the cores that pods may use, and which
@@ -137,9 +138,14 @@ class Sharing(ConvertedSite):
                 self.ctl("scancel --user=ops") if running.poll() is None else None
                 running.wait(60)
 
-    def tell_to_end(self) -> None:
+    def tell_to_end(self, ended: Callable[[], Job]) -> Job:
+        """The job that lasts until it is told, which is now."""
         for node in self.nodes:
             self.node(node, f"touch {GO}")
+        job = ended()
+        for node in self.nodes:
+            self.node(node, f"rm {GO}")
+        return job
 
     def batch(self, *options: str, script: str = "sleep 600") -> str:
         """The id of a job that runs by itself."""
@@ -151,6 +157,11 @@ class Sharing(ConvertedSite):
         return self.ctl(
             f"squeue --noheader --states=all --jobs={job} --Format=State:20,RestartCnt:5", check=False
         ).strip()
+
+    def until_saved(self) -> None:
+        """Slurm has written down that its jobs run; a controller that did not know would lose or repeat them."""
+        self.ctl("touch /run/marker; squeue -h -o %A | xargs -I@ scontrol update jobid=@ comment=saved")
+        self.until(self.controllers[0], f'test -n "$(find {SAVED} -newer /run/marker)"')
 
     # Nodes
 
@@ -169,10 +180,9 @@ class Sharing(ConvertedSite):
         return self.node(node, f"systemctl is-active {unit}", check=False).strip() == "active"
 
     def tainted(self) -> set[str]:
-        nodes = json.loads(self.kubectl("get", "nodes", "--output=json"))["items"]
         return {
-            node["metadata"]["name"]
-            for node in nodes
+            name
+            for name, node in self.objects("nodes").items()
             if any(taint["key"] == TAINT for taint in node["spec"].get("taints", ()))
         }
 
@@ -188,15 +198,15 @@ class Sharing(ConvertedSite):
             self.node(node, f"cat > {path}", input=json.dumps(merged))
 
     @contextmanager
-    def without_api(self) -> Iterator[None]:
-        """The API server is stopped meanwhile."""
-        self.node("kube", "systemctl stop kube-apiserver")
+    def lingering(self) -> Iterator[None]:
+        """Within it nodes wait a minute for their next job; behind it, no longer than in other tests."""
+        self.settings(linger=60)
         try:
             yield
         finally:
-            ready = "until kubectl get --raw=/readyz >/dev/null 2>&1; do sleep 0.3; done"
-            # What they have cached is stale until they watch again, which they put off for up to half a minute.
-            self.node("kube", f"systemctl start kube-apiserver; {ready}; systemctl restart {CLIENTS}")
+            self.settings(linger=LINGER)
+            for node in self.nodes:
+                self.node(node, "systemctl restart --no-block converged-nodeshare-return")
 
     # What containerd and the API have seen
 
@@ -248,8 +258,9 @@ class Sharing(ConvertedSite):
         wanted = nodes or tuple(self.nodes)
 
         def back() -> bool:
-            open_ = all(self.show(node)["phase"] == "open" and self.is_active(node) for node in wanted)
-            return open_ and not self.tainted() & set(wanted)
+            return not self.tainted() & set(wanted) and all(
+                self.show(node)["phase"] == "open" and self.is_active(node) for node in wanted
+            )
 
         until(back, f"{', '.join(wanted)} given back", seconds)
 
@@ -264,7 +275,7 @@ class Sharing(ConvertedSite):
         self.kubectl("uncordon", *self.nodes)
         self.ctl("scontrol update nodename=ALL state=resume 2>/dev/null; true")
         for node in self.nodes:
-            self.node(node, f"rm -f {GO}; systemctl start kubelet containerd")
-            self.node(node, "systemctl start --no-block converged-nodeshare-return")
+            start = "systemctl start kubelet containerd; systemctl start --no-block converged-nodeshare-return"
+            self.node(node, f"rm -f {GO}; {start}")
         until(lambda: not self.objects("pods"), "no pods left")
         self.free()

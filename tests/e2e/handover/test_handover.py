@@ -9,9 +9,11 @@ import json
 import time
 
 import pytest
-from e2e.handover import workload
+from e2e import workload
 from e2e.handover.sharing import CONTROLLER, UNTIL_TOLD, Sharing
 from e2e.playing import until
+
+pytestmark = pytest.mark.seconds(270)
 
 HELD = "ls /run/converged/controller.sock.held"
 STATIC = "/etc/kubernetes/manifests/static.json"
@@ -35,14 +37,14 @@ def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing,
         for node in ("n1", "n2"):
             assert site.pods_started(node, since=job.began, until=job.ended) == set()
         taints = {name: at for at, name, on in site.taint_patches(since=asked_at) if on}
-        evictions = [
-            event.received.timestamp()
+        evictions = {
+            event.name: event.received.timestamp()
             for event in site.audit(since=asked_at, verb="create", resource="pods/eviction")
             if event.user == CONTROLLER
-        ]
+        }
         assert set(taints) == {"n1", "n2"}
         assert len(evictions) == 4
-        assert max(taints.values()) < min(evictions) < max(evictions) < job.began
+        assert max(taints.values()) < min(evictions.values()) < max(evictions.values()) < job.began
         site.free()
         until(lambda: len(workload.ready(site, "web")) == 4, "pods return")
         lifted = [at for at, _node, on in site.taint_patches(since=asked_at) if not on]
@@ -65,13 +67,12 @@ def test_the_first_of_two_jobs_to_end_gives_nothing_back_and_the_next_job_finds_
         assert (site.show("n1")["phase"], site.tainted()) == ("held", {"n1"})
         assert set(workload.ready(site, "web").values()) == {"n2"}
         assert site.ctl(HELD).split() == ["n1"], "what starts on n1 now need not be asked for"
-        site.settings(linger=8)
-        site.tell_to_end()
-        longer_job = longer()
-    next_job = site.job("-n1", "-w", "n1", command="sleep 1")  # within the linger
+        with site.lingering():
+            longer_job = site.tell_to_end(longer)
+            next_job = site.job("-n1", "-w", "n1", command="sleep 1")
+            site.quiet()
     assert longer_job.pods() | next_job.pods() == set()
     assert site.pods_started("n1", since=shorter.began, until=next_job.ended) == set()
-    site.settings(linger=2)
     site.free()
     on_n1 = [on for _at, node, on in site.taint_patches(since=asked_at) if node == "n1"]
     assert site.ctl(HELD) == ""
@@ -88,6 +89,7 @@ def test_a_late_epilog_of_an_earlier_run_does_not_free_a_requeued_job(site: Shar
     # Slurm waits until the credential of the earlier run has expired. Sent earlier, slurmd may run no Prolog for it.
     until(lambda: site.state(job).split() == ["RUNNING", "1"], "it runs again")
     until(lambda: site.leases("n1") == site.leases("n2") == {f"slurm.{job}.r1.lease"}, "the lease of its new run")
+    until(lambda: not site.running_on("n1"), "pods that had come back leave again")
 
     late = f"SLURM_JOB_ID={job} SLURM_JOB_RESTART_COUNT=0 SLURM_SCRIPT_CONTEXT=epilog_slurmd SLURMD_NODENAME=n1"
     site.node("n1", f"env -i {late} /etc/converged/slurm/epilog")

@@ -15,15 +15,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from e2e.handover import workload
+from e2e import workload
 from e2e.handover.sharing import UNTIL_TOLD, Sharing
+from e2e.outage import without_api
 from e2e.playing import until
 from testbed.controlplane import kube_host
 from testbed.down import podman_of
 
-PERIOD = 12.0  # node_share_repair_interval, what systemd spreads it by, and a second
+pytestmark = pytest.mark.seconds(350)
+
+PERIOD = 8.0  # node_share_repair_interval, systemd's accuracy, and two seconds
 # A job that the batch system still called completing is asked for again at the next repair.
-WITHIN = 3 * PERIOD
+WITHIN = 5 * PERIOD
 CONTROLLER_CONF = "/etc/converged/controller.kubeconfig"
 EXPIRED = "/run/e2e-expired.conf"
 FLAG = "/etc/converged/enabled"
@@ -31,7 +34,7 @@ FLAG = "/etc/converged/enabled"
 
 def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Sharing) -> None:
     workload.on_both_nodes(site)
-    with site.without_api():
+    with without_api(site.bed):
         job = site.job("-N2", command="sleep 2")
         assert job.kubelets() == {"inactive"}, "without the API a lease is served by stop"
         second = site.job("-n1", "-w", "n1", command="sleep 1")
@@ -53,7 +56,7 @@ def test_switched_off_without_the_api_a_node_is_batch_only_until_it_is_switched_
     workload.on_both_nodes(site)
     workload.apply(site, workload.daemonset("agent"))
     until(lambda: len(workload.ready(site, "agent")) == 2, "the DaemonSet runs")
-    with site.without_api():
+    with without_api(site.bed):
         began = time.monotonic()
         site.node("n2", "nodeshare off")
         assert time.monotonic() - began < 60
@@ -71,12 +74,11 @@ def test_switched_off_without_the_api_a_node_is_batch_only_until_it_is_switched_
 def test_the_api_may_go_and_come_back_in_the_middle_of_a_job_and_be_down_at_its_end(site: Sharing) -> None:
     workload.on_both_nodes(site)
     with site.while_job("-N2", command=UNTIL_TOLD) as ended:
-        with site.without_api():
+        with without_api(site.bed):
             joining = site.job("-n1", "-w", "n1", command="sleep 1")
             assert site.show("n1")["way"] == "quiesce", "nothing new can be bound here, so nothing is stopped"
-        with site.without_api():
-            site.tell_to_end()
-            job = ended()
+        with without_api(site.bed):
+            job = site.tell_to_end(ended)
             site.quiet()
             time.sleep(PERIOD)
             assert {site.show(node)["phase"] for node in site.nodes} == {"held"}, "nobody to give it back to"
@@ -144,7 +146,7 @@ def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_jo
     site.ctl("salloc -N2 --no-shell")  # a job without a single process on its nodes
     until(lambda: len(site.leases("n1")) == len(site.leases("n2")) == 1, "the job has its nodes")
     held = time.time()
-    time.sleep(6)  # its state is written down
+    site.until_saved()
     site.ctl("systemctl kill --signal=KILL slurmctld; systemctl stop slurmctld")
     try:
         time.sleep(2 * PERIOD)
@@ -167,14 +169,12 @@ def test_a_batch_controller_that_is_killed_while_pods_leave_loses_no_node(site: 
     until(lambda: site.tainted() == {"n1"}, "the job is being configured")
     site.ctl("systemctl kill --signal=KILL slurmctld; sleep 1; systemctl restart slurmctld")
     site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
-    began = time.monotonic()
     until(lambda: site.running_on("n1") == set() or site.tainted() == set(), "the job has n1, or is lost")
-    assert time.monotonic() - began < 60
     site.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
     site.free()
 
 
-@pytest.mark.parametrize("way", ["quiesce", "stop"])
+@pytest.mark.parametrize("way", ["quiesce", pytest.param("stop", marks=pytest.mark.soak)])
 def test_a_node_that_boots_under_a_job_comes_back_through_repair(site: Sharing, way: str) -> None:
     site.settings(handover=way)
     try:
@@ -198,18 +198,18 @@ def test_a_node_that_boots_under_a_job_comes_back_through_repair(site: Sharing, 
 
 def test_an_epilog_that_never_ran_is_made_good_within_one_period(site: Sharing) -> None:
     asked_at = int(time.time())
-    with site.while_job("-N2", command="sleep 6") as ended:
+    with site.while_job("-N2", command=UNTIL_TOLD) as ended:
         for host in ("ctl", "n1", "n2"):
             site.node(host, f"rm {FLAG}")
-        ended()
+        site.tell_to_end(ended)
     site.quiet()
     for host in ("ctl", "n1", "n2"):
         site.node(host, f"touch {FLAG}")
     assert until(lambda: not site.leases("n1") and not site.leases("n2"), "repair has asked") < WITHIN
     for node in site.nodes:
-        said = site.node(node, f"journalctl --identifier=nodeshare --output=cat --since=@{asked_at}")
-        assert "event=end" not in said, "nobody has told"
-        assert "the batch system says that this run is over" in said
+        read = f"journalctl --identifier=nodeshare --output=cat --since=@{asked_at}"
+        site.until(node, f"{read} | grep -q 'the batch system says that this run is over'")
+        assert "event=end" not in site.node(node, read), "nobody has told"
     site.free()
 
 
@@ -226,7 +226,7 @@ def test_scripts_run_twice_or_in_the_wrong_order_leave_the_node_as_it_should_be(
     script("epilog", job)
     script("epilog", "999999")
     script("prolog", "999999")
-    said = site.node("n1", "journalctl --identifier=nodeshare --output=cat --lines=10")
-    assert "lease=doubtful" in said, "a job beside pods is worse than a node held too long"
+    # A job beside pods is worse than a node held too long.
+    site.until("n1", "journalctl --identifier=nodeshare --output=cat --lines=30 | grep -q lease=doubtful")
     assert until(lambda: not site.leases("n1"), "repair has asked") < WITHIN
     site.free()

@@ -8,9 +8,12 @@ from __future__ import annotations
 import shlex
 import time
 
-from e2e.handover import workload
+import pytest
+from e2e import workload
 from e2e.handover.sharing import POD, TASK, Sharing
 from e2e.playing import until
+
+pytestmark = pytest.mark.seconds(170)
 
 STATE = "converged.hpc/batch-state"
 FLAG = "/etc/converged/enabled"
@@ -48,11 +51,9 @@ def test_array_tasks_and_components_of_a_heterogeneous_job_are_jobs_like_others(
     log = "/var/log/slurm/e2e-%A_%a.out"
     seen = TASK.replace("COMMAND", "sleep 1")
     asked_at = time.time()
-    site.settings(linger=8)
-    site.ctl(shlex.join(["sbatch", "--array=1-5", "-n1", f"--output={log}", "--wrap", seen]))
-    until(lambda: bool(site.leases("n1") | site.leases("n2")), "tasks run")
-    site.ctl('until test -z "$(squeue --noheader)"; do sleep 0.2; done')
-    site.quiet()
+    with site.lingering():
+        site.ctl(shlex.join(["sbatch", "--array=1-5", "-n1", f"--output={log}", "--wrap", seen]))
+        until(lambda: not site.ctl("squeue --noheader"), "all tasks have ended")
     read = "cat /var/log/slurm/e2e-*.out 2>/dev/null; rm -f /var/log/slurm/e2e-*.out"
     out = "".join(site.node(node, read) for node in site.nodes)
     assert (out.count("began"), out.count("ended")) == (5, 5)
@@ -62,7 +63,6 @@ def test_array_tasks_and_components_of_a_heterogeneous_job_are_jobs_like_others(
         changes = [on for _at, name, on in site.taint_patches(since=asked_at) if name == node]
         assert changes in ([True, False], []), "tasks one after the other do not flap"
 
-    site.settings(linger=2)
     until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
     words = ["-n1", "-w", "n1", "sh", "-c", seen, ":", "-n1", "-w", "n2", "sh", "-c", seen]
     said = site.srun(*words).out
@@ -92,7 +92,7 @@ def test_a_node_that_is_not_in_kubernetes_or_not_converted_runs_jobs_beside_othe
         job = site.job("-N2", command="sleep 1")
         assert job.nodes == {"n1", "n2"}
         assert not next(moment.pods for moment in job.moments if moment.node == "n1")
-        assert "unknown=n2" in site.ctl("journalctl --unit=converged-controller --output=cat --lines=20")
+        site.until("ctl", "journalctl --unit=converged-controller --output=cat --lines=50 | grep -q unknown=n2")
     finally:
         site.node("n2", f"touch {FLAG}; systemctl start kubelet")
         until(lambda: "n2" in site.objects("nodes"), "n2 registers again")
@@ -169,8 +169,8 @@ def test_a_sites_own_prolog_that_fails_is_treated_by_slurm_as_without_us(site: S
     try:
         job = site.batch("-N2")
         until(lambda: site.state(job).split() == ["PENDING", "1"], "the job is put back")
-        assert "launch failed requeued held" in site.ctl(f"squeue --noheader --jobs={job} --format=%r")
-        assert "Prolog error" in site.ctl(f"scontrol show node {host}")
+        site.until("ctl", f"squeue --noheader --jobs={job} --format=%r | grep -q 'launch failed requeued held'")
+        site.until("ctl", f"scontrol show node {host} | grep -q 'Prolog error'")
         until(lambda: not site.leases("n1") and not site.leases("n2"), "no lease is left")
         until(lambda: batch_state(site, host).startswith("DRAIN"), "the drained node takes no pods")
         site.free("n1")

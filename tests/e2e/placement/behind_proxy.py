@@ -17,6 +17,8 @@ from e2e.playing import until
 BINDING = "/binding"
 NAMES = (f"faulty-{os.getpid()}-{number}" for number in itertools.count())
 CORES = 32
+# How often `make soak` does what `make test` does once.
+REPEATS = 100
 
 
 def behind(cluster: Cluster, proxy: Proxy, name: str, **settings: object) -> Daemon:
@@ -28,6 +30,14 @@ def behind(cluster: Cluster, proxy: Proxy, name: str, **settings: object) -> Dae
 def scheduler(daemon: Daemon) -> str:
     """The name by which pods ask for it."""
     return daemon.settings.parent.name
+
+
+def fill(team: Namespace, daemon: Daemon) -> None:
+    """No core is free on any node, and one more pod, `waits`, waits for a place."""
+    team.job("filler", replicas=NODES, cpu=str(CORES), scheduler=scheduler(daemon))
+    until(lambda: len(team.bound()) == NODES, "the cluster is full")
+    team.pod("waits", cpu=str(CORES), scheduler=scheduler(daemon))
+    until(lambda: team.condition("waits")[0] == "False", "one pod waits")
 
 
 def bindings(cluster: Cluster, team: Namespace) -> Counter[str]:
@@ -50,3 +60,9 @@ def assert_all_is_well(cluster: Cluster, team: Namespace, pods: int) -> None:
             used[pod["spec"]["nodeName"]] += int(requests.get("cpu", 0))
     assert len(used) <= NODES
     assert max(used.values()) <= CORES
+
+
+def scheduled_once(team: Namespace, pod: str) -> bool:
+    """Whether exactly one Event says where a pod went."""
+    said = "Scheduled", f"Successfully assigned {team.name}/{pod} to {team.places()[pod]}"
+    return team.events(pod).count(said) == 1

@@ -25,6 +25,7 @@ Json = dict[str, Any]
 USER = "converged:placement:e2e"
 NODES = 20
 SCHEDULER = "placement"
+CONVERGED = "scheduling.converged.hpc/v1alpha1"
 KUBE_BATCH = "scheduling.incubator.k8s.io/v1alpha1"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 SIGNER = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -86,7 +87,7 @@ class Cluster:
         self.api.create(SIGNER, {**body, "spec": spec})
         self.bed.kubectl("certificate", "approve", name)
         found = self.api.wait_for(
-            f"{SIGNER}/{name}", lambda item: "certificate" in item.get("status", {}), timeout=30, what="certificate"
+            f"{SIGNER}/{name}", lambda item: "certificate" in item.get("status", {}), timeout=120, what="certificate"
         )
         config = yaml.safe_load(kubeconfig(self.bed.bed).read_text(encoding="utf-8"))
         for user in config["users"]:
@@ -107,9 +108,14 @@ class Cluster:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump(body))
         self.api.wait_for(
-            f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _item: True, timeout=30, what="account"
+            f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _item: True, timeout=120, what="account"
         )
         return Namespace(self.api, name)
+
+    def priority(self, name: str, value: int) -> None:
+        """A PriorityClass."""
+        body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump({**body, "value": value}))
 
     def daemon(self, name: str, **settings: Any) -> Daemon:
         """The daemon with a Lease of its own; the role gives rights to the one Lease it is told of."""
@@ -135,7 +141,7 @@ class Namespace:
     def pod(self, name: str, *, cpu: str = "1", scheduler: str = SCHEDULER, **more: Any) -> None:
         """A pod with one container."""
         metadata = {"name": name, "namespace": self.name}
-        metadata |= {key: more.pop(key) for key in ("annotations", "labels") if key in more}
+        metadata |= {key: more.pop(key) for key in ("annotations", "labels", "finalizers") if key in more}
         container = {"name": "main", "image": "localhost/none", "resources": {"requests": {"cpu": cpu}} if cpu else {}}
         spec = {"schedulerName": scheduler, "containers": [container], **more}
         self.api.create(f"{self.path}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import socket
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from e2e.beds import own_bed
 from e2e.placement import behind_proxy
 from e2e.placement.cluster import Cluster, Namespace
-from e2e.placement.daemon import Daemon
+from e2e.placement.daemon import Daemon, free_port
 from e2e.placement.proxy import Proxy
 from e2e.playing import until
 
@@ -61,12 +60,6 @@ def proxied(cluster: Cluster, proxy: Proxy) -> Iterator[Daemon]:
     until(running.leads, "it leads")
     yield running
     running.stop()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @pytest.fixture

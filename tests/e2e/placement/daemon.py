@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -24,6 +25,13 @@ from e2e.playing import until
 LASTING = {"lease_duration": 60, "renew_deadline": 50}
 # Another is to follow it soon.
 PASSING = {"lease_duration": 6, "renew_deadline": 5}
+
+
+def free_port() -> int:
+    """One for a daemon to serve its metrics on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 class Daemon:
@@ -45,6 +53,8 @@ class Daemon:
         self.settings.write_text(yaml.safe_dump(chosen), encoding="utf-8")
         # Where the package is.
         self.files = ROLE / "files"
+        # Besides those of the test.
+        self.variables: Mapping[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self.started = datetime.max.replace(tzinfo=UTC)
 
@@ -54,7 +64,8 @@ class Daemon:
 
     def environment(self) -> dict[str, str]:
         """With the package, this checkout's unless another was chosen."""
-        return {**os.environ, "PYTHONPATH": str(self.files), "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {"PYTHONPATH": str(self.files), "PYTHONDONTWRITEBYTECODE": "1"}
+        return {**os.environ, **own, **self.variables}
 
     def start(self) -> Daemon:
         """Starts it, and waits until it answers."""
@@ -100,12 +111,17 @@ class Daemon:
             found: str = answer.read().decode()
             return found
 
+    def figure(self, name: str) -> float:
+        """One of its metrics; nothing has been counted of what it does not say."""
+        lines = (line.rpartition(" ") for line in self.page("/metrics").splitlines())
+        return next((float(value) for found, _blank, value in lines if found == f"placement_{name}"), 0.0)
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal."""
         assert self.process is not None
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = 120) -> int:
         """Its exit status."""
         assert self.process is not None
         return self.process.wait(timeout=seconds)

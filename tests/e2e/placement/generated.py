@@ -21,6 +21,16 @@ DRIVER = "csi.example.com"
 ROOMY = "roomy.example.com"
 LABEL = "feasible"
 NODES = 6
+REGION, IN_ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+WAS_IN_ZONE = "failure-domain.beta.kubernetes.io/zone"
+# What a volume says of where it is.
+PLACES = ({IN_ZONE: "a"}, {IN_ZONE: "a__b"}, {WAS_IN_ZONE: "b"}, {REGION: "r", IN_ZONE: "c"}, {IN_ZONE: "a____b"})
+# Whoever asks for it to be deleted waits.
+KEPT = "example.com/kept"
+# Claims that get their volumes before any pod comes.
+BOUND = ("bound", "tied", "placed", "once", "deleted")
+# An ephemeral volume.
+SCRATCH = "scratch"
 STARTED = {"image": "localhost/none", "imageID": "", "ready": True, "restartCount": 0}
 HEAVY = "feasible-heavy"
 WHEN = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -46,6 +56,8 @@ class Draw:
         labels |= {ZONE: self.some("a", "b", "c")} if self.chance(0.85) else {}
         labels |= {"disk": self.some("ssd", "hdd")} if self.chance(0.7) else {}
         labels |= {"rank": self.some("1", "5", "9", "x")} if self.chance(0.7) else {}
+        labels |= {self.some(IN_ZONE, IN_ZONE, WAS_IN_ZONE): self.some("a", "b", "c")} if self.chance(0.7) else {}
+        labels |= {REGION: self.some("r", "s")} if self.chance(0.5) else {}
         room = {
             "cpu": self.some("2", "4", "7500m"),
             "memory": self.some("4Gi", "8Gi"),
@@ -112,6 +124,22 @@ class Draw:
             room |= {"capacity": self.some("1Gi", "1Gi", "1023Mi")} if self.chance(0.9) else {}
             room |= {"maximumVolumeSize": self.some("100Mi", "2Gi")} if self.chance(0.2) else {}
             found.append(room)
+        return found
+
+    def disks(self) -> list[Json]:
+        """Volumes that nobody has claimed: of some nodes, of a zone, or of all nodes."""
+        found = []
+        for index in range(self.some(2, 4, 6)):
+            metadata = {"name": f"disk-{self.number}-{index}", "labels": {LABEL: str(self.number)}}
+            metadata["labels"] |= {"kind": self.some("ssd", "hdd")} if self.chance(0.7) else {}
+            spec: Json = {"storageClassName": "feasible-disk", "hostPath": {"path": "/disk"}}
+            spec |= {"capacity": {"storage": self.some("500Mi", "1Gi", "2Gi", "2Gi")}}
+            spec |= {"volumeMode": "Block"} if self.chance(0.15) else {}
+            spec |= {"accessModes": self.some(["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteMany"], ["ReadWriteMany"])}
+            hosts = {"key": HOSTNAME, "operator": "In", "values": self.rng.sample(self.names, k=self.some(1, 1, 2, 3))}
+            tie = [{"matchExpressions": [self.some(hosts, hosts, *self.expressions())]}]
+            spec |= {"nodeAffinity": {"required": {"nodeSelectorTerms": tie}}} if self.chance(0.85) else {}
+            found.append({"metadata": metadata, "spec": spec})
         return found
 
     def expressions(self) -> list[Json]:
@@ -206,9 +234,14 @@ def pod_anti_affinity(draw: Draw, spec: Json) -> None:
 
 
 def topology_spread(draw: Draw, spec: Json) -> None:
+    keys = draw.rng.sample((ZONE, HOSTNAME, "disk"), k=draw.some(1, 1, 2))
+    spec["topologySpreadConstraints"] = [_spread(draw, key) for key in keys]
+
+
+def _spread(draw: Draw, key: str) -> Json:
     rule = {
         "maxSkew": draw.some(1, 1, 2),
-        "topologyKey": draw.some(ZONE, ZONE, HOSTNAME),
+        "topologyKey": key,
         "whenUnsatisfiable": draw.some("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"),
         "labelSelector": {"matchLabels": {"app": draw.some("x", "y")}},
     }
@@ -217,13 +250,34 @@ def topology_spread(draw: Draw, spec: Json) -> None:
     for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         rule |= {policy: draw.some("Honor", "Ignore")} if draw.chance(0.4) else {}
     rule |= {"matchLabelKeys": ["rev"]} if draw.chance(0.2) else {}
-    spec["topologySpreadConstraints"] = [rule]
+    return rule
 
 
 def volumes(draw: Draw, spec: Json) -> None:
-    kinds = ("bound", "tied", "once", "late", "begun", "zoned", "roomy", "now", "missing")
-    claim = f"claim-{draw.number}-{draw.some(*kinds)}"
-    spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    kinds = ("bound", "tied", "placed", "once", "late", "begun", "zoned", "roomy", "now", "missing", "lost", "deleted")
+    drawn = draw.some(*kinds, "small", "large", ("small", "large"), ("small", "large", "choosy"), ("tied", "small"))
+    spec["volumes"] = [
+        {"name": f"data-{kind}", "persistentVolumeClaim": {"claimName": f"claim-{draw.number}-{kind}"}}
+        for kind in ((drawn,) if isinstance(drawn, str) else drawn)
+    ]
+
+
+def ephemeral_volume(_draw: Draw, spec: Json) -> None:
+    """A probe finds a claim of that name that was there before it; other pods get one of their own."""
+    template = {"spec": _asked("feasible-late")}
+    spec.setdefault("volumes", []).append({"name": SCRATCH, "ephemeral": {"volumeClaimTemplate": template}})
+
+
+def foreign_claim(pod: Json) -> Json | None:
+    """The claim that is in the way of a pod's own."""
+    volumes = pod["spec"].get("volumes", ())
+    found = [volume["ephemeral"]["volumeClaimTemplate"] for volume in volumes if volume["name"] == SCRATCH]
+    return {"metadata": {"name": f"{pod['metadata']['name']}-{SCRATCH}"}, **found[0]} if found else None
+
+
+def _asked(storage_class: str, size: str = "1Gi", **more: Any) -> Json:
+    asked = {"accessModes": ["ReadWriteOnce"], "storageClassName": storage_class}
+    return {**asked, "resources": {"requests": {"storage": size}}, **more}
 
 
 def overhead(_draw: Draw, spec: Json) -> None:
@@ -241,7 +295,7 @@ FEATURES: dict[str, Callable[[Draw, Json], None]] = {
     feature.__name__: feature
     for feature in (
         *(several_containers, pod_level_resources, nothing_requested, node_selector, node_affinity, tolerations),
-        *(host_ports, pod_affinity, pod_anti_affinity, topology_spread, volumes, overhead, hugepages),
+        *(host_ports, pod_affinity, pod_anti_affinity, topology_spread, volumes, ephemeral_volume, overhead, hugepages),
     )
 }
 
@@ -259,7 +313,7 @@ def driver() -> Json:
 
 
 def storage_classes() -> list[Json]:
-    """Volumes that are made when the first pod comes, anywhere or in one zone, and volumes that are made at once."""
+    """Volumes that are made when the first pod comes, anywhere or in one zone, or at once, and some that are there."""
     in_zone_a = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
     kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
     waits = {**kind, "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
@@ -268,29 +322,36 @@ def storage_classes() -> list[Json]:
         {"metadata": {"name": "feasible-zoned"}, **waits, "allowedTopologies": in_zone_a},
         {"metadata": {"name": "feasible-roomy"}, **waits, "provisioner": ROOMY},
         {**kind, "metadata": {"name": "feasible-now"}, "provisioner": DRIVER, "volumeBindingMode": "Immediate"},
+        {"metadata": {"name": "feasible-disk"}, **waits, "provisioner": "kubernetes.io/no-provisioner"},
     ]
 
 
 def claims(number: int, namespace: str) -> tuple[list[Json], list[Json]]:
-    """Volumes and claims: two that are bound, one of them to a zone; one for a single pod; five that are not bound."""
+    """Volumes and claims: those that are to be bound, and how; those that wait; those that can never be used."""
     tied = {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]}]}
     volumes, found = [], []
-    for name, mode in (("bound", "ReadWriteMany"), ("tied", "ReadWriteMany"), ("once", "ReadWriteOncePod")):
+    for name in BOUND:
         claim, volume = f"claim-{number}-{name}", f"{namespace}-{number}-{name}"
+        mode = "ReadWriteOncePod" if name == "once" else "ReadWriteMany"
         common = {"accessModes": [mode], "storageClassName": ""}
         spec = {**common, "capacity": {"storage": "1Gi"}, "csi": {"driver": DRIVER, "volumeHandle": volume}}
         spec |= {"claimRef": {"namespace": namespace, "name": claim}}
         spec |= {"nodeAffinity": {"required": tied}} if name == "tied" else {}
-        volumes.append({"metadata": {"name": volume, "labels": {LABEL: str(number)}}, "spec": spec})
+        place = PLACES[number % len(PLACES)] if name == "placed" else {}
+        volumes.append({"metadata": {"name": volume, "labels": {LABEL: str(number), **place}}, "spec": spec})
         asked = {**common, "resources": {"requests": {"storage": "1Gi"}}, "volumeName": volume}
-        found.append({"metadata": {"name": claim, "namespace": namespace}, "spec": asked})
-    for name in ("late", "zoned", "roomy", "now"):
-        asked = {"accessModes": ["ReadWriteOnce"], "storageClassName": f"feasible-{name}"}
-        asked |= {"resources": {"requests": {"storage": "1Gi"}}}
+        finalizers = [KEPT] if name == "deleted" else []
+        found.append({"metadata": {"name": claim, "namespace": namespace, "finalizers": finalizers}, "spec": asked})
+    waiting = {name: _asked(f"feasible-{name}") for name in ("late", "zoned", "roomy", "now")}
+    waiting |= {name: _asked("feasible-disk", size) for name, size in (("small", "600Mi"), ("large", "1500Mi"))}
+    waiting["choosy"] = _asked("feasible-disk", selector={"matchLabels": {"kind": "ssd"}})
+    for name, asked in waiting.items():
         found.append({"metadata": {"name": f"claim-{number}-{name}", "namespace": namespace}, "spec": asked})
+    # It says that it has been bound to a volume, which is not there.
+    once = {"name": f"claim-{number}-lost", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    found.append({"metadata": {**once, "namespace": namespace}, "spec": _asked("", volumeName=f"lost-{number}")})
     # A volume that is being made for a node: nobody takes that back, for there is no provisioner.
-    late = next(item for item in found if item["spec"]["storageClassName"] == "feasible-late")
     chosen = {"volume.kubernetes.io/selected-node": f"f{number}-1"}
     begun = {"name": f"claim-{number}-begun", "namespace": namespace, "annotations": chosen}
-    found.append({"metadata": begun, "spec": late["spec"]})
+    found.append({"metadata": begun, "spec": waiting["late"]})
     return volumes, found

@@ -11,20 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
+import os
 import re
 import socket
 import ssl
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 from testbed.kube_api import read_kubeconfig, tls_context
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 UPSTREAM_SECONDS = 300.0
 # What stands in for an answer: status, body, Retry-After.
@@ -75,19 +81,21 @@ class Seen:
 class Proxy:
     """Listens as long as the context lasts; `kubeconfig` is for the daemon."""
 
-    def __init__(self, upstream: Path, folder: Path) -> None:
+    def __init__(self, upstream: Path, folder: Path, variables: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.credentials = read_kubeconfig(upstream)
         self.context = tls_context(self.credentials)
         self.seen: list[Seen] = []
         self.lines: Lines = lambda _path, line: [line]
         self.open: set[socket.socket] = set()
+        # Connections that are there, and over which nothing passes any more.
+        self.mute: set[socket.socket] = set()
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._server = Listener(self)
-        self.kubeconfig = self._prepare(folder)
+        self.kubeconfig = self._prepare(folder, variables or {})
 
-    def _prepare(self, folder: Path) -> Path:
+    def _prepare(self, folder: Path, variables: Mapping[str, str]) -> Path:
         key, certificate = folder / "proxy.key", folder / "proxy.crt"
         made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days=2"]
         made += [
@@ -98,7 +106,7 @@ class Proxy:
             "-out",
             str(certificate),
         ]
-        subprocess.run(made, check=True, capture_output=True, timeout=30)
+        subprocess.run(made, check=True, capture_output=True, timeout=30, env={**os.environ, **variables})
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(certificate, key)
         self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
@@ -153,6 +161,10 @@ class Proxy:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
+    def silence(self) -> None:
+        """From now on all connections that there are are half open: they stay, and lose whatever is said over them."""
+        self.mute |= self.open
+
 
 def lost_before(_forward: Callable[[], Reply]) -> Reply:
     """The request never arrives."""
@@ -203,6 +215,16 @@ class Listener(ThreadingHTTPServer):
         """Says nothing."""
 
 
+class Voice(io.BufferedIOBase):
+    """What a connection is written to; nothing arrives once it is mute."""
+
+    def __init__(self, out: io.BufferedIOBase, is_mute: Callable[[], bool]) -> None:
+        self._out, self._is_mute = out, is_mute
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        return memoryview(data).nbytes if self._is_mute() else self._out.write(data)
+
+
 class Handler(BaseHTTPRequestHandler):
     """Serves one connection of the daemon, with one of its own to the API server."""
 
@@ -213,17 +235,24 @@ class Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.server.proxy.open.add(self.request)
+        self.wfile = Voice(self.wfile, self._is_mute)
         host, port = self.server.proxy.credentials.host, self.server.proxy.credentials.port
         self.up = http.client.HTTPSConnection(host, port, context=self.server.proxy.context, timeout=UPSTREAM_SECONDS)
 
     def finish(self) -> None:
         self.server.proxy.open.discard(self.request)
+        self.server.proxy.mute.discard(self.request)
         self.up.close()
         with contextlib.suppress(OSError):
             super().finish()
 
+    def _is_mute(self) -> bool:
+        return self.request in self.server.proxy.mute
+
     def serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self._is_mute():
+            return
         rule = self.server.proxy.rule_for(self.command, self.path)
         try:
             if rule is None and "watch=true" in self.path:

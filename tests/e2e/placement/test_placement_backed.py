@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.placement.cluster import GROUP_NAME, KUBE_BATCH, Cluster, Namespace
+from e2e.placement.cluster import CONVERGED, GROUP_NAME, KUBE_BATCH, Cluster, Namespace
 from e2e.placement.daemon import Daemon
 from e2e.playing import until
 from pbs_double import double, real
@@ -21,12 +22,13 @@ from pbs_double.cluster import HOSTS
 from pbs_double.cluster import Cluster as Pbs
 from testbed.kube_api import STRATEGIC_PATCH
 
-pytestmark = pytest.mark.seconds(60)
+pytestmark = pytest.mark.seconds(100)
 
-CONVERGED = "scheduling.converged.hpc/v1alpha1"
 NAME = f"backed-{os.getpid()}"
 QUEUE = {"scheduling.converged.hpc/queue": NAME}
 CORES = "16"
+JOB_TAG = "converged.hpc/job-tag"
+HELD = "example.org/held"
 # What an annotation says must end where it is read; the API itself lets no label or node name be more than a word.
 HOSTILE = "x\"'; touch /tmp/pwned; $(touch /tmp/pwned) `touch /tmp/pwned`\n#PBS -q workq\n" + "y" * 100_000
 
@@ -54,7 +56,10 @@ def backed(cluster: Cluster, pbs: Pbs) -> Iterator[Daemon]:
     nodes = [f"/api/v1/nodes/load-{number:05d}" for number in range(len(HOSTS))]
     taint = {"key": "converged.hpc/backed", "effect": "NoSchedule"}
     for path, host in zip(nodes, HOSTS, strict=True):
-        marks = {"metadata": {"labels": {"converged.hpc/batch-node": host}}, "spec": {"taints": [taint]}}
+        marks = {
+            "metadata": {"labels": {"node-restriction.kubernetes.io/converged-batch-node": host}},
+            "spec": {"taints": [taint]},
+        }
         cluster.api.patch(path, marks, content_type=STRATEGIC_PATCH)
     running = cluster.daemon(
         NAME,
@@ -69,7 +74,10 @@ def backed(cluster: Cluster, pbs: Pbs) -> Iterator[Daemon]:
     yield running
     running.stop()
     for path in nodes:
-        marks = {"metadata": {"labels": {"converged.hpc/batch-node": None}}, "spec": {"taints": None}}
+        marks = {
+            "metadata": {"labels": {"node-restriction.kubernetes.io/converged-batch-node": None}},
+            "spec": {"taints": None},
+        }
         cluster.api.patch(path, marks, content_type=STRATEGIC_PATCH)
     cluster.api.delete(f"/apis/{CONVERGED}/queues/{NAME}")
 
@@ -117,7 +125,10 @@ def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_under_their_account(
         ("physics", "pods", "R")
     }
     group = cluster.api.get(f"{team.group_path(KUBE_BATCH)}/gang")
-    (gang,) = [name for name, job in found.items() if job["Job_Name"] == f"cv-{group['metadata']['uid']}_gang"]
+    name_of_job = f"_{group['metadata']['uid']}_{team.name}_gang"
+    (gang,) = [name for name, job in found.items() if job["Job_Name"].endswith(name_of_job)]
+    members = [pod["metadata"] for pod in team.pods() if pod["metadata"]["name"].startswith("gang")]
+    assert {meta["annotations"][JOB_TAG] for meta in members} == {group["metadata"]["uid"]}
 
     assert pbs.call("qdel", gang).rc == 0
     until(lambda: not team.bound("gang"), "the gang leaves with its job")
@@ -127,30 +138,63 @@ def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_under_their_account(
     until(lambda: not team.bound("web") and len(jobs(pbs)) == 1, "its jobs end with the Deployment's pods")
 
 
-def test_a_queued_job_survives_a_kill_of_the_daemon_and_goes_with_its_pod(
+def test_a_killed_daemon_and_mom_cost_no_job_that_has_a_pod_and_a_gang_without_its_group_leaves_before_its_job(
     cluster: Cluster, pbs: Pbs, team: Namespace, backed: Daemon
 ) -> None:
     alone(team, "large", cpu="33")
     until(lambda: "Can Never Run" in team.condition("large")[1], "the pod is told in PBS's words")
-    before = list(jobs(pbs))
+    first, second = ({"kubernetes.io/hostname": f"load-{number:05d}"} for number in range(len(HOSTS)))
+    # What keeps its pods might as well be a container.
+    team.job("crew", replicas=2, scheduler=NAME, queue=NAME, nodeSelector=first, finalizers=[HELD])
+    alone(team, "steady", nodeSelector=second)
+    until(lambda: len(team.bound()) == 3, "all but the large one are bound")
+    before = jobs(pbs)
+    crew, large = (
+        next(name for name, job in before.items() if job["Job_Name"].endswith(end)) for end in ("_crew", "_large")
+    )
     backed.signal(signal.SIGKILL)
     backed.wait()
-    alone(team, "small")
-    backed.start()
-    until(lambda: team.bound() == {"small"}, "the next daemon goes on")
-    assert len(before) == 1
-    assert [job for job in jobs(pbs) if job in before] == before
-    assert len(jobs(pbs)) == 2
+    with requeued(pbs, crew):
+        cluster.api.delete(f"{team.group_path(KUBE_BATCH)}/crew")
+        alone(team, "small")
+        backed.start()
+        until(lambda: team.bound() == {"steady"}, "the gang is asked to leave")
+        assert jobs(pbs)[crew]["job_state"] == "Q"
+    until(lambda: team.bound() == {"small", "steady"}, "the next daemon goes on")
+    assert {pod["metadata"]["name"] for pod in team.pods()} >= {"crew-0", "crew-1"}
+    assert before.keys() <= jobs(pbs).keys()
+    assert len(jobs(pbs)) == len(before) + 1
+    for number in range(2):
+        cluster.api.patch(f"{team.path}/pods/crew-{number}", {"metadata": {"finalizers": None}})
     cluster.api.delete(f"{team.path}/pods/large?gracePeriodSeconds=0")
-    until(lambda: not set(before) & jobs(pbs).keys(), "the job goes, too")
+    until(lambda: not {crew, large} & jobs(pbs).keys(), "their jobs go, too")
+    until(lambda: any(reason == "NotBacked" for reason, _note in team.events("crew-0")), "it is told why it had to go")
+    assert (team.bound(), len(jobs(pbs))) == ({"small", "steady"}, 2)
+
+
+@contextlib.contextmanager
+def requeued(pbs: Pbs, job: str) -> Iterator[None]:
+    """The MoM that has the job dies; the next one gives it back, and PBS does not say any more where it was."""
+    assert pbs.call("qmgr", "-c", "set queue pods started = False").rc == 0
+    try:
+        assert pbs.on(HOSTS[0], "kill -9 $(cat $PBS_HOME/mom_priv/mom.lock)").rc == 0
+        until(lambda: "down" in pbs.call("pbsnodes", "-a").out, "its MoM is gone")
+        assert pbs.on(HOSTS[0], "pbs_mom").rc == 0
+        until(lambda: jobs(pbs)[job]["job_state"] == "Q", "it waits again")
+        yield
+    finally:
+        assert pbs.call("qmgr", "-c", "set queue pods started = True").rc == 0
 
 
 def test_names_and_notes_of_pods_say_nothing_to_pbs(pbs: Pbs, team: Namespace, backed: Daemon) -> None:
     longest = "0" + "x" * 252
-    alone(team, longest, annotations={"converged.hpc/account": HOSTILE, "JobID": HOSTILE})
+    notes = {"converged.hpc/account": HOSTILE, "JobID": HOSTILE, JOB_TAG: HOSTILE[:99]}
+    alone(team, longest, annotations=notes)
     alone(team, "late", annotations={"converged.hpc/walltime": HOSTILE})
     team.pod("forged", scheduler=NAME, annotations={**QUEUE, GROUP_NAME: "../kube-system/-rf"})
     until(lambda: team.bound() == {longest}, "a long name is only a name")
+    (known,) = [pod["metadata"] for pod in team.pods() if pod["metadata"]["name"] == longest]
+    assert known["annotations"][JOB_TAG] == known["uid"]
     for name, said in (("late", "converged.hpc/walltime"), ("forged", "PodGroup")):
         until(lambda name=name, said=said: said in team.condition(name)[1], f"{name} is told {said}")
         until(

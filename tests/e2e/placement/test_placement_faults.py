@@ -3,24 +3,38 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The daemon behind a faulty network: each pod is bound once, no node is overfull, no gang stays half placed.
 
-`make test` meets each fault a few times and dies at each step once; `make soak` does it a hundred times.
+`make test` meets each fault a few times, `make soak` a hundred times.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import pytest
 from e2e.placement import proxy as faults
-from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, scheduler
-from e2e.placement.cluster import NODES, Cluster, Namespace
+from e2e.placement.behind_proxy import (
+    BINDING,
+    NAMES,
+    REPEATS,
+    assert_all_is_well,
+    behind,
+    fill,
+    scheduled_once,
+    scheduler,
+)
+from e2e.placement.cluster import Cluster, Namespace
 from e2e.placement.daemon import PASSING, Daemon
 from e2e.placement.proxy import Fault, Proxy
 from e2e.playing import until
 
+pytestmark = pytest.mark.seconds(95)
+
 PODS = 12
-REPEATS = 100
+NOTICED_SECONDS = 30
+# By a machine that is busy with other things.
+PLACED_SECONDS = 30
 # What becomes of a Binding, and what only seems to have become of it.
 BINDINGS: dict[str, Fault] = {
     "late": faults.late(3),
@@ -50,11 +64,7 @@ def test_bindings_that_meet_a_fault(
             team.pod(f"pod-{number}", scheduler=scheduler(proxied))
         assert_all_is_well(cluster, team, pods)
     assert rule.met == times
-    until(lambda: team.events("pod-0").count(scheduled(team, "pod-0")) == 1, "one Event says where it went")
-
-
-def scheduled(team: Namespace, pod: str) -> tuple[str, str]:
-    return "Scheduled", f"Successfully assigned {team.name}/{pod} to {team.places()[pod]}"
+    until(lambda: scheduled_once(team, "pod-0"), "one Event says where it went")
 
 
 def test_connections_that_are_cut_again_and_again(
@@ -68,6 +78,24 @@ def test_connections_that_are_cut_again_and_again(
     assert_all_is_well(cluster, team, 60)
 
 
+def test_connections_that_go_silent_are_given_up_within_half_a_minute(
+    cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace
+) -> None:
+    # What has just been used is trusted most.
+    for number in range(PODS):
+        team.pod(f"before-{number}", scheduler=scheduler(proxied))
+    until(lambda: len(team.bound()) == PODS, "all connections work")
+    lists = proxied.status()["sources"]["pods"]["relists"]
+    proxy.silence()
+    for number in range(PODS):
+        team.pod(f"after-{number}", scheduler=scheduler(proxied))
+    until(lambda: len(team.bound()) == 2 * PODS, "pods are placed over others", NOTICED_SECONDS + PLACED_SECONDS)
+    assert_all_is_well(cluster, team, 2 * PODS)
+    said = proxied.status()
+    assert said["leader"]
+    assert said["sources"]["pods"]["relists"] == lists
+
+
 EXPIRIES: dict[str, Fault] = {
     "as the answer": faults.answered(410),
     "as an event": lambda _forward: (200, EXPIRED, ""),
@@ -79,10 +107,7 @@ EXPIRIES: dict[str, Fault] = {
 def test_a_version_that_is_too_old_loses_no_deletion(
     cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace, how: str
 ) -> None:
-    team.job("filler", replicas=NODES, cpu="32", scheduler=scheduler(proxied))
-    until(lambda: len(team.bound()) == NODES, "the cluster is full")
-    team.pod("waits", cpu="32", scheduler=scheduler(proxied))
-    until(lambda: team.condition("waits")[0] == "False", "one pod waits")
+    fill(team, proxied)
     # The deletion happens while nobody watches, and the version from before is not known any more.
     with proxy.fault("GET", "/api/v1/pods.*watch=true", EXPIRIES[how], times=3):
         with proxy.fault("GET", "/api/v1/pods", faults.lost_before):
@@ -117,56 +142,13 @@ def test_an_api_that_is_away_is_asked_for_patiently(
 ) -> None:
     with proxy.fault("GET", "/pods", faults.answered(503, retry_after="1")):
         proxy.cut()
-        begun = len(proxy.seen)
+        begun, since = len(proxy.seen), time.monotonic()
         threading.Event().wait(5)
         asked = [seen for seen in proxy.seen[begun:] if seen.path.startswith("/api/v1/pods")]
         # Once a second, and once more for a beginning and an end that do not meet a second.
-        assert 1 <= len(asked) <= 7
+        assert 1 <= len(asked) <= time.monotonic() - since + 2
         team.pod("pod", scheduler=scheduler(proxied))
     assert_all_is_well(cluster, team, 1)
-
-
-STEPS = {
-    "a binding is on its way": ("POST", BINDING, faults.lost_before),
-    "a binding is done": ("POST", BINDING, faults.lost_after),
-    "the group's status is on its way": ("PATCH", "/podgroups/gang/status", faults.lost_before),
-    "an Event is on its way": ("POST", "/events", faults.lost_before),
-}
-MEMBERS = 6
-
-
-@pytest.mark.parametrize(
-    "repeat", [0, *(pytest.param(number, marks=pytest.mark.soak) for number in range(1, REPEATS + 1))]
-)
-@pytest.mark.parametrize("step", STEPS)
-def test_a_kill_at_any_step_leaves_whole_gangs(
-    cluster: Cluster, proxy: Proxy, team: Namespace, step: str, repeat: int
-) -> None:
-    method, path, then = STEPS[step]
-    name = next(NAMES)
-    daemon = behind(cluster, proxy, name, **PASSING).start()
-    until(daemon.leads, "it leads")
-    go = threading.Event()
-    # With as many bindings before it as there can be.
-    before = repeat % MEMBERS if path == BINDING else 0
-    try:
-        with proxy.fault(
-            method, f"/{team.name}/.*{path}|/{team.name}{path}", faults.held(go, then=then), times=1, after=before
-        ) as rule:
-            team.job("gang", replicas=MEMBERS, cpu="8", scheduler=name)
-            until(lambda: rule.met == 1, "it has come to the step")
-            if then is faults.lost_after:
-                go.set()
-            daemon.signal(signal.SIGKILL)
-            daemon.wait()
-            go.set()
-        daemon.start()
-        assert_all_is_well(cluster, team, MEMBERS)
-        group = f"{team.group_path('scheduling.incubator.k8s.io/v1alpha1')}/gang"
-        until(lambda: team.api.get(group).get("status", {}).get("phase") == "Running", "the group says so")
-    finally:
-        go.set()
-        daemon.stop()
 
 
 def test_a_leader_that_is_stopped_with_a_binding_on_its_way(cluster: Cluster, proxy: Proxy, team: Namespace) -> None:

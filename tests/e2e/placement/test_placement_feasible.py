@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 import pytest
@@ -28,9 +29,12 @@ from placement.state.shapes import INFEASIBLE
 from testbed.controlplane import kubeconfig
 from testbed.kube_api import STRATEGIC_PATCH, ApiError
 
+pytestmark = pytest.mark.seconds(75)
+
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 # In the namespace of their driver.
 ROOMS = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
+VOLUMES = "/api/v1/persistentvolumes"
 CLUSTERS, BOUND, PROBES = 10, 10, 14
 # A view that lags is no difference: the same is asked again.
 TRIES = 3
@@ -60,12 +64,14 @@ def populate(cluster: Cluster, draw: Draw) -> None:
         api.create(CSI_NODES, {"metadata": node["metadata"], "spec": {"drivers": drivers}})
     for room in draw.rooms():
         api.create(ROOMS, room)
+    for disk in draw.disks():
+        api.create(VOLUMES, disk)
     for namespace in NAMESPACES:
         volumes, claims = generated.claims(draw.number, namespace)
         for volume in volumes:
-            api.create("/api/v1/persistentvolumes", volume)
+            api.create(VOLUMES, volume)
         for claim in claims:
-            api.create(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim)
+            api.create(claims_of(namespace), claim)
     for index in range(BOUND):
         pod = draw.pod(f"bound-{draw.number}-{index}", small=True)
         pod["spec"]["nodeName"] = draw.some(*draw.names)
@@ -83,25 +89,43 @@ def populate(cluster: Cluster, draw: Draw) -> None:
             api.patch(f"{path}/{pod['metadata']['name']}/status", phase, content_type=STRATEGIC_PATCH)
 
 
+def claims_of(namespace: str) -> str:
+    """Where the claims of a namespace are."""
+    return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+
+
 def clean(cluster: Cluster, number: int) -> None:
     """Nothing of a cluster is left."""
     for namespace in NAMESPACES:
         cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods?gracePeriodSeconds=0")
-        cluster.api.delete(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
-    for path in ("/api/v1/nodes", CSI_NODES, ROOMS, "/api/v1/persistentvolumes"):
+        cluster.api.delete(claims_of(namespace))
+        for claim in cluster.api.items(claims_of(namespace)):
+            if generated.KEPT in claim["metadata"].get("finalizers", ()):
+                path = f"{claims_of(namespace)}/{claim['metadata']['name']}"
+                cluster.api.patch(path, {"metadata": {"finalizers": None}})
+    for path in ("/api/v1/nodes", CSI_NODES, ROOMS, VOLUMES):
         cluster.api.delete(f"{path}?labelSelector={LABEL}={number}")
 
 
-def bound_claims(cluster: Cluster, number: int) -> bool:
-    """Whether the volume controller has bound what is to be bound."""
-    names = {f"claim-{number}-{name}" for name in ("bound", "tied", "once")}
-    found = [
-        claim["status"].get("phase")
+def settled(cluster: Cluster, number: int) -> bool:
+    """Whether the volume controller has bound what is to be bound, and knows what is lost and what is to be had."""
+    phases = {f"claim-{number}-{name}": "Bound" for name in generated.BOUND} | {f"claim-{number}-lost": "Lost"}
+    claims = {
+        (namespace, claim["metadata"]["name"]): claim["status"].get("phase")
         for namespace in NAMESPACES
-        for claim in cluster.api.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
-        if claim["metadata"]["name"] in names
-    ]
-    return found == ["Bound"] * len(names) * len(NAMESPACES)
+        for claim in cluster.api.items(claims_of(namespace))
+    }
+    volumes = cluster.api.items(f"{VOLUMES}?labelSelector={LABEL}={number}")
+    unclaimed = [volume["status"].get("phase") for volume in volumes if "claimRef" not in volume["spec"]]
+    return set(unclaimed) <= {"Available"} and all(
+        claims.get((namespace, name)) == phase for namespace in NAMESPACES for name, phase in phases.items()
+    )
+
+
+def delete_kept(cluster: Cluster, number: int) -> None:
+    """Claims that are about to be deleted, and stay."""
+    for namespace in NAMESPACES:
+        cluster.api.delete(f"{claims_of(namespace)}/claim-{number}-deleted")
 
 
 def probe(cluster: Cluster, reference: Reference, pods: list[Json]) -> dict[str, set[str]]:
@@ -109,6 +133,9 @@ def probe(cluster: Cluster, reference: Reference, pods: list[Json]) -> dict[str,
     uids: dict[str, str] = {}
     for pod in pods:
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
+        foreign = generated.foreign_claim(pod)
+        if foreign is not None:
+            cluster.api.create(claims_of(pod["metadata"]["namespace"]), foreign)
         made = cluster.api.create(path, {**pod, "spec": {**pod["spec"], "schedulerName": SCHEDULER}})
         uids[made["metadata"]["name"]] = made["metadata"]["uid"]
 
@@ -180,7 +207,8 @@ def test_feasible_nodes_are_those_of_kube_scheduler(cluster: Cluster, reference:
         draw = Draw(random.Random(f"{seed}-{number}"), number)
         try:
             populate(cluster, draw)
-            until(lambda number=number: bound_claims(cluster, number), "claims are bound")  # type: ignore[misc]
+            until(partial(settled, cluster, number), "claims are bound")
+            delete_kept(cluster, number)
             pods = [draw.pod(f"probe-{number}-{index}", small=False) for index in range(PROBES)]
             places, differences = compare(cluster, reference, pods)
             assert not differences, f"seed {seed}, cluster {number}:\n" + "\n".join(differences)

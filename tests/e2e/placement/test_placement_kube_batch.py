@@ -9,7 +9,6 @@ make their pods, so that it meets them together.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,8 @@ from e2e.placement.daemon import Daemon
 from e2e.playing import until
 from placement_kit.kube_batch import policy
 from testbed.kube_api import Json
+
+pytestmark = pytest.mark.seconds(45)
 
 WHOLE = "32"
 HALF = NODES // 2
@@ -33,8 +34,7 @@ PRIORITIES = {"kube-batch-high": 1000, "kube-batch-low": 10}
 def daemon(cluster: Cluster) -> Iterator[Daemon]:
     """A daemon of these tests alone, and the two priority classes that they use."""
     for name, value in PRIORITIES.items():
-        body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-        cluster.bed.kubectl("apply", "-f", "-", input=json.dumps({**body, "value": value}))
+        cluster.priority(name, value)
     path = cluster.folder / "kube-batch.yml"
     path.write_text(policy(), encoding="utf-8")
     running = cluster.daemon("kube-batch", policy=str(path), lease_name="kube-batch").start()
@@ -65,7 +65,8 @@ def make_queues(cluster: Cluster, team: Namespace, **weights: int) -> dict[str, 
 
 def evictions(cluster: Cluster, team: Namespace) -> int:
     """How many pods of a test the daemon has asked to leave."""
-    return sum(event.namespace == team.name and event.resource == "pods/eviction" for event in cluster.audit())
+    asked = (event for event in cluster.audit() if event.namespace == team.name)
+    return len({event.name for event in asked if event.resource == "pods/eviction"})
 
 
 def is_refused(team: Namespace, pod: str) -> bool:

@@ -15,14 +15,16 @@ from pathlib import Path
 import pytest
 from e2e.outage import without_api
 from e2e.placement import proxy as faults
-from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, bindings, scheduler
+from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, bindings, fill, scheduler
 from e2e.placement.cluster import NODES, Cluster, Namespace
-from e2e.placement.daemon import PASSING, Daemon
+from e2e.placement.daemon import PASSING, Daemon, free_port
 from e2e.placement.proxy import Proxy
 from e2e.placement.role import ROLE
 from e2e.playing import until
-from testbed.kube_api import STRATEGIC_PATCH
+from testbed.kube_api import STRATEGIC_PATCH, Json
 from testbed.run import run
+
+pytestmark = pytest.mark.seconds(95)
 
 OUTAGE_SECONDS = 30.0
 KWOK = "kwok.service"
@@ -49,10 +51,7 @@ def relists(daemon: Daemon) -> int:
 def test_an_outage_with_a_compaction_loses_neither_a_deletion_nor_a_namesake(
     cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace
 ) -> None:
-    team.job("filler", replicas=NODES, cpu="32", scheduler=scheduler(proxied))
-    until(lambda: len(team.bound()) == NODES, "the cluster is full")
-    team.pod("waits", cpu="32", scheduler=scheduler(proxied))
-    until(lambda: team.condition("waits")[0] == "False", "one pod waits")
+    fill(team, proxied)
     listed = relists(proxied)
     with ExitStack() as outage:
         with proxy.fault("GET", "/api/v1/pods", faults.lost_before):
@@ -126,10 +125,16 @@ def reasons(daemon: Daemon, pod: str) -> dict[str, int]:
     return {item["reason"]: item["nodes"] for item in refusing}
 
 
+def only(cluster: Cluster, node: str) -> Json:
+    """What a pod says that may go to this node and to no other."""
+    where = {"kubernetes.io/hostname": node}
+    cluster.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": where}})
+    return {"nodeSelector": where}
+
+
 @pytest.mark.usefixtures("odd", "daemon")
 def test_a_node_that_turns_a_pod_away_is_left_alone_for_a_while(cluster: Cluster, team: Namespace) -> None:
-    where = {"nodeSelector": {"kubernetes.io/hostname": "odd-1"}}
-    cluster.api.patch("/api/v1/nodes/odd-1", {"metadata": {"labels": where["nodeSelector"]}})
+    where = only(cluster, "odd-1")
     team.pod("first", **where)
     until(lambda: team.places("first") == {"first": "odd-1"}, "the pod is bound")
     # As a kubelet does that knows better what is on its node.
@@ -138,6 +143,51 @@ def test_a_node_that_turns_a_pod_away_is_left_alone_for_a_while(cluster: Cluster
     team.pod("second", **where)
     until(lambda: "turned pods away" in team.condition("second")[1], "the next pod is told why it waits")
     until(lambda: team.places("second") == {"second": "odd-1"}, "the node is tried again")
+
+
+def overfull(cluster: Cluster, node: str, scheduler_name: str) -> list[str]:
+    """What a scheduler's Events say of a node that is; other tests' daemons on this cluster see it as well."""
+    found = cluster.api.items("/apis/events.k8s.io/v1/namespaces/default/events")
+    about = (event for event in found if event["regarding"]["name"] == node and event["reason"] == "Overfull")
+    return [event["note"] for event in about if event["reportingController"] == scheduler_name]
+
+
+@pytest.mark.usefixtures("odd")
+def test_a_node_that_two_leaders_have_filled_is_told_of_until_its_kubelet_has_mended_it(
+    cluster: Cluster, proxy: Proxy, team: Namespace
+) -> None:
+    name = next(NAMES)
+    first = behind(cluster, proxy, name, **PASSING)
+    listen = f"127.0.0.1:{free_port()}"
+    second = cluster.daemon(f"{name}-second", scheduler_name=name, lease_name=name, listen=listen)
+    cluster.priority("urgent", 1000)
+    # Admission may find out that nobody renews the node's own lease.
+    where = only(cluster, "odd-1") | {"tolerations": [{"operator": "Exists"}], "scheduler": name, "cpu": "2"}
+    go = threading.Event()
+    try:
+        first.start()
+        until(first.leads, "the first leads")
+        second.start()
+        with proxy.fault("POST", f"/{team.name}/.*{BINDING}", faults.held(go, then=lambda forward: forward())) as rule:
+            team.pod("late", **where)
+            until(lambda: rule.met == 1, "a binding is on its way")
+            first.signal(signal.SIGSTOP)
+            team.pod("early", priorityClassName="urgent", **where)
+            until(lambda: team.bound() >= {"early"}, "the second takes the last room for another pod")
+            go.set()
+            until(lambda: team.bound() >= {"early", "late"}, "and the first's arrives after all")
+        until(lambda: overfull(cluster, "odd-1", name) == ["Its pods request 6 of 4 cpu"], "an Event says so")
+        assert second.figure("overfull_nodes") == 1
+        assert "overfull nodes: odd-1\n" in second.ask("status")
+        # A kubelet turns away what it has no room for.
+        rejected = {"phase": "Failed", "reason": "OutOfcpu"}
+        cluster.api.patch(f"{team.path}/pods/late/status", {"status": rejected}, content_type=STRATEGIC_PATCH)
+        until(lambda: second.status().get("overfull_nodes") == [], "the node is in order")
+        assert len(overfull(cluster, "odd-1", name)) == 1
+    finally:
+        go.set()
+        first.stop()
+        second.stop()
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from e2e.placement.role import ROLE
 from e2e.playing import play, until
 from testbed import binaries
 
+pytestmark = pytest.mark.seconds(205)
+
 HOSTS = ("n1", "n2")
 UNIT = "converged-placement.service"
 SCHEDULER = "deployed"
@@ -27,7 +29,6 @@ VENVS = "/usr/local/lib/converged/placement-venv"
 FOLDER, INDEX = "/opt/wheels", "/opt/index"
 INDEX_PORT = "8180"
 SETTINGS = {"scheduler_name": SCHEDULER, "lease_name": SCHEDULER}
-LISTING = listing.__file__
 
 
 class Deployment(playing.Site):
@@ -66,12 +67,6 @@ class Deployment(playing.Site):
         """Whether the host's daemon may write; one that just starts again does not answer."""
         said = self.bed.exec(host, ["/usr/local/sbin/placement", "status", "--json"], check=False)
         return said.rc == 0 and bool(json.loads(said.out)["leader"])
-
-    def listing(self, host: str) -> dict[str, object]:
-        """Everything on a host."""
-        with open(LISTING, encoding="utf-8") as file:
-            things: dict[str, object] = json.loads(self.bed.exec(host, ["python3", "-"], input=file.read()).out)
-        return things
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +184,26 @@ def test_it_asks_the_api_for_nothing_that_its_role_does_not_give(cluster: Cluste
     assert {event.user for event in asked} == users
     assert {(event.verb, event.resource) for event in asked} <= cluster.allowed()
     assert not [event for event in asked if event.code == 403]
+
+
+def test_its_requests_wait_behind_nobody_else_s(cluster: Cluster, deployment: Deployment, team: Namespace) -> None:
+    levels = {"converged-placement": "workload-high", "converged-placement-lease": "leader-election"}
+
+    def dispatched() -> dict[str, float]:
+        lines = cluster.bed.kubectl("get", "--raw=/metrics").splitlines()
+        wanted = {
+            flow: f'apiserver_flowcontrol_dispatched_requests_total{{flow_schema="{flow}",priority_level="{level}"}} '
+            for flow, level in levels.items()
+        }
+        return {
+            flow: sum(float(line.removeprefix(start)) for line in lines if line.startswith(start))
+            for flow, start in wanted.items()
+        }
+
+    before = dispatched()
+    team.pod("pod", scheduler=SCHEDULER)
+    until(lambda: team.bound() == {"pod"}, "the pod is bound")
+    until(lambda: all(now > before[flow] for flow, now in dispatched().items()), "both levels have served it")
 
 
 def test_restore_leaves_the_hosts_and_the_api_as_they_were(

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 from bootstrap import cli, packages, venvs
 from bootstrap.environment import places, variables
 from bootstrap.errors import BootstrapError
+from bootstrap.machine import read_machine
 from bootstrap.run import run
 
 ONE = places(Path("/home/eve/one"), {})
@@ -21,6 +23,13 @@ TWO = places(Path("/home/eve/two"), {})
 def test_the_cache_lies_outside_the_checkout_unless_it_is_moved() -> None:
     assert ONE.cache == Path("/var/cache/converged-hpc")
     assert places(Path("/src"), {"CONVERGED_CACHE": "/big"}).cache == Path("/big")
+
+
+def test_a_cache_in_the_checkout_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    where = places(tmp_path, {"CONVERGED_CACHE": str(tmp_path / "relative")})
+    with pytest.raises(BootstrapError, match=r"relative is in the checkout; type: export CONVERGED_CACHE=/a/folder"):
+        cli.own_cache(where, read_machine(where, {}))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_two_checkouts_share_environments_and_nothing_else() -> None:
@@ -47,6 +56,13 @@ def test_every_cache_of_a_tool_is_below_the_cache_folder() -> None:
         "PYTHONPATH",
         "ANSIBLE_CONFIG",
     }
+
+
+def test_a_program_finds_the_same_packages_as_a_test() -> None:
+    checkout = Path(__file__).parents[3]
+    tested = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    environ = variables(places(checkout, {}), venv=Path("/v"), environ={})
+    assert environ["PYTHONPATH"].split(":") == [str(checkout / folder) for folder in tested["pythonpath"]]
 
 
 def test_a_proxy_never_stands_between_the_machines_of_a_test_bed() -> None:

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from bench import _figures
 from gates.gate import Context, GateFailure
 from gates.lengthy import HISTORIES, SOAK_MINUTES, run_benchmarks, run_soak, soak_minutes
 
@@ -88,10 +92,43 @@ def test_figures_are_collected_although_a_script_fails(context: Context, tmp_pat
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_every_script_of_figures_starts(script: Path) -> None:
-    folders = [REPOSITORY / name for name in ("roles/node_share/files", "roles/placement/files", "tests")]
-    environ = {**os.environ, "PYTHONPATH": ":".join(map(str, folders))}
     asked = subprocess.run(
-        [sys.executable, str(script), "--help"], env=environ, timeout=60, check=False, capture_output=True, text=True
+        [sys.executable, str(script), "--help"], timeout=60, check=False, capture_output=True, text=True
     )
     assert asked.returncode == 0, asked.stderr
     assert asked.stdout.startswith(f"usage: {script.name} ")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_a_number_below_all_is_refused_before_anything_begins(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*arguments: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", [str(script), *arguments])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(script), run_name="__main__")
+        return ended.value.code, "".join(capsys.readouterr())
+
+    _status, usage = said("--help")
+    options = re.findall(r"^  (--\w+) (?!BED|FILE)\S", usage, re.MULTILINE)
+    assert options or script.stem == "controller_scale"
+    for option in options:
+        status, words = said(option, "-1")
+        assert (status, f"error: argument {option}: " in words) == (2, True), words
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (_figures.count, ("1", "5000"), ("0", "-3", "1.5", "x", "")),
+        (_figures.part, ("1", "0.5"), ("0", "1.1", "nan", "x")),
+        (_figures.pause, ("0", "0.7"), ("-1", "inf", "nan", "x")),
+    ],
+)
+def test_what_a_benchmark_counts_is_a_number_that_makes_sense(
+    kind: Callable[[str], float], good: tuple[str, ...], bad: tuple[str, ...]
+) -> None:
+    assert [kind(text) for text in good] == [float(text) for text in good]
+    for text in bad:
+        with pytest.raises(ArgumentTypeError, match=f"'{re.escape(text)}' is no "):
+            kind(text)

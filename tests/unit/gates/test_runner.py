@@ -188,6 +188,15 @@ def test_an_unknown_gate_is_answered_with_the_list() -> None:
         cli.chosen(GATES, "only", ["lint", "lnit"])
 
 
+@pytest.mark.parametrize("target", ["soak", "bench"])
+def test_gates_are_not_passed_over_where_there_is_nothing_to_choose(target: str) -> None:
+    make = ["make", "--dry-run", "--directory", str(cli.CHECKOUT), target, "GATE=lint"]
+    said = subprocess.run(make, timeout=30, check=True, capture_output=True, text=True).stdout
+    assert f"enter.sh {target} lint\n" in said
+    with pytest.raises(cli.UsageError, match=f"'{target}' takes no names; .*: make check GATE='lint'"):
+        cli.chosen(GATES, target, ["lint"])
+
+
 def test_the_seed_is_drawn_unless_it_is_given() -> None:
     assert cli.drawn_seed({"CONVERGED_SEED": "42"}) == 42
     assert 0 <= cli.drawn_seed({}) < 2**32

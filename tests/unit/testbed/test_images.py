@@ -72,12 +72,12 @@ def test_a_disk_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> 
 
 
 def test_the_name_of_an_image_follows_its_contents(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = {Recipe(12).key, Recipe(13).key, Recipe(12, accounting=True).key}
-    assert len(keys) == 3
+    keys = {Recipe(12).key, Recipe(13).key, *(Recipe(12, layer).key for layer in recipe.LAYERS)}
+    assert len(keys) == 2 + len(recipe.LAYERS)
     assert Recipe(12).key == Recipe(12).key
     monkeypatch.setattr(recipe, "PACKAGES", (*recipe.PACKAGES, "one-more"))
     assert Recipe(12).key not in keys
-    assert Recipe(12, accounting=True).key not in keys
+    assert Recipe(12, recipe.ACCOUNTING).key not in keys
 
 
 def test_nothing_of_kubernetes_is_in_the_recipe_of_a_node() -> None:

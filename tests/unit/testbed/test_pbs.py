@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
+import pytest
 from pbs_double.cluster import PROGRAMS
-from testbed import pbs
+from testbed import layout, pbs
+from testbed.layout import Request
 from testbed.state import Bed
 
 Beds = Callable[..., Bed]
@@ -43,3 +47,36 @@ def test_the_state_is_one_folder_with_a_home_for_each_node(paper_bed: Beds) -> N
     cluster = bed.dir / "pbs"
     assert sorted(path.name for path in (cluster / "homes").iterdir()) == ["n1", "n2"]
     assert cluster.stat().st_mode & 0o777 == 0o777
+
+
+def test_openpbs_is_seen_where_it_is_installed_and_where_it_lies_as_a_rule(paper_bed: Beds) -> None:
+    bed = paper_bed(wlm="pbs", pbs_exec="/srv/openpbs")
+    found = {host.name: {file.path: file for file in pbs.files(bed, host)} for host in bed.hosts}
+    assert found["kube"] == {}
+    assert {found[name]["/opt/pbs"].target for name in ("ctl", "n1", "n2")} == {"/srv/openpbs"}
+    assert "PBS_EXEC=/srv/openpbs\n" in str(found["n1"]["/etc/pbs.conf"].content)
+    assert [volume.argument() for volume in pbs.volumes(bed, bed.host("n1"))] == ["/srv/openpbs:/srv/openpbs:ro"]
+    starts = {name: str(found[name][pbs.START].content).splitlines()[-3:] for name in ("ctl", "n1")}
+    assert starts["ctl"] == [f"/srv/openpbs/sbin/pbs_{daemon}" for daemon in ("comm", "server", "sched")]
+    assert starts["n1"][1:] == ["fi", "/srv/openpbs/sbin/pbs_mom"]
+
+
+def test_openpbs_where_it_lies_as_a_rule_needs_no_link(paper_bed: Beds) -> None:
+    bed = paper_bed(wlm="pbs", pbs_exec="/opt/pbs")
+    assert "/opt/pbs" not in {file.path for file in pbs.files(bed, bed.host("n1"))}
+
+
+def test_a_bed_has_openpbs_where_it_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sbin").mkdir()
+    (tmp_path / "sbin/pbs_server").touch()
+    monkeypatch.setenv("PBS_EXEC", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    requests = (Request(wlm="pbs"), Request(), Request(wlm="pbs", controllers=2), Request(wlm="pbs", debian=13))
+    assert [pbs.installed_for(request) for request in requests] == [str(tmp_path), "", "", ""]
+    monkeypatch.setenv("PBS_EXEC", "")
+    assert pbs.installed_for(Request(wlm="pbs")) == ""
+
+
+def test_a_bed_with_another_pbs_is_not_the_one_that_is_asked_for(paper_bed: Beds) -> None:
+    bed = paper_bed(wlm="pbs")
+    assert layout.differences(bed, Request(wlm="pbs", pbs_exec="/opt/pbs")) == ["PBS its double (asked for /opt/pbs)"]

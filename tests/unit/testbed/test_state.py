@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -106,6 +107,15 @@ def test_a_record_reads_back_as_it_was_written(paper_bed: Beds, way: Way) -> Non
     record = Record(paper_bed(name="b", way=way, nodes=3), (Thing("network", "b"), Thing("mount", "/x")))
     BedStore("b").save(record)
     assert BedStore("b").load() == record
+
+
+def test_a_bed_of_another_checkout_is_read_by_what_is_known_here(paper_bed: Beds) -> None:
+    store, record = BedStore("b"), Record(paper_bed(name="b"))
+    store.save(record)
+    data = json.loads(store.path.read_text())
+    data["bed"]["colour"] = data["bed"]["hosts"][0]["colour"] = "red"
+    store.path.write_text(json.dumps(data))
+    assert store.load() == record
 
 
 def test_a_thing_is_on_record_once(paper_bed: Beds) -> None:

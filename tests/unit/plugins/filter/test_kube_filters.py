@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.filter.kube_nodes import SHARE_MODE, kube_nodes
+from ansible_collections.converged.hpc.plugins.filter.kube_nodes import kube_nodes, kube_taints
+from ansible_collections.converged.hpc.plugins.filter.share_mode_on_node import FilterModule
 from ansible_collections.converged.hpc.plugins.filter.toml import to_toml
 
+SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"
+FENCE = "node-restriction.kubernetes.io/converged-share-fence"
 HOSTVARS = {
     "a.example.org": {"inventory_hostname_short": "a"},
     "b": {
         "inventory_hostname_short": "b",
         "converged_kube_node": "b.cluster",
         "converged_share_mode": "backed",
+        "converged_wlm": "pbs",
+        "converged_wlm_node": "B",
         "node_kubelet_labels": {"rack": 7},
     },
     "c": {"inventory_hostname_short": "c", "converged_kube_node": "a"},
@@ -25,8 +30,41 @@ HOSTVARS = {
 def test_each_host_is_a_node_with_its_own_labels() -> None:
     assert kube_nodes(["a.example.org", "b"], HOSTVARS) == {
         "a": {SHARE_MODE: "handover"},
-        "b.cluster": {"rack": "7", SHARE_MODE: "backed"},
+        "b.cluster": {
+            "rack": "7",
+            SHARE_MODE: "backed",
+            "node-restriction.kubernetes.io/converged-batch-node": "B",
+            FENCE: "cores",
+        },
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "wlm", "fence", "labels"),
+    [
+        ("placeholder", "pbs", "split", {"node-restriction.kubernetes.io/converged-batch-node": "a", FENCE: "split"}),
+        ("backed", "pbs", "counts", {"node-restriction.kubernetes.io/converged-batch-node": "a", FENCE: "counts"}),
+        ("handover", "pbs", "split", {}),
+        ("placeholder", "slurm", "split", {}),
+    ],
+)
+def test_where_pods_run_beside_jobs_of_pbs_a_node_says_what_pbs_calls_it_and_what_keeps_them_apart(
+    mode: str, wlm: str, fence: str, labels: dict[str, str]
+) -> None:
+    known = {"inventory_hostname_short": "a", "converged_share_mode": mode, "converged_wlm": wlm}
+    known["node_share_fence"] = fence
+    assert kube_nodes(["a"], {"a": known}) == {"a": {SHARE_MODE: mode, **labels}}
+
+
+def test_backed_nodes_have_a_taint_that_others_lose() -> None:
+    assert kube_taints(["a.example.org", "b"], HOSTVARS) == {"converged.hpc/backed": ["b.cluster"]}
+    assert kube_taints(["a.example.org"], HOSTVARS) == {"converged.hpc/backed": []}
+
+
+def test_jobs_show_on_a_backed_node_as_beside_other_pods() -> None:
+    on_node = FilterModule().filters()["share_mode_on_node"]
+    modes = ("handover", "placeholder", "backed", "borrow")
+    assert [on_node(mode) for mode in modes] == ["handover", "placeholder", "placeholder", "borrow"]
 
 
 def test_two_hosts_cannot_be_one_node() -> None:

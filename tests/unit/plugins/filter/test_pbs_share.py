@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.filter.pbs_share import pbs_jobs_on, pbs_share_memory
+from ansible_collections.converged.hpc.plugins.filter.pbs_share import pbs_jobs_on, pbs_share_memory, pbs_sharing
 from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers
 
 WISHED = {"hooks": ["converged"], "queues": ["pods"]}
@@ -81,6 +81,34 @@ def hook() -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize(
+    ("vnodes", "found"),
+    [
+        (["", "default_shared"], {}),
+        (["force_excl", "ignore_excl"], {"n2": "force_excl"}),
+        (["ignore_excl", "force_excl"], {"n2": "force_excl"}),
+        (["default_excl", "default_exclhost"], {"n2": "default_exclhost"}),
+        (["ignore_excl", "ignore_excl"], {"n2": "ignore_excl"}),
+        (["ignore_excl", "default_shared"], {}),
+    ],
+)
+def test_of_several_vnodes_the_strictest_speaks_for_its_host(vnodes: list[str], found: dict[str, str]) -> None:
+    nodes = [{"name": f"v{number}", "host": "n2", "sharing": how} for number, how in enumerate(vnodes)]
+    assert pbs_sharing([{"name": "n1", "host": "n1", "sharing": ""}, *nodes]) == found
+
+
+def test_a_sharing_that_nobody_knows_is_refused_by_name() -> None:
+    with pytest.raises(AnsibleFilterError, match="v0 has sharing 'free_for_all': known are ignore_excl"):
+        pbs_sharing([{"name": "v0", "host": "n2", "sharing": "free_for_all"}])
+
+
+def test_adoption_takes_the_strictest_vnode_too() -> None:
+    nodes = [{"name": f"v{number}", "host": "n2", "sharing": how} for number, how in enumerate(("ignore_excl", ""))]
+    job = {"id": "1.srv", "run": 1, "state": "R", "placement": "excl", "chunks": answers.chunks("(v0:ncpus=1)")}
+    (told,) = pbs_jobs_on([job], nodes, "n2", SIZES)
+    assert told.split()[1:3] == ["--cpus=1", "--exclusive"]
 
 
 SIZES = {"default_mem": None, "devices": {"ngpus": "nvidia.com/gpu"}, "cgroup_prefix": "pbs_jobs"}

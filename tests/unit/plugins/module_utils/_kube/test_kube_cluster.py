@@ -133,14 +133,14 @@ def test_a_token_ends_when_it_is_told_to_and_at_its_time() -> None:
 def test_nodes_that_get_the_same_labels_get_them_in_one_call() -> None:
     api = Api(node("n1"), node("n2"), node("n3", **{MODE: "handover"}))
     labels = {name: {MODE: "handover"} for name in ("n1", "n2", "n3")}
-    found = kube_node.keep(api.kubectl(), {"nodes": labels, "no_taints": [], "wait": 5}, check=False)
+    found = kube_node.keep(api.kubectl(), {"nodes": labels, "no_taints": [], "taints": {}, "wait": 5}, check=False)
     assert api.told == [("label", "nodes", "n1", "n2", f"{MODE}=handover", "--overwrite")]
     assert sorted(found["labelled"]) == ["n1", "n2"]
 
 
 def test_check_mode_labels_nothing_and_takes_joining_for_granted() -> None:
     api = Api()
-    params = {"nodes": {"n1": {MODE: "handover"}}, "no_taints": ["ours"], "wait": 5}
+    params = {"nodes": {"n1": {MODE: "handover"}}, "no_taints": ["ours"], "taints": {}, "wait": 5}
     found = kube_node.keep(api.kubectl(), params, check=True)
     assert (found["changed"], api.told) == (True, [])
 
@@ -151,10 +151,26 @@ def test_a_taint_that_nodes_shall_not_have_goes_in_one_call_and_others_stay(chec
     for one, keys in zip(nodes, (["ours", "site"], ["site"], ["ours"]), strict=True):
         one["spec"] = {"taints": [{"key": key, "effect": "NoSchedule"} for key in keys]}
     api = Api(*nodes)
-    params = {"nodes": dict.fromkeys(("n1", "n2", "n3")), "no_taints": ["ours"], "wait": 5}
+    params = {"nodes": dict.fromkeys(("n1", "n2", "n3")), "no_taints": ["ours"], "taints": {}, "wait": 5}
     found = kube_node.keep(api.kubectl(), params, check=check)
     assert (found["changed"], found["untainted"]) == (True, ["n1", "n3"])
     assert api.told == ([] if check else [("taint", "nodes", "n1", "n3", "ours-")])
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_taint_is_given_to_those_that_shall_have_it_and_taken_from_the_others(check: bool) -> None:
+    nodes = [node("n1"), node("n2"), node("n3"), node("n4")]
+    for one, effect in zip(nodes, ("NoSchedule", "NoExecute", "NoSchedule", ""), strict=True):
+        one["spec"] = {"taints": [{"key": "ours", "effect": effect}] if effect else []}
+    api = Api(*nodes)
+    params = {"nodes": dict.fromkeys(("n1", "n2", "n3", "n4")), "no_taints": [], "wait": 5}
+    found = kube_node.keep(api.kubectl(), {**params, "taints": {"ours": ["n1", "n2", "n4"]}}, check=check)
+    assert (found["changed"], found["tainted"], found["untainted"]) == (True, ["n2", "n4"], ["n3"])
+    told = [("taint", "nodes", "n2", "n4", "ours:NoSchedule", "--overwrite"), ("taint", "nodes", "n3", "ours-")]
+    assert api.told == ([] if check else told)
+    api = Api(nodes[0])
+    again = kube_node.keep(api.kubectl(), {**params, "nodes": {"n1": {}}, "taints": {"ours": ["n1"]}}, check=check)
+    assert (again["changed"], api.told) == (False, [])
 
 
 def test_only_node_objects_that_are_there_are_deleted() -> None:

@@ -75,6 +75,13 @@ def test_what_a_user_wrote_so_deep_as_pbs_reads_it_is_read(deep: str) -> None:
     assert [job.id for job in answers.jobs(text)] == ["7.srv"]
 
 
+def test_a_job_s_run_is_the_one_that_hooks_see_whatever_its_owner_sets() -> None:
+    fields = {"job_state": "R", "queue": "workq", "run_count": 7}
+    for more, run in (({"run_version": 1}, 1), ({}, 7)):
+        text = json.dumps({"timestamp": 1, "Jobs": {"7.srv": {**fields, **more}}})
+        assert [job.run for job in answers.jobs(text)] == [run]
+
+
 @given(st.text(max_size=30))
 def test_what_is_given_to_qmgr_is_read_back_as_one_value(value: str) -> None:
     try:

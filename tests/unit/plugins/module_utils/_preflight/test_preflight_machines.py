@@ -56,7 +56,7 @@ CASES = [
         "n1",
         "refuse",
         "share_mode",
-        "not served with slurm yet",
+        "is served with pbs only, and not with slurm yet",
     ),
     (
         "another name of this machine",

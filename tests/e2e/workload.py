@@ -1,17 +1,19 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes objects that the hand-over has to deal with, as small as they may be."""
+"""Kubernetes objects of users, as small as they may be, and what is seen of them."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from e2e.handover.sharing import Sharing
 from e2e.playing import until
+from e2e.site_of import ConvertedSite
+from testbed.api import RunningBed
 
 Json = dict[str, Any]
+Cluster = ConvertedSite | RunningBed
 SLEEP = ["sleep", "3600"]
 DEAF = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
 EVERYWHERE = [{"operator": "Exists"}]
@@ -84,32 +86,32 @@ def budget(name: str) -> Json:
     }
 
 
-def apply(site: Sharing, *objects: Json) -> None:
+def apply(site: Cluster, *objects: Json) -> None:
     listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     site.kubectl("apply", "--filename=-", input=json.dumps(listed))
 
 
-def on_both_nodes(site: Sharing, count: int = 2) -> None:
+def on_both_nodes(site: Cluster, count: int = 2) -> None:
     """A Deployment named web, with as many pods on each node."""
     apply(site, deployment("web", count))
     until(lambda: len(ready(site, "web")) == count, "pods on both nodes")
     assert set(ready(site, "web").values()) == {"n1", "n2"}
 
 
-def uids(site: Sharing, *apps: str) -> set[str]:
+def uids(site: Cluster, *apps: str) -> set[str]:
     """Uids of the pods of these names, of a static one that which its processes carry."""
-    pods = json.loads(site.kubectl("get", "pods", "--output=json"))["items"]
+    pods = site.objects("pods").values()
     wanted = [item["metadata"] for item in pods if item["metadata"].get("labels", {}).get("app") in apps]
     return {meta.get("annotations", {}).get("kubernetes.io/config.hash") or meta["uid"] for meta in wanted}
 
 
-def ready(site: Sharing, app: str) -> dict[str, str]:
+def ready(site: Cluster, app: str) -> dict[str, str]:
     """Names of its pods that run and are not about to end, with their nodes."""
-    items = json.loads(site.kubectl("get", "pods", f"--selector=app={app}", "--output=json"))["items"]
     return {
-        item["metadata"]["name"]: item["spec"]["nodeName"]
-        for item in items
-        if item["status"].get("phase") == "Running"
+        name: item["spec"]["nodeName"]
+        for name, item in site.objects("pods").items()
+        if item["metadata"].get("labels", {}).get("app") == app
+        and item["status"].get("phase") == "Running"
         and "deletionTimestamp" not in item["metadata"]
         and all(status["ready"] for status in item["status"].get("containerStatuses", [{"ready": False}]))
     }
