@@ -124,8 +124,10 @@ class Repair(HandoverCase):
                 site.node.alive = {self.KEY: alive}
                 site.node.batch_up = batch_up
                 for _ in range(100):
-                    site.later(600.0)
+                    told = site.later(600.0)
                 self.assert_free(site)
+                if alive is False and batch_up:
+                    self.assertIn("did not say whether this goes on: slurm/1/0", told.remarks[0])
 
     def test_a_job_whose_epilog_never_ran_is_put_right_within_one_period(self):
         site = self.held(linger=0.0)
@@ -134,14 +136,40 @@ class Repair(HandoverCase):
         site.later(60.0)
         self.assert_back(site)
 
+    def test_a_job_that_ran_between_two_repairs_is_put_right_at_the_second(self):
+        for interval in (5.0, 60.0):
+            with self.subTest(interval):
+                site = self.held(linger=0.0)
+                site.node.alive = {self.KEY: False}  # not begun yet: the first process comes after the begin
+                site.node.batch = {self.KEY: view.LIVE}
+                site.repair()
+                site.node.batch = {self.KEY: view.GONE}
+                site.later(interval)
+                self.assert_back(site)
+
+    def test_a_job_that_lived_in_silence_is_put_right_after_as_long_again(self):
+        for silent in (5.0, 50.0, 500.0):
+            with self.subTest(silent):
+                site = self.held(linger=0.0)
+                site.node.alive = {self.KEY: False}
+                site.node.batch = {self.KEY: view.LIVE}
+                for _ in range(round(silent / 5.0) + 1):
+                    site.later(5.0)
+                site.node.batch = {self.KEY: view.GONE}
+                for _ in range(round(silent / 5.0) + 1):
+                    site.later(5.0)
+                self.assert_back(site)
+
     def test_a_silent_job_that_lives_is_asked_about_less_and_less(self):
-        site = self.held()
-        site.node.alive = {self.KEY: False}
-        site.node.batch = {self.KEY: view.LIVE}
-        for _ in range(24 * 60):
-            site.later(60.0)
-        self.assertLess(len(site.did("ask")), 150)
-        self.assert_free(site)
+        for interval in (5.0, 60.0):
+            with self.subTest(interval):
+                site = self.held()
+                site.node.alive = {self.KEY: False}
+                site.node.batch = {self.KEY: view.LIVE}
+                for _ in range(round(24 * 3600 / interval)):
+                    site.later(interval)
+                self.assertLess(len(site.did("ask")), 160)
+                self.assert_free(site)
 
     def test_a_job_that_is_just_ending_is_asked_about_again_at_the_next_repair(self):
         for first in ((), (view.LIVE,)):

@@ -197,6 +197,26 @@ class Sharing(ConvertedSite):
             merged = {**json.loads(self.node(node, f"cat {path}")), **values}
             self.node(node, f"cat > {path}", input=json.dumps(merged))
 
+    def told(self, node: str) -> str:
+        """A place in nodeshare's lines of a node: up to now, also where the journal is behind."""
+        last = "journalctl --identifier=nodeshare --quiet --lines=1 --output=cat --show-cursor"
+        shown = self.node(node, f"journalctl --sync; {last}")
+        return shown.rpartition("-- cursor: ")[2].strip()
+
+    def said(self, node: str, *, since: str) -> list[str]:
+        """Nodeshare's lines since then, one for each call that has ended."""
+        read = ["journalctl", "--identifier=nodeshare", "--quiet", "--output=cat", f"--after-cursor={since}"]
+        return self.node(node, shlex.join(read)).splitlines()
+
+    def repairs(self, node: str, *, since: str) -> list[str]:
+        """Those of repairs, by the timer or by the returner: of any two, one did all of its work since then."""
+        return [line for line in self.said(node, since=since) if line.startswith("event=repair")]
+
+    def let_repair(self, *nodes: str) -> None:
+        """Until a repair has done all of its work since now, on each of these nodes."""
+        began = {node: self.told(node) for node in nodes or tuple(self.nodes)}
+        until(lambda: all(len(self.repairs(node, since=at)) > 1 for node, at in began.items()), "nodes are repaired")
+
     @contextmanager
     def lingering(self) -> Iterator[None]:
         """Within it nodes wait a minute for their next job; behind it, no longer than in other tests."""

@@ -3,15 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Carries decisions out: read leases and memory, decide, do one thing, look again, until the decision says Done.
 
-Reading, deciding and remembering
-happen under the store's lock, which is held for milliseconds; what takes time happens outside, under the `work`
-lock alone, so that an `end` never waits for an eviction.
+Reading, deciding and remembering happen under the store's lock, which is held for milliseconds; what takes time
+happens outside, under the `work` lock alone, so that an `end` never waits for an eviction.
 """
 
 import os
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from . import durable, view
+from . import durable, repairing, view
 from .decide import decide
 from .jobid import JobKey
 from .leases import Lease, LeaseStore
@@ -52,8 +51,7 @@ class Carrier:
         at_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.world = world
-        self.store = store
-        self.memories = memories
+        self.store, self.memories = store, memories
         self.settings = settings
         self.begun = begun
         self.key = key
@@ -141,7 +139,9 @@ class Carrier:
         seen = self._note(action, seen)
         try:
             if isinstance(action, view.AskBatch):
-                return seen._replace(answers=self.world.ask_batch(action.leases))
+                seen = seen._replace(answers=self.world.ask_batch(action.leases))
+                self._remark(repairing.untold(action.leases, seen.answers))
+                return seen
             return self._effect(action, seen)
         except WorldError as error:
             self._remark(str(error))

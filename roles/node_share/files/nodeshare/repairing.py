@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which leases are dead: local evidence first, then one question, and "cannot tell" is never "gone"."""
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from .leases import Lease
 from .settings import Settings
 from .view import ENDING, GONE, LIFE, LIVE, Action, AskBatch, Drop, Look, Observed, Remember
 
-FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 600.0
 QUESTIONS_PER_CALL = 4  # a node with many silent leases must not become a storm on the controller
 
@@ -60,15 +59,27 @@ def _why_gone(lease: Lease, leases: Tuple[Lease, ...], settings: Settings, seen:
 
 
 def _asked_next(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Tuple[str, float, float], ...]:
-    """When to ask next: at once for a lease that has just fallen silent, then at doubling intervals while it lives."""
+    """When to ask next: at once for a lease that has just fallen silent, then at doubling intervals while it lives.
+
+    A repair may come between a job's begin and its first process, and the whole job between two repairs: so the first
+    answer says nothing about the next repair, and later ones hold for as long as the job has been silent before.
+    """
     before = {key: (at, pause) for key, at, pause in seen.memory.asked}
     after: Dict[str, Tuple[float, float]] = {}
     for lease in silent:
         key = str(lease.key)
-        if seen.answers.get(key) == LIVE and before.get(key, (seen.now, 0.0))[0] <= seen.now:
-            pause = min(max(before.get(key, (0.0, FIRST_PAUSE / 2))[1] * 2, FIRST_PAUSE), LONGEST_PAUSE)
+        due, pause = before.get(key, (seen.now, 0.0))
+        if seen.answers.get(key) == LIVE and due <= seen.now:
+            since_asked = seen.now - (due - pause)
+            pause = min(max(pause * 2, since_asked), LONGEST_PAUSE)
             after[key] = (seen.now + pause, pause)
         elif key in before and seen.answers.get(key) != ENDING:  # that one is asked about at the next repair
             after[key] = before[key]
     rows: List[Tuple[str, float, float]] = [(key, after[key][0], after[key][1]) for key in after]
     return tuple(sorted(rows))
+
+
+def untold(asked: Tuple[Lease, ...], answers: Mapping[str, str]) -> str:
+    """What to say of questions that the batch system has not answered: they are asked again at the next repair."""
+    keys = ", ".join(str(lease.key) for lease in asked if str(lease.key) not in answers)
+    return "the batch system did not say whether this goes on: " + keys if keys else ""
