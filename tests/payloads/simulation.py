@@ -301,13 +301,12 @@ class Site:
     def memory(self):
         return self.memories.load(boot_id=self.node.boot)[0]
 
-    def carrier(self, begun=None, key=None):
+    def carrier(self, key=None):
         return Carrier(
             world=self.node,
             store=self.store,
             memories=self.memories,
             settings=self.settings,
-            begun=begun,
             key=key,
             at_point=self.at_point,
         )
@@ -325,8 +324,8 @@ class Site:
             self.store.end(Ended(JobKey("slurm", job, run), self.node.boot, self.node.time, start))
         return self.carrier().run(view.END)
 
-    def act(self, event, begun=None):
-        carrier = self.carrier(begun)
+    def act(self, event):
+        carrier = self.carrier()
         with carrier.work_lock(1.0):
             return carrier.run(event)
 

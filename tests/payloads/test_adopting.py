@@ -3,9 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs that run when a node is converted: those of which it is known what they have stand as exactly that."""
 
+import contextlib
+import errno
 import json
 import os
+import unittest.mock
 
+from nodeshare import durable, making_up
+from nodeshare.leases import LeaseStore
+from nodeshare.settings import Settings
 from test_placing_calls import PlacingCase
 
 WORD = "1.srv/1 --cpus=2 --mem=1gb --device=nvidia.com/gpu=1 --cgroup=pbs_jobs.service/jobid/1.srv"
@@ -102,6 +108,68 @@ class MakingUp(AdoptingCase):
         self.assertEqual((self.repair(WORD)[0], self.sizes()), (0, [{"cpu": "1", "memory": str(64 << 20)}]))
         self.assertEqual(self.call(*self.job("end"))[0], 0)
         self.assertEqual((self.repair(WORD)[0], self.sizes()), (0, []))
+
+    @staticmethod
+    @contextlib.contextmanager
+    def no_lease_written(name=""):
+        """A disk that has room for all but leases."""
+
+        def write(path, content, **how):
+            if path.endswith(name + ".lease"):
+                raise durable.StoreError("{}: cannot write: {}".format(path, os.strerror(errno.ENOSPC)))
+            really(path, content, **how)
+
+        really = durable.write
+        with unittest.mock.patch.object(durable, "write", write):
+            yield
+
+    def test_a_repair_that_hears_of_a_job_keeps_its_place_and_its_fence_though_its_lease_cannot_be_written(self):
+        word = WORD.replace("--device=nvidia.com/gpu=1 ", "")
+        with self.no_lease_written():
+            self.assertEqual(self.begin(*word.split()[1:])[0], 0, "the site has chosen that jobs start")
+            placed = os.listdir(self.api.directory)
+            self.assertEqual((len(placed), self.pod_cores()), (1, "2-3"))
+            for _time in range(2):
+                code, err = self.repair(word)
+                self.assertEqual(
+                    (code, self.sizes(), self.pod_cores()), (0, [{"cpu": "2", "memory": str(1 << 30)}], "2-3")
+                )
+                self.assertIn("No space left", err)
+        code, err = self.repair(word)
+        self.assertIn(" new=1 ", err)
+        self.assertEqual((code, len(self.sizes()), self.pod_cores()), (0, 1, "2-3"))
+        self.assertEqual(self.call(*self.job("end"))[0], 0)
+        self.assertEqual((self.sizes(), self.pod_cores()), ([], "0-3"))
+
+    def test_a_lease_in_memory_is_over_with_its_job(self):
+        word = WORD.replace("--device=nvidia.com/gpu=1 ", "")
+        with self.no_lease_written():
+            self.assertEqual(self.begin(*word.split()[1:])[0], 0)
+            self.assertEqual(self.call(*self.job("end"))[0], 0)
+            self.assertEqual(self.repair(word)[0], 0)
+        self.assertEqual((self.sizes(), self.pod_cores()), ([], "0-3"))
+
+    def test_a_word_that_means_nothing_is_named_and_all_others_are_done(self):
+        bad = ("7.srv/1 --device=nvidia.com/gpu=1234567", "8.srv/1 --cpus=", "9.srv/1 --job=1.srv", "", "3.srv/x")
+        code, err = self.repair("1.srv/1 --cpus=2", *bad, "2.srv/1 --cpus=1")
+        self.assertEqual((code, len(self.sizes())), (0, 2), err)
+        for word in ("7.srv/1", "8.srv/1", "9.srv/1", "'x'"):
+            self.assertIn(word, err)
+
+    def test_many_jobs_are_made_up_with_one_lock_unless_others_would_wait_for_it(self):
+        words = ["{}/1 --cpus=1".format(number) for number in range(1, 31)]
+        locks = []
+        world = unittest.mock.Mock(boot_id=lambda: "boot", now=lambda: float(len(locks)))
+        locked = LeaseStore.locked
+        for longest, most in ((0.5, 1), (-1.0, 30)):
+            store = LeaseStore(os.path.join(self.top, "leases{}".format(most)))
+            store.prepare()
+            del locks[:]
+            hold = unittest.mock.patch.object(making_up, "LONGEST_HOLD", longest)
+            lock = unittest.mock.patch.object(LeaseStore, "locked", lambda one: (locks.append(one), locked(one))[1])
+            with hold, lock:
+                facts = making_up.make_up(words, "slurm", store=store, settings=Settings(), world=world)
+            self.assertEqual((dict(facts)["new"], len(store.leases()), len(locks)), (30, 30, most))
 
     def test_neither_an_id_that_is_none_nor_a_full_disk_stops_the_repair(self):
         code, err = self.repair("1_srv/1 --cpus=1", "../x --cpus=1", WORD.replace("--device=nvidia.com/gpu=1 ", ""))

@@ -81,9 +81,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     command = commands.add_parser("repair", help="compare leases with what runs, and put right what was missed")
     command.add_argument("--linger", action="store_true", help="wait until the node may go back (the return unit)")
     command.add_argument("--wlm", default="", metavar="SYSTEM", help="of the jobs that are named")
-    command.add_argument(
-        "jobs", nargs="*", type=adopted, metavar="JOB[/RUN]", help="that runs here by the batch system, as of adopt"
-    )
+    command.add_argument("jobs", nargs="*", metavar="JOB[/RUN]", help="that runs here by the batch system, as of adopt")
     commands.add_parser("off", help="kill switch: batch only, now, without the API")
     commands.add_parser("on", help="end `off`; also gives an idle node back without its linger")
     command = commands.add_parser("forget", help="the way back: give back what jobs have taken, stopped services too")

@@ -13,7 +13,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, U
 from . import durable, repairing, view
 from .decide import decide
 from .jobid import JobKey
-from .leases import Lease, LeaseStore
+from .leases import LeaseStore
 from .memory import Memory, MemoryStore
 from .settings import Settings
 from .view import Api, Done
@@ -37,7 +37,7 @@ class Told(NamedTuple):
 
 
 class Carrier:
-    """One call of nodeshare. `begun` is a lease that may not have reached the disk and counts all the same."""
+    """One call of nodeshare."""
 
     def __init__(
         self,
@@ -46,14 +46,12 @@ class Carrier:
         store: LeaseStore,
         memories: MemoryStore,
         settings: Settings,
-        begun: Optional[Lease] = None,
         key: Optional[JobKey] = None,
         at_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.world = world
         self.store, self.memories = store, memories
         self.settings = settings
-        self.begun = begun
         self.key = key
         self.at_point = at_point
         self.unsaved: Optional[Memory] = None
@@ -95,8 +93,6 @@ class Carrier:
     def _decide(self, event: str, seen: view.Observed) -> Tuple[view.Action, view.Observed]:
         with self.store.locked():
             leases = self.store.leases()
-            if self.begun is not None and all(lease.key != self.begun.key for lease in leases):
-                leases += (self.begun,)
             memory = self.unsaved
             if memory is None:
                 memory, remark = self.memories.load(boot_id=seen.boot_id)

@@ -14,10 +14,11 @@ import time
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from . import batch_pbs, durable, jobid, report, view
+from . import durable, jobid, report, view
 from . import settings as site
 from .carry import Carrier, Told
-from .leases import Ended, Lease, LeaseStore
+from .leases import Ended, LeaseStore
+from .making_up import lease_of, make_up
 from .memory import HELD, MemoryStore
 from .settings import Settings
 from .world import World, WorldError
@@ -41,13 +42,11 @@ class Call:
         self.store = LeaseStore(settings.state_dir)
         self.memories = MemoryStore(settings.state_dir)
 
-    def carrier(self, begun: Optional[Lease] = None, key: Optional[jobid.JobKey] = None) -> Carrier:
-        return Carrier(
-            world=self.world, store=self.store, memories=self.memories, settings=self.settings, begun=begun, key=key
-        )
+    def carrier(self, key: Optional[jobid.JobKey] = None) -> Carrier:
+        return Carrier(world=self.world, store=self.store, memories=self.memories, settings=self.settings, key=key)
 
-    def act(self, event: str, begun: Optional[Lease] = None, key: Optional[jobid.JobKey] = None) -> Told:
-        carrier, began = self.carrier(begun, key), self.world.now()
+    def act(self, event: str, key: Optional[jobid.JobKey] = None) -> Told:
+        carrier, began = self.carrier(key), self.world.now()
         with carrier.work_lock(self.settings.limit):
             return carrier.run(event, began=began)
 
@@ -128,7 +127,7 @@ def _wrong_usage(argv: Sequence[str], reason: str) -> int:
 def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     key = jobid.parse(options.wlm, options.job, options.run)
     facts: List[Tuple[str, object]] = [("wlm", key.wlm), ("job", key.job), ("run", key.run)]
-    lease = _lease(key, call.world, options)._replace(start=options.start)
+    lease = lease_of(key, call.world, options)._replace(start=options.start)
     unrecorded, answer = "", ""
     try:
         call.store.prepare()
@@ -136,10 +135,11 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
             answer = call.store.begin(lease, mark_life=call.settings.mark_life)
     except durable.StoreError as error:
         unrecorded = str(error)  # the node is freed all the same: the job comes before our records
+        call.store.keep(lease)
     if answer == "ended":
         return 0, [*facts, ("outcome", view.ACCEPT), ("reason", "this run has ended already; nothing is held for it")]
     try:
-        told = call.act(view.BEGIN, lease if unrecorded else None, key)  # what is on record may end while pods leave
+        told = call.act(view.BEGIN, key)
     except EXPECTED as error:
         code, more = _failure("begin", call.settings, unrecorded or str(error))
         return code, [*facts, *more]
@@ -147,20 +147,6 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     if unrecorded and outcome == view.ACCEPT:
         outcome = call.settings.on_failure
     return EXIT[outcome], [*facts, ("outcome", outcome), ("lease", answer), *_told(told), ("error", unrecorded)]
-
-
-def _lease(key: jobid.JobKey, world: World, options: Any) -> Lease:
-    """With the share of this node that somebody has told."""
-    return Lease(
-        key,
-        world.boot_id(),
-        world.now(),
-        cores=options.cpus,
-        memory=options.mem,
-        devices=tuple(options.device),
-        exclusive=options.exclusive,
-        cgroup=options.cgroup or "",
-    )
 
 
 def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
@@ -174,7 +160,7 @@ def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    leases = [_lease(jobid.parse(options.wlm, job.job, job.run), call.world, job) for job in options.jobs]
+    leases = [lease_of(jobid.parse(options.wlm, job.job, job.run), call.world, job) for job in options.jobs]
     call.store.prepare()
     with call.store.locked():
         answers = [call.store.begin(lease, mark_life=0.0, adopted=True) for lease in leases]
@@ -182,25 +168,9 @@ def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     return 0, [("wlm", options.wlm), ("jobs", len(leases)), ("new", answers.count("new")), *_told(told)]
 
 
-def _make_up(options: Any, call: Call) -> List[Tuple[str, object]]:
-    """Leases of jobs whose begin has left none. One that ended not long ago ran when the caller looked, and is over."""
-    new, error = 0, ""
-    for job in options.jobs:
-        try:
-            lease = _lease(jobid.parse(options.wlm, job.job, job.run), call.world, job)
-            if not batch_pbs.is_listed(lease.key, home=call.settings.pbs_home):
-                continue
-            with call.store.locked():
-                answer = call.store.begin(lease, mark_life=call.settings.mark_life, adopted=True)
-            new += answer == "new"
-        except (durable.StoreError, jobid.JobIdError) as reason:
-            error = str(reason)  # nothing stops the repair of all else
-    return [("new", new or ""), ("error", error)]
-
-
 def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     call.store.prepare()
-    made_up = _make_up(options, call)
+    made_up = make_up(options.jobs, options.wlm, store=call.store, settings=call.settings, world=call.world)
     give_up = call.world.now() + call.settings.linger + call.settings.limit
     while True:
         with call.store.locked():

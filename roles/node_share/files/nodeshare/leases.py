@@ -14,6 +14,7 @@ at the same time, or never; the rules that keep this right:
   the node like any other, and which repair may drop without asking once the mark's life is over and no process of
   the job is seen.
 - A file that cannot be read is a lease that we know by its name only: reported, and held.
+- A lease that the disk does not take counts for the rest of its call; the next one that hears of the job tries again.
 """
 
 import json
@@ -76,6 +77,7 @@ class LeaseStore:
         self.at_point = at_point  # named points of the writes, for tests that kill the process there
         self.read: Dict[str, Tuple[Tuple[int, int], Lease]] = {}  # one call looks at the same many files several times
         self.last: Tuple[int, Tuple[Lease, ...]] = (0, ())  # what was found, and the directory's time of change then
+        self.unwritten: Dict[JobKey, Lease] = {}
 
     def prepare(self) -> None:
         if not os.path.isdir(self.directory):
@@ -85,7 +87,13 @@ class LeaseStore:
         return durable.Lock(os.path.join(self.directory, "lock"), seconds=self.lock_seconds)
 
     def leases(self) -> Tuple[Lease, ...]:
-        """All that hold the node, unreadable ones included. An interrupted end counts as ended."""
+        """All that hold the node, unreadable ones and unwritten ones included. An interrupted end counts as ended."""
+        if not self.unwritten:
+            return self._written()
+        others = tuple(lease for lease in self._written() if lease.key not in self.unwritten)
+        return others + tuple(lease for lease in self.unwritten.values() if not self._ended(lease))
+
+    def _written(self) -> Tuple[Lease, ...]:
         changed = self._changed()
         if changed and changed == self.last[0]:
             return self.last[1]
@@ -128,7 +136,7 @@ class LeaseStore:
             told = known.share() != _NOTHING_SAID and not (known.cores == 0 and lease.cores)
             if lease.share() in (known.share(), _NOTHING_SAID) or (adopted and told):
                 return "known"
-            self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(_with_share_of(lease, known)))
+            self._record(_with_share_of(lease, known))
             return "changed"
         mark = self._read_mark(jobid.file_name(lease.key) + ENDED_SUFFIX)
         answer = "new"
@@ -141,9 +149,13 @@ class LeaseStore:
             else:
                 lease, answer = lease._replace(doubtful=True), "doubtful"
         self.at_point("begin:before-write")
-        self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(lease))
+        self._record(lease)
         self.at_point("begin:after-write")
         return answer
+
+    def keep(self, lease: Lease) -> None:
+        """It could not be recorded, and counts as long as this process lives and no end of it is on record."""
+        self.unwritten.setdefault(lease.key, lease)
 
     def end(self, ended: Ended) -> str:
         """End one run. Answers `ended`, `unknown` (a mark is left) or `later` (the lease is of a later start)."""
@@ -160,6 +172,7 @@ class LeaseStore:
         return "ended" if removed else "unknown"
 
     def drop(self, lease: Lease) -> None:
+        self.unwritten.pop(lease.key, None)
         durable.remove(os.path.join(self.directory, jobid.file_name(lease.key) + LEASE_SUFFIX))
 
     def tidy(self, *, boot_id: str, now: float, mark_life: float) -> None:
@@ -235,6 +248,14 @@ class LeaseStore:
             return Ended(key, str(data["boot_id"]), float(data["at"]), _whole(data.get("start")))
         except (StoreError, ValueError, KeyError, TypeError):
             return None
+
+    def _record(self, lease: Lease) -> None:
+        try:
+            self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(lease))
+        except StoreError:
+            self.unwritten[lease.key] = lease
+            raise
+        self.unwritten.pop(lease.key, None)
 
     def _write(self, name: str, data: Dict[str, Any]) -> None:
         durable.write(os.path.join(self.directory, name), json.dumps(data, sort_keys=True).encode("utf-8"))
