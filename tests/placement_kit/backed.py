@@ -4,6 +4,7 @@
 """A scheduler whose queue `backed` a batch system of a few lines stands behind; time passes when it is told to."""
 
 from dataclasses import replace
+from typing import Any
 
 from placement.core.scheduler import Scheduler
 from placement.model.action import Action, Evict, Release, Submit
@@ -50,8 +51,17 @@ class Batch:
         """A job that waits."""
         self._number += 1
         name = f"{self._number}.srv"
-        whose = {"tag": tag, "mark": mark or self.mark, "owner": owner, "queue": queue, "namespace": namespace}
-        self.jobs[name] = BatchJob(job=name, run=0, state="Q", comment="Not Running: wait", **whose)
+        self.jobs[name] = BatchJob(
+            job=name,
+            run=0,
+            state="Q",
+            comment="Not Running: wait",
+            tag=tag,
+            mark=mark or self.mark,
+            owner=owner,
+            queue=queue,
+            namespace=namespace,
+        )
         self.asked[name] = chunks
         return name
 
@@ -114,7 +124,7 @@ class Backed(Simulated):
         self.stubborn = False
         self.see(*(node(name) for name in HOSTS), queue("backed", backed_by="pbs"), queue("default"))
 
-    def pod(self, name: str, *, group: str = "", **more: object) -> Pod:
+    def pod(self, name: str, *, group: str = "", **more: Any) -> Pod:
         """A pod of the backed queue."""
         key = "scheduling.k8s.io/group-name" if group else "scheduling.converged.hpc/queue"
         return mine(name, annotations=((key, group or "backed"),), **more)

@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from placement.kube.credentials import Endpoint
 from placement.kube.http1 import Answer, NoAnswer, Refused
@@ -20,7 +21,7 @@ Script = list[list[bytes | None]]
 class PlainText(ssl.SSLContext):
     """No TLS: what is tested is what is spoken inside it."""
 
-    def wrap_socket(self, sock, *_arguments, **_settings):
+    def wrap_socket(self, sock: Any, *_arguments: Any, **_settings: Any) -> Any:
         return sock
 
 
@@ -103,7 +104,7 @@ def chunked(chunks: Iterable[bytes]) -> bytes:
 class ScriptedConnection:
     """Takes the place of a connection where what is said matters and not how: answers, watches and errors in turn."""
 
-    def __init__(self, *script) -> None:
+    def __init__(self, *script: Any) -> None:
         self.script = list(script)
         self.asked: list[tuple[str, str, bytes]] = []
 
