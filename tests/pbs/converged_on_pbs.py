@@ -10,7 +10,7 @@ import sys
 import typing as t
 from pathlib import Path
 
-from pbs_double.cluster import HOSTS, until
+from pbs_double.cluster import HOSTS, Answer, until
 from pbs_double.installed import Installed
 
 HERE = Path(__file__).resolve().parent
@@ -85,9 +85,16 @@ class Shared(Installed):
         self.configure("converged", {"nodeshare": self.argv, "enabled": str(flag), **changes})
 
     def on(self, host: str, *words: str) -> str:
+        return self._call(host, *words).out
+
+    def said(self, host: str, *words: str) -> str:
+        """The line of that call."""
+        return self._call(host, *words).err
+
+    def _call(self, host: str, *words: str) -> Answer:
         answer = self.pbs.on(host, " ".join([*self.argv, *words]))
         assert answer.rc == 0, answer
-        return answer.out
+        return answer
 
     def repair(self, host: str) -> bool:
         """By what PBS says, as a MoM may list a job for a while after its end; always true."""

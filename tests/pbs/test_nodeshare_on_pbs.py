@@ -107,6 +107,13 @@ def test_a_begin_that_was_missed_is_made_up_for_while_its_job_runs_and_not_once_
     for host in HOSTS:
         until(lambda host=host: hook.leases(host) == [f"{job} of 1: 1 104857600"])
     hook.set_period("converged", 3600)
+    for host in HOSTS:
+        # A hook that has looked before the end, and says so late.
+        until(lambda host=host: hook.pbs.on(host, f"test ! -e $PBS_HOME/mom_priv/jobs/{ended}.JB").rc == 0)
+        line = hook.said(host, "repair", "--wlm=pbs", f"'{job}/1 --cpus=1'", f"'{ended}/1 --cpus=1'")
+        assert line.startswith("nodeshare: event=repair "), line
+        assert "new=" not in line, "there was a lease for a job that is over"
+        assert hook.leases(host) == [f"{job} of 1: 1 104857600"]
     assert hook.pbs.call("qdel", job).rc == 0
     for host in HOSTS:
         until(lambda host=host: hook.leases(host) == [])
