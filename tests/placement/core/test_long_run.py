@@ -8,12 +8,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Bind, Evict
+from placement.model.action import Bind, Evict, GroupStatus
 from placement.model.event import BindFailed, EvictRefused
 from placement.model.pod import Phase
 from placement.model.workload import PodGroup
@@ -116,6 +117,8 @@ class Run:
             book.catch_up()
         assert book.tasks.keys() == simulated.pods.keys()
         assert {job.group.uid for job in book.jobs.values() if job.group} == self._jobs.keys()
+        told = [one for one in gc.get_objects() if isinstance(one, GroupStatus)]
+        assert len(told) <= 2 * len(self._jobs), "what was said of groups that are gone is kept"
 
 
 def resident_bytes() -> int:

@@ -36,7 +36,6 @@ class Announcer:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._pods: dict[str, _Said] = {}
-        self._groups: dict[str, tuple[GroupStatus, float]] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
 
     def run(self) -> Iterator[Action | None]:
@@ -49,7 +48,9 @@ class Announcer:
             if book.jobs.get(job.key) is job:
                 yield from self._job(job)
             yield None
-        for queue in list(book.tree.by_name.values()):
+        queues = list(book.tree.by_name.values())
+        self._forget_queues({queue.record.uid for queue in queues})
+        for queue in queues:
             if queue.record.uid:
                 yield from self._queue(queue)
 
@@ -58,6 +59,10 @@ class Announcer:
         for uid in self._session.book.settled:
             self._pods.pop(uid, None)
         self._session.book.settled.clear()
+
+    def _forget_queues(self, there: set[str]) -> None:
+        if not self._queues.keys() <= there:
+            self._queues = {uid: told for uid, told in self._queues.items() if uid in there}
 
     def why(self, job: Job) -> Refused | None:
         """Why the job's pending tasks wait, as far as the last cycle tells."""
@@ -125,7 +130,10 @@ class Announcer:
             # Its pods have been cleared away; how it ended stays.
             return
         counts = job.counts
-        before, when = self._groups.get(group.uid, (None, 0.0))
+        before, when = job.told or (None, 0.0)
+        if before is not None and before.uid != group.uid:
+            # Another has come in its place.
+            before = None
         if job.bound < job.min_member <= job.ready and not job.whole:
             # Its bindings are under way, and each will bring it up again.
             return
@@ -149,7 +157,7 @@ class Announcer:
         if before is not None and _same_but_numbers(before, status) and self._session.now - when < _PAUSE:
             self._session.book.stirred[job.key] = job
             return
-        self._groups[group.uid] = (status, self._session.now)
+        job.told = (status, self._session.now)
         yield status
 
     def _queue(self, queue: QueueNode) -> Iterator[Action | None]:

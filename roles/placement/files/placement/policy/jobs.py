@@ -10,6 +10,7 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Final
 
+from placement.model.action import GroupStatus
 from placement.model.pod import Phase, Pod
 from placement.model.quantity import PODS, Amounts
 from placement.model.workload import PodGroup
@@ -163,6 +164,7 @@ class Job:
         "sought",
         "tasks",
         "ticket",
+        "told",
         "waiting",
         "whole",
     )
@@ -188,7 +190,9 @@ class Job:
         self.failures = 0
         # Whether its minimum has been bound once, as far as is known.
         self.whole = False
-        # How many could be scheduled when that was last said to be too few, and since when.
+        # What was last said of its group, and when.
+        self.told: tuple[GroupStatus, float] | None = None
+        # How many could be scheduled when that was last too few, and since when.
         self.grown = (-1, 0.0)
         # Its place in the queue's order, and the generation of the state it was last tried against in vain.
         self.order: tuple[object, ...] = ()
@@ -259,8 +263,7 @@ class Job:
         while self.waiting and len(found) < number:
             key = heappop(self.waiting)
             task = self.tasks.get(key[2])
-            # Entries of tasks that were placed, changed or went away stay in the heap until they come up; equal ones
-            # come up one after the other.
+            # Entries of tasks that changed or went away stay in the heap until they come up, equal ones together.
             fresh = task is not None and task.status is Status.PENDING and task.key == key
             if task is not None and fresh and not (found and found[-1] is task):
                 found.append(task)
@@ -268,11 +271,10 @@ class Job:
 
     def peek(self) -> Task | None:
         """The first task of the job's order."""
-        found = self.next_tasks(1)
-        if not found:
-            return None
-        self.wait(found[0])
-        return found[0]
+        for task in self.next_tasks(1):
+            self.wait(task)
+            return task
+        return None
 
     def __str__(self) -> str:
         first = next(iter(self.tasks.values()), None)
