@@ -78,7 +78,7 @@ class BackedPods:
         ]
         for one in objects[:2]:
             workload.apply(self.site, one)
-        self.site.bed.kubectl("wait", "--for=create", "--timeout=110s", f"--namespace={NAMESPACE}", "sa/default")
+        self.site.bed.kubectl("wait", "--for=create", "--timeout=280s", f"--namespace={NAMESPACE}", "sa/default")
         workload.apply(self.site, *objects[2:])
 
     def clear(self) -> None:

@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # One for each checkout and worker: the runs of two must not share a bed, and one that was kept must be found again.
 BED = f"e2e-{zlib.crc32(bytes(Path(__file__))):08x}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
-LOG_SECONDS = 180.0
+LOG_SECONDS = 300.0
 # A file that does not say how long it takes is taken for a long one.
 UNKNOWN_SECONDS = 300
 

@@ -88,7 +88,7 @@ def _path(path: str, seen: dict[str, str]) -> list[object]:
 
 
 def _ask(*argv: str) -> list[list[str]]:
-    out = subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+    out = subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=240).stdout.decode()
     return [line.split() for line in out.splitlines() if line.strip()]
 
 

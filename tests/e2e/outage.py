@@ -17,7 +17,7 @@ READY = "until kubectl get --raw=/readyz >/dev/null 2>&1; do sleep 0.3; done"
 # Only a controller manager that has seen all there is makes up for what is missing.
 SERVES = """kubectl --namespace=kube-public delete serviceaccount default
 until kubectl --namespace=kube-public get serviceaccount default >/dev/null 2>&1; do sleep 0.3; done"""
-BACK_SECONDS = 120.0
+BACK_SECONDS = 300.0
 
 
 @contextmanager

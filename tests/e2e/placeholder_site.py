@@ -72,13 +72,13 @@ class Site(playing.Site):
         return self.run([playing.play("converged_nodes", *steps)], check=check)
 
     def node(self, *argv: str, check: bool = True) -> str:
-        return self.bed.exec("n1", argv, check=check, timeout=120).out
+        return self.bed.exec("n1", argv, check=check).out
 
     def job(self, job: str, *words: str, cores: str) -> str:
         """A job begins; the one line that says what came of it."""
         self.node("sh", "-c", MAKE_CGROUP, "make", f"{CGROUP}/{self.cgroups.cpusets}", job, cores)
         begin = ["nodeshare", "begin", "--wlm=pbs", f"--job={job}", "--run=1", *words]
-        return self.bed.exec("n1", begin, timeout=120).err
+        return self.bed.exec("n1", begin).err
 
     def end(self, job: str) -> None:
         self.node("nodeshare", "end", "--wlm=pbs", f"--job={job}", "--run=1")

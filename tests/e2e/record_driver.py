@@ -67,7 +67,7 @@ def restore(host, role):
 
 
 def site(argv):
-    subprocess.run(argv, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    subprocess.run(argv, check=True, timeout=240, stdout=subprocess.DEVNULL)
     return {}
 
 

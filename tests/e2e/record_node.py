@@ -112,7 +112,7 @@ class RecordNode:
 
     def sh(self, script: str) -> str:
         """As root."""
-        return self._bed.exec(self._host, ["sh", "-c", script], timeout=120).out
+        return self._bed.exec(self._host, ["sh", "-c", script]).out
 
     def prepare(self) -> None:
         """The site as it begins, whatever was before."""

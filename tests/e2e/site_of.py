@@ -64,16 +64,16 @@ class ConvertedSite(Site):
         """`nodes`, or `pods` of the default namespace, by name."""
         return self.bed.objects(kind)
 
-    def srun(self, *words: str, check: bool = True, timeout: float = 120.0) -> Completed:
+    def srun(self, *words: str, check: bool = True, timeout: float = 300.0) -> Completed:
         """A job of the cluster's administrator, waited for."""
         return self.bed.ssh(self.controllers[0], ["srun", *words], check=check, timeout=timeout)
 
     def quiet(self) -> None:
         """Until every job has left its nodes: an Epilog may run behind srun."""
         done = 'until test -z "$(squeue -h -t R,CG)"; do sleep 0.1; done'
-        self.bed.exec(self.controllers[0], ["timeout", "110", "sh", "-c", done])
+        self.bed.exec(self.controllers[0], ["timeout", "280", "sh", "-c", done])
 
-    def until(self, host: str, command: str, seconds: int = 110) -> None:
+    def until(self, host: str, command: str, seconds: int = 280) -> None:
         """Until a shell command succeeds on a host."""
         loop = ["timeout", str(seconds), "sh", "-c", f"until {command}; do sleep 0.3; done"]
         self.bed.exec(host, loop, timeout=seconds + 10)
@@ -110,7 +110,7 @@ class ConvertedSite(Site):
     def let_hosts_end(self) -> None:
         """What a run that was killed had begun on the hosts."""
         for host in (*self.controllers, *self.nodes):
-            self.until(host, "! pgrep -f '[A]nsiballZ|[B]ECOME-SUCCESS' >/dev/null", 90)
+            self.until(host, "! pgrep -f '[A]nsiballZ|[B]ECOME-SUCCESS' >/dev/null")
 
 
 def kill(process: subprocess.Popen[str]) -> None:

@@ -335,8 +335,8 @@ def test_another_authority_is_refused_before_anything_is_made(site: Site, cluste
 def test_a_denied_request_is_a_clear_error_and_the_next_run_goes_on(site: Site, cluster: Api) -> None:
     denier = threading.Thread(target=deny_the_next, args=(site.bed,))
     denier.start()
-    said = site.play(check=False, drain_access_approve=False, drain_access_timeout=30)
-    denier.join(timeout=60)
+    said = site.play(check=False, drain_access_approve=False, drain_access_timeout=300)
+    denier.join(timeout=300)
     assert said.rc != 0
     assert f"certificate request of {USER}: denied by the cluster: not today" in said.out
     assert requests_left(cluster) == []

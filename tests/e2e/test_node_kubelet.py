@@ -125,9 +125,9 @@ def run_pod(bed: api.RunningBed, node: str) -> None:
     }
     spec = {"nodeName": node, "terminationGracePeriodSeconds": 1, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"on-{node}"}, "spec": spec}
-    bed.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=110s")
+    bed.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=280s")
     bed.kubectl("create", "--filename=-", input=json.dumps(pod))
-    bed.kubectl("wait", "--for=condition=Ready", f"pod/on-{node}", "--timeout=110s")
+    bed.kubectl("wait", "--for=condition=Ready", f"pod/on-{node}", "--timeout=280s")
 
 
 def test_a_plain_node_is_planned_converted_left_alone_and_plain_again(site: Site) -> None:

@@ -46,7 +46,7 @@ class Site(playing.Site):
         return self.run([playing.play("converged_nodes", *roles)], check=check, **variables)
 
     def shell(self, command: str) -> str:
-        return self.bed.exec(NODE, ["sh", "-c", command], timeout=120.0).out
+        return self.bed.exec(NODE, ["sh", "-c", command]).out
 
     def ready(self) -> bool:
         node = json.loads(self.bed.kubectl("get", "node", NODE, "--output=json"))

@@ -31,7 +31,7 @@ words = {"wlm": "slurm", "job": os.environ["SLURM_JOB_ID"], "run": os.environ.ge
 words.update(event=sys.argv[0].rpartition("/")[2], nodes=os.environ["SLURM_JOB_NODELIST"])
 try:
     peer = socket.socket(socket.AF_UNIX)
-    peer.settimeout(50)
+    peer.settimeout(250)
     peer.connect("/run/converged/controller.sock")
     peer.sendall(json.dumps(words).encode() + b"\\n")
     peer.makefile().readline()
@@ -46,14 +46,14 @@ class Cluster(playing.Site):
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
         super().__init__(bed, folder)
-        self.set("all", node_share_controller_period=2)
+        self.set("all", node_share_controller_period=2, node_share_controller_deadline=200)
 
     def play(self, tasks_from: str) -> dict[str, int]:
         """Changes by host."""
         return self.run([playing.play("converged_controllers", f"node_share/{tasks_from}")]).changed()
 
     def ctl(self, script: str, *, input: str | None = None, check: bool = True) -> str:
-        return self.bed.exec("ctl", ["sh", "-c", script], input=input, check=check, timeout=90).out
+        return self.bed.exec("ctl", ["sh", "-c", script], input=input, check=check).out
 
     def items(self, kind: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.bed.kubectl("get", kind, "--output=json"))["items"]
@@ -75,7 +75,7 @@ class Cluster(playing.Site):
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Two nodes that are in Slurm and in Kubernetes."""
     with own_bed(request, BED) as bed:
-        api.command_line("join", bed.bed.name, timeout=300)
+        api.command_line("join", bed.bed.name, timeout=600)
         found = Cluster(bed, tmp_path_factory.mktemp("controller"))
         identity = kubeconfig(bed.bed).read_text(encoding="utf-8")
         found.ctl("mkdir -p /etc/converged; umask 077; cat > /etc/converged/controller.kubeconfig", input=identity)
@@ -149,6 +149,6 @@ def test_a_job_whose_end_nobody_heard_gives_its_nodes_back(cluster: Cluster) -> 
 def test_without_the_service_a_job_starts_all_the_same(cluster: Cluster) -> None:
     cluster.ctl("systemctl stop converged-controller")
     try:
-        cluster.ctl("timeout 80 srun -N2 true")
+        cluster.ctl("timeout 280 srun -N2 true")
     finally:
         cluster.ctl("systemctl start converged-controller")

@@ -26,7 +26,7 @@ from e2e.site_of import IMAGE
 from e2e.whole_site import batch_system, differences, look
 from nodeshare.cpuset import parse_cpus
 
-pytestmark = pytest.mark.seconds(370)
+pytestmark = pytest.mark.seconds(650)
 
 BED = f"pbs-{os.getpid()}"
 NODES = {"n1", "n2"}
@@ -164,7 +164,10 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             pbs_share_queue="pods",
             pbs_share_queue_users=[DAEMON],
             pbs_share_period=5,
-            pbs_share_timeout=60,
+            # More than a test needs to get as far as to let a pod leave.
+            pbs_share_timeout=280,
+            pbs_share_alarm=320,
+            node_share_limit=300,
             node_share_controller_period=3,
         )
         found.ctl("qmgr -c 'create hook site' && qmgr -c 'set hook site event = execjob_begin'")
@@ -217,7 +220,7 @@ def test_a_second_run_has_jobs_beside_pods_and_knows_what_one_has_that_runs_alre
         "all",
         converged_share_mode="placeholder",
         node_share_pause_image="localhost/pause:local",
-        node_share_deadline=40,
+        node_share_deadline=200,
     )
     site.play("site")
     assert site.job_state(job) == "R"

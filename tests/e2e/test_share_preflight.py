@@ -87,7 +87,7 @@ def listings(bed: api.RunningBed, folder: Path) -> dict[str, Any]:
 
 
 def shell(bed: api.RunningBed, host: str, text: str) -> None:
-    bed.exec(host, ["sh", "-euc", text], timeout=60)
+    bed.exec(host, ["sh", "-euc", text])
 
 
 @contextlib.contextmanager
@@ -132,7 +132,7 @@ def test_a_sound_site_passes_in_two_results_a_node_and_nothing_is_touched(bed: a
 
 
 def has_cgroup_v1(bed: api.RunningBed) -> bool:
-    return bed.exec("n2", ["stat", "-fc", "%T", "/sys/fs/cgroup"], timeout=60).out.strip() != "cgroup2fs"
+    return bed.exec("n2", ["stat", "-fc", "%T", "/sys/fs/cgroup"]).out.strip() != "cgroup2fs"
 
 
 def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def is_standing_by(site: Sharing, host: str) -> bool:
 
 def power(site: Sharing, word: str, host: str, *, check: bool = True) -> None:
     """`kill` or `start` a machine."""
-    podman_of(site.bed.bed).call(word, site.bed.bed.host(host).container, timeout=60, check=check)
+    podman_of(site.bed.bed).call(word, site.bed.bed.host(host).container, timeout=300, check=check)
 
 
 def scripts(site: Sharing, host: str, conf: str) -> list[str]:

@@ -32,7 +32,7 @@ SETTINGS = [
 ASK = """
 import json, subprocess, sys
 def ask(*words):
-    return subprocess.run(["scontrol", "show", *words], stdout=subprocess.PIPE, text=True, timeout=60).stdout.split()
+    return subprocess.run(["scontrol", "show", *words], stdout=subprocess.PIPE, text=True, timeout=240).stdout.split()
 lists = json.load(sys.stdin)
 names = [ask("hostnames", text) for text in lists]
 print(json.dumps([names, [ask("hostlist", ",".join(found))[0] for found in names]]))
@@ -47,7 +47,7 @@ open(os.path.join(folder, "x.conf"), "w").write("EpilogSlurmctld=/i\\n")
 def taken(text):
     open(path, "w", newline="").write(text)
     words = ["env", "SLURM_CONF=" + path, "scontrol", "show", "hostnames", "localhost"]
-    return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode == 0
+    return subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=240).returncode == 0
 print(json.dumps([taken(text) for text in json.load(sys.stdin)]))
 """
 SOUND = "ClusterName=t\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=a Nodes=n1\n"
@@ -202,7 +202,7 @@ def test_the_inventory_is_read_through_ssh(bed: api.RunningBed, tmp_path: Path) 
     prefix = keys.ssh_command(bed.bed, bed.bed.host("ctl"), user=ADMINISTRATOR)
     source.write_text(json.dumps({"plugin": "converged.hpc.slurm", "command_prefix": prefix}), encoding="utf-8")
     argv = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(source), "--list"]
-    listed = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
+    listed = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=True)
     found = json.loads(listed.stdout)
     assert found["slurm_nodes"]["hosts"] == ["n1", "n2"]
     assert found["slurm_controllers"]["hosts"] == ["ctl"]

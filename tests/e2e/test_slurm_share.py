@@ -69,7 +69,7 @@ class Site(playing.Site):
     def quiet(self) -> None:
         """Until every job has left its nodes: an Epilog may run behind srun."""
         done = 'until test -z "$(squeue -h -t R,CG)" && sinfo -h -o %T | grep -qx idle; do sleep 0.1; done'
-        self.bed.exec("ctl", ["timeout", "110", "sh", "-c", done])
+        self.bed.exec("ctl", ["timeout", "280", "sh", "-c", done])
 
 
 def changes(said: playing.Said) -> int:
@@ -114,7 +114,7 @@ def test_a_cluster_is_converted_step_by_step_and_taken_back(site: Site) -> None:
         assert site.running() == ran
         site.play("stubs", "configure")
         assert "/etc/converged/slurm/prolog" in " ".join(site.running())
-        assert during.wait(60) == 0
+        assert during.wait(300) == 0
     site.quiet()
     site.srun("-N2", "true")
     site.quiet()

@@ -32,7 +32,7 @@ AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
 def gone() -> Iterator[None]:
     """Whatever a test does, its bed does not outlive it."""
     yield
-    api.command_line("down", NAME, timeout=120, check=False)
+    api.command_line("down", NAME, timeout=300, check=False)
 
 
 def test_a_bed_whose_record_is_spoilt_is_taken_down_by_its_labels() -> None:
@@ -46,7 +46,7 @@ def test_a_bed_whose_record_is_spoilt_is_taken_down_by_its_labels() -> None:
     assert "no record of a bed (Expecting" in asked.err
     assert asked.err.endswith(f"testbed down {NAME}\n")
 
-    api.command_line("down", NAME, timeout=120)
+    api.command_line("down", NAME, timeout=300)
     assert machine.ask("leftovers", known=known) == []
 
 
@@ -98,7 +98,10 @@ def test_a_disk_that_runs_full_is_said_in_one_line_and_nothing_is_left(small_dis
             if line.startswith("  ..") and step in line:
                 break
         filled = ["dd", "if=/dev/zero", f"of={small_disk}/ballast", "bs=1M", "status=none"]
+        # It must not be done before the disk is full.
+        run([*AS_ROOT, "kill", "-STOP", str(up.pid)], timeout=30)
         run([*AS_ROOT, *filled], timeout=60, check=False)
+        run([*AS_ROOT, "kill", "-CONT", str(up.pid)], timeout=30)
         said = up.stderr.read().splitlines()
     assert up.returncode == 1
     assert said[-1].startswith("testbed: "), said

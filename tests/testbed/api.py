@@ -25,7 +25,7 @@ from testbed.run import Completed, run
 from testbed.state import Bed, BedStore
 
 TESTS = Path(__file__).resolve().parent.parent
-COMMAND_SECONDS = 120.0
+COMMAND_SECONDS = 300.0
 # A file to which the names of all beds are added that are brought up, so that an interrupted run can be tidied up.
 MADE = "CONVERGED_BEDS_MADE"
 # A first `up` builds the Kubernetes programs and a node image.

@@ -20,7 +20,7 @@ from testbed.errors import BedError
 from testbed.paths import cache_dir
 from testbed.recipe import DEFAULT_DEBIAN, SUITES
 
-DEFAULT_WAIT = 120.0
+DEFAULT_WAIT = 300.0
 
 
 class Parser(argparse.ArgumentParser):

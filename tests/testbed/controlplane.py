@@ -29,7 +29,7 @@ from testbed.progress import step
 from testbed.run import run
 from testbed.state import Bed, Host
 
-READY_SECONDS = 90.0
+READY_SECONDS = 300.0
 KUBEADM_SECONDS = 60.0
 # The machine's proxy leads elsewhere; the API server is next door.
 NO_PROXY = {"NO_PROXY": "*", "no_proxy": "*"}
@@ -142,7 +142,10 @@ def finish_control_plane(bed: Bed, *, binaries: Path) -> None:
             upload.result()
     # Without it no pod is admitted; the controller-manager makes it a moment after its start.
     api.wait_for(
-        "/api/v1/namespaces/default/serviceaccounts/default", lambda found: True, timeout=30, what="service account"
+        "/api/v1/namespaces/default/serviceaccounts/default",
+        lambda found: True,
+        timeout=READY_SECONDS,
+        what="service account",
     )
     api.close()
 

@@ -25,7 +25,7 @@ from testbed.run import run
 from testbed.state import Bed, BedStore, Record, Thing, bed_names
 
 # A killed `up` leaves commands that are still making things; they end within a few seconds.
-LOCK_SECONDS = 120.0
+LOCK_SECONDS = 300.0
 
 
 def podman_of(bed: Bed) -> Podman:

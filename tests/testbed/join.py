@@ -90,7 +90,7 @@ def join(bed: Bed, host: Host, podman: Podman) -> None:
 
 
 def await_node(api: Api, host: Host) -> None:
-    api.wait_for(f"/api/v1/nodes/{host.name}", condition_is("Ready"), timeout=60, what=f"node {host.name} Ready")
+    api.wait_for(f"/api/v1/nodes/{host.name}", condition_is("Ready"), timeout=300, what=f"node {host.name} Ready")
 
 
 def is_member(api: Api, host: Host) -> bool:

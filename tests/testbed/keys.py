@@ -66,6 +66,6 @@ def generate(path: Path, *, comment: str) -> None:
 def ssh_command(bed: Bed, host: Host, *, user: str = ADMINISTRATOR) -> list[str]:
     """`ssh` to a host of the bed, independent of the configuration of whoever calls."""
     options = [f"UserKnownHostsFile={known_hosts(bed)}", "GlobalKnownHostsFile=/dev/null", "StrictHostKeyChecking=yes"]
-    options += ["IdentitiesOnly=yes", "BatchMode=yes", "ConnectTimeout=10", "LogLevel=ERROR"]
+    options += ["IdentitiesOnly=yes", "BatchMode=yes", "ConnectTimeout=60", "LogLevel=ERROR"]
     flags = [part for option in options for part in ("-o", option)]
     return ["ssh", "-F", "/dev/null", "-i", str(identity(bed)), *flags, f"{user}@{host.ip}"]

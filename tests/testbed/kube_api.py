@@ -24,7 +24,7 @@ import yaml
 
 from testbed.errors import BedError
 
-REQUEST_SECONDS = 30.0
+REQUEST_SECONDS = 120.0
 IDLE_SECONDS = 60.0  # The API server closes a connection that is idle for 90 s, without a word.
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

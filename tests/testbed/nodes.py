@@ -19,7 +19,7 @@ from testbed.podman import ContainerSpec, Podman, Volume
 from testbed.recipe import ADMINISTRATOR
 from testbed.state import Bed, Host
 
-BOOT_SECONDS = 120.0
+BOOT_SECONDS = 300.0
 POLL_SECONDS = 0.2
 # What container runtimes and kubelets write: overlayfs cannot lie on the container's own overlayfs.
 REAL_FOLDERS = ("containerd", "kubelet")

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from testbed.errors import BedError
 
 QUOTED_LINES = 3
+# A machine that others have, too, may stand still for a while: nothing is given up for that.
+STALL_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,8 @@ def run(
 ) -> Completed:
     """Run `argv` and wait for it; `env` adds to the environment. With `check`, a failure raises BedError.
 
+    `timeout` is what it may take on a machine that does not stand still meanwhile.
+
     The program gets a session of its own: Ctrl-C ends us, and we decide what becomes of it. It inherits what we made
     inheritable, which is locks: they outlive us until it is done.
     """
@@ -44,7 +48,7 @@ def run(
             input=data,
             stdin=subprocess.DEVNULL if data is None else None,
             capture_output=True,
-            timeout=timeout,
+            timeout=timeout + STALL_SECONDS,
             env=None if env is None else {**os.environ, **env},
             check=False,
             start_new_session=True,
@@ -53,7 +57,7 @@ def run(
     except FileNotFoundError:
         raise BedError(f"{argv[0]}: not found; install it, or put its folder on PATH") from None
     except subprocess.TimeoutExpired:
-        raise BedError(f"{brief(argv)}: no end after {timeout:g} s") from None
+        raise BedError(f"{brief(argv)}: no end after {timeout + STALL_SECONDS:g} s") from None
     done = Completed(
         process.returncode, process.stdout.decode(errors="replace"), process.stderr.decode(errors="replace")
     )

@@ -48,7 +48,7 @@ OURS = {**KUBELETS, **{key: str(least) for key, least in RAISED.items()}}
 
 def hold(bed: str) -> None:
     """Register a bed; the first one saves the values. May be repeated."""
-    with file_lock("sysctls", timeout=30, what="the machine's sysctls"):
+    with file_lock("sysctls", timeout=300, what="the machine's sysctls"):
         saved = load()
         saved["beds"] = sorted({*saved["beds"], bed})
         write_synced(store(), json.dumps(saved, indent=1))
@@ -59,7 +59,7 @@ def hold(bed: str) -> None:
 
 def note_changes() -> None:
     """Write down what has become of the values by now: called when a bed is whole, so it is the beds' doing."""
-    with file_lock("sysctls", timeout=30, what="the machine's sysctls"):
+    with file_lock("sysctls", timeout=300, what="the machine's sysctls"):
         saved = load()
         for key, before in saved["values"].items():
             now = current(key)
@@ -70,7 +70,7 @@ def note_changes() -> None:
 
 def release(bed: str) -> None:
     """Strike a bed off; the last one puts back every value that the beds have changed. May be repeated."""
-    with file_lock("sysctls", timeout=30, what="the machine's sysctls"):
+    with file_lock("sysctls", timeout=300, what="the machine's sysctls"):
         if not store().exists():
             return
         saved = load()

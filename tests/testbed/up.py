@@ -140,7 +140,7 @@ def fetch_supplies(request: Request, podman: Podman, given: Path | None) -> Supp
 
 def reserve(store: BedStore, request: Request, podman: Podman, *, uid: int) -> Bed:
     """Choose a free network and write the bed down, so that nobody else chooses the same."""
-    with file_lock("subnets", timeout=30, what="the list of networks"):
+    with file_lock("subnets", timeout=300, what="the list of networks"):
         if podman.call("network", "exists", request.name, check=False).rc == 0:
             raise BedError(f"podman network '{request.name}' exists and is not ours; choose another --name")
         subnet = layout.choose_subnet(request.subnet, network.taken(podman))

@@ -108,7 +108,7 @@ class Sharing(ConvertedSite):
 
     # Jobs
 
-    def job(self, *options: str, command: str = "sleep 3", timeout: float = 120.0) -> Job:
+    def job(self, *options: str, command: str = "sleep 3", timeout: float = 300.0) -> Job:
         """One job, waited for."""
         return parse(self.srun(*options, *task(command), timeout=timeout).out)
 
@@ -123,7 +123,7 @@ class Sharing(ConvertedSite):
         with log.open("w", encoding="utf-8") as stream, subprocess.Popen(ssh, stdout=stream, stderr=stream) as running:
 
             def ended() -> Job:
-                assert running.wait(120) == 0, log.read_text(encoding="utf-8")
+                assert running.wait(300) == 0, log.read_text(encoding="utf-8")
                 return parse(log.read_text(encoding="utf-8"))
 
             def all_began() -> bool:
@@ -136,7 +136,7 @@ class Sharing(ConvertedSite):
                 yield ended
             finally:
                 self.ctl("scancel --user=ops") if running.poll() is None else None
-                running.wait(60)
+                running.wait(300)
 
     def tell_to_end(self, ended: Callable[[], Job]) -> Job:
         """The job that lasts until it is told, which is now."""
@@ -219,14 +219,29 @@ class Sharing(ConvertedSite):
 
     @contextmanager
     def lingering(self) -> Iterator[None]:
-        """Within it nodes wait a minute for their next job; behind it, no longer than in other tests."""
-        self.settings(linger=60)
+        """Within it nodes wait for their next job however late it is; behind it, no longer than in other tests."""
+        self.settings(linger=600)
         try:
             yield
         finally:
             self.settings(linger=LINGER)
             for node in self.nodes:
                 self.node(node, "systemctl restart --no-block converged-nodeshare-return")
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Within it the batch controller does not wait long for pods that do not leave."""
+        path = "/etc/converged/controller.json"
+        kept = self.ctl(f"cat {path}")
+        try:
+            self._restart_controller(path, json.dumps({**json.loads(kept), "deadline": 10}))
+            yield
+        finally:
+            self._restart_controller(path, kept)
+
+    def _restart_controller(self, path: str, settings: str) -> None:
+        self.ctl(f"cat > {path}; systemctl restart converged-controller", input=settings)
+        self.until(self.controllers[0], "test -S /run/converged/controller.sock")
 
     # What containerd and the API have seen
 
@@ -273,7 +288,7 @@ class Sharing(ConvertedSite):
 
     # Between tests
 
-    def free(self, *nodes: str, seconds: float = 120.0) -> None:
+    def free(self, *nodes: str, seconds: float = 300.0) -> None:
         """Until these nodes are back: no lease, services active, no taint."""
         wanted = nodes or tuple(self.nodes)
 

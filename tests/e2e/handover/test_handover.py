@@ -63,7 +63,7 @@ def test_the_first_of_two_jobs_to_end_gives_nothing_back_and_the_next_job_finds_
         shorter = site.job("-n1", "-w", "n1", command="sleep 1")
         assert shorter.pods() == set()
         until(lambda: len(site.leases("n1")) == 1, "the shorter job's lease ends")
-        time.sleep(3)  # more than the linger
+        site.let_repair("n1")
         assert (site.show("n1")["phase"], site.tainted()) == ("held", {"n1"})
         assert set(workload.ready(site, "web").values()) == {"n2"}
         assert site.ctl(HELD).split() == ["n1"], "what starts on n1 now need not be asked for"
@@ -94,7 +94,7 @@ def test_a_late_epilog_of_an_earlier_run_does_not_free_a_requeued_job(site: Shar
     late = f"SLURM_JOB_ID={job} SLURM_JOB_RESTART_COUNT=0 SLURM_SCRIPT_CONTEXT=epilog_slurmd SLURMD_NODENAME=n1"
     site.node("n1", f"env -i {late} /etc/converged/slurm/epilog")
     site.ctl(f"sudo -u slurm env -i {late} SLURM_JOB_NODELIST=n[1-2] /etc/converged/slurm/epilog-slurmctld")
-    time.sleep(3)
+    site.let_repair()
     assert site.leases("n1") == {f"slurm.{job}.r1.lease"}
     assert site.tainted() == {"n1", "n2"}
     assert site.running_on("n1") == set()

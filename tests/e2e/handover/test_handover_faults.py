@@ -161,13 +161,14 @@ def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_jo
 def test_a_batch_controller_that_is_killed_while_pods_leave_loses_no_node(site: Sharing) -> None:
     workload.apply(site, workload.budget("guarded"), workload.pod("guarded", node="n1"))
     until(lambda: bool(workload.ready(site, "guarded")), "the pod runs")
-    site.batch("-w", "n1")
-    until(lambda: site.tainted() == {"n1"}, "the job is being configured")
-    site.ctl("systemctl kill --signal=KILL slurmctld; sleep 1; systemctl restart slurmctld")
-    site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
-    until(lambda: site.running_on("n1") == set() or site.tainted() == set(), "the job has n1, or is lost")
-    site.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
-    site.free()
+    with site.impatient():
+        site.batch("-w", "n1")
+        until(lambda: site.tainted() == {"n1"}, "the job is being configured")
+        site.ctl("systemctl kill --signal=KILL slurmctld; sleep 1; systemctl restart slurmctld")
+        site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
+        until(lambda: site.running_on("n1") == set() or site.tainted() == set(), "the job has n1, or is lost")
+        site.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+        site.free()
 
 
 @pytest.mark.parametrize("way", ["quiesce", pytest.param("stop", marks=pytest.mark.soak)])
@@ -177,7 +178,7 @@ def test_a_node_that_boots_under_a_job_comes_back_through_repair(site: Sharing, 
         site.batch("-w", "n2", "--no-requeue")
         until(lambda: len(site.leases("n2")) == 1 and site.show("n2")["phase"] == "held", "the job has n2")
         boots = site.node("n2", "stat --format=%Y /proc/1")
-        podman_of(site.bed.bed).call("restart", "--time", "10", site.bed.bed.host("n2").container, timeout=120)
+        podman_of(site.bed.bed).call("restart", "--time", "10", site.bed.bed.host("n2").container, timeout=300)
         booted = ("running\n", "degraded\n")
         until(lambda: site.node("n2", "systemctl is-system-running", check=False) in booted, "n2 has booted")
         assert site.node("n2", "stat --format=%Y /proc/1") != boots

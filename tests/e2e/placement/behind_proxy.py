@@ -23,7 +23,7 @@ REPEATS = 100
 
 def behind(cluster: Cluster, proxy: Proxy, name: str, **settings: object) -> Daemon:
     """A daemon behind the proxy; unless told otherwise, it keeps its Lease over long faults."""
-    chosen = {"scheduler_name": name, "lease_name": name, "lease_duration": 180, "renew_deadline": 170, **settings}
+    chosen = {"scheduler_name": name, "lease_name": name, **settings}
     return cluster.daemon(name, kubeconfig=str(proxy.kubeconfig), **chosen)
 
 

@@ -18,7 +18,7 @@ class Clock:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         library, self._seconds = folder / "stepped_clock.so", folder / "seconds"
-        run(["gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], timeout=60)
+        run(["gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library), str(SOURCE)], timeout=300)
         self.step(0)
         self.variables = {"LD_PRELOAD": str(library), "STEPPED_CLOCK": str(self._seconds)}
 

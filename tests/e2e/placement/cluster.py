@@ -28,6 +28,7 @@ SCHEDULER = "placement"
 CONVERGED = "scheduling.converged.hpc/v1alpha1"
 KUBE_BATCH = "scheduling.incubator.k8s.io/v1alpha1"
 GROUP_NAME = "scheduling.k8s.io/group-name"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 SIGNER = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
@@ -53,7 +54,7 @@ class Cluster:
         self.grant()
         self._sign()
         if not self.api.items("/api/v1/nodes?labelSelector=converged.hpc/load&limit=1"):
-            command_line("load", self.bed.bed.name, "--nodes", str(NODES), "--kind", "kwok", timeout=120)
+            command_line("load", self.bed.bed.name, "--nodes", str(NODES), "--kind", "kwok", timeout=300)
 
     def grant(self) -> None:
         """The rights and the flow level."""
@@ -74,7 +75,7 @@ class Cluster:
                 *("-keyout", str(key), "-subj", subject),
             ],
             capture_output=True,
-            timeout=30,
+            timeout=300,
             check=True,
         )
         name = f"placement-e2e-{os.getpid()}"
@@ -87,7 +88,7 @@ class Cluster:
         self.api.create(SIGNER, {**body, "spec": spec})
         self.bed.kubectl("certificate", "approve", name)
         found = self.api.wait_for(
-            f"{SIGNER}/{name}", lambda item: "certificate" in item.get("status", {}), timeout=120, what="certificate"
+            f"{SIGNER}/{name}", lambda item: "certificate" in item.get("status", {}), timeout=300, what="certificate"
         )
         config = yaml.safe_load(kubeconfig(self.bed.bed).read_text(encoding="utf-8"))
         for user in config["users"]:
@@ -108,7 +109,7 @@ class Cluster:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
         self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump(body))
         self.api.wait_for(
-            f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _item: True, timeout=120, what="account"
+            f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _item: True, timeout=300, what="account"
         )
         return Namespace(self.api, name)
 
@@ -116,6 +117,10 @@ class Cluster:
         """A PriorityClass."""
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump({**body, "value": value}))
+
+    def end_lease(self, name: str) -> None:
+        """Of a daemon that does nothing any more, so that nobody has to wait until it is over."""
+        self.api.delete(f"{LEASES}/{name}")
 
     def daemon(self, name: str, **settings: Any) -> Daemon:
         """The daemon with a Lease of its own; the role gives rights to the one Lease it is told of."""

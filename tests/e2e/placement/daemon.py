@@ -22,9 +22,9 @@ from e2e.placement.role import ROLE
 from e2e.playing import until
 
 # No other is to follow it, however slow the machine is; one that cannot renew its Lease in time ends.
-LASTING = {"lease_duration": 60, "renew_deadline": 50}
-# Another is to follow it soon.
-PASSING = {"lease_duration": 6, "renew_deadline": 5}
+LASTING = {"lease_duration": 180, "renew_deadline": 170}
+# Another is to follow it, which is waited for; and yet a machine may stand still for a while.
+PASSING = {"lease_duration": 40, "renew_deadline": 32}
 
 
 def free_port() -> int:
@@ -99,7 +99,7 @@ class Daemon:
             [*self.argv(arguments[0]), "--socket", str(self.socket), *arguments[1:]],
             env=self.environment(),
             capture_output=True,
-            timeout=30,
+            timeout=300,
             check=False,
         )
         return done.stdout.decode() if done.returncode == 0 else ""
@@ -107,7 +107,7 @@ class Daemon:
     def page(self, path: str) -> str:
         """What it serves over HTTP."""
         listen = yaml.safe_load(self.settings.read_text(encoding="utf-8"))["listen"]
-        with urllib.request.urlopen(f"http://{listen}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{listen}{path}", timeout=300) as answer:
             found: str = answer.read().decode()
             return found
 
@@ -121,7 +121,7 @@ class Daemon:
         assert self.process is not None
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 120) -> int:
+    def wait(self, seconds: float = 300) -> int:
         """Its exit status."""
         assert self.process is not None
         return self.process.wait(timeout=seconds)

@@ -106,7 +106,7 @@ class Proxy:
             "-out",
             str(certificate),
         ]
-        subprocess.run(made, check=True, capture_output=True, timeout=30, env={**os.environ, **variables})
+        subprocess.run(made, check=True, capture_output=True, timeout=300, env={**os.environ, **variables})
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         tls.load_cert_chain(certificate, key)
         self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)

@@ -63,7 +63,7 @@ class Reference:
 
     def __exit__(self, *_error: object) -> None:
         self._process.terminate()
-        self._process.wait(timeout=30)
+        self._process.wait(timeout=300)
         self._server.shutdown()
         self._server.server_close()
 

@@ -208,7 +208,7 @@ def test_metrics_say_what_waits_and_how_long_things_take(daemon: Daemon, team: N
     ]
     for name in counted:
         until(lambda name=name: daemon.figure(name) > 0, name)
-    assert 0 < daemon.figure('watch_silence_seconds{source="pods"}') < 30
+    until(lambda: 0 < daemon.figure('watch_silence_seconds{source="pods"}') < 30, "the watch has been heard of lately")
     assert [daemon.page(path) for path in ("/healthz", "/readyz")] == ["ok\n"] * 2
 
 

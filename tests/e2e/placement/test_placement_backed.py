@@ -65,8 +65,6 @@ def backed(cluster: Cluster, pbs: Pbs) -> Iterator[Daemon]:
         NAME,
         scheduler_name=NAME,
         lease_name=NAME,
-        lease_duration=60,
-        renew_deadline=30,
         pbs_bin_dir=str(pbs.bin_dir),
         pbs_account='namespace.labels."site/account"',
         pbs_linger_seconds=2,

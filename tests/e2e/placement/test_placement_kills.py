@@ -18,7 +18,6 @@ import pytest
 from e2e.placement import proxy as faults
 from e2e.placement.behind_proxy import BINDING, NAMES, REPEATS, assert_all_is_well, behind
 from e2e.placement.cluster import GROUP_NAME, KUBE_BATCH, NODES, Cluster, Namespace
-from e2e.placement.daemon import PASSING
 from e2e.placement.proxy import Fault, Proxy
 from e2e.playing import until
 from placement_kit.kube_batch import policy
@@ -128,7 +127,7 @@ def test_a_kill_at_any_step_leaves_whole_gangs(
     name = next(NAMES)
     rules = cluster.folder / "preempting.yml"
     rules.write_text(policy(), encoding="utf-8")
-    daemon = behind(cluster, proxy, name, policy=str(rules), **PASSING).start()
+    daemon = behind(cluster, proxy, name, policy=str(rules)).start()
     until(daemon.leads, "it leads")
     gang = scene(cluster, team, name)
     go = threading.Event()
@@ -143,6 +142,7 @@ def test_a_kill_at_any_step_leaves_whole_gangs(
                 go.set()
             daemon.signal(signal.SIGKILL)
             daemon.wait()
+            cluster.end_lease(name)
             go.set()
         daemon.start()
         gang.go_on()

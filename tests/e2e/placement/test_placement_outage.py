@@ -17,7 +17,7 @@ from e2e.outage import without_api
 from e2e.placement import proxy as faults
 from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, bindings, fill, scheduler
 from e2e.placement.cluster import NODES, Cluster, Namespace
-from e2e.placement.daemon import PASSING, Daemon, free_port
+from e2e.placement.daemon import Daemon, free_port
 from e2e.placement.proxy import Proxy
 from e2e.placement.role import ROLE
 from e2e.playing import until
@@ -157,7 +157,7 @@ def test_a_node_that_two_leaders_have_filled_is_told_of_until_its_kubelet_has_me
     cluster: Cluster, proxy: Proxy, team: Namespace
 ) -> None:
     name = next(NAMES)
-    first = behind(cluster, proxy, name, **PASSING)
+    first = behind(cluster, proxy, name)
     listen = f"127.0.0.1:{free_port()}"
     second = cluster.daemon(f"{name}-second", scheduler_name=name, lease_name=name, listen=listen)
     cluster.priority("urgent", 1000)
@@ -172,6 +172,7 @@ def test_a_node_that_two_leaders_have_filled_is_told_of_until_its_kubelet_has_me
             team.pod("late", **where)
             until(lambda: rule.met == 1, "a binding is on its way")
             first.signal(signal.SIGSTOP)
+            cluster.end_lease(name)
             team.pod("early", priorityClassName="urgent", **where)
             until(lambda: team.bound() >= {"early"}, "the second takes the last room for another pod")
             go.set()
@@ -197,10 +198,10 @@ def former(cluster: Cluster) -> Path:
     packed = f"{folder}.tar"
     run(
         ["git", "-C", str(ROLE.parents[1]), "archive", f"--output={packed}", f"{FORMER}:roles/placement/files"],
-        timeout=30,
+        timeout=300,
     )
     folder.mkdir(exist_ok=True)
-    run(["tar", "--extract", f"--directory={folder}", f"--file={packed}"], timeout=30)
+    run(["tar", "--extract", f"--directory={folder}", f"--file={packed}"], timeout=300)
     return folder
 
 
@@ -211,7 +212,7 @@ def test_a_gang_that_another_version_has_begun_becomes_whole(
     cluster: Cluster, proxy: Proxy, team: Namespace, former: Path, downwards: bool
 ) -> None:
     name = next(NAMES)
-    daemon = behind(cluster, proxy, name, **PASSING, journal=str(cluster.folder / name / "journal"))
+    daemon = behind(cluster, proxy, name, journal=str(cluster.folder / name / "journal"))
     go = threading.Event()
     try:
         daemon.files = daemon.files if downwards else former
@@ -222,6 +223,7 @@ def test_a_gang_that_another_version_has_begun_becomes_whole(
             until(lambda: len(team.bound()) == 3, "half of the gang is bound")
             daemon.signal(signal.SIGKILL)
             daemon.wait()
+            cluster.end_lease(name)
             go.set()
         daemon.files = former if downwards else ROLE / "files"
         daemon.start()

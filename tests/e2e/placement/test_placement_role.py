@@ -9,6 +9,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,13 +56,16 @@ class Deployment(playing.Site):
     def role(self, step: str = "placement", *options: str, check: bool = True, **variables: Any) -> playing.Said:
         """The role with these variables beside those that every run has."""
         index = {"PIP_INDEX_URL": f"http://127.0.0.1:{INDEX_PORT}/simple/"}
-        given = {"placement_settings": SETTINGS, "placement_ready_seconds": 60, **variables}
+        given = {"placement_settings": SETTINGS, "placement_ready_seconds": 300, **variables}
         return self.run([play("converged_placement", step, environment=index)], *options, check=check, **given)
 
     def show(self, host: str, *properties: str) -> list[str]:
         """Properties of the unit."""
         names = [f"--property={name}" for name in properties]
         return self.bed.exec(host, ["systemctl", "show", "--value", *names, UNIT]).out.split()
+
+    def is_active(self, host: str) -> bool:
+        return self.show(host, "ActiveState") == ["active"]
 
     def leads(self, host: str) -> bool:
         """Whether the host's daemon may write; one that just starts again does not answer."""
@@ -163,7 +167,7 @@ def test_what_the_daemon_would_refuse_never_reaches_it(deployment: Deployment, b
     assert ("conquer" if bad == "policy" else "binders") in said.out
     for host in HOSTS:
         deployment.bed.exec(host, ["/usr/local/sbin/placement", "check", "/etc/converged/placement.yml"])
-        assert deployment.show(host, "ActiveState") == ["active"]
+        until(partial(deployment.is_active, host), "its daemon goes on")
 
 
 def test_a_daemon_that_does_not_become_ready_gives_way_to_the_one_before(
