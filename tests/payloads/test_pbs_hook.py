@@ -43,6 +43,10 @@ class Shares(unittest.TestCase):
             ("(n1:ncpus=1:ngpus=0)", "n1:1/0", "n1", ["--cpus=1"]),
             ("(n1:ngpus=1)+(n1:ngpus=1)", "n1:1/0+n1:1/1", "n1", ["--cpus=0", "--device=nvidia.com/gpu=2"]),
             ("(n1)", "n1:1/0", "n1", ["--cpus=0"]),
+            # no more than nodeshare can read
+            ("(n1:ncpus=1:ngpus=1234567)", "n1:1/0", "n1", ["--cpus=1", "--device=nvidia.com/gpu=999999"]),
+            ("(n1:ncpus=1:mem=9999999pb)", "n1:1/0", "n1", ["--cpus=1", "--mem=" + "9" * 15]),
+            ("(n1:ncpus={})".format("9" * 15), "n1:1/0", "n1", ["--cpus=" + "9" * 12]),
         )
         for exec_vnode, exec_host, name, words in cases:
             with self.subTest(exec_vnode, host=name):
@@ -121,7 +125,14 @@ class Decisions(unittest.TestCase):
         self.assertEqual(parse_config(json.dumps(dict(good, a_key_of_another_release=1))), right)
         bad = ({"nodeshare": []}, {"nodeshare": "x"}, {"nodeshare": ["x"]}, {"timeout_seconds": True})
         bad += ({"timeout_seconds": 3}, {"on_failure": "panic"}, {"default_mem": "1.5gb"}, {"default_mem": 1})
-        bad += ({"ignored_queues": "q"}, {"devices": {"ngpus": 1}}, {"sharing": []}, {"cgroup_prefix": "../x"})
+        bad += (
+            {"ignored_queues": "q"},
+            {"devices": {"ngpus": 1}},
+            {"devices": {"ngpus": "a b"}},
+            {"devices": {"x": ""}},
+            {"sharing": []},
+            {"cgroup_prefix": "../x"},
+        )
         bad += ({"enabled": "relative"},)
         for change in bad:
             changed = dict(good)

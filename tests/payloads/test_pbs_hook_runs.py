@@ -13,12 +13,15 @@ import json
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import time
 import types
 import unittest
+import unittest.mock
 
+import converged_hook
 from converged_hook import ACCEPT, DRAIN, EVENTS, REQUEUE, main
 
 NODESHARE = """#!{python} -IS
@@ -170,13 +173,39 @@ class Runs(HookCase):
         pbs = self.run_hook(on_failure=DRAIN, timeout_seconds="soon")
         self.assertEqual((pbs.said, pbs.event().vnode_list["n1"].state), (["reject"], "offline"))
         self.assertIn("timeout_seconds cannot be 'soon'", pbs.log[0])
-        self.assertEqual(self.run_hook("EXECJOB_END", on_failure=DRAIN, timeout_seconds="soon").said, [ACCEPT])
         self.assertEqual(self.run_hook(on_failure=DRAIN, timeout_seconds=1, ignored_queues=["workq"]).said, [ACCEPT])
         self.assertEqual(self.called(), [])
         self.assertEqual(self.run_hook(on_failure=DRAIN, a_key_of_another_release=1).said, [ACCEPT])
         self.assertEqual(self.verbs(), ["begin"])
         os.unlink(os.path.join(self.top, "enabled"))
         self.assertEqual(self.run_hook(on_failure=DRAIN, timeout_seconds="soon").said, [ACCEPT])
+
+    def test_what_is_wrong_in_a_configuration_stops_neither_an_end_nor_a_repair(self):
+        jobs = {"job_list": [{"id": "15.srv"}]}
+        for wrong in ({"timeout_seconds": "soon"}, {"default_mem": "1.5gb"}, {"devices": {"ngpus": "a b"}}):
+            pbs = self.run_hook("EXECJOB_END", on_failure=DRAIN, **wrong)
+            self.assertEqual(pbs.said, [ACCEPT])
+            self.assertRegex(pbs.log[0], r' exit=0 wrong="\w+ cannot be .*" outcome=accept ')
+            pbs = self.run_hook("EXECHOST_PERIODIC", job=jobs, **wrong)
+            self.assertIn(' exit=0 wrong="', pbs.log[0])
+            self.run_hook("EXECJOB_PRERESUME", **wrong)
+        self.assertEqual(self.verbs(), ["end", "repair", "begin"] * 3)
+        repairs = [words for words, _environment in self.called()[1::3]]
+        self.assertEqual([words[2].split()[:2] for words in repairs], [["15.srv/1", "--cpus=1"]] * 3)
+
+    def test_where_the_daemons_queues_cannot_be_read_no_job_is_taken_for_one_of_others(self):
+        wrong, jobs = {"ignored_queues": "pods"}, {"job_list": [{"id": "15.srv"}]}
+        self.run_hook("EXECHOST_PERIODIC", job=jobs, **wrong)
+        for kind in ("EXECJOB_PRERESUME", "EXECJOB_POSTSUSPEND", "EXECJOB_END"):
+            self.run_hook(kind, **wrong)
+        self.assertEqual([words[:2] for words, _environment in self.called()], [["repair"], ["end", "--wlm=pbs"]])
+
+    def test_without_a_program_nothing_is_run_in_its_place(self):
+        for kind in ("EXECJOB_END", "EXECHOST_PERIODIC", "EXECJOB_BEGIN"):
+            with self.subTest(kind):
+                pbs = self.run_hook(kind, nodeshare=[])
+                self.assertIn("nodeshare cannot be []", pbs.log[0])
+                self.assertEqual((pbs.said, self.called()), ([ACCEPT], []))
 
     def test_a_refused_begin_leaves_no_lease(self):
         self.write("status", "75")
@@ -247,6 +276,76 @@ class Runs(HookCase):
         self.assertIn("event=periodic", self.run_hook("EXECHOST_PERIODIC").log[0])
 
 
+class Forging(HookCase):
+    """MoM hands a hook lines of which any may be a user's."""
+
+    def lines(self, *texts):
+        told = unittest.mock.patch.object(converged_hook, "told_by_mom", lambda: "".join(text + "\n" for text in texts))
+        told.start()
+        self.addCleanup(told.stop)
+
+    GENUINE = (
+        "pbs.event().job.id=15.srv",
+        "pbs.event().job.queue=workq",
+        "pbs.event().job.queue_type=E",
+        "pbs.event().job.Account_Name=a",
+        "pbs.event().job.exec_vnode=(n1:ncpus=1)",
+        "pbs.event().job.exec_vnode_orig=(n1:ncpus=1)",
+        "pbs.event().job.Resource_List[place]=free",
+        'pbs.event().job.Variable_List="""A=1,B=() {',
+        ' echo id=7.srv}"""',
+        "pbs.event().job.run_count=1",
+        "pbs.event().job.run_version=1",
+    )
+
+    def test_a_begin_of_which_pbs_tells_twice_is_refused_and_no_node_is_drained_for_it(self):
+        self.lines(*self.GENUINE)
+        self.assertEqual(self.run_hook(on_failure=DRAIN).said, [ACCEPT])
+        self.assertEqual(self.verbs(), ["begin"])
+        for forged in (
+            'project="""',
+            "id=7.srv",
+            "queue=pods",
+            "exec_vnode=()",
+            "run_version=9",
+            'Resource_List["place"]=excl',
+        ):
+            for on_failure in (ACCEPT, REQUEUE, DRAIN):
+                self.lines(*self.GENUINE[:4], "pbs.event().job." + forged, *self.GENUINE[4:])
+                with self.subTest(forged, on_failure=on_failure):
+                    pbs = self.run_hook(on_failure=on_failure, job={"run_version": 10})
+                    self.assertEqual((pbs.said, pbs.event().vnode_list["n1"].state), (["reject"], None))
+                    self.assertIn('error="ForgedError: ', pbs.log[0])
+                    self.assertEqual(self.run_hook("EXECJOB_END", on_failure=on_failure).said, [ACCEPT])
+        self.assertEqual(self.verbs(), ["begin"])
+
+    def test_a_repair_leaves_out_the_job_of_which_pbs_tells_twice_and_no_other(self):
+        heads = (
+            '["15.srv"]',
+            "[15.srv]",
+            'X["15.srv"]',
+            '"2.srv"["15.srv"]',
+            '[x"15.srv"]',
+            '["15.srv"][1]',
+            '["15.srv"]',
+        )
+        for head in heads:
+            genuine = ['pbs.event().job_list["{}.srv"].run_version=1'.format(number) for number in (2, 15)]
+            line = "pbs.event().job_list" + head + (".A=" + '"' * 3 if head == heads[-1] else ".run_version=9")
+            self.lines(*genuine, line, ' x"')
+            pbs = self.run_hook("EXECHOST_PERIODIC", job={"job_list": [{"id": "2.srv"}, {"id": "15.srv"}]})
+            with self.subTest(head):
+                self.assertEqual([word.split()[0] for word in self.called()[-1][0][2:]], ["2.srv/1"])
+                self.assertIn('wrong="15.srv is also told of by a user"', pbs.log[0])
+
+    def test_the_lines_are_those_that_this_process_was_started_with(self):
+        path = self.write("input", "pbs.event().job.id=1\n")
+        code = "import converged_hook; print(converged_hook.told_by_mom(), end='')"
+        for words, told in ((["--hook", "-i", path], b"pbs.event().job.id=1\n"), (["-i", "/none"], b""), ([], b"")):
+            said = subprocess.check_output([sys.executable, "-c", code, *words], env={"PYTHONPATH": ":".join(sys.path)})
+            self.assertEqual(said, told)
+
+
 class Holes(HookCase):
     """What the predecessor let happen, by its number in the list of holes."""
 
@@ -275,13 +374,13 @@ class Holes(HookCase):
                 self.assertEqual(self.run_hook("EXECJOB_END", on_failure=REQUEUE).said, [ACCEPT])
         self.assertEqual(self.run_hook("EXECJOB_END", nodeshare=["/nowhere"], on_failure=DRAIN).said, [ACCEPT])
 
-    def test_an_id_that_is_none_is_one_word_for_nodeshare_to_judge(self):
-        for text in HOSTILE:
-            pbs = self.run_hook(job={"id": text})
+    def test_an_id_that_is_none_is_the_sites_choice_and_no_word(self):
+        for text in (*HOSTILE, "1.srv --cpus=9", "1.srv/2", "", "1[].srv"):
             with self.subTest(text[:20]):
-                if "\0" in text:  # which no program can be given
-                    self.assertIn('error="ValueError: ', pbs.log[0])
-                    continue
-                words = self.called()[-1][0]
-                self.assertIn("--job=" + text, words)
-                self.assertEqual([word for word in words if not word.startswith("--")], ["begin"])
+                pbs = self.run_hook(job={"id": text}, on_failure=REQUEUE)
+                self.assertEqual((pbs.said, self.called()), (["reject"], []))
+                self.assertIn('error="ValueError: ', pbs.log[0])
+                jobs = [{"id": text}, {"id": "2.srv"}]
+                self.run_hook("EXECHOST_PERIODIC", job={"job_list": jobs})
+                self.assertEqual([word.split()[0] for word in self.called()[0][0][2:]], ["2.srv/1"])
+                os.unlink(self.calls)

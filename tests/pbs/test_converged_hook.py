@@ -169,6 +169,42 @@ def test_r2_r3_r4_what_a_user_writes_changes_nothing(hook: Told) -> None:
     assert "PODNAME" not in hook.log.read_text()
 
 
+def test_a_line_that_a_user_has_written_tells_nothing_of_another_job(hook: Told) -> None:
+    """MoM hands a hook lines, and a newline in an account begins one."""
+    other = hook.submit(*FIRST, *SLEEP)
+    begun = f"begin@pbs-n1 of 1 {share(other, mem=None)}"
+    hook.until_called(other, begun)
+    for text in (f"a\npbs.event().job.id={other}", "a\npbs.event().job.queue=pods", '"""'):
+        job = hook.submit("-A", text, *FIRST, *SLEEP)
+        until(lambda job=job: hook.job(job)["job_state"] == "H")
+        assert (hook.calls(other), hook.calls(job)) == ([begun], [])
+        assert hook.pbs.call("qdel", job).rc == 0
+        until(lambda job=job: hook.job(job)["job_state"] == "F")
+    assert "ForgedError: what its owner wrote" in hook.pbs.on("pbs-n1", "cat $PBS_HOME/mom_logs/*").out
+    assert hook.node("pbs-n1")["state"] == "free"
+    assert (hook.calls(other), hook.calls(job)) == ([begun], [])
+
+
+def test_a_repair_is_told_nothing_that_a_user_has_written(hook: Told) -> None:
+    """Of listed jobs MoM quotes not even the variables."""
+    other = hook.submit(*FIRST, *SLEEP)
+    forged = (f'["{other}"].run_version=9', '["77.pbs-srv"].exec_vnode=(pbs-n1:ncpus=64)')
+    lines = "\n".join(["a", *(f"pbs.event().job_list{line}" for line in forged), "b"])
+    job = hook.submit("-v", f"A={lines}", *FIRST, *SLEEP)
+    hook.until_called(job, f"begin@pbs-n1 of 1 {share(job, mem=None)}")
+    hook.until_runs(other)
+    hook.set_period("converged", 1)
+
+    def told() -> list[str]:
+        calls = [json.loads(line) for line in hook.log.read_text().splitlines()]
+        repairs = [words for host, words in calls if host == "pbs-n1" and words[:2] == ["repair", "--wlm=pbs"]]
+        return [word.partition("/")[0] for word in repairs[-1][2:]] if repairs else []
+
+    until(lambda: job in told())
+    hook.set_period("converged", 3600)
+    assert told() == [job]
+
+
 def test_the_cpuset_that_is_passed_on_is_there_and_goes_with_the_job(hook: Told) -> None:
     """The hook runs after the one that makes cgroups."""
     mount = hook.folder / "cpuset"

@@ -126,33 +126,28 @@ class _event:
         return self._param[key]
 
 
-def _job_of(seen: t.Mapping[str, t.Any]) -> _job:
-    known = dict.fromkeys(_UNSET)
+_KINDS: dict[str, t.Callable[[str], t.Any]] = {
+    **dict.fromkeys(["euser", "egroup", "Job_Owner", "Account_Name", "exec_host2", "array_id"], values.pbs_str),
+    **dict.fromkeys(["run_count", "run_version", "array_index", "substate", "Exit_status"], values.pbs_int),
+    "job_state": lambda text: values.job_state(int(text)),
+    "queue": lambda text: _queue(name=text),
+    "project": values.project,
+    "Job_Name": values.name,
+    "exec_vnode": values.exec_vnode,
+    "schedselect": values.select,
+}
+
+
+def _job_of(told: t.Mapping[str, t.Any]) -> _job:
+    known = {name: kind(told[name]) if name in told else None for name, kind in _KINDS.items()}
     return _job(
-        **known,
-        id=seen["id"],
-        queue=_queue(name=seen["queue"]),
+        **{**dict.fromkeys(_UNSET), **known},
+        id=told["id"],
         server=_server(name=SERVER),
-        euser=values.pbs_str(seen["owner"]),
-        egroup=values.pbs_str(seen["owner"]),
-        Job_Owner=values.pbs_str(f"{seen['owner']}@{SERVER}"),
-        Account_Name=None if seen["Account_Name"] is None else values.pbs_str(seen["Account_Name"]),
-        project=values.project(seen["project"]),
-        Job_Name=values.name(seen["Job_Name"]),
-        run_count=values.pbs_int(seen["run_count"]),
-        run_version=values.pbs_int(seen["run_count"]),
-        exec_vnode=values.exec_vnode(seen["exec_vnode"]),
-        exec_host2=values.pbs_str(seen["exec_host2"]),
-        schedselect=values.select(seen["schedselect"]),
-        Resource_List=values.pbs_resource(seen["resources"]),
+        Resource_List=values.pbs_resource(told.get("Resource_List", {})),
         resources_used=values.pbs_resource({}),
-        Variable_List=dict(seen["variables"]),
-        array_id=None if "array_id" not in seen else values.pbs_str(seen["array_id"]),
-        array_index=None if "array_index" not in seen else values.pbs_int(seen["array_index"]),
-        job_state=values.job_state(seen["job_state"]),
-        substate=values.pbs_int(seen["substate"]),
-        Exit_status=None if seen["Exit_status"] is None else values.pbs_int(seen["Exit_status"]),
-        _primary=seen["primary"],
+        Variable_List=told.get("Variable_List", {}),
+        _primary="_msmom" in told,
         _wish=None,
     )
 
@@ -174,9 +169,9 @@ def made(given: t.Mapping[str, t.Any]) -> types.ModuleType:
         "vnode_list": {name: _vnode_of(name, known) for name, known in given["vnodes"].items()}
     }
     if "job" in given:
-        parameters["job"] = _job_of(given["job"])
+        parameters["job"] = _job_of(given["own"])
     if "jobs" in given:
-        parameters["job_list"] = {seen["id"]: _job_of(seen) for seen in given["jobs"]}
+        parameters["job_list"] = {name: _job_of({**told, "id": name}) for name, told in given["listed"].items()}
     event = _event(given, parameters)
 
     def log(word: str, name: str, text: object) -> None:

@@ -20,7 +20,7 @@ import time
 import typing as t
 from pathlib import Path
 
-from pbs_double import homes, schedule, transitions
+from pbs_double import homes, hook_input, schedule, transitions
 from pbs_double.hook_api import write_log
 from pbs_double.state import MEMORY_KB, Hook, State, Task, fresh_node, opened
 
@@ -222,9 +222,11 @@ class Mom:
         folder = self._home / "mom_priv/hooks"
         config = folder / f"{hook}.CF"
         self._runs += 1
-        scratch = [self._home / f"mom_priv/{hook}.{self._runs}.{suffix}" for suffix in ("in", "out")]
+        scratch = [self._home / f"mom_priv/{hook}.{self._runs}.{suffix}" for suffix in ("in", "out", "more")]
+        scratch[0].write_text(hook_input.written({**given, "event": event}))
         text = {
-            **given,
+            "vnodes": given["vnodes"],
+            **{kind: True for kind in ("job", "jobs") if kind in given},
             "event": event,
             "hook": hook,
             "host": self._host,
@@ -232,12 +234,13 @@ class Mom:
             "script": str(folder / f"{hook}.PY"),
             "config": str(config) if config.exists() else None,
         }
-        scratch[0].write_text(json.dumps(text))
+        scratch[2].write_text(json.dumps(text))
         environment = {"PATH": "/bin:/usr/bin", "PBS_CONF_FILE": "/etc/pbs.conf", "LC_CTYPE": "C.UTF-8"}
         if config.exists():
             environment["PBS_HOOK_CONFIG_FILE"] = str(config)
         alarm = int(self._hooks[hook].attributes["alarm"])
-        argv = [str(self._folder / "sbin" / self._host / "pbs_python"), *map(str, scratch)]
+        program = str(self._folder / "sbin" / self._host / "pbs_python")
+        argv = [program, "--hook", "-i", str(scratch[0]), "-o", str(scratch[1]), str(scratch[2])]
         try:
             subprocess.run(
                 argv, cwd=folder / "tmp", env=environment, stdin=subprocess.DEVNULL, timeout=alarm, check=False

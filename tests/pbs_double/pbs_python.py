@@ -9,12 +9,14 @@ import json
 import sys
 from pathlib import Path
 
-from pbs_double import hook_api
+from pbs_double import hook_api, hook_input
 
 
 def run(host: str, folder: str, arguments: list[str]) -> int:
     """The event and the program come from files, the outcome goes into one."""
-    given = json.loads(Path(arguments[0]).read_text())
+    _hook, _input, told, _output, outcome, more = arguments
+    given = json.loads(Path(more).read_text())
+    given["own"], given["listed"] = hook_input.read(Path(told).read_text())
     home, hook = Path(given["home"]), given["hook"]
     tests = sys.path.pop(0)
     assert Path(__file__).is_relative_to(tests)
@@ -35,5 +37,5 @@ def run(host: str, folder: str, arguments: list[str]) -> int:
             hook_api.write_log(home, "0001", "pbs_python", "Svr", "pbs_python", internal)
         hook_api.write_log(home, "0100", "pbs_python", "Hook", hook, said)
     ended = {"outcome": event.outcome, "message": event.message, "vnodes": hook_api.changes(module)}
-    Path(arguments[1]).write_text(json.dumps(ended))
+    Path(outcome).write_text(json.dumps(ended))
     return 0

@@ -4,9 +4,10 @@
 """The hook by which PBS tells `nodeshare` on each host of a job what the job takes there, and that it is over.
 
 `decide` is pure: an event and the configuration in, one command line out. Only what PBS itself has made gets into it
-(id, run, exec_vnode, place, queue), never a text of the user's. The MoM does nothing else while execjob_begin runs, so
-the command is bounded, and what cannot be done ends in the outcome that the site has chosen: batch never depends on
-Kubernetes. Runs on every host of a job, after pbs_cgroups (order 100), whose cpuset it passes on.
+(id, run, exec_vnode, place, queue), never a text of the user's (see `forged`). The MoM does nothing else while
+execjob_begin runs, so the command is bounded, and what cannot be done ends in the outcome that the site has chosen:
+batch never depends on Kubernetes. Runs on every host of a job, after pbs_cgroups (order 100) whose cpuset it passes on.
+PBS keeps a hook as one text and brings nothing else to its MoMs, so all of it is in this file, however long that is.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import select
 import signal
 import subprocess
 import time
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 ACCEPT, REQUEUE, DRAIN = "accept", "requeue", "drain"
 CODES = {0: ACCEPT, 69: DRAIN, 75: REQUEUE}  # of nodeshare; any other is a failure of nodeshare itself
@@ -32,6 +33,20 @@ BEGUN, EXITING, SUSPENDED = 41, 50, (43, 45)  # substates of a job: from the fir
 _SIZE = re.compile(r"(\d{1,15})([kKmMgGtTpP]?)([bBwW]?)", re.ASCII)
 _Vnode = Tuple[str, List[Tuple[str, str]]]  # its name, and what a chunk has of it
 _CHUNK = re.compile(r"\(([^()]+)\)", re.ASCII)
+_ID = re.compile(r"\d{1,12}(?:\[\d{1,7}\])?(?:\.[A-Za-z0-9-]+)*", re.ASCII)
+_DIGITS = {"ncpus": 12, "mem": 15}  # that nodeshare reads; of a device 6
+_TOLD = re.compile(
+    r"^pbs\.event\(\)\.job(?:_list([^=\n]*))?"
+    r"\.(?:(id|queue|exec_vnode|exec_host2?|run_count|run_version|substate)(?:\[[^=\n]*)?"
+    r"|Resource_List\[(?:place\]|[^\"=\n]*\"place\")[^=\n]*)=",
+    re.MULTILINE,
+)
+_QUOTED = re.compile(r'^pbs\.event\(\)\.job(?:_list([^=\n]*)\.\w+|(?!\.Variable_List=)[^=\n]*)="""', re.MULTILINE)
+_NAME = re.compile(r'\[(?:[^"]*"(.*?)"|(.*)\])')  # of a job, as PBS itself reads it
+
+
+class ForgedError(ValueError):
+    """What PBS tells of a job is not PBS's alone."""
 
 
 class Config(NamedTuple):
@@ -41,7 +56,7 @@ class Config(NamedTuple):
     timeout_seconds: float = 20.0
     on_failure: str = ACCEPT
     default_mem: Optional[str] = None
-    ignored_queues: FrozenSet[str] = frozenset()
+    ignored_queues: Optional[FrozenSet[str]] = frozenset()  # None: they cannot be read
     devices: Mapping[str, str] = {"ngpus": "nvidia.com/gpu"}
     sharing: Mapping[str, str] = {}
     cgroup_prefix: Optional[str] = "pbs_jobs"
@@ -64,12 +79,13 @@ class Facts(NamedTuple):
 
 def decide(facts: Facts, config: Config, running: Sequence[Facts] = ()) -> Tuple[str, ...]:
     """The words for nodeshare; none: there is nothing to do. A repair makes up for leases that a begin has not left."""
+    ignored = config.ignored_queues
     if facts.event in ("startup", "periodic"):
-        jobs = [one for one in running if one.queue not in config.ignored_queues]
+        jobs = [one for one in running if ignored is not None and one.queue not in ignored]
         named = [" ".join(["{}/{}".format(one.job, one.run), *_share_words(one, config)]) for one in jobs]
         return ("repair", "--wlm=pbs", *named) if named else ("repair",)
     verb = VERBS.get(facts.event)
-    if verb is None or facts.queue in config.ignored_queues:
+    if verb is None or (verb != "end" if ignored is None else facts.queue in ignored):
         return ()
     words = (verb, "--wlm=pbs", "--job=" + facts.job, "--run={}".format(facts.run))
     if verb == "end":
@@ -82,8 +98,10 @@ def _share_words(facts: Facts, config: Config) -> List[str]:
     share = share_of(facts, config)
     if share is None:
         return ["--exclusive"]  # it is here, and may have anything
-    memory = share.get("mem", size(config.default_mem) if config.default_mem is not None else None)
-    memory_words = [] if memory is None else ["--mem={}".format(memory)]
+    if config.default_mem is not None:
+        share.setdefault("mem", size(config.default_mem))
+    share = {name: min(amount, 10 ** _DIGITS.get(name, 6) - 1) for name, amount in share.items()}
+    memory_words = ["--mem={}".format(share["mem"])] if "mem" in share else []
     if facts.event == "postsuspend":
         return ["--cpus=0", *memory_words]  # PBS gives its cores away; its processes stay in memory
     words = ["--cpus={}".format(share.get("ncpus", 0)), *memory_words]
@@ -160,7 +178,10 @@ def short_name(host: str) -> str:
 
 
 def parse_config(text: str) -> Config:
-    """A wrong key leaves the others as they are, above all the site's outcome; one of another release does nothing."""
+    """A wrong key leaves the others as they are, above all the site's outcome; one of another release does nothing.
+
+    It stops a begin alone. Ends, and repairs of what other begins have left, go on with what can be read.
+    """
     data = json.loads(text)
     if not isinstance(data, dict):
         raise ValueError("no JSON object")
@@ -170,7 +191,8 @@ def parse_config(text: str) -> Config:
     if "nodeshare" not in known:
         wrong.append("nodeshare is missing: the command line of the program")
     good["nodeshare"] = tuple(good.get("nodeshare", ()))
-    good["ignored_queues"] = frozenset(good.get("ignored_queues", ()))
+    queues = good.get("ignored_queues", () if "ignored_queues" not in known else None)
+    good["ignored_queues"] = None if queues is None else frozenset(queues)
     return Config(wrong="; ".join(wrong), **good)
 
 
@@ -179,7 +201,7 @@ def _is_texts(value: Any) -> bool:
 
 
 def _is_names(value: Any) -> bool:
-    return isinstance(value, dict) and _is_texts(list(value.values()))
+    return isinstance(value, dict) and all(map(_fits(r"[A-Za-z0-9:._/-]{1,64}"), value.values()))
 
 
 def _fits(pattern: str) -> Callable[[Any], Any]:
@@ -226,6 +248,38 @@ def run(argv: Tuple[str, ...], seconds: float) -> Optional[int]:
         os.close(reader)
 
 
+def forged(text: str) -> FrozenSet[str]:
+    """Jobs of which not all that a hook is told is PBS's own; "": the event's.
+
+    MoM hands a hook its jobs as lines of `name=value` and hardly quotes any, so a newline in what a user wrote (an
+    account, a variable) begins a line of his own, of any job, and three quotes swallow lines of PBS's. What PBS has to
+    say of a job it says once, and only of the event's own job it quotes the variables.
+    """
+    found = {_job_told(quoted.group(1)) for quoted in _QUOTED.finditer(text)}
+    seen: Set[Tuple[str, str]] = set()
+    for line in _TOLD.finditer(text):
+        told = (_job_told(line.group(1)), line.group(2))
+        if told in seen:
+            found.add(told[0])
+        seen.add(told)
+    return frozenset(found)
+
+
+def _job_told(head: Optional[str]) -> str:
+    name = _NAME.search(head or "")
+    return (name.group(1) or name.group(2) or "") if name else ""
+
+
+def told_by_mom() -> str:
+    """The lines that this process of PBS was given. Where they are not found, what PBS makes of them is believed."""
+    with contextlib.suppress(OSError, ValueError):
+        with open("/proc/self/cmdline", encoding="latin-1") as stream:
+            words = stream.read().split("\0")
+        with open(words[words.index("-i") + 1], encoding="latin-1") as stream:
+            return stream.read()
+    return ""
+
+
 def facts_of(event: Any, kind: str, local: str) -> Tuple[Facts, List[Facts]]:
     """Of the event, and of the jobs that run here. An event has no attribute that is not its own."""
     names = frozenset(short_name(str(name)) for name in (local, event.requestor_host) if name)
@@ -241,6 +295,8 @@ def facts_of(event: Any, kind: str, local: str) -> Tuple[Facts, List[Facts]]:
 
 def _facts_of_job(job: Any, kind: str, names: FrozenSet[str]) -> Facts:
     """Whatever PBS gives becomes text."""
+    if not _ID.fullmatch(str(job.id)):
+        raise ValueError("{} is no id of a job".format(ascii(str(job.id))[:80]))
     run_version = job.run_version if job.run_version is not None else job.run_count
     return Facts(
         kind,
@@ -279,20 +335,29 @@ def main(pbs: Any) -> None:
     kinds.update({pbs.HOOK_EVENT_EXECHOST_STARTUP: "startup", pbs.HOOK_EVENT_EXECHOST_PERIODIC: "periodic"})
     kind = kinds.get(event.type, "other")
     facts, outcome, words = Facts(kind), ACCEPT, ()  # type: Facts, str, Tuple[str, ...]
-    config = Config()
+    config, wrong = Config(), []  # type: Config, List[str]
     try:
         with open(pbs.hook_config_filename or "no configuration was imported") as stream:
             config = parse_config(stream.read())
         if os.path.exists(config.enabled):
+            twice = forged(told_by_mom())
+            if kind in EVENTS and "" in twice:
+                raise ForgedError(
+                    "what its owner wrote, such as an account with a newline, reads as if PBS told of this job"
+                )
             facts, running = facts_of(event, kind, pbs.get_local_nodename())
-            words = decide(facts, config, running)
+            words = decide(facts, config, [one for one in running if one.job not in twice])
+            wrong = [config.wrong] if config.wrong else []
+            wrong += ["{} is also told of by a user".format(one.job) for one in running if one.job in twice][:5]
         if not words:
             event.accept()
-        if config.wrong:
+        if config.wrong and (kind == "begin" or not config.nodeshare):
             raise ValueError(config.wrong)
         outcome, said = perform(kind, words, config)
+        said += ' wrong="{}"'.format("; ".join(wrong)[:400]) if wrong else ""
     except Exception as error:  # noqa: BLE001 - whatever is wrong here, PBS gets the site's answer
-        outcome = config.on_failure if kind == "begin" else ACCEPT
+        refused = REQUEUE if isinstance(error, ForgedError) else config.on_failure
+        outcome = refused if kind == "begin" else ACCEPT
         said = 'error="{}: {}"'.format(type(error).__name__, ascii(str(error))[1:200])
     if outcome == config.on_failure == REQUEUE and facts.run and facts.run % TRIES == 0:
         outcome = DRAIN
