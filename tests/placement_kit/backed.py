@@ -34,6 +34,9 @@ class Batch:
         self.endless = False
         # With what it refuses every submission.
         self.refusal = ""
+        # Hosts that it gives nobody, and jobs that it starts for nobody.
+        self.down: set[str] = set()
+        self.stays_queued: set[str] = set()
         # Whose jobs are, where nothing else is said.
         self.mark = ""
         self._number = 0
@@ -68,14 +71,15 @@ class Batch:
     def start(self) -> None:
         """Whatever fits runs."""
         for name, job in self.jobs.items():
-            shares = () if self.closed or job.runs else self._shares(self.asked.get(name, ()))
+            stays = self.closed or job.runs or name in self.stays_queued
+            shares = () if stays else self._shares(self.asked.get(name, ()))
             if shares:
                 hosts = tuple(dict.fromkeys(share.host for share in shares))
                 running = replace(job, state="R", runs=True, run=job.run + 1, shares=shares, hosts=hosts, comment="")
                 self.jobs[name] = running
 
     def _shares(self, chunks: tuple[Chunk, ...]) -> tuple[Share, ...]:
-        free = dict.fromkeys(HOSTS, CORES)
+        free = {host: CORES if host not in self.down else 0 for host in HOSTS}
         for job in self.jobs.values():
             for share in job.shares:
                 free[share.host] -= share.cores
@@ -99,6 +103,10 @@ class Batch:
         for name, job in self.jobs.items():
             if job.owner == owner:
                 self.jobs[name] = replace(job, runs=False, state="Q", shares=(), hosts=())
+
+    def restart(self) -> None:
+        """What numbers were given out is not known for certain any more."""
+        self._number += 1000
 
     def leave(self, seconds: float) -> None:
         """So much is left of the time of all that run."""

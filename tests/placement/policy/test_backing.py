@@ -124,6 +124,42 @@ def test_a_member_that_comes_later_has_a_job_by_itself(site):
     assert len(site.placements()) == 3
 
 
+def test_members_wait_for_nothing_that_their_own_gang_has_free_once_its_node_is_back(site):
+    site.see(gang("team", 3, queue="backed"))
+    site.see(*(site.pod(f"p{n}", group="team", request=amounts(cpu="2")) for n in range(3)))
+    site.settle()
+    (job,) = site.batch.jobs
+    first = [pod for pod in site.pods.values() if pod.node == "n1"]
+    assert len(first) == 2
+    site.gone(node("n1"), *first)
+    site.see(*(site.pod(f"q{n}", group="team", request=amounts(cpu="2")) for n in range(2)))
+    site.settle(seconds=60)
+    # All that is free for a job of their own is on the other node.
+    assert set(site.placements().values()) == {"n2"}
+    assert len(site.placements()) == 2
+    site.see(node("n1"))
+    site.settle(seconds=60)
+    assert {"q0", "q1"} < set(site.placements())
+    assert list(site.placements().values()).count("n1") == 1
+    assert len(site.batch.jobs) == 2
+    assert {"group-team"} < {one.tag for one in site.batch.jobs.values()}
+    assert job in site.batch.jobs
+    assert not of(Evict, site.actions)
+
+
+def test_nobody_is_bound_for_a_job_that_has_too_little_for_his_gang(site):
+    site.batch.submit("group-team", (Chunk(count=1, cores=1),))
+    site.batch.start()
+    site.see(gang("team", 2, queue="backed"), site.pod("p0", group="team"))
+    site.settle()
+    assert not site.placements()
+    site.see(site.pod("p1", group="team"))
+    site.settle(seconds=60)
+    assert set(site.placements()) == {"p0", "p1"}
+    assert len(of(Release, site.actions)) == len(of(Submit, site.actions)) == 1
+    assert not of(Evict, site.actions)
+
+
 def test_1_4_12_a_pod_that_is_deleted_while_its_job_waits_takes_the_job_with_it(site):
     site.batch.closed = True
     site.see(site.pod("p1"))

@@ -49,8 +49,8 @@ class Unit:
     job: BatchJob | None = None
     # Other jobs of the same tag, of other users, too: once it is known whose it is nobody needs them.
     extra: tuple[BatchJob, ...] = ()
-    # It is one pod of a gang, who came when that had its job already.
-    apart: bool = False
+    # It is one pod of a gang, who came when that had its job already; or has a part of the gang's job after all.
+    apart: bool | None = None
     # A submission is under way; when the last one ended, how many there were in a row, and when the next may be.
     submitting: bool = False
     settled: float = NEVER
@@ -138,7 +138,7 @@ class Backing:
         for uid in (task.uid, group.uid if group is not None else ""):
             unit = self.units.get(uid)
             # Others may have made a job of a member's name: that makes no unit of it.
-            if unit is not None and (unit.job is not None or unit.apart):
+            if unit is not None and unit.apart is not False and (unit.job is not None or unit.apart):
                 return unit.job
         return None
 

@@ -148,6 +148,11 @@ class Bins:
         # Parts on hosts that are no nodes are nobody's.
         self._at.pop("", None)
 
+    @property
+    def spent(self) -> bool:
+        """Whether nobody else can have a part."""
+        return not self._at
+
     def take(self, node: str, demand: Demand) -> bool:
         """A pod is on this node: whether it has its part there."""
         fitting = [one for one in self._at.get(node, ()) if one.covers(demand)]

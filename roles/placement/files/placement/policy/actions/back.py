@@ -17,6 +17,7 @@ from typing import Final
 from placement.model.action import Submit
 from placement.model.batch import BatchJob
 from placement.model.workload import Namespace
+from placement.policy.apart import ascribe, is_apart, returning
 from placement.policy.backing import Unit
 from placement.policy.clearing import clear
 from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_of, walltime_of
@@ -88,10 +89,11 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
         return
     units = session.backing.units
     gang = job.group.uid if job.group is not None else ""
-    together = [task for task in job.tasks.values() if gang and not _is_apart(session, job, task)]
+    together = [task for task in job.tasks.values() if gang and not is_apart(session, job, task)]
     if gang and (together or gang in units):
-        yield _settle(session, job, session.backing.unit(gang), together)
-    for task in [task for task in job.tasks.values() if not gang or _is_apart(session, job, task)]:
+        unit = session.backing.unit(gang)
+        yield _settle(session, job, unit, [*together, *returning(session, job, unit, together)])
+    for task in [task for task in job.tasks.values() if not gang or is_apart(session, job, task)]:
         # In the meantime it may have gone.
         if job.tasks.get(task.uid) is not task:
             continue
@@ -102,32 +104,13 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
             yield done
 
 
-def _is_apart(session: Session, job: Job, task: Task) -> bool:
-    """Whether a member has a job by itself, or is to have one: it came when the gang had its job already.
-
-    That there is a job of its name says nothing: others may have made it.
-    """
-    unit, tag = session.backing.units.get(task.uid), session.book.tags.of.get(task.uid)
-    if unit is not None:
-        _ascribe(session, job, unit)
-    if unit is None or tag is not None:
-        return tag == task.uid
-    return unit.apart or (unit.job is not None and unit.whose is not None)
-
-
-def _ascribe(session: Session, job: Job, unit: Unit) -> None:
-    """Says whose the unit's jobs are."""
-    backing = session.backing
-    backing.belongs(unit, backing.rules.whose(job.key.namespace, session.book.namespace_labels(job), job.queue))
-
-
 def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bool:
     backing = session.backing
     there = [task for task in tasks if task.status in HOLDING]
     waiting = [task for task in tasks if task.status is Status.PENDING and job.problem is None]
     unit.held.update((task.uid, OPEN) for task in there)
     unit.members = len(there) + len(waiting)
-    _ascribe(session, job, unit)
+    ascribe(session, job, unit)
     batch = unit.job
     if batch is None:
         if backing.is_gone(unit):
@@ -207,7 +190,8 @@ def _place(
     bins = Bins(batch.shares, lambda host: node_of(session, host), session.backing.rules.devices.values())
     known = sorted(there, key=lambda task: _demand(session, task), reverse=True)
     lost = [task for task in known if not bins.take(task.node, _demand(session, task)) and may_leave(session, task)]
-    if not all(node_of(session, share.host) for share in batch.shares):
+    known_hosts = all(node_of(session, share.host) for share in batch.shares)
+    if not known_hosts:
         # A host that is no node now may be the very one where they are.
         lost = []
     evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
@@ -218,7 +202,8 @@ def _place(
     statement = session.statement()
     placed: list[Task] = []
     # Who is placed counts as one of the minimum from then on.
-    enough = min(_needed(session, job, unit), len(waiting))
+    needed = _needed(session, job, unit)
+    enough = min(needed, len(waiting))
     refused = ""
     ordered = sorted(waiting, key=lambda task: (len(_demand(session, task).properties), _demand(session, task)))
     for task in reversed(ordered):
@@ -227,13 +212,18 @@ def _place(
             statement.place(task, node)
             placed.append(task)
         refused = why or refused
-    if len(placed) < enough or not placed:
+    # It may have been asked for when others of the gang had jobs of their own: who is bound now would wait in vain.
+    too_small = known_hosts and bins.spent and len(placed) < needed
+    if too_small or len(placed) < enough or not placed:
         statement.discard()
         return _without(session, job, unit, batch, there, refused or _no_part(session, batch, waiting[0]))
     statement.commit()
     # Nothing may come of their bindings for long, and their group be deleted meanwhile.
     unit.held.update((task.uid, OPEN) for task in placed)
     unit.tries, unit.trouble = 0, ""
+    for own in [session.backing.units[task.uid] for task in placed if task.uid in session.backing.units]:
+        # Nobody needs a job of his own who has a part of his gang's.
+        own.apart, own.members = own is unit, own.members if own is unit else 0
     session.bind(*placed, tag=unit.uid)
     return len(placed) == len(waiting) and not lost
 
