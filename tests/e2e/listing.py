@@ -4,7 +4,8 @@
 """Everything on a node, as JSON: what a proof of the way back compares. Knows nothing of the record.
 
 Run on the node: `python3 - < listing.py`. Left out, because they change by themselves or belong to the kernel and not
-to the node: see OUT, UNITS_OUT, SYSCTLS_OUT. A directory's own time is left out: it tells of what came and went in it.
+to the node: see OUT, FILES_OUT, UNITS_OUT, SYSCTLS_OUT. A directory's own time is left out: it tells of what came and
+went in it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ OUT = (
     "/home/ops",
     "/root",
 )
+# What OpenPBS's own Python, which leaves docstrings out, keeps of the library that a hook has used; ours keeps none.
+FILES_OUT = re.compile(r"/usr/lib/python3[^/]*/.*\.opt-2\.pyc")
 # Where listings do not look.
 SEEN = "/run/listing-seen.json"
 # Units that come and go with logins and timers.
@@ -58,7 +61,7 @@ def listing(seen: dict[str, str] | None = None) -> dict[str, object]:
         names[:] = [name for name in names if os.path.join(folder, name) not in OUT]
         for name in [*names, *files]:
             path = os.path.join(folder, name)
-            if path not in OUT:
+            if path not in OUT and not FILES_OUT.fullmatch(path):
                 found[path] = _path(path, seen)
     found.update(_units())
     found.update(_packages())

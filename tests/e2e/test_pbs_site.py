@@ -77,6 +77,13 @@ class PbsSite(Sharing):
         for kind, content in (("python", CGROUPS_HOOK.read_text()), ("config", config)):
             self.ctl(f"qmgr -c 'import hook pbs_cgroups application/x-{kind} default -'", input=content)
 
+    def have_run_a_job(self) -> None:
+        """A node's first job leaves what stays for good, as pbs_cgroups its folder of jobs."""
+        job = self.qsub("-l", "select=2:ncpus=1", "-l", "place=scatter")
+        until(lambda: self.job_state(job) == "R", "the first job runs")
+        self.ctl(f"qdel {job}")
+        until(lambda: not self.jobs(), "it has ended")
+
     def placeholders(self, job: str) -> dict[str, dict[str, str]]:
         """By node, what the job's mirror pods ask for at the API."""
         words = ("--namespace=kube-system", "--selector=converged.hpc/placeholder=true", "--output=json")
@@ -174,6 +181,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         found.ctl("qmgr -c 'import hook site application/x-python default -'", input=SITE_HOOK)
         found.ctl("qmgr -c 'create queue long' && qmgr -c 'set queue long queue_type = execution'")
         found.have_cgroups()
+        found.have_run_a_job()
         yield found
 
 
