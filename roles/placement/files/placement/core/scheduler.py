@@ -160,6 +160,8 @@ class Scheduler:
         if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
         self.cluster.apply(event)
+        if isinstance(event, Seen) and isinstance(event.item, Pod):
+            self._note_tag(event.item.uid)
         if isinstance(event, EvictRefused):
             self._stays(event)
         elif isinstance(event, BindFailed) and event.uid in self.book.tasks:
@@ -168,6 +170,12 @@ class Scheduler:
             said = f"{task} could not be bound to node {event.node}: {event.message}"
             self.session.blocked[task.job.key] = Refused("BindingFailed", said)
         self._news = True
+
+    def _note_tag(self, uid: str) -> None:
+        """At once: the next word of the pod, with what its owner has written since, may hide what it was bound with."""
+        entry = self.cluster.pods.by_uid.get(uid)
+        if entry is not None and entry.pod.spec.scheduler_name == self.book.scheduler_name:
+            self.book.tags.note(entry.pod)
 
     def _stays(self, refused: EvictRefused) -> None:
         """The API did not let a pod go."""

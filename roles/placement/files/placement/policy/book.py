@@ -134,7 +134,7 @@ class Book(Figures):
                 self.company_came()
             if task is not None:
                 self._drop(task)
-                self.tags.forget(uid)
+            self.tags.forget(uid)
             self._foreign_changed(uid, group_key(entry.pod) if entry is not None else None)
             return
         self.tags.note(entry.pod)

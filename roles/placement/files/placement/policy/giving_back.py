@@ -116,11 +116,20 @@ def _until(session: Session, uid: str, until: float) -> float:
 
 
 def _is_under(session: Session, unit: Unit, job: BatchJob) -> bool:
-    """Whether pods of the unit may be on this job, and not on the one that is taken for theirs."""
+    """Whether pods with its tag may be on this job, and not on the one that is taken for theirs.
+
+    Those of the unit, unless that one has them on the same node; and those of the job's own namespace where it differs.
+    """
+    nodes = {node_of(session, share.host) for share in job.shares}
     theirs = {node_of(session, share.host) for share in (unit.job.shares if unit.job is not None else ())}
-    nodes = {node_of(session, share.host) for share in job.shares} - theirs
-    found = (session.book.tasks.get(uid) for uid in unit.held) if nodes else ()
-    return any(task is not None and task.status in HOLDING and task.node in nodes for task in found)
+    apart = unit.job is not None and unit.job.namespace != job.namespace
+    for uid in dict.fromkeys((*unit.held, *session.book.tags.pods.get(unit.uid, ()))):
+        task = session.book.tasks.get(uid)
+        if task is None or task.status not in HOLDING or task.node not in nodes:
+            continue
+        if (uid in unit.held and task.node not in theirs) or (apart and task.pod.namespace == job.namespace):
+            return True
+    return False
 
 
 def _may_end(session: Session, unit: Unit, job: BatchJob, now: float) -> bool:

@@ -28,11 +28,14 @@ def is_served(session: Session, job: Job) -> bool:
 
 
 def hold(session: Session, unit: Unit, known: Job | None) -> None:
-    """Pods that were bound for a job of the unit hold it, if they can be: those of its namespace."""
+    """Pods that were bound for the unit's job hold it, if they can be: those of its namespace.
+
+    Another job with its tag may be anybody's: its namespace says nothing of this one.
+    """
     uids = session.book.tags.pods.get(unit.uid, {}).keys() - unit.held.keys()
     if not uids:
         return
-    jobs = (unit.job, *unit.extra) if unit.job is not None else unit.extra
+    jobs = (unit.job,) if unit.job is not None else unit.extra
     namespaces = {known.key.namespace} if known is not None else {job.namespace for job in jobs}
     for uid in uids:
         task = session.book.tasks.get(uid)

@@ -5,7 +5,7 @@
 
 A Binding writes it together with the node, over whatever the pod's owner has written there. He can change it later, and
 with it his group and his queue. So what is read first of a pod that has its node holds for as long as the pod is there,
-and that somebody has changed it is known.
+that it has none, too; and that somebody has changed it is known.
 """
 
 from placement.model.pod import Pod
@@ -17,25 +17,29 @@ class Tags:
     def __init__(self) -> None:
         self.of: dict[str, str] = {}
         self.pods: dict[str, dict[str, None]] = {}
-        # Pods that have another by now, or none.
+        # Pods that were bound for none; and those that have another by now than they were bound with, or one at all.
+        self.bare: dict[str, None] = {}
         self.altered: dict[str, None] = {}
 
     def note(self, pod: Pod) -> None:
         """The pod is as given."""
-        known = self.of.get(pod.uid)
-        if known is None:
-            if pod.tag and pod.node:
-                self.of[pod.uid] = pod.tag
-                self.pods.setdefault(pod.tag, {})[pod.uid] = None
-        elif pod.tag != known:
-            self.altered[pod.uid] = None
+        known = self.of.get(pod.uid, "" if pod.uid in self.bare else None)
+        if known is not None:
+            if pod.tag != known:
+                self.altered[pod.uid] = None
+        elif pod.node and pod.tag:
+            self.of[pod.uid] = pod.tag
+            self.pods.setdefault(pod.tag, {})[pod.uid] = None
+        elif pod.node:
+            self.bare[pod.uid] = None
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
+        self.altered.pop(uid, None)
+        self.bare.pop(uid, None)
         tag = self.of.pop(uid, None)
         if tag is None:
             return
-        self.altered.pop(uid, None)
         del self.pods[tag][uid]
         if not self.pods[tag]:
             del self.pods[tag]
