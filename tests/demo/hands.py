@@ -20,8 +20,8 @@ from pathlib import Path
 
 from demo import said
 
-COMMAND_SECONDS = 120.0
-PLAYBOOK_SECONDS = 900.0
+COMMAND_SECONDS = 400.0
+PLAYBOOK_SECONDS = 1800.0
 UP_SECONDS = 3600.0
 
 
@@ -79,7 +79,7 @@ def bed_command(*arguments: str, check: bool = True) -> bool:
 def exists(bed: str) -> bool:
     """Whether an earlier demo was left up."""
     argv = [sys.executable, "-m", "testbed", "inventory", bed]
-    return subprocess.run(argv, capture_output=True, timeout=60, check=False).returncode == 0
+    return subprocess.run(argv, capture_output=True, timeout=300, check=False).returncode == 0
 
 
 @dataclass(frozen=True, slots=True)

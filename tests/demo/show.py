@@ -41,7 +41,7 @@ LINGER = 5
 """Seconds that a node stays with Slurm after its last job; a site with many short jobs wants more."""
 DEADLINE = 10
 """Seconds that a job waits for pods which do not leave, as on a node that is switched off; a site gives them more."""
-READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 90.0, 100.0, 120.0
+READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 300.0, 300.0, 300.0
 
 NEXT = """The bed '{bed}' is up, and is a plain Slurm cluster again. Begin with: sh tests/bootstrap/enter.sh exec bash
   python -m testbed status {bed}

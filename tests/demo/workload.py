@@ -25,7 +25,7 @@ set -eu
 account=/var/run/secrets/kubernetes.io/serviceaccount
 kubectl() { /bed/kubectl --server="$API" --certificate-authority=$account/ca.crt --token="$(cat $account/token)" "$@"; }
 kubectl create --filename=/job/workers.json
-kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod --selector=app=worker --timeout=60s
+kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod --selector=app=worker --timeout=280s
 kubectl logs --selector=app=worker --tail=-1 |
     awk '{ sum += $NF } END { printf "driver: the workers found %.0f\\n", sum }'
 """

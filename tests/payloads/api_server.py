@@ -91,7 +91,7 @@ class Certificates:
 
     def _run(self, *arguments):
         subprocess.run(
-            ("openssl", *arguments), check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ("openssl", *arguments), check=True, timeout=300, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
 
@@ -182,7 +182,7 @@ class ApiServer:
             if forced:
                 self.fail.remove(forced)
         if self.meet is not None:
-            self.meet.wait(60)
+            self.meet.wait(300)
         time.sleep(self.delay)
         with self.lock:
             status, answer = (forced[1], {"message": "forced"}) if forced else self.route(handler, body)

@@ -232,9 +232,9 @@ class Processes(StoreCase):
     def test_killed_at_every_point_a_begin_is_there_or_not_and_can_be_repeated(self):
         for point, left in (("begin:before-write", []), ("begin:after-write", [key()])):
             with self.subTest(point=point):
-                self.assertEqual(self.start("begin", point=point).wait(60), -signal.SIGKILL)
+                self.assertEqual(self.start("begin", point=point).wait(300), -signal.SIGKILL)
                 self.assertEqual(self.keys(), left)
-                self.assertEqual(self.start("begin").wait(60), 0)
+                self.assertEqual(self.start("begin").wait(300), 0)
                 self.assertEqual(self.keys(), [key()])
                 self.store.drop(lease())
 
@@ -242,9 +242,9 @@ class Processes(StoreCase):
         for point, left in (("end:before-mark", [key()]), ("end:after-mark", []), ("end:after-remove", [])):
             with self.subTest(point=point):
                 self.begin(lease(start=7))
-                self.assertEqual(self.start("end", point=point).wait(60), -signal.SIGKILL)
+                self.assertEqual(self.start("end", point=point).wait(300), -signal.SIGKILL)
                 self.assertEqual(self.keys(), left)
-                self.assertEqual(self.start("end").wait(60), 0)
+                self.assertEqual(self.start("end").wait(300), 0)
                 self.assertEqual(self.keys(), [])
                 self.store.tidy(boot_id=BOOT, now=1e9, mark_life=LIFE)
                 self.assertEqual([name for name in os.listdir(self.store.directory) if name != "lock"], [])
@@ -253,7 +253,7 @@ class Processes(StoreCase):
         jobs = [str(number) for number in range(8)]
         begins = [self.start("begin", job, start=5) for job in jobs for _ in range(2)]
         ends = [self.start("end", job, start=5) for job in jobs[:4] for _ in range(2)]
-        self.assertEqual([process.wait(120) for process in begins + ends], [0] * 24)
+        self.assertEqual([process.wait(300) for process in begins + ends], [0] * 24)
         self.assertEqual(sorted(one.job for one in self.keys()), jobs[4:])
 
     def test_a_lock_that_is_never_freed_is_waited_for_only_so_long(self):

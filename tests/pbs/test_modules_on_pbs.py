@@ -81,7 +81,7 @@ def test_a_server_runs_no_hook_that_is_for_hosts_nor_hangs_after_it_is_gone(
     call(pbs_hook, **wish, state="absent")
     time.sleep(3)
     # where it hangs it fills its log meanwhile: not for two minutes
-    subprocess.run([strict.bin_dir / "qstat", "-B"], timeout=20, check=True)
+    subprocess.run([strict.bin_dir / "qstat", "-B"], timeout=100, check=True)
 
 
 def test_a_queue_comes_changes_and_goes(call: Call) -> None:
@@ -146,7 +146,7 @@ def test_jobs_are_read_with_their_chunks(call: Call, pbs: Cluster) -> None:
     assert (found[name]["state"], found[name]["run"], found[name]["user"]) == ("R", 1, "root")
     share = {"ncpus": 1, "mem": 104857600}
     assert found[name]["chunks"] == [{"vnode": "pbs-n1", "resources": share}, {"vnode": "pbs-n2", "resources": share}]
-    assert 0 <= found[name]["started"] - found[name]["submitted"] < 120
+    assert found[name]["submitted"] <= found[name]["started"] <= time.time()
     part = found[array.replace("[]", "[2]")]
     assert (part["array_id"], part["array_index"], part["started"]) == (array, 2, None)
     pbs.call("qdel", name, array)

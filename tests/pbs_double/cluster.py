@@ -44,13 +44,13 @@ class Cluster:
 
 def _answer(argv: list[str], text: str = "", user: str = "") -> Answer:
     env = {**os.environ, **({CALLER: user} if user else {})}
-    done = subprocess.run(argv, input=text.encode(), capture_output=True, timeout=120, check=False, env=env)
+    done = subprocess.run(argv, input=text.encode(), capture_output=True, timeout=300, check=False, env=env)
     return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def until(question: t.Callable[[], t.Any]) -> t.Any:
-    """The first answer that is true; two minutes are enough on a busy machine."""
-    deadline = time.monotonic() + 120
+    """The first answer that is true; five minutes are enough on a busy machine."""
+    deadline = time.monotonic() + 300
     while not (found := question()):
         assert time.monotonic() < deadline
         time.sleep(0.2)

@@ -72,7 +72,7 @@ class Server:
                     if part == b"":
                         return
                     if part is None:
-                        self._done.wait(5)
+                        self._done.wait(300)
                         return
                     connection.sendall(part)
             except OSError:

@@ -35,7 +35,7 @@ def installed(tarball: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A collections path with nothing in it but our tarball; its dependency comes from the environment."""
     path = tmp_path_factory.mktemp("collections")
     argv = [BIN / "ansible-galaxy", "collection", "install", "--offline", "-p", path, tarball]
-    subprocess.run(argv, check=True, capture_output=True, timeout=120, env=environment(path))
+    subprocess.run(argv, check=True, capture_output=True, timeout=300, env=environment(path))
     return path
 
 
@@ -45,7 +45,7 @@ def environment(collections: Path) -> dict[str, str]:
 
 def tracked(*patterns: str) -> set[str]:
     argv = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    listed = subprocess.run(argv, cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=60).stdout
+    listed = subprocess.run(argv, cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=300).stdout
     return {name for name in listed.splitlines() if (CHECKOUT / name).is_file()}
 
 
@@ -86,7 +86,7 @@ def test_status_runs_from_the_installed_tarball_and_tells_the_truth(installed: P
     argv = [BIN / "ansible-playbook", "-i", inventory, "converged.hpc.status"]
 
     done = subprocess.run(
-        argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False, env=environment(installed)
+        argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, env=environment(installed)
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -28,7 +28,7 @@ def document(name: str) -> dict[str, Any]:
 
 def files(*patterns: str) -> list[Path]:
     argv = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
-    listed = subprocess.run(argv, cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=60).stdout
+    listed = subprocess.run(argv, cwd=CHECKOUT, check=True, capture_output=True, text=True, timeout=300).stdout
     return [path for name in listed.splitlines() if (path := CHECKOUT / name).is_file()]
 
 

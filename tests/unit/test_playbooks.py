@@ -33,7 +33,7 @@ def run(folder: Path, name: str, *options: str, **groups: tuple[str, ...]) -> su
     inventory["ungrouped"] = {"hosts": {"localhost": None}}  # or no play can be limited to it
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
     argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), f"converged.hpc.{name}", *options]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
 def play_alone(
@@ -44,7 +44,7 @@ def play_alone(
     (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
     argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), str(folder / "play.yml")]
     argv += ["-e", json.dumps(given)]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
 
 
 def reached(folder: Path, name: str, *options: str) -> set[str]:

@@ -73,7 +73,7 @@ def side(part):
 
 
 def until(holds):
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -81,9 +81,10 @@ def until(holds):
 
 def test_all_jobs_are_read_at_most_once_a_second(part, side):
     side[1]()
-    until(lambda: len(part.asked) == 3)
-    assert part.asked[2] - part.asked[0] >= 1.9
-    until(lambda: isinstance(part.events[0], JobsRead))
+    until(lambda: len(part.events) >= 3)
+    assert part.events[2].begun - part.events[0].begun >= 1.9
+    assert len(part.asked) <= len(part.events) + 1
+    assert isinstance(part.events[0], JobsRead)
     assert (side[0].jobs, side[0].read) == (2, part.events[-1].begun)
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who has not seen everything, or has heard nothing for long, decides nothing and says so; a good word is not given."""
 
+import re
 import time
 import urllib.error
 import urllib.request
@@ -15,13 +16,17 @@ from placement.app.logs import Log
 from placement.app.settings import Settings
 from placement.app.web import Web
 
+# The machine may stand still: what has just been heard of must not become old while a test looks.
+STILL_SECONDS = 600.0
+
 
 @pytest.fixture
 def parts() -> Assembly:
     """A daemon that nobody has started, which has just heard of everything."""
     made = Assembly(Settings(leader_election=False), SimpleNamespace(), unique="x", log=Log())
     for reflector in made.reflectors:
-        reflector.health.synced, reflector.health.heard = True, time.monotonic()
+        reflector.health.synced, reflector.health.heard = True, time.monotonic() + STILL_SECONDS
+    made.loop.beat = time.monotonic() + STILL_SECONDS
     return made
 
 
@@ -37,14 +42,14 @@ def test_who_hears_of_everything_decides(parts):
 
 @pytest.mark.parametrize("name", ["nodes", "pods", "csinodes"])
 def test_a_source_that_is_silent_stops_decisions_until_it_is_heard_again(parts, name):
-    health_of(parts, name).heard -= STALE_SECONDS + 1
+    health_of(parts, name).heard = time.monotonic() - STALE_SECONDS - 1
     assert parts.silent() == [name]
     assert not parts.may_decide()
     assert ready(parts) == (False, f"{name}: silent\n")
     # Bindings that are on their way may end, and the process is not to be restarted.
     assert parts.may_write()
     assert healthy(parts)[0]
-    health_of(parts, name).heard = time.monotonic()
+    health_of(parts, name).heard = time.monotonic() + STILL_SECONDS
     assert parts.may_decide()
 
 
@@ -63,10 +68,10 @@ def test_what_has_not_been_listed_is_named_with_its_error(parts):
 
 
 def test_a_loop_that_does_not_turn_is_not_healthy(parts):
-    parts.loop.beat -= 31
+    parts.loop.beat = time.monotonic() - 31
     good, said = healthy(parts)
     assert not good
-    assert "has not turned for 31 s" in said
+    assert re.search(r"has not turned for \d\d+ s", said)
 
 
 @pytest.mark.parametrize(("good", "status"), [(True, 200), (False, 503)])
@@ -74,7 +79,7 @@ def test_a_bad_answer_is_one_for_machines_too(good, status):
     web = Web(("127.0.0.1", 0), {"/readyz": lambda: (good, "so it is\n")})
     web.start()
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{web.port}/readyz", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web.port}/readyz", timeout=300) as answer:
             found = answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -4,6 +4,7 @@
 """The loop: slices, questions between events, and no hurry when bindings crowd."""
 
 import threading
+import time
 
 import pytest
 from placement.app.loop import Loop, Unanswered
@@ -64,9 +65,8 @@ def run_until(loop: Loop, holds) -> None:
     thread = threading.Thread(target=loop.run, args=(stop,))
     thread.start()
     waiting = threading.Event()
-    for _unused in range(200):
-        if holds():
-            break
+    give_up = time.monotonic() + 300
+    while not holds() and time.monotonic() < give_up:
         waiting.wait(0.01)
     stop.set()
     loop.put([])

@@ -69,7 +69,7 @@ class Daemon:
 
     def until(self, name: str, value: float) -> dict[str, float]:
         """The figures, once one of them is so."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while (found := self.figures()).get(name) != value:
             assert time.monotonic() < end, (name, {key: found[key] for key in found if "bucket" not in key})
             time.sleep(0.01)
@@ -78,8 +78,8 @@ class Daemon:
 
 def test_cycles_and_actions_are_timed_and_pods_from_their_creation_on() -> None:
     daemon = Daemon()
-    born = datetime.fromtimestamp(time.time() - 100, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    daemon.see(node("n1"), mine("a", created=born))
+    born = int(time.time()) - 100
+    daemon.see(node("n1"), mine("a", created=datetime.fromtimestamp(born, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")))
     with daemon.running():
         figures = daemon.until('schedule_attempts_total{result="scheduled"}', 1)
         figures = daemon.until("e2e_scheduling_latency_milliseconds_count", 1)
@@ -87,7 +87,7 @@ def test_cycles_and_actions_are_timed_and_pods_from_their_creation_on() -> None:
         assert figures[f'action_scheduling_latency_microseconds_count{{action="{action}"}}'] >= 1
     spent = sum(value for name, value in figures.items() if name.startswith("action_") and "_sum" in name)
     assert spent <= figures["e2e_scheduling_latency_milliseconds_sum"] * 1000
-    assert 99e6 <= figures["task_scheduling_latency_microseconds_sum"] <= 130e6
+    assert 99e6 <= figures["task_scheduling_latency_microseconds_sum"] <= (time.time() - born) * 1e6
 
 
 def test_jobs_that_lack_nodes_are_counted_and_named_and_those_that_lack_pods_are_not() -> None:

@@ -17,8 +17,8 @@ from placement_kit.fake_api import answer, chunked, served
 
 
 @contextmanager
-def connected(server, timeout: float = 2.0, **more: float) -> Iterator[Connection]:
-    client = Connection(server, timeout=timeout, **more)
+def connected(server, timeout: float = 300.0, kept: float = 300.0) -> Iterator[Connection]:
+    client = Connection(server, timeout=timeout, kept=kept)
     try:
         yield client
     finally:
@@ -85,9 +85,10 @@ def test_silence_ends_a_request():
 
 def test_silence_ends_a_watch():
     started = chunked([b'{"a":1}\n'])[:-5]
-    with served([started, None]) as server, connected(server, 0.2) as client:
+    with served([started, None]) as server, connected(server) as client:
         lines = client.lines("/watch")
         assert [line for _unused in range(2) for line in next(lines)] == [b'{"a":1}']
+        client._socket.settimeout(0.2)
         with raises_timeout():
             next(lines)
 
@@ -108,7 +109,7 @@ def test_a_watch_that_is_left_early_takes_its_connection_along():
     assert server.connections == 2
 
 
-@pytest.mark.parametrize(("kept", "connections"), [(60.0, 1), (0.0, 2)])
+@pytest.mark.parametrize(("kept", "connections"), [(300.0, 1), (0.0, 2)])
 def test_a_connection_that_was_idle_for_long_is_not_trusted_with_a_write(kept, connections):
     with served([answer(b"1")], [answer(b"2")]) as server, connected(server, kept=kept) as client:
         for body in (b"1", b"2"):

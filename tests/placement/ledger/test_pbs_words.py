@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What PBS's programs are called with, whatever pods are called and say."""
 
+import os
 import re
-import time
+import signal
 
 import pytest
 from bench.placement_backed import gang_of
@@ -175,7 +176,7 @@ def test_names_are_read():
 
 
 def test_a_command_sees_no_environment_but_what_pbs_needs():
-    answer = run(["/usr/bin/env"], timeout=10, environment={"PBS_CONF_FILE": "/etc/pbs.conf", "PBS_DPREFIX": "x"})
+    answer = run(["/usr/bin/env"], timeout=120, environment={"PBS_CONF_FILE": "/etc/pbs.conf", "PBS_DPREFIX": "x"})
     names = {line.partition("=")[0] for line in answer.out.splitlines()}
     assert names <= {"PBS_CONF_FILE", "PATH", "LC_ALL", "TZ", "_", "PWD", "SHLVL"}
     assert "LC_ALL=C" in answer.out
@@ -183,14 +184,19 @@ def test_a_command_sees_no_environment_but_what_pbs_needs():
 
 def test_a_command_that_hangs_ends_with_all_it_started():
     with pytest.raises(CommandError, match="no answer in 0.2 s"):
-        run(["/bin/sh", "-c", "sleep 60 & sleep 60"], timeout=0.2)
+        run(["/bin/sh", "-c", "sleep 900 & sleep 900"], timeout=0.2)
 
 
-def test_a_command_that_left_somebody_with_its_answer_is_not_waited_for():
-    begun = time.monotonic()
-    with pytest.raises(CommandError, match="no answer in 0.2 s"):
-        run(["/bin/sh", "-c", "setsid sleep 30 & sleep 60"], timeout=0.2)
-    assert time.monotonic() - begun < 20
+def test_a_command_that_left_somebody_with_its_answer_is_not_waited_for(tmp_path):
+    left = tmp_path / "left"
+    script = 'exec setsid sleep 900 & echo $! > "$1.new"; mv "$1.new" "$1"; sleep 900'
+    for seconds in (0.2, 2, 20, 200):
+        with pytest.raises(CommandError, match=f"no answer in {seconds} s"):
+            run(["/bin/sh", "-c", script, "sh", str(left)], timeout=seconds)
+        if left.exists():  # a slow machine may not have come so far
+            break
+    # It goes on, and nobody has waited for its end.
+    os.kill(int(left.read_text()), signal.SIGKILL)
 
 
 def test_a_command_that_is_not_there_is_named():

@@ -48,7 +48,7 @@ def test_a_pytest_run_fails_on_a_skip_that_is_not_on_the_list(how: str, tmp_path
     argv = [sys.executable, "-m", "pytest", "-q", "-c", TESTS.parent / "pyproject.toml", "--rootdir", tmp_path]
 
     done = subprocess.run(
-        [*argv, "-p", "conftest", tmp_path / "test_it.py"], capture_output=True, text=True, timeout=60, check=False
+        [*argv, "-p", "conftest", tmp_path / "test_it.py"], capture_output=True, text=True, timeout=300, check=False
     )
 
     assert done.returncode == 1, done.stdout + done.stderr
@@ -66,7 +66,7 @@ def test_random_tests_are_drawn_by_the_seed_of_the_run_under_continuous_integrat
     def drawn(seed: int) -> str:
         words = [*argv, "-p", "conftest", f"--hypothesis-seed={seed}", tmp_path / "test_it.py"]
         environ = {**os.environ, "CI": "1"}
-        said = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True, env=environ).stdout
+        said = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True, env=environ).stdout
         return "\n".join(line for line in said.splitlines() if line.startswith("drawn"))
 
     assert drawn(1) == drawn(1) != drawn(2)

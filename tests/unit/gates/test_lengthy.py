@@ -36,7 +36,7 @@ def test_one():
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
     """A checkout with nothing in it but what a test writes."""
-    subprocess.run(["git", "init", "--quiet", str(tmp_path / "checkout")], check=True, timeout=30)
+    subprocess.run(["git", "init", "--quiet", str(tmp_path / "checkout")], check=True, timeout=300)
     (tmp_path / "checkout/pyproject.toml").write_text("[tool.converged]\ndaemon = []\n", encoding="utf-8")
     return Context(
         checkout=tmp_path / "checkout",
@@ -93,7 +93,7 @@ def test_figures_are_collected_although_a_script_fails(context: Context, tmp_pat
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_every_script_of_figures_starts(script: Path) -> None:
     asked = subprocess.run(
-        [sys.executable, str(script), "--help"], timeout=60, check=False, capture_output=True, text=True
+        [sys.executable, str(script), "--help"], timeout=300, check=False, capture_output=True, text=True
     )
     assert asked.returncode == 0, asked.stderr
     assert asked.stdout.startswith(f"usage: {script.name} ")

@@ -27,7 +27,7 @@ def listed(request: pytest.FixtureRequest, tmp_path: Path, programs: t.Any) -> t
         source.write_text(json.dumps(settings))
         argv = [str(Path(sys.executable).with_name("ansible-inventory")), "-i", str(source), "--list"]
         env = {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "1", "ANSIBLE_LOCAL_TEMP": str(tmp_path / "tmp")}
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env})
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **env})
         return done.stdout, done.stderr
 
     return ask

@@ -66,7 +66,7 @@ def test_a_holder_is_gone_when_its_process_has_ended_and_unknown_when_it_is_of_a
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         held = share_lock.me(child.pid)
         assert not share_lock.is_gone(held)
-        child.communicate(b"\n", timeout=30)
+        child.communicate(b"\n", timeout=300)
     assert share_lock.is_gone(held)
     mine = share_lock.me(os.getpid())
     assert share_lock.is_gone({**mine, "token": f"{share_lock.here()}/{os.getpid()}/1"})

@@ -81,7 +81,7 @@ def test_a_kubelet_is_healthy_when_it_says_so(tmp_path: Path, status: int, healt
         thread.start()
         try:
             if healthy:
-                kubelet.await_healthy(str(path), unit="kubelet.service", timeout=5)
+                kubelet.await_healthy(str(path), unit="kubelet.service", timeout=120)
             else:
                 with pytest.raises(KubeError, match=r"kubelet\.service: is not healthy"):
                     kubelet.await_healthy(str(path), unit="kubelet.service", timeout=0.3)

@@ -129,7 +129,7 @@ def test_a_program_that_outlives_a_killed_run_still_holds_the_lock(tmp_path: t.A
     if child == 0:
         try:
             with locked(host, Store(host, "/state/record"), holder="killed", wait=0):
-                host.run(["sh", "-c", f"kill -9 {os.getpid()}; sleep 1"], timeout=5)
+                host.run(["sh", "-c", f"kill -9 {os.getpid()}; sleep 1"], timeout=120)
         finally:
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
