@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 import unittest.mock
@@ -335,6 +336,15 @@ class Forging(HookCase):
             with self.subTest(head):
                 self.assertEqual([word.split()[0] for word in self.called()[-1][0][2:]], ["2.srv/1"])
                 self.assertIn('wrong="15.srv is also told of by a user"', pbs.log[0])
+
+    def test_no_line_makes_the_reading_slow(self):
+        """Twice as much takes about twice as long; a minute would be the square of it."""
+        for part in (".id[", "[", '["', ".a.", '"', "]"):
+            text = 'pbs.event().job_list["1.srv"].id=1\npbs.event().job_list' + part * 300000
+            with self.subTest(part):
+                began = time.process_time()
+                self.assertEqual(converged_hook.forged(text + "\n" + text + ".queue=\n"), {"1.srv"})
+                self.assertLess(time.process_time() - began, 20)
 
     def test_the_lines_are_those_that_this_process_was_started_with(self):
         path = self.write("input", "pbs.event().job.id=1\n")

@@ -35,14 +35,8 @@ _Vnode = Tuple[str, List[Tuple[str, str]]]  # its name, and what a chunk has of 
 _CHUNK = re.compile(r"\(([^()]+)\)", re.ASCII)
 _ID = re.compile(r"\d{1,12}(?:\[\d{1,7}\])?(?:\.[A-Za-z0-9-]+)*", re.ASCII)
 _DIGITS = {"ncpus": 12, "mem": 15}  # that nodeshare reads; of a device 6
-_TOLD = re.compile(
-    r"^pbs\.event\(\)\.job(?:_list([^=\n]*))?"
-    r"\.(?:(id|queue|exec_vnode|exec_host2?|run_count|run_version|substate)(?:\[[^=\n]*)?"
-    r"|Resource_List\[(?:place\]|[^\"=\n]*\"place\")[^=\n]*)=",
-    re.MULTILINE,
-)
-_QUOTED = re.compile(r'^pbs\.event\(\)\.job(?:_list([^=\n]*)\.\w+|(?!\.Variable_List=)[^=\n]*)="""', re.MULTILINE)
-_NAME = re.compile(r'\[(?:[^"]*"(.*?)"|(.*)\])')  # of a job, as PBS itself reads it
+_JOB = "pbs.event().job"  # with which lines begin that MoM writes of jobs
+_BELIEVED = frozenset(("id", "queue", "exec_vnode", "exec_host", "exec_host2", "run_count", "run_version", "substate"))
 
 
 class ForgedError(ValueError):
@@ -255,19 +249,26 @@ def forged(text: str) -> FrozenSet[str]:
     account, a variable) begins a line of his own, of any job, and three quotes swallow lines of PBS's. What PBS has to
     say of a job it says once, and only of the event's own job it quotes the variables.
     """
-    found = {_job_told(quoted.group(1)) for quoted in _QUOTED.finditer(text)}
-    seen: Set[Tuple[str, str]] = set()
-    for line in _TOLD.finditer(text):
-        told = (_job_told(line.group(1)), line.group(2))
-        if told in seen:
+    found: Set[str] = set()
+    seen: Set[Tuple[str, str, str]] = set()
+    for line in text.split("\n"):
+        name, equals, value = line.partition("=")
+        head, _dot, attribute = name.rpartition(".")
+        if not equals or (head != _JOB and not head.startswith(_JOB + "_list")):
+            continue
+        told = (_bracketed(head), attribute.partition("[")[0], _bracketed(attribute.partition("]")[0] + "]"))
+        twice = told in seen and (told[1] in _BELIEVED or told[1:] == ("Resource_List", "place"))
+        if twice or (value.startswith('"""') and (head != _JOB or attribute != "Variable_List")):
             found.add(told[0])
         seen.add(told)
     return frozenset(found)
 
 
-def _job_told(head: Optional[str]) -> str:
-    name = _NAME.search(head or "")
-    return (name.group(1) or name.group(2) or "") if name else ""
+def _bracketed(text: str) -> str:
+    """An id or a resource as PBS finds it in brackets: in quotes, or without."""
+    inside = text.partition("[")[2]
+    quoted = inside.split('"', 2)
+    return quoted[1] if len(quoted) == 3 else inside.rpartition("]")[0]
 
 
 def told_by_mom() -> str:

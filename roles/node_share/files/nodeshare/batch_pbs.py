@@ -132,6 +132,7 @@ def is_listed(key: jobid.JobKey, *, home: str) -> bool:
 
 
 def _list_entry(key: jobid.JobKey, home: str) -> str:
+    """MoM names a job's file by its attribute hashname, which the server makes of the id, a sub-job's too."""
     return os.path.join(home, "mom_priv", "jobs", key.job + ".JB")
 
 
