@@ -4,44 +4,30 @@
 """The book: jobs and queues as they follow from the state, kept up with it in time proportional to what changed."""
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import islice
-from typing import Final
 
 from placement.model.event import Object
 from placement.model.pod import Pod
 from placement.model.selector import LabelPairs
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 from placement.policy.arrivals import Arrivals
-from placement.policy.figures import Figures
-from placement.policy.groups import GroupIndex
-from placement.policy.jobs import BEGUN, TAKING, Job, Problem, Status, Task, counted, status_of
+from placement.policy.jobs import BEGUN, TAKING, Job, Status, Task, counted, status_of
 from placement.policy.membership import GroupKey, group_key
-from placement.policy.queues import QueueTree
 from placement.policy.rules import Rules
+from placement.policy.standing import Standing
 from placement.policy.tags import Tags
 from placement.state.cluster import Cluster
 
-# So many jobs are reconsidered in one slice.
-_RECONSIDERED: Final = 128
 
-
-class Book(Figures):
+class Book(Standing):
     """Everything of ours, by job and by queue."""
 
     def __init__(self, cluster: Cluster, rules: Rules, *, scheduler_name: str, default_queue: str) -> None:
-        super().__init__(cluster, rules, QueueTree((), default_queue))
+        super().__init__(cluster, rules, default_queue)
         self.scheduler_name = scheduler_name
-        self.groups = GroupIndex(cluster, default_queue)
-        self._default_queue = default_queue
-        self._queue_specs: set[Queue] = set()
         # How often pods have got other labels or requests, and closed nodes have opened, when that was last looked at.
         self._moves = (0, 0)
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
         self.settled: dict[str, None] = {}
-        # Jobs that could not run if all nodes were empty, and those that have to be read again: some in each slice.
-        self.hopeless: dict[GroupKey, Job] = {}
-        self.doubtful: dict[GroupKey, Job] = {}
         # Whether somebody is in the middle of what has to be one piece: until its end nothing may be taken in.
         self.frozen = False
         # Pods that are asked to leave or on their way out.
@@ -74,10 +60,7 @@ class Book(Figures):
         # A pod whose group has not been read yet would be told that there is none.
         self._new_groups.take_some_in()
         self._new_pods.take_some_in()
-        for key in list(islice(self.doubtful, _RECONSIDERED)):
-            job = self.doubtful.pop(key)
-            if self.jobs.get(key) is job:
-                self._read_again(job)
+        self._read_some_again()
         self._add_up()
         self.retry_parked()
         self.frozen = False
@@ -99,10 +82,7 @@ class Book(Figures):
         if kind is Queue:
             self._rebuild_queues()
         elif kind is PriorityClass:
-            self.openings += 1
-            self.doubtful.update(
-                {key: job for key, job in self.jobs.items() if job.group is not None and job.group.priority_class}
-            )
+            self._reread_classes()
         else:
             self.generation += 1
             self.reconsider()
@@ -111,17 +91,6 @@ class Book(Figures):
         """Of the job's namespace, as far as it is known."""
         namespace = self.cluster.objects.find(Namespace, job.key.namespace)
         return namespace.labels if namespace is not None else ()
-
-    def reconsider(self) -> None:
-        """Jobs that could never run may have got the nodes they lacked; they are taken back in some at a time."""
-        self.doubtful.update(self.hopeless)
-        self.hopeless.clear()
-
-    def give_up(self, job: Job, problem: Problem) -> None:
-        """The job cannot run on the nodes there are: it waits for others, and its queue deserves nothing for it."""
-        self.hopeless[job.key] = job
-        self._enqueue_in(job, job.queue, problem)
-        self.push(job)
 
     def _pod_changed(self, uid: str) -> None:
         entry, task = self.cluster.pods.by_uid.get(uid), self.tasks.get(uid)
@@ -208,62 +177,6 @@ class Book(Figures):
             job.priority = max(job.priority, task.pod.spec.priority)
         if job.group is None:
             job.created = min(job.created, task.pod.created)
-
-    def _refresh(self, job: Job) -> None:
-        """Reads again what the job's group, its pods' annotations and the priority classes say."""
-        facts = self.groups.facts(job)
-        job.group, job.min_member, job.priority = facts.group, facts.min_member, facts.priority
-        job.created = facts.created
-        problem = facts.problem or self.tree.refusal(facts.queue, job)
-        if job.queue != facts.queue or job.problem != problem:
-            self._enqueue_in(job, facts.queue, problem)
-        self.push(job)
-
-    def _read_again(self, job: Job) -> None:
-        priority = job.priority
-        self._refresh(job)
-        # Others have to leave for it now, or it for others.
-        self.openings += job.priority != priority
-        for task in list(job.tasks.values()):
-            self.rest(task)
-
-    def _enqueue_in(self, job: Job, name: str, problem: Problem | None = None) -> None:
-        """Moves a job, with all that it is counted for, to another queue, or in and out of scheduling."""
-        for task in job.tasks.values():
-            self._book(task, task.status, None)
-        queue = self.tree.by_name.get(job.queue)
-        if queue is not None:
-            queue.jobs.pop(job.key, None)
-            queue.waiting.pop(job.key, None)
-        job.queue, job.problem = name, problem
-        queue = self.tree.by_name.get(name)
-        if queue is not None:
-            queue.jobs[job.key] = job
-        for task in job.tasks.values():
-            self._book(task, None, task.status)
-
-    def _rebuild_queues(self) -> None:
-        records = [item for item in self.cluster.objects.get(Queue, {}).values() if isinstance(item, Queue)]
-        # Most changes are those of a status, our own.
-        specs = {replace(record, version=0) for record in records}
-        if specs == self._queue_specs:
-            return
-        self._queue_specs = specs
-        self.generation += 1
-        old, tree = self.tree, QueueTree(records, self._default_queue)
-        affected = tree.admits_otherwise(old)
-        for task in [task for name in affected & old.by_name.keys() for task in old.by_name[name].at_rest()]:
-            self.wake(task)
-        tree.take_over(old)
-        self.tree = tree
-        concerned = [job for job in self.jobs.values() if job.queue in affected]
-        for job in concerned:
-            queue = tree.by_name.get(job.queue)
-            if queue is not None and job.queue not in old.by_name:
-                queue.jobs[job.key] = job
-                for task in job.tasks.values():
-                    self._book_queue(task, None, task.status)
-        self.doubtful.update({job.key: job for job in concerned})
 
     def move(self, task: Task, status: Status) -> None:
         """The task's status is this from now on."""

@@ -111,7 +111,7 @@ class Making:
 
     def _unchanged(self, job: Job, queue: QueueNode) -> bool:
         book = self._session.book
-        return book.jobs.get(job.key) is job and job.problem is None and book.tree.by_name.get(job.queue) is queue
+        return book.jobs.get(job.key) is job and book.admits(job) and book.tree.by_name.get(job.queue) is queue
 
     def _seeker(self, claimant: Task) -> Seeker:
         key = (claimant.pod.spec, claimant.pod.request, self._taking.key(claimant))

@@ -4,6 +4,7 @@
 """One queue: its place in the tree, its jobs, and what it holds."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 from placement.model.quantity import Amounts
@@ -106,7 +107,7 @@ class QueueNode:
     def admission(self) -> object:
         """What decides whether a job may be in it; equal where that is the same."""
         doors = [(at.name, at.record.is_open, at.record.namespaces) for at in self.path]
-        backed = self.record if self.record.backed_by else None
+        backed = replace(self.record, version=0) if self.record.backed_by else None
         return (self.problem, bool(self.children), doors, backed)
 
     def book(self, amounts: Amounts, *, allocated: int, held: int, promised: int, requests: int) -> None:

@@ -19,7 +19,7 @@ _VAIN: Final = 16
 
 def waits(session: Session, job: Job, tried: int) -> bool:
     """Whether the job wants room, and something has changed since none was found for it."""
-    fresh = bool(job.pending) and job.problem is None and tried != session.book.prospects
+    fresh = bool(job.pending) and session.book.admits(job) and tried != session.book.prospects
     return fresh and session.book.enough(job)
 
 

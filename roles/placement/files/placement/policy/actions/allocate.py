@@ -39,6 +39,9 @@ def place_first(session: Session, queue: QueueNode, places: list[Place], alone: 
     job = session.book.pop(places)
     if job is None:
         return False
+    if not session.book.admits(job):
+        # It has its place again once it has been read again.
+        return True
     needed = session.rules.needed(job)
     if needed == 1 and alone and not places:
         needed = _RUN

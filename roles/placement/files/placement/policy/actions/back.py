@@ -48,6 +48,9 @@ def back(session: Session) -> Iterator[None]:
         yield from clear(session)
     yield from doubt(session)
     for key in list(book.backed):
+        if key in book.unread:
+            # It comes again once it has been read again.
+            continue
         job = book.backed.pop(key, None)
         if job is None or book.jobs.get(key) is not job:
             continue
@@ -94,6 +97,8 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
         unit = session.backing.unit(gang)
         yield _settle(session, job, unit, [*together, *returning(session, job, unit, together)])
     for task in [task for task in job.tasks.values() if not gang or is_apart(session, job, task)]:
+        if job.key in session.book.unread:
+            return
         # In the meantime it may have gone.
         if job.tasks.get(task.uid) is not task:
             continue

@@ -33,6 +33,9 @@ def _redeem(session: Session, job: Job) -> None:
         session.book.promised.pop(job.key, None)
         return
     tasks.sort(key=lambda task: task.key)
+    if job.key in session.book.unread:
+        # It is not known yet whether it may have what is kept for it.
+        return
     if job.problem is not None:
         # Its queue may be gone, or not be for it any more.
         _release(session, tasks)
