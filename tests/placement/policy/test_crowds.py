@@ -13,6 +13,7 @@ from placement.model.action import Action, Bind, Evict
 from placement.model.event import Gone, Seen, Unreadable
 from placement.model.pod import Phase, Pod
 from placement.model.refusal import Refusal
+from placement.model.workload import PodGroup
 from placement.policy.configuration import load
 from placement.policy.jobs import Job
 from placement.policy.making import Making
@@ -129,6 +130,38 @@ def test_no_slice_looks_at_all_of_a_crowd(monkeypatch: pytest.MonkeyPatch) -> No
         if not more:
             break
     assert len(seen) >= 1_500
+
+
+class Watched(dict):
+    """A table that notes how often somebody looks through it."""
+
+    looks = 0
+
+    def keys(self):
+        self.looks += 1
+        return super().keys()
+
+
+def test_what_is_known_of_a_job_goes_with_it_and_nobody_looks_through_a_crowd_that_drains() -> None:
+    crowded = Crowded()
+    session, book = crowded.scheduler.session, crowded.scheduler.book
+    # Others are there of whom nothing is known, then there are fewer and fewer.
+    others = [mine(f"gated{index}", gated=True) for index in range(GANGS)]
+    crowded.see(*others)
+    crowded.slice()
+    book.jobs = jobs = Watched(book.jobs)
+    assert len(session.refusals) == GANGS
+    for index in range(40):
+        gone = gang(f"g{index}", 1)
+        crowded.scheduler.apply(Gone(PodGroup, gone.uid, 10**6))
+        crowded.scheduler.apply(Gone(Pod, f"uid-{gone.name}", 10**6))
+        if index == 20:
+            for other in others:
+                crowded.scheduler.apply(Gone(Pod, other.uid, 10**6))
+        crowded.slice()
+        crowded.slice()
+        assert len(session.refusals) == GANGS - index - 1
+    assert not jobs.looks
 
 
 def arrive(number: int) -> Scheduler:

@@ -327,7 +327,14 @@ def lived(
     assert not any(isinstance(action, Bind | Evict) for action in simulated.run())
     # Nobody is leaving any more, so whom room was kept for has it, or waits like all others.
     assert not any(task.status is Status.PROMISED for task in simulated.scheduler.book.tasks.values())
+    assert_forgetful(simulated.scheduler)
     return [*history.decided, *simulated.actions]
+
+
+def assert_forgetful(scheduler: Scheduler) -> None:
+    """Nothing is known of jobs that are no more."""
+    for known in scheduler.book.known:
+        assert known.keys() <= scheduler.book.jobs.keys()
 
 
 def test_in_histories_pods_are_bound_and_evicted() -> None:

@@ -164,8 +164,7 @@ class Scheduler:
             self._note_tag(event.item.uid)
         if isinstance(event, EvictRefused):
             self._stays(event)
-        elif isinstance(event, BindFailed) and event.uid in self.book.tasks:
-            task = self.book.tasks[event.uid]
+        elif isinstance(event, BindFailed) and (task := self.book.tasks.get(event.uid)) and not task.at_rest:
             self.book.hold(task.job, self.session.now)
             said = f"{task} could not be bound to node {event.node}: {event.message}"
             self.session.blocked[task.job.key] = Refused("BindingFailed", said)
@@ -260,7 +259,6 @@ class Scheduler:
 
     def _run(self) -> Iterator[None]:
         """One cycle: the configured actions in their order, then what is to be told."""
-        self.session.tidy()
         yield from redeem(self.session)
         yield from withdraw(self.session)
         yield from back(self.session)

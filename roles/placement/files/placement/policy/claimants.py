@@ -123,7 +123,8 @@ class Claimants:
     def _put(self, place: Place, *, tried: bool) -> None:
         job = place[2]
         queue = self._book.tree.by_name.get(job.queue)
-        if queue is not None:
+        # Between two steps jobs may go.
+        if queue is not None and self._book.jobs.get(job.key) is job:
             rounds = self._rounds.get(queue)
             if rounds is None:
                 rounds = self._rounds[queue] = Rounds(queue.jobs)

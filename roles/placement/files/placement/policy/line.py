@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The line: which jobs wait for their turn, in what order, and which do not even try before something changes."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, MutableMapping
 from heapq import heappop, heappush
-from typing import Final
+from typing import Any, Final
 
 from placement.model.quantity import Amounts
 from placement.model.workload import PodGroup
@@ -60,6 +60,8 @@ class Line:
         self.stirred: dict[GroupKey, Job] = {}
         # Parked jobs that need other pods somewhere: placing a pod may help them, too.
         self._near_others: dict[GroupKey, Job] = {}
+        # What others know of jobs by their keys; it goes with the job.
+        self.known: list[MutableMapping[GroupKey, Any]] = []
         # Walks through the queues that have not come to their end: some jobs have not been tried in them.
         self.unswept: set[Hashable] = set()
         # Parked jobs that get their places back, the last first, and the generation that they do so for.
@@ -234,4 +236,6 @@ class Line:
         self.promised.pop(key, None)
         self.held.pop(key, None)
         self.restless.pop(key, None)
+        for known in self.known:
+            known.pop(key, None)
         add(self.reserved, self._reserved_for.pop(key, ()), -1)

@@ -88,19 +88,12 @@ class Session:
 
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = Claimants(self.book), Claimants(self.book)
+        turns = (self.preempting.turns, self.reclaiming.turns)
+        self.book.known += (self.refusals, self.blocked, self.withdrawn, *turns)
 
     def statement(self) -> Statement:
         """Begins tentative moves."""
         return Statement(self.book)
-
-    def tidy(self) -> None:
-        """Forgets what was said of jobs that are no more, before that is most of it."""
-        jobs = self.book.jobs
-        turns = (self.preempting.turns, self.reclaiming.turns)
-        for known in (self.refusals, self.blocked, self.withdrawn, *turns):
-            if len(known) > len(jobs):
-                for key in known.keys() - jobs.keys():
-                    del known[key]
 
     def refuse(self, job: Job, task: Task, refused: Refused) -> None:
         """The job waits, and this is what is said of it."""

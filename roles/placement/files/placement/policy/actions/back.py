@@ -268,6 +268,6 @@ def _demand(session: Session, task: Task) -> Demand:
 
 
 def _tell(session: Session, job: Job, refused: Refused) -> None:
-    if session.refusals.get(job.key) != refused:
+    if session.book.jobs.get(job.key) is job and session.refusals.get(job.key) != refused:
         session.refusals[job.key] = refused
         session.book.stirred[job.key] = job
