@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from placement.model.pod import Phase
 from placement.policy.budgets import Budgets
+from placement.policy.effort import Effort
 from placement.policy.jobs import Task
 from placement.policy.victims import Found, NodeSearch, Question, classes
 from placement_kit.builders import mine, node
@@ -54,7 +55,7 @@ def test_a_search_among_dozens_of_kinds_ends_and_what_it_finds_is_enough(part: f
 
     question = Question(lambda _task: True, lambda _task: True, together, Budgets(book), lambda task: task.uid)
     members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.tasks.values()])]
-    found = searched(NodeSearch(question, members, needed, ()))
+    found = searched(NodeSearch(question, members, needed, (), Effort()))
     assert len(looked_at) <= SETS + PODS
     assert found is not None
     freed = {name: sum(sizes[task.pod.name][name] for task in found.victims) for name in needed}
@@ -82,7 +83,7 @@ def test_a_search_among_hundreds_of_pods_ends_and_what_it_finds_is_enough() -> N
 
     question = Question(lambda _task: True, lambda _task: True, together, Budgets(book), like)
     members = [tasks for _like, tasks in classes([(like(task), task) for task in book.tasks.values()])]
-    found = searched(NodeSearch(question, members, {"cpu": 150_000}, ()))
+    found = searched(NodeSearch(question, members, {"cpu": 150_000}, (), Effort()))
     assert found is not None
     assert sum(sizes[task.pod.name] for task in found.victims) >= 150_000
     # What is chosen on the way down to the first set that is enough, and one set that was being looked at.
@@ -104,5 +105,5 @@ def test_a_search_for_what_must_not_leave_ends() -> None:
 
     question = Question(lambda _task: True, lambda _task: True, together, Budgets(book), lambda task: task.uid)
     members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.tasks.values()])]
-    assert searched(NodeSearch(question, members, {"cpu": 15_000}, ())) is None
+    assert searched(NodeSearch(question, members, {"cpu": 15_000}, (), Effort())) is None
     assert sum(looked_at) <= PATIENCE * LOOKS + len(members)

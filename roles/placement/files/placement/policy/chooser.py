@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which node a task goes to: the best of those that may have it, by the state's columns."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Generator, Hashable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from placement.state.domains import DomainRules
 from placement.state.masks import Bools
 from placement.state.reasons import Reasons, Refusals
 from placement.state.shapes import INFEASIBLE, ShapeTable
+
+# So many equal tasks get their nodes in one go.
+_AT_ONCE: Final = 128
 
 
 class Chooser:
@@ -42,15 +46,22 @@ class Chooser:
         row = self.shapes.best(shape, self.allowed(task), liked if liked is None else liked * self._pod_preference)
         return self._name(row) if row >= 0 else ""
 
-    def place(self, tasks: Sequence[Task], statement: Statement) -> Task | None:
-        """Places all tasks, equal ones that follow each other in one go; the answer is the first that does not fit."""
+    def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Task | None]:
+        """Places all tasks, equal ones that follow each other in one go; the answer is the first that does not fit.
+
+        Between two of them others may have a turn, who find the statement under way and everything frozen.
+        """
         start = 0
         while start < len(tasks):
+            if start:
+                yield
             first, end = tasks[start], start + 1
-            while end < len(tasks) and alike(tasks[end].pod, first.pod):
+            while end < len(tasks) and end - start < _AT_ONCE and alike(tasks[end].pod, first.pod):
                 end += 1
             if end - start == 1 or self.one_by_one(first):
                 for task in tasks[start:end]:
+                    if task is not first:
+                        yield
                     node = self.best(task)
                     if not node:
                         return task
@@ -65,9 +76,13 @@ class Chooser:
             start = end
         return None
 
-    def place_at(self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement) -> bool:
-        """Places each task on the node given for it; says whether all may have theirs."""
+    def place_at(
+        self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement
+    ) -> Generator[None, None, bool]:
+        """Places each task on the node given for it, in the same way; says whether all may have theirs."""
         for task, node in zip(tasks, nodes, strict=True):
+            if task is not tasks[0]:
+                yield
             row, allowed = self._cluster.columns.rows.get(node), self.allowed(task)
             shape = self.shapes.row(task.pod.spec, task.pod.request)
             if row is None or shape.scores[row] == INFEASIBLE or (allowed is not None and not allowed[row]):

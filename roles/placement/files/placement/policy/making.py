@@ -128,7 +128,9 @@ class Making:
         question = self._taking.question(claimant, self._budgets)
         mates = self._mates.get(key)
         if mates is None:
-            mates = self._mates[key] = Mates(self._session.book, question, self._taking.mates(claimant))
+            mates = self._mates[key] = Mates(
+                self._session.book, question, self._taking.mates(claimant), self._session.effort
+            )
         mates.question = question
         return mates
 

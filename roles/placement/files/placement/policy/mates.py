@@ -8,16 +8,16 @@ over. The cheapest are found as they are on a node: the set is exact where their
 """
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from placement.policy.amounts import Totals
 from placement.policy.book import Book
+from placement.policy.effort import Effort
 from placement.policy.jobs import Task
 from placement.policy.victims import Found, NodeSearch, Question, enough, precedence
 
-# Pods between two looks at the clock.
-_STRIDE: Final = 64
+# What it costs to sort a pod out.
+_SORTED: Final = 4
 # So many kinds are combined at most; a gang is a kind of its own.
 _KINDS: Final = 64
 
@@ -25,19 +25,21 @@ _KINDS: Final = 64
 class Mates:
     """Pods of one queue that claimants of one kind may drive out, by kind."""
 
-    def __init__(self, book: Book, question: Question, tasks: Iterable[Task]) -> None:
+    def __init__(self, book: Book, question: Question, tasks: Iterable[Task], effort: Effort) -> None:
         self.question = question
         self._book = book
         self._tasks = tasks
+        self._effort = effort
         self._kinds: list[list[Task]] = []
 
     def sort_out(self) -> Iterator[None]:
         """Does so once; between two answers others may have a turn."""
         found: dict[Hashable, list[Task]] = {}
-        for count, task in enumerate(self._tasks):
+        for task in self._tasks:
             if self._may_leave(task):
                 found.setdefault(self.question.like(task), []).append(task)
-            if count % _STRIDE == _STRIDE - 1:
+            self._effort.spend(_SORTED)
+            if self._effort.is_due():
                 yield
         self._tasks = ()
         self._kinds += sorted(found.values(), key=precedence)
@@ -49,12 +51,25 @@ class Mates:
         """
         kinds: list[list[Task]] = []
         for tasks in self._kinds:
-            kind = list(islice(filter(self._may_leave, tasks), enough(tasks[0], needed)))
+            kind = yield from self._first(tasks, enough(tasks[0], needed))
             if kind:
                 kinds.append(kind)
             if len(kinds) == _KINDS:
                 break
-        return (yield from NodeSearch(self.question, kinds, needed, (), searches).run())
+        return (yield from NodeSearch(self.question, kinds, needed, (), self._effort, searches).run())
+
+    def _first(self, tasks: Iterable[Task], number: int) -> Generator[None, None, list[Task]]:
+        """So many of them that may leave; most of a kind may have gone by now, or be about to."""
+        found: list[Task] = []
+        for task in tasks:
+            if len(found) == number:
+                break
+            if self._may_leave(task):
+                found.append(task)
+            self._effort.spend(1)
+            if self._effort.is_due():
+                yield
+        return found
 
     def _may_leave(self, task: Task) -> bool:
         there = self._book.tasks.get(task.uid) is task

@@ -19,8 +19,8 @@ from placement.policy.jobs import Status, Task
 from placement.policy.session import Session
 from placement.policy.victims import NOBODY, Cost, Found, NodeSearch, Question, classes, priced
 
-# Nodes between two looks at the clock.
-_STRIDE: Final = 8
+# What a look at a node costs that has no pods.
+_LOOK: Final = 8
 # A search that is longer than this is time for what has come.
 _LONG: Final = 256
 _EVICTABLE: Final = (Status.BOUND, Status.RUNNING)
@@ -42,6 +42,7 @@ class Seeker:
         self._session = session
         self.question = question
         self._columns = session.book.cluster.columns
+        self._effort = session.effort
         self._heap: list[tuple[Cost, int]] = []
         self._cursor = -1
         # What was found out while nothing changed: of kinds of pods, whether they may leave, and of nodes with so many
@@ -60,12 +61,10 @@ class Seeker:
             rows = np.flatnonzero(usable).tolist()
         else:
             rows = sorted(row for row in set(changed.tolist()) if usable[row])
-        for count, row in enumerate(rows):
+        for row in rows:
             found = yield from self._look(claimant, row)
             if found is not None:
                 heappush(self._heap, (found.cost, row))
-            if count % _STRIDE == _STRIDE - 1:
-                yield
 
     def best(self, claimant: Task) -> Generator[None, None, Opening | None]:
         """The cheapest opening as things stand, and as they must stay until it is found."""
@@ -97,6 +96,9 @@ class Seeker:
 
     def _look(self, claimant: Task, row: int) -> Generator[None, None, Found | None]:
         """Who has to leave this node; None where the claimant cannot have it at all."""
+        self._effort.spend(_LOOK)
+        if self._effort.is_due():
+            yield
         book, node = self._session.book, self._columns.nodes[row]
         needed = self._lacking(claimant, row)
         if node is None or needed is None:
@@ -118,6 +120,7 @@ class Seeker:
                 forced.append(task)
             elif task is not None and like is not None:
                 candidates.append((like, task))
+        self._effort.spend(len(candidates))
         return (yield from self._search(candidates, needed, forced))
 
     def _lacking(self, claimant: Task, row: int) -> Totals | None:
@@ -155,7 +158,7 @@ class Seeker:
         members = [tasks for _unused, tasks in found]
         kind = (tuple(needed.items()), tuple((like, len(tasks)) for like, tasks in found))
         if forced or kind not in self._numbers:
-            search = NodeSearch(self.question, members, needed, forced)
+            search = NodeSearch(self.question, members, needed, forced, self._effort)
             best = yield from self._undisturbed(search)
             if not forced:
                 self._numbers[kind] = search.numbers if best else None

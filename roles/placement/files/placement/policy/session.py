@@ -13,6 +13,7 @@ from placement.policy.backing import Backing
 from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.claimants import Claimants
+from placement.policy.effort import Effort
 from placement.policy.failures import Failures
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
@@ -82,6 +83,7 @@ class Session:
     # Jobs of the batch system that back pods.
     backing: Backing = field(default_factory=Backing)
     failures: Failures = field(default_factory=Failures)
+    effort: Effort = field(default_factory=Effort)
     # Who waits for others of the own queue to leave, and who for those of other queues.
     preempting: Claimants = field(init=False)
     reclaiming: Claimants = field(init=False)

@@ -15,6 +15,7 @@ from typing import Final
 
 from placement.policy.amounts import Totals
 from placement.policy.budgets import Budgets
+from placement.policy.effort import Effort
 from placement.policy.jobs import PLACED, Job, Task
 from placement.policy.membership import GroupKey
 
@@ -25,8 +26,6 @@ _STEPS: Final = 2000
 _PODS: Final = 10_000
 # So many times as many while there is no set that is enough.
 _PATIENCE: Final = 10
-# Sets between two looks at the clock.
-_STRIDE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,10 @@ NOBODY: Final = Found((0, -(2**31) - 1, 0, 0), ())
 
 
 class NodeSearch:
-    """The search on one node, or one of several searches that have to share the time of one."""
+    """The search on one node, or one of several searches that have to share the time of one.
+
+    When others may have a turn is for the effort to say, which is that of all searches.
+    """
 
     def __init__(
         self,
@@ -62,8 +64,10 @@ class NodeSearch:
         classes: Sequence[Sequence[Task]],
         needed: Totals,
         forced: Sequence[Task],
+        effort: Effort,
         searches: int = 1,
     ) -> None:
+        self._effort = effort
         self._question = question
         self._needed = needed
         self._classes = classes
@@ -109,7 +113,7 @@ class NodeSearch:
             for task in members[:number]:
                 _take(left, task, 1)
             turns += self._branch(numbers, chosen, left)
-            if self.steps % _STRIDE == 0:
+            if self._effort.is_due():
                 yield
         return self._best
 
@@ -118,9 +122,13 @@ class NodeSearch:
         index = len(numbers)
         self.steps += 1
         self._pods += len(chosen)
+        self._effort.spend(1 + len(chosen))
         if self._lasts_too_long():
             return []
         found = priced(chosen, self._question)
+        if found is not None:
+            # The rest of gangs.
+            self._effort.spend(len(found.victims) - len(chosen))
         if found is None or (self._best is not None and found.cost >= self._best.cost):
             return []
         if all(amount <= 0 for amount in left.values()):

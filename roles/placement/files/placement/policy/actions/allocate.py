@@ -11,13 +11,10 @@ from placement.policy.failures import Failure
 from placement.policy.jobs import Job, Problem, Status, Task, wanted_by
 from placement.policy.queue_node import Place, QueueNode
 from placement.policy.session import Refused, Session
-from placement.policy.statement import Statement
 from placement.policy.turns import take_turns
 
 # So many tasks of one job are placed in one go where no other job waits.
 _RUN: Final = 64
-# So many tasks of a gang are placed between two looks at the clock.
-_AT_ONCE: Final = 128
 # Kinds of members that are passed over in one go.
 _KINDS: Final = 8
 
@@ -75,7 +72,7 @@ def _place(
         return
     statement = session.statement()
     try:
-        failed = yield from _each(session, tasks, statement)
+        failed = yield from session.chooser.place(tasks, statement)
     except GeneratorExit:
         statement.discard()
         _put_back(job, tasks)
@@ -101,17 +98,6 @@ def _place(
     if failed is not None:
         _put_back(job, tasks[placed:])
         session.refuse(job, failed, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))
-
-
-def _each(session: Session, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Task | None]:
-    """Places them as if in one go; the answer is the first that does not fit."""
-    for start in range(0, len(tasks), _AT_ONCE):
-        failed = session.chooser.place(tasks[start : start + _AT_ONCE], statement)
-        if failed is not None:
-            return failed
-        if len(tasks) > _AT_ONCE:
-            yield
-    return None
 
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:

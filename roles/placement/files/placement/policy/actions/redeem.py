@@ -23,11 +23,11 @@ def redeem(session: Session) -> Iterator[None]:
         _provisioned(session, tasks)
     for job in list(session.book.promised.values()):
         if session.book.jobs.get(job.key) is job:
-            _redeem(session, job)
+            yield from _redeem(session, job)
             yield
 
 
-def _redeem(session: Session, job: Job) -> None:
+def _redeem(session: Session, job: Job) -> Iterator[None]:
     tasks = [task for task in job.tasks.values() if task.status is Status.PROMISED]
     if not tasks:
         session.book.promised.pop(job.key, None)
@@ -45,23 +45,31 @@ def _redeem(session: Session, job: Job) -> None:
         # The gang has grown, or others of it are gone: room is to be found for all that it needs now.
         _release(session, tasks)
         return
-    for group in [tasks] if together else [[task] for task in tasks]:
-        _bind_or_give_up(session, job, group)
+    for number, group in enumerate([tasks] if together else [[task] for task in tasks]):
+        if number:
+            yield
+        # Meanwhile it may have gone, or have been shut out.
+        if group[0].status is Status.PROMISED and session.book.admits(job):
+            yield from _bind_or_give_up(session, job, group)
 
 
-def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> None:
+def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Iterator[None]:
     tree, wanted = session.book.tree, wanted_by(group)
     queue = tree.by_name.get(job.queue)
     promised = [task.node for task in group]
     statement = session.statement()
-    for task in group:
-        statement.release(task)
-    mark = statement.mark()
-    placed = session.chooser.place(group, statement) is None
-    if not placed:
-        # Where one takes the best node for it, another may have none.
-        statement.back_to(mark)
-        placed = session.chooser.place_at(group, promised, statement)
+    try:
+        for task in group:
+            statement.release(task)
+        mark = statement.mark()
+        placed = (yield from session.chooser.place(group, statement)) is None
+        if not placed:
+            # Where one takes the best node for it, another may have none.
+            statement.back_to(mark)
+            placed = yield from session.chooser.place_at(group, promised, statement)
+    except GeneratorExit:
+        statement.discard()
+        raise
     if placed and not (queue is not None and tree.crowded(queue, wanted)):
         statement.commit()
         session.bind(*group)

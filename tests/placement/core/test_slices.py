@@ -1,0 +1,164 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How much happens between two looks at the clock, where nobody can cut a slice off."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from placement.model.action import Action, Bind, Evict
+from placement.model.event import Object
+from placement.model.pod import Phase
+from placement.policy.chooser import Chooser
+from placement.policy.configuration import load
+from placement.policy.jobs import Status
+from placement.policy.rules import Rules
+from placement.state.pods import PodTable
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, priority_class, queue
+from placement_kit.kube_batch import policy
+from placement_kit.simulated import Simulated
+
+NODES = 200
+MEMBERS = 40
+
+
+class Looks:
+    """Counts what happens between two looks at the clock, and never says that the time is over."""
+
+    def __init__(self) -> None:
+        self.longest = self.sum = self._since = 0
+
+    def happened(self) -> None:
+        self.sum += 1
+        self._since += 1
+        self.longest = max(self.longest, self._since)
+
+    def __call__(self) -> bool:
+        self._since = 0
+        return False
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, where: type, method: str) -> Looks:
+    """Counts calls of a method."""
+    looks, original = Looks(), getattr(where, method)
+
+    def call(*args: Any, **more: Any) -> Any:
+        looks.happened()
+        return original(*args, **more)
+
+    monkeypatch.setattr(where, method, call)
+    return looks
+
+
+def decide(simulated: Simulated, looks: Callable[[], bool]) -> list[Action]:
+    """All that is decided with an endless slice."""
+    found: list[Action] = []
+    while True:
+        decision = simulated.scheduler.decide(simulated.now, looks)
+        found += decision.actions
+        if not decision.more:
+            return found
+
+
+def test_many_small_searches_in_vain_are_no_more_than_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated(load(policy("allocate, reclaim"), "test"))
+    # Of all that queue a has, one pod may be taken for another queue, and two are needed.
+    simulated.see(queue("a", guarantee=amounts(cpu=str(4 * NODES - 4))), queue("b"))
+    simulated.see(gang("a", 1, queue="a"), gang("b", 2, queue="b"))
+    for index in range(NODES):
+        simulated.see(node(f"n{index}"))
+        running = {"node": f"n{index}", "phase": Phase.RUNNING, "request": amounts(cpu="4")}
+        simulated.see(mine(f"a{index}", group="a", **running))
+    simulated.run()
+    looks = counted(monkeypatch, PodTable, "at_node")
+    simulated.see(*(mine(f"b{index}", group="b", request=amounts(cpu="4")) for index in range(2)))
+    assert not [action for action in decide(simulated, looks) if isinstance(action, Evict)]
+    # Each node has been searched for each of the two.
+    assert looks.sum > 2 * NODES
+    assert looks.longest < NODES // 4
+
+
+def test_hundreds_who_leave_the_same_queue_are_not_looked_at_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulated = Simulated(load(policy("allocate, preempt"), "test"))
+    room = amounts(cpu=str(10 * NODES), memory="8Ti", pods="5000")
+    simulated.see(queue("default", capability=amounts(cpu=str(5 * NODES))), node("n1", allocatable=room))
+    simulated.see(*(mine(f"low{index}", node="n1", phase=Phase.RUNNING) for index in range(5 * NODES)))
+    simulated.run()
+    looks = counted(monkeypatch, Rules, "spares")
+    simulated.see(gang("high", 4), *(mine(f"h{index}", group="high", priority=9) for index in range(4)))
+    simulated.see(*(mine(f"high{index}", priority=9, request=amounts(cpu=str(2 * NODES))) for index in range(2)))
+    assert len([action for action in decide(simulated, looks) if isinstance(action, Evict)]) == 4 * NODES + 4
+    assert looks.sum > 5 * NODES
+    assert looks.longest < 3 * NODES // 2
+
+
+def members(number: int, **more: Any) -> list[Object]:
+    """A gang of pods of which no two may be on one node."""
+    rules = {"labels": pairs(app="x"), "anti_affinity": (near("kubernetes.io/hostname", app="x"),), **more}
+    return [gang("apart", number), *(mine(f"p{index}", group="apart", **rules) for index in range(number))]
+
+
+def spread_out(configuration: str = "allocate") -> Simulated:
+    """Nodes with names in their labels."""
+    simulated = Simulated(load(policy(configuration), "test"))
+    names = [f"n{index}" for index in range(MEMBERS)]
+    simulated.see(*(node(name, labels=(("kubernetes.io/hostname", name),)) for name in names))
+    return simulated
+
+
+def test_members_that_are_placed_one_by_one_are_so_between_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = spread_out()
+    simulated.run()
+    looks = counted(monkeypatch, Chooser, "best")
+    simulated.see(*members(MEMBERS))
+    assert len([action for action in decide(simulated, looks) if isinstance(action, Bind)]) == MEMBERS
+    assert (looks.sum, looks.longest) == (MEMBERS, 1)
+
+
+def test_nobody_sees_a_part_of_a_gang_that_is_placed_one_by_one() -> None:
+    simulated = spread_out()
+    simulated.see(*members(MEMBERS))
+    book, halves = simulated.scheduler.book, 0
+    for _unused in range(10 * MEMBERS):
+        binds = [action for action in simulated.run_once(lambda: True) if isinstance(action, Bind)]
+        begun = sum(task.status is Status.ASSUMED for task in book.tasks.values())
+        assert len(binds) in (0, MEMBERS)
+        assert book.frozen or begun in (0, MEMBERS)
+        halves += 0 < begun < MEMBERS
+    assert halves >= MEMBERS - 1
+    # Whoever begins to follow takes it back.
+    other = spread_out()
+    other.see(*members(MEMBERS))
+    while not any(task.status is Status.ASSUMED for task in other.scheduler.book.tasks.values()):
+        other.run_once(lambda: True)
+    other.scheduler.follow()
+    assert {task.status for task in other.scheduler.book.tasks.values()} == {Status.PENDING}
+    assert len([action for action in other.run() if isinstance(action, Bind)]) == MEMBERS
+
+
+def test_members_that_room_is_kept_for_get_it_one_by_one_and_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = spread_out("allocate, preempt")
+    running = {"phase": Phase.RUNNING, "request": amounts(cpu="4")}
+    simulated.see(
+        *(mine(f"low{index}", node=f"n{index}", **running) for index in range(MEMBERS)), priority_class("high", 9)
+    )
+    simulated.run()
+    group, *pods = members(MEMBERS, priority=9, request=amounts(cpu="2"))
+    simulated.see(replace(group, priority_class="high"), *pods)
+    assert len([action for action in simulated.run_once() if isinstance(action, Evict)]) == MEMBERS
+    book = simulated.scheduler.book
+    simulated.gone(*(simulated.named(f"low{index}") for index in range(MEMBERS)))
+    promised = {task.uid for task in book.tasks.values() if task.status is Status.PROMISED}
+    assert len(promised) == MEMBERS
+    while not book.frozen or {book.tasks[uid].status for uid in promised} == {Status.PROMISED}:
+        assert not simulated.run_once(lambda: True)
+    # It is taken back as a whole, too.
+    simulated.scheduler.follow()
+    assert {book.tasks[uid].status for uid in promised} == {Status.PROMISED}
+    looks = counted(monkeypatch, Chooser, "best")
+    assert len([action for action in decide(simulated, looks) if isinstance(action, Bind)]) == MEMBERS
+    assert (looks.sum, looks.longest) == (MEMBERS, 1)
