@@ -41,8 +41,8 @@ class Turns(Scheduler):
             elif isinstance(item, Pod) and item.spec.scheduler_name == self._name and not item.node:
                 self._pods[item.uid] = item
 
-    def decide(self, now: float, expired: Callable[[], bool]) -> Decision:
-        """A slice of bindings."""
+    def decide(self, now: float, expired: Callable[[], bool], *, hurry: bool = False) -> Decision:
+        """A slice of bindings; nothing is ever under way."""
         binds = []
         if len(self._order) != len(self._nodes):
             self._order = list(self._nodes)

@@ -11,6 +11,7 @@ import math
 import random
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,7 @@ from bench._figures import count, parser_of
 from placement.app import collector
 from placement.core.scheduler import Scheduler
 from placement.model.action import Bind, Evict
-from placement.model.event import Gone, Seen
+from placement.model.event import Event, Gone, Seen
 from placement.model.pod import Phase, Pod
 from placement.policy.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, priority_class, queue
@@ -52,6 +53,7 @@ class Case:
         self.evictions = 0
         self.longest = 0.0
         self._version = 10
+        self._waiting: deque[Event] = deque()
 
     def pods(self, name: str, number: int, *, cpu: str = "100m", **more: Any) -> list[Pod]:
         """Equal pods."""
@@ -61,7 +63,16 @@ class Case:
     def see(self, pods: list[Pod]) -> None:
         """Pods are created."""
         for pod in pods:
-            self.scheduler.apply(Seen(pod))
+            self.tell(Seen(pod))
+
+    def tell(self, event: Event) -> None:
+        """Something has happened; while something is under way it has to wait, as in the loop's inbox."""
+        self._waiting.append(event)
+        self._take_in()
+
+    def _take_in(self) -> None:
+        while self._waiting and not self.scheduler.under_way:
+            self.scheduler.apply(self._waiting.popleft())
 
     def settle(self) -> None:
         """Slices until there is nothing more to decide."""
@@ -70,8 +81,9 @@ class Case:
 
     def slice(self) -> bool:
         """One slice, carried out; says whether there is more to decide."""
+        self._take_in()
         begun = time.process_time()
-        decision = self.scheduler.decide(begun, _until(begun + SLICE))
+        decision = self.scheduler.decide(begun, _until(begun + SLICE), hurry=bool(self._waiting))
         self.longest = max(self.longest, time.process_time() - begun)
         for action in decision.actions:
             self._version += 1
@@ -79,11 +91,11 @@ class Case:
                 self.binds += 1
                 pod = self.scheduler.cluster.pods.by_uid[action.uid].pod
                 placed = replace(pod, node=action.node, phase=Phase.RUNNING, version=self._version)
-                self.scheduler.apply(Seen(placed))
+                self.tell(Seen(placed))
             elif isinstance(action, Evict):
                 self.evictions += 1
-                self.scheduler.apply(Gone(Pod, action.uid, self._version))
-        return decision.more or bool(decision.actions)
+                self.tell(Gone(Pod, action.uid, self._version))
+        return decision.more or bool(decision.actions or self._waiting)
 
 
 def _until(end: float) -> Callable[[], bool]:
@@ -122,7 +134,7 @@ def gangs(nodes: int, number: int, size: int) -> bool:
 
     def work() -> Iterator[None]:
         for index in range(number // size):
-            case.scheduler.apply(Seen(gang(f"g{index}", size)))
+            case.tell(Seen(gang(f"g{index}", size)))
             case.see(case.pods(f"g{index}", size, group=f"g{index}"))
         yield
 
@@ -156,7 +168,7 @@ def preemption(nodes: int, number: int) -> bool:
 def full_queue(nodes: int, number: int) -> bool:
     """Nodes that are half empty, a queue that has all it may, and pods of higher priority one after the other."""
     case = Case(nodes)
-    case.scheduler.apply(Seen(queue("default", capability=amounts(cpu=str(16 * nodes)))))
+    case.tell(Seen(queue("default", capability=amounts(cpu=str(16 * nodes)))))
     for index in range(nodes):
         case.see(case.pods(f"low{index}", 2, cpu="8", node=f"n{index}", phase=Phase.RUNNING))
     case.settle()
@@ -174,10 +186,10 @@ def gang_in_full_queue(nodes: int, size: int) -> bool:
             held += cpu
             more = {"node": f"n{index}", "phase": Phase.RUNNING, "priority": chosen.randint(0, 5)}
             case.see(case.pods(f"low{index}-{which}", 1, cpu=f"{cpu}m", **more))
-    case.scheduler.apply(Seen(queue("default", capability=amounts(cpu=f"{held}m"))))
+    case.tell(Seen(queue("default", capability=amounts(cpu=f"{held}m"))))
     case.settle()
-    case.scheduler.apply(Seen(priority_class("high", 9)))
-    case.scheduler.apply(Seen(gang("high", size, priority_class="high")))
+    case.tell(Seen(priority_class("high", 9)))
+    case.tell(Seen(gang("high", size, priority_class="high")))
     case.see(case.pods("high", size, cpu="5", priority=9, group="high"))
     name = f"{nodes} nodes, a gang of {size} in a full queue"
     return measured(name, case, size, iter([None]), seconds=MARK_MAKING_ROOM)
@@ -187,8 +199,8 @@ def reclaiming_in_vain(nodes: int) -> bool:
     """Nodes with dozens of pods of different sizes, whose queue cannot give as much of any as another asks for."""
     case, chosen = Case(nodes), random.Random(1)
     for name in "ab":
-        case.scheduler.apply(Seen(queue(name)))
-        case.scheduler.apply(Seen(gang(name, 1, queue=name)))
+        case.tell(Seen(queue(name)))
+        case.tell(Seen(gang(name, 1, queue=name)))
     for index in range(nodes):
         for which in range(40):
             cpu = f"{chosen.randint(600, 800)}m"
@@ -201,17 +213,17 @@ def reclaiming_in_vain(nodes: int) -> bool:
 def changing(nodes: int, number: int) -> bool:
     """Queues and priority classes that change while many run and wait."""
     case = Case(nodes)
-    case.scheduler.apply(Seen(queue("default")))
+    case.tell(Seen(queue("default")))
     for index in range(nodes):
         case.see(case.pods(f"low{index}", 10, node=f"n{index}", phase=Phase.RUNNING))
     for index in range(number):
-        case.scheduler.apply(Seen(gang(f"g{index}", 1, priority_class="low")))
+        case.tell(Seen(gang(f"g{index}", 1, priority_class="low")))
         case.see(case.pods(f"g{index}", 1, cpu="32", group=f"g{index}"))
     case.settle()
 
     def work() -> Iterator[None]:
         for item in (priority_class("low", -1), replace(queue("default", weight=2), version=2), queue("b")):
-            case.scheduler.apply(Seen(item))
+            case.tell(Seen(item))
             yield
 
     return measured(f"{nodes} nodes, {number} wait, queues change", case, number, work())
@@ -221,8 +233,8 @@ def reclaiming(nodes: int, queues: int) -> bool:
     """One queue has everything, and all others want their part."""
     case = Case(nodes)
     for index in range(queues):
-        case.scheduler.apply(Seen(queue(f"q{index}")))
-        case.scheduler.apply(Seen(gang(f"g{index}", 1, queue=f"q{index}")))
+        case.tell(Seen(queue(f"q{index}")))
+        case.tell(Seen(gang(f"g{index}", 1, queue=f"q{index}")))
     for index in range(nodes):
         case.see(case.pods(f"first{index}", 4, cpu="8", group="g0", node=f"n{index}", phase=Phase.RUNNING))
     case.settle()
@@ -246,7 +258,7 @@ def crowd(number: int, actions: str) -> bool:
         case.see(case.pods(f"end{index}", 50, cpu="0", node=f"n{index}", phase=Phase.RUNNING))
     begun = time.process_time()
     for index in range(number):
-        case.scheduler.apply(Seen(gang(f"g{index}", 2)))
+        case.tell(Seen(gang(f"g{index}", 2)))
         case.see(case.pods(f"g{index}", 2, cpu="2", group=f"g{index}"))
     case.settle()
     coming = time.process_time() - begun
@@ -254,14 +266,14 @@ def crowd(number: int, actions: str) -> bool:
     case.longest = 0.0
     ending = (f"end{index}-{which}" for index in range(20) for which in range(50))
     # All are tried again, and in the middle of that it comes.
-    case.scheduler.apply(Gone(Pod, next(ending), 1 << 40))
+    case.tell(Gone(Pod, next(ending), 1 << 40))
     case.slice()
     case.see(case.pods("small", 1, cpu="500m"))
     begun = last = time.process_time()
     while case.scheduler.cluster.pods.by_uid["small-0"].pod.node == "":
         if time.process_time() - last > ENDING:
             last = time.process_time()
-            case.scheduler.apply(Gone(Pod, next(ending), 1 << 40))
+            case.tell(Gone(Pod, next(ending), 1 << 40))
         case.slice()
     spent = time.process_time() - begun
     print(
@@ -282,7 +294,7 @@ def passing(nodes: int, number: int) -> bool:
             case.see(pods)
             yield
             for pod in pods:
-                case.scheduler.apply(Gone(Pod, pod.uid, 1 << 40))
+                case.tell(Gone(Pod, pod.uid, 1 << 40))
         yield
 
     measured(f"{nodes} nodes, pods created and deleted", case, number, work())

@@ -145,7 +145,7 @@ class Backed(Simulated):
     def read(self) -> None:
         """A second later all jobs are read."""
         self.now += 1.0
-        self.scheduler.apply(JobsRead(tuple(self.batch.jobs.values()), self.now - 0.1))
+        self.tell(JobsRead(tuple(self.batch.jobs.values()), self.now - 0.1))
 
     def settle(self, *, seconds: int = 6) -> None:
         """So many seconds pass."""
@@ -163,7 +163,7 @@ class Backed(Simulated):
             job = "" if refusal else self.batch.submit(action.uid, action.chunks, owner, **whose)
             answer = "" if self.batch.loses_answers else job
             said = "" if answer else refusal or "timed out"
-            self.scheduler.apply(SubmitEnded(action.uid, answer, said, self.now + 0.01))
+            self.tell(SubmitEnded(action.uid, answer, said, self.now + 0.01))
         elif isinstance(action, Release):
             if not self.batch.endless:
                 self.batch.jobs.pop(action.name, None)

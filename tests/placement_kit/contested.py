@@ -94,14 +94,14 @@ class Contested(Backed):
         self.now += 1.0
         if self.silent:
             self.silent -= 1
-            self.scheduler.apply(JobsUnread("no answer"))
+            self.tell(JobsUnread("no answer"))
             return
         for action in self.late:
             self.enqueue(action)
         self.late.clear()
         self.seen = JobsRead(tuple(self.batch.jobs.values()), self.now - 0.1)
         self.before = [*self.before[-1:], self.seen]
-        self.scheduler.apply(self.seen)
+        self.tell(self.seen)
 
     def kubelets(self) -> None:
         """Containers of pods that were asked to leave end, where there is somebody to end them."""
@@ -154,10 +154,10 @@ class Contested(Backed):
         fault, self.fault = self.fault, ""
         if self.silent or fault == "late":
             self.late.append(action)
-            self.scheduler.apply(SubmitEnded(action.uid, "", "no answer", self.now))
+            self.tell(SubmitEnded(action.uid, "", "no answer", self.now))
             return
         job = "" if fault == "fail" else self.enqueue(action)
-        self.scheduler.apply(SubmitEnded(action.uid, "" if fault else job, fault, self.now))
+        self.tell(SubmitEnded(action.uid, "" if fault else job, fault, self.now))
 
     def enqueue(self, action: Submit) -> str:
         """A job of ours, of which there must be no other."""

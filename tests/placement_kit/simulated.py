@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A scheduler with an API that does at once what it decides, without faults and without time."""
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from placement.core.scheduler import Scheduler
+from placement.core.scheduler import Decision, Scheduler
 from placement.model.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus
 from placement.model.event import Event, Gone, Object, Seen
 from placement.model.node import Node
@@ -27,6 +28,8 @@ class Simulated:
         self.now = 0.0
         # What a pod is as soon as it is bound; Pending while its image comes.
         self.once_bound = Phase.RUNNING
+        # What has come while something was under way; as in the loop's inbox.
+        self.waiting: deque[Event] = deque()
 
     def see(self, *items: Object) -> None:
         """Objects appear or change, at a new version."""
@@ -35,14 +38,14 @@ class Simulated:
             item = replace(item, version=self.version)
             if isinstance(item, Pod):
                 self.pods[item.uid] = item
-            self._apply(Seen(item))
+            self.tell(Seen(item))
 
     def gone(self, *items: Object) -> None:
         """Objects are deleted."""
         for item in items:
             self.version += 1
             self.pods.pop(item.uid, None)
-            self._apply(Gone(type(item), item.uid, self.version))
+            self.tell(Gone(type(item), item.uid, self.version))
 
     def finish(self, *names: str, phase: Phase = Phase.SUCCEEDED) -> None:
         """Pods end by themselves."""
@@ -53,25 +56,53 @@ class Simulated:
         """The pod of this name."""
         return next(pod for pod in self.pods.values() if pod.name == name)
 
-    def _apply(self, event: Event) -> None:
-        self.scheduler.apply(event)
+    def tell(self, event: Event) -> None:
+        """Something has happened; while something is under way that has to wait."""
+        self.waiting.append(event)
+        self._take_in()
+
+    def _take_in(self) -> None:
+        while self.waiting and not self.scheduler.under_way:
+            self.scheduler.apply(self.waiting.popleft())
+
+    def decide(self, expired: Callable[[], bool] = lambda: False) -> Decision:
+        """One slice; nothing of it is carried out."""
+        self._take_in()
+        return self.scheduler.decide(self.now, expired, hurry=bool(self.waiting))
+
+    def follow(self) -> None:
+        """Another decides from now on, and what has come is taken in."""
+        self.scheduler.follow()
+        self._take_in()
+        self.scheduler.follow()
+
+    def finish_what_is_under_way(self) -> list[Action]:
+        """What is decided until then."""
+        decided: list[Action] = []
+        while self.scheduler.under_way:
+            decided += self.decide(lambda: not self.scheduler.under_way).actions
+        return decided
 
     def run(self) -> list[Action]:
         """Decides and carries out until there is nothing more to do; the answer is all that was decided."""
         decided: list[Action] = []
         for _unused in range(10_000):
-            decision = self.scheduler.decide(self.now, lambda: False)
+            decision = self.decide()
             decided += decision.actions
             for action in decision.actions:
                 self.carry_out(action)
-            if not decision.more and not any(isinstance(action, Bind | Evict) for action in decision.actions):
+            if (
+                not decision.more
+                and not self.waiting
+                and not any(isinstance(action, Bind | Evict) for action in decision.actions)
+            ):
                 self.actions += decided
                 return decided
         raise AssertionError("the scheduler does not come to rest")
 
     def run_once(self, expired: Callable[[], bool] = lambda: False) -> list[Action]:
         """What one slice decides; nothing of it is carried out."""
-        return list(self.scheduler.decide(self.now, expired).actions)
+        return list(self.decide(expired).actions)
 
     def carry_out(self, action: Action) -> None:
         """Binds and mostly starts, evicts and ends; statuses are only noted."""

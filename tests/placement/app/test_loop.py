@@ -1,10 +1,11 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop: slices, questions between events, and no hurry when bindings crowd."""
+"""The loop: slices, questions between events, what has to be one piece, and no hurry when bindings crowd."""
 
 import threading
 import time
+from itertools import count
 
 import pytest
 from placement.app.loop import Loop, Unanswered
@@ -27,16 +28,23 @@ class Recorder:
         self.binding = 0
         self.cluster = Cluster()
         self.decided = self.followed = 0
+        self.under_way = False
+        self.hurries: list[bool] = []
+        # What was decided, applied and asked, in its order.
+        self.order: list[str] = []
 
     def apply(self, event) -> None:
         self.applied.append(event)
+        self.order.append("applied")
 
     def follow(self) -> bool:
         self.followed += 1
         return False
 
-    def decide(self, now, expired) -> Decision:
+    def decide(self, now, expired, *, hurry) -> Decision:
         self.decided += 1
+        self.order.append("decided")
+        self.hurries.append(hurry)
         return self.decisions.pop(0) if self.decisions else Decision((), False)
 
     def carry(self, actions) -> None:
@@ -48,7 +56,7 @@ def part() -> Recorder:
     return Recorder()
 
 
-def loop_of(part: Recorder, may_decide=lambda: True) -> Loop:
+def loop_of(part: Recorder, may_decide=lambda: True, **more) -> Loop:
     return Loop(
         part,
         carrier=part,
@@ -57,6 +65,7 @@ def loop_of(part: Recorder, may_decide=lambda: True) -> Loop:
         decided=lambda _actions: None,
         binders=1,
         slice_seconds=0.005,
+        **more,
     )
 
 
@@ -96,7 +105,7 @@ def test_whoever_begins_to_decide_has_taken_in_all_that_had_come(part):
     loop = loop_of(part)
     loop.slice_seconds = 0.0
     applied_at_first: list[int] = []
-    part.decide = lambda _now, _expired: applied_at_first.append(len(part.applied)) or Decision((), False)
+    part.decide = lambda _now, _expired, **_more: applied_at_first.append(len(part.applied)) or Decision((), False)
     for number in range(5):
         loop.put([Gone(Pod, str(number), number)])
     run_until(loop, lambda: bool(applied_at_first))
@@ -129,3 +138,136 @@ def test_a_question_is_answered_and_its_error_is_the_askers(part):
 def test_a_loop_that_does_not_turn_leaves_no_one_waiting(part):
     with pytest.raises(Unanswered):
         loop_of(part).ask(lambda: 7, timeout=0.05)
+
+
+class Piecemeal(Recorder):
+    """Something is under way for so many slices, from the first on; something happens as soon as it is."""
+
+    def __init__(self, slices: int, meanwhile=lambda: None) -> None:
+        super().__init__()
+        self.slices = slices
+        self.meanwhile = meanwhile
+
+    def decide(self, now, expired, *, hurry) -> Decision:
+        super().decide(now, expired, hurry=hurry)
+        self.slices -= 1
+        self.under_way = self.slices > 0
+        if self.decided == 1:
+            self.meanwhile()
+        return Decision((), self.under_way)
+
+    def follow(self) -> bool:
+        self.under_way = False
+        return super().follow()
+
+
+def asking(loop: Loop, question, told: list[object]) -> threading.Thread:
+    """A thread that asks and notes what it is told; the question is in the inbox."""
+
+    def ask() -> None:
+        try:
+            told.append(loop.ask(question))
+        except Unanswered as error:
+            told.append(error)
+
+    before = loop.waiting()
+    thread = threading.Thread(target=ask)
+    thread.start()
+    until(lambda: loop.waiting() > before)
+    return thread
+
+
+def until(holds) -> None:
+    waiting = threading.Event()
+    for _unused in range(1000):
+        if holds():
+            return
+        waiting.wait(0.01)
+    raise AssertionError("it does not come")
+
+
+@pytest.mark.parametrize("binding", [0, 1000])
+def test_events_and_questions_wait_in_the_inbox_until_what_is_under_way_is_over(binding: int) -> None:
+    part, threads, told = Piecemeal(20), [], []
+    loop = loop_of(part)
+
+    def meanwhile() -> None:
+        # However many bindings are under way: who brings their answers may be waiting for room in the inbox.
+        part.binding = binding
+        loop.put([Gone(Pod, "a", 1), Gone(Pod, "b", 2)])
+        threads.append(asking(loop, lambda: part.order.append("asked") or 7, told))
+
+    part.meanwhile = meanwhile
+    run_until(loop, lambda: bool(told))
+    threads[0].join()
+    assert told == [7]
+    assert part.order[:23] == ["decided"] * 20 + ["applied"] * 2 + ["asked"]
+    assert part.hurries[:20] == [False] + [True] * 19
+
+
+def test_whoever_must_not_decide_any_more_takes_back_what_is_under_way_before_anything_is_applied() -> None:
+    part, allowed = Piecemeal(20), [True]
+    loop = loop_of(part, may_decide=lambda: allowed[0])
+    part.apply = lambda _event: part.order.append(f"applied, under way: {part.under_way}")
+
+    def meanwhile() -> None:
+        allowed[0] = False
+        loop.put([Gone(Pod, "a", 1)])
+
+    part.meanwhile = meanwhile
+    run_until(loop, lambda: len(part.order) > 1)
+    assert part.order == ["decided", "applied, under way: False"]
+
+
+def test_what_has_come_meanwhile_is_taken_in_slice_by_slice() -> None:
+    part, ticks = Recorder(), count()
+    # Each look at the clock costs a millisecond.
+    loop = loop_of(part, clock=lambda: next(ticks) / 1000)
+    events = [Gone(Pod, str(number), number) for number in range(500)]
+    loop.put(events[:400])
+    loop.put(events[400:])
+    part.follow = lambda: part.order.append("followed") or False
+    run_until(loop, lambda: len(part.applied) == len(events))
+    assert part.applied == events
+    runs = "".join("x" if word == "applied" else " " for word in part.order).split()
+    assert max(len(run) for run in runs) <= 10
+
+
+def test_an_error_in_what_is_under_way_is_nobody_s_answer() -> None:
+    part, threads, told = Piecemeal(20), [], []
+    loop = loop_of(part)
+
+    def fail(_now, _expired, *, hurry) -> Decision:
+        raise KeyError("in the statement")
+
+    def meanwhile() -> None:
+        threads.append(asking(loop, lambda: 7, told))
+        part.decide = fail
+
+    part.meanwhile = meanwhile
+    with pytest.raises(KeyError, match="in the statement"):
+        loop.run(threading.Event())
+    threads[0].join()
+    assert [type(answer) for answer in told] == [Unanswered]
+
+
+def test_nobody_waits_for_a_loop_that_has_ended(part) -> None:
+    loop = loop_of(part)
+    stop, done = threading.Event(), []
+    stop.set()
+
+    def bring() -> None:
+        for number in range(1000):
+            loop.put([Gone(Pod, str(number), number)])
+        done.append(True)
+
+    thread = threading.Thread(target=bring, daemon=True)
+    thread.start()
+    until(lambda: loop.waiting() == 256)
+    assert not done
+    loop.run(stop)
+    until(lambda: done)
+    assert loop.waiting() == 0
+    loop.put_call(lambda: None)
+    with pytest.raises(Unanswered, match="about to end"):
+        loop.ask(lambda: 7)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from placement.model.action import Action, Bind, Evict, PodCondition
+from placement.model.event import Seen
 from placement.model.pod import Phase
 from placement.policy.configuration import load
 from placement.policy.groups import GroupIndex
@@ -54,7 +55,7 @@ def test_whoever_follows_forgets_what_has_changed() -> None:
     for index in range(SIZE):
         simulated.see(mine(f"p{index}", node="n1", phase=Phase.SUCCEEDED))
         simulated.gone(simulated.named(f"p{index}"))
-        simulated.scheduler.follow()
+        simulated.follow()
     book = simulated.scheduler.book
     assert [len(kept) for kept in (book.cluster.changed, book.settled, book.tasks, book.jobs)] == [0, 0, 0, 0]
 
@@ -88,7 +89,7 @@ def begun() -> Simulated:
     simulated = crowded()
     while not any(task.status is Status.PROMISED for task in simulated.scheduler.book.tasks.values()):
         assert not simulated.run_once(lambda: True)
-    assert simulated.scheduler.book.frozen
+    assert simulated.scheduler.under_way
     return simulated
 
 
@@ -149,9 +150,9 @@ def test_events_do_not_wait_longer_than_one_statement_although_there_is_always_a
 def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later() -> None:
     simulated = begun()
     simulated.gone(simulated.named("low0a"))
-    simulated.scheduler.follow()
+    simulated.follow()
     book = simulated.scheduler.book
-    assert not book.frozen
+    assert not simulated.scheduler.under_way
     assert {task.status for task in book.tasks.values()} == {Status.RUNNING, Status.PENDING}
     assert not simulated.scheduler.cluster.columns.nominated.any()
     assert "uid-low0a" not in book.tasks
@@ -170,10 +171,25 @@ def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later()
 
 def test_whoever_asks_is_not_shown_half_of_a_statement() -> None:
     simulated = begun()
-    (report,) = simulated.scheduler.queues()
-    assert not simulated.scheduler.book.frozen
+    scheduler = simulated.scheduler
+    for question in (scheduler.queues, lambda: scheduler.explain("team", "low0a")):
+        with pytest.raises(RuntimeError, match="under way"):
+            question()
+    # It has neither been brought to its end by the question nor spoilt.
+    assert scheduler.under_way
+    decided = simulated.finish_what_is_under_way()
+    (report,) = scheduler.queues()
     assert dict(report.allocated)["cpu"] == 24_000
-    assert len([action for action in simulated.run_once() if isinstance(action, Evict)]) == 12
+    decided += simulated.run_once()
+    assert len([action for action in decided if isinstance(action, Evict)]) == 12
+
+
+def test_nothing_is_applied_in_the_middle_of_a_statement() -> None:
+    simulated = begun()
+    with pytest.raises(RuntimeError, match="under way"):
+        simulated.scheduler.apply(Seen(mine("late")))
+    assert "uid-late" not in simulated.scheduler.cluster.pods.by_uid
+    assert len([action for action in simulated.run() if isinstance(action, Evict)]) == 12
 
 
 def test_no_slice_reads_all_jobs_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def decide(simulated: Simulated, looks: Callable[[], bool]) -> list[Action]:
     """All that is decided with an endless slice."""
     found: list[Action] = []
     while True:
-        decision = simulated.scheduler.decide(simulated.now, looks)
+        decision = simulated.decide(looks)
         found += decision.actions
         if not decision.more:
             return found
@@ -135,7 +135,7 @@ def test_nobody_sees_a_part_of_a_gang_that_is_placed_one_by_one() -> None:
     other.see(*members(MEMBERS))
     while not any(task.status is Status.ASSUMED for task in other.scheduler.book.tasks.values()):
         other.run_once(lambda: True)
-    other.scheduler.follow()
+    other.follow()
     assert {task.status for task in other.scheduler.book.tasks.values()} == {Status.PENDING}
     assert len([action for action in other.run() if isinstance(action, Bind)]) == MEMBERS
 
@@ -157,7 +157,7 @@ def test_members_that_room_is_kept_for_get_it_one_by_one_and_all_at_once(monkeyp
     while not book.frozen or {book.tasks[uid].status for uid in promised} == {Status.PROMISED}:
         assert not simulated.run_once(lambda: True)
     # It is taken back as a whole, too.
-    simulated.scheduler.follow()
+    simulated.follow()
     assert {book.tasks[uid].status for uid in promised} == {Status.PROMISED}
     looks = counted(monkeypatch, Chooser, "best")
     assert len([action for action in decide(simulated, looks) if isinstance(action, Bind)]) == MEMBERS

@@ -134,7 +134,7 @@ def to_the_site(world: Contested, what: str, number: int) -> None:
         case "die":
             world.successor()
         case "older" if world.before:
-            world.scheduler.apply(world.before[0])
+            world.tell(world.before[0])
             world.run()
         case "mom down":
             world.down.setdefault(host, int(world.now))

@@ -181,7 +181,14 @@ class History:
         simulated = self.simulated
         hurry = self._any([0.0, 0.3, 1.0])
         book = simulated.scheduler.book
-        decided = simulated.run_once(lambda: (self.cuts or not book.frozen) and self._random.random() < hurry)
+        self._carry_out(simulated.run_once(lambda: (self.cuts or not book.frozen) and self._random.random() < hurry))
+
+    def come_to_rest(self) -> None:
+        """What is under way comes to its end, and everything that waited for that is taken in."""
+        self._carry_out(self.simulated.finish_what_is_under_way())
+
+    def _carry_out(self, decided: list[Action]) -> None:
+        simulated = self.simulated
         self.decided += decided
         if not simulated.scheduler.book.frozen:
             assert_sound(simulated.scheduler, decided)
@@ -189,9 +196,9 @@ class History:
             if self._random.random() < 0.7:
                 simulated.carry_out(action)
             elif isinstance(action, Bind):
-                simulated.scheduler.apply(BindFailed(action.uid, action.node, "no"))
+                simulated.tell(BindFailed(action.uid, action.node, "no"))
             elif isinstance(action, Evict):
-                simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/some"))
+                simulated.tell(EvictRefused(action.uid, "disruption budget team/some"))
 
 
 class Ruled(History):
@@ -319,6 +326,7 @@ def lived(
         history.step()
     simulated = history.simulated
     # Who asks is not shown half of what is being tried.
+    history.come_to_rest()
     simulated.scheduler.queues()
     assert_sums(simulated.scheduler)
     simulated.run()

@@ -38,7 +38,7 @@ def decided(simulated: Simulated, *, cut: bool) -> list[Action]:
     found: list[Action] = []
     for _unused in range(20 * CROWD):
         left = iter(range(20 if cut else 10**9))
-        decision = simulated.scheduler.decide(simulated.now, lambda left=left: next(left, None) is None)
+        decision = simulated.decide(lambda left=left: next(left, None) is None)
         for action in decision.actions:
             simulated.carry_out(action)
         found += decision.actions

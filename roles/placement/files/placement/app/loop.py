@@ -5,14 +5,17 @@
 
 Only this thread touches the scheduler, so there are no locks around it; whoever wants to know something puts a question
 between the events. The inbox is bounded: who brings events faster than they are taken in has to wait.
+
+While something is under way that has to be one piece, it is brought to its end, slice by slice. Until then events and
+questions stay where they are, in the inbox.
 """
 
-import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
+from placement.app.inbox import Inbox
 from placement.app.metrics import Metrics
 from placement.core.scheduler import Scheduler
 from placement.model.action import Action, Bind, Evict, PodCondition
@@ -26,6 +29,7 @@ _IDLE_SECONDS: Final = 0.5
 _CROWDED_SECONDS: Final = 0.002
 _PER_BINDER: Final = 8
 _ASK_SECONDS: Final = 10.0
+_ENDED: Final = "the daemon is about to end; try again"
 
 
 class Carrying(Protocol):
@@ -41,6 +45,27 @@ class Carrying(Protocol):
 
 class Unanswered(Exception):
     """The loop did not answer in time."""
+
+
+class _Question:
+    """Something asked, its answer to be waited for."""
+
+    def __init__(self, ask: Callable[[], None]) -> None:
+        self._ask = ask
+        self.done = threading.Event()
+        self.error: Exception | None = None
+
+    def __call__(self) -> None:
+        try:
+            self._ask()
+        except Exception as error:  # noqa: BLE001 -- whoever asked gets it
+            self.error = error
+        self.done.set()
+
+    def fail(self, error: Exception) -> None:
+        """Nobody will answer."""
+        self.error = error
+        self.done.set()
 
 
 class Loop:
@@ -66,104 +91,114 @@ class Loop:
         self._decided = decided
         self._crowd = binders * _PER_BINDER
         self._clock = clock
-        self._inbox: queue.Queue[tuple[float, list[Event]] | Callable[[], None]] = queue.Queue(_BATCHES)
+        self._inbox: Inbox[tuple[float, list[Event]] | Callable[[], None] | _Question] = Inbox(_BATCHES)
+        # What is left of the batch that is being taken in, and when it came.
+        self._left: Iterator[Event] | None = None
+        self._came = 0.0
         self._more = False
         self._decided_at = float("-inf")
         self.beat = clock()
 
     def put(self, events: list[Event]) -> None:
-        """Brings events, in their order; waits while the inbox is full."""
+        """Brings events, in their order; waits while the inbox is full. Nobody needs them once the loop has ended."""
         self._inbox.put((self._clock(), events))
 
     def put_call(self, call: Callable[[], None]) -> None:
-        """Has something done between two events."""
+        """Has something done between two events, unless the loop has ended."""
         self._inbox.put(call)
 
     def waiting(self) -> int:
-        """Batches that have not been taken in."""
-        return self._inbox.qsize()
+        """Batches that have not been taken in, or not whole."""
+        return len(self._inbox) + (self._left is not None)
 
     @property
     def idle(self) -> bool:
         """Whether there is nothing to take in, to decide or to bind."""
-        return not (self._more or self._inbox.qsize() or self._carrier.binding)
+        return not (self._more or self.waiting() or self._carrier.binding)
 
     def ask(self, question: Callable[[], Answer], timeout: float = _ASK_SECONDS) -> Answer:
         """Asks between two events, from another thread; what the question raises is raised here."""
-        done = threading.Event()
         answers: list[Answer] = []
-        errors: list[Exception] = []
-
-        def put_question() -> None:
-            try:
-                answers.append(question())
-            except Exception as error:  # noqa: BLE001 -- whoever asked gets it
-                errors.append(error)
-            done.set()
-
-        try:
-            self._inbox.put(put_question, timeout=timeout)
-        except queue.Full:
-            raise Unanswered("the daemon is too busy to answer; try again") from None
-        if not done.wait(timeout):
+        asked = _Question(lambda: answers.append(question()))
+        if not self._inbox.put(asked, timeout):
+            raise Unanswered(_ENDED if self._inbox.closed else "the daemon is too busy to answer; try again")
+        if not asked.done.wait(timeout):
             raise Unanswered("the daemon did not answer in time; try again")
-        if errors:
-            raise errors[0]
+        if asked.error is not None:
+            raise asked.error
         return answers[0]
 
     def run(self, stop: threading.Event) -> None:
-        """Until everything is to stop."""
+        """Until everything is to stop; then nobody waits for it any more."""
+        try:
+            self._turn(stop)
+        finally:
+            for item in self._inbox.close():
+                if isinstance(item, _Question):
+                    item.fail(Unanswered(_ENDED))
+
+    def _turn(self, stop: threading.Event) -> None:
         following = True
         while not stop.is_set():
             self.beat = self._clock()
             crowded = self._carrier.binding > self._crowd
-            took = self._take_in(self._pause(crowded))
+            under_way = self.scheduler.under_way
+            took = not under_way and self._take_in(self._pause(crowded))
             # What has been listed may still be in the inbox: whoever begins to decide takes that in first.
-            following = not self._may_decide() or (following and self._inbox.qsize() > 0)
+            following = not self._may_decide() or (following and self.waiting() > 0)
             if following:
                 self._more = self.scheduler.follow()
                 continue
-            if crowded:
+            if crowded and not under_way:
                 continue
             # Policies look at the clock too, so they are asked now and then without any event.
             if took or self._more or self._clock() - self._decided_at >= _IDLE_SECONDS:
-                self._decide()
+                self._decide(hurry=crowded or self.waiting() > 0)
 
     def _pause(self, crowded: bool) -> float:
+        if self._left is not None:
+            return 0.0
         if self._more:
             return _CROWDED_SECONDS if crowded else 0.0
         return _IDLE_SECONDS
 
     def _take_in(self, pause: float) -> bool:
         """Applies what has come, for one slice at most; waits for it if nothing has."""
-        try:
-            batch = self._inbox.get(timeout=pause) if pause else self._inbox.get_nowait()
-        except queue.Empty:
+        if self._left is None and not self._next(pause):
             return False
         until = self._clock() + self.slice_seconds
         number = 0
         while True:
-            if callable(batch):
-                batch()
+            for event in self._left or ():
+                self.scheduler.apply(event)
+                number += 1
+                if self._clock() >= until:
+                    break
             else:
-                came, events = batch
-                for event in events:
-                    self.scheduler.apply(event)
-                number += len(events)
-                self._metrics.lag.observe(self._clock() - came)
-            if self._clock() >= until:
-                break
-            try:
-                batch = self._inbox.get_nowait()
-            except queue.Empty:
+                if self._left is not None:
+                    self._metrics.lag.observe(self._clock() - self._came)
+                self._left = None
+            if self._clock() >= until or (self._left is None and not self._next(0.0)):
                 break
         self._metrics.applied.add(number)
         return True
 
-    def _decide(self) -> None:
+    def _next(self, pause: float) -> bool:
+        """Begins the next batch, or answers the next question; says whether there was one."""
+        item = self._inbox.get(pause)
+        if item is None:
+            return False
+        if isinstance(item, tuple):
+            self._came, events = item
+            self._left = iter(events)
+        else:
+            item()
+        return True
+
+    def _decide(self, *, hurry: bool) -> None:
         begun = self._clock()
         until = begun + self.slice_seconds
-        decision = self.scheduler.decide(begun, lambda: self._clock() >= until)
+        decision = self.scheduler.decide(begun, lambda: self._clock() >= until, hurry=hurry)
         spent = self._clock() - begun
         self._decided_at = begun
         self._more = decision.more

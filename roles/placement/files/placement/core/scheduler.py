@@ -4,9 +4,12 @@
 """The scheduler: what the loop talks to.
 
     scheduler = Scheduler(configuration, scheduler_name="placement")
-    scheduler.apply(event)                          # every event, results of actions too
     scheduler.follow()                              # while somebody else decides
     decision = scheduler.decide(now, expired)       # actions of one slice; `more`: call again at once
+
+And while nothing is `under_way`:
+
+    scheduler.apply(event)                          # every event, results of actions too
     scheduler.explain("team", "pod")
     scheduler.queues()
 
@@ -99,8 +102,6 @@ class Scheduler:
         self.overfull = Overfull(self.cluster)
         self._timed = timed
         self._cycle: Generator[None, None, None] | None = None
-        # What has come while the book was frozen: in the middle of a statement, of a search, or of catching up.
-        self._deferred: list[Event] = []
         self._catching_up: Iterator[None] | None = None
         self._news = True
         # Whether everything has been taken in once since it was for somebody else to decide.
@@ -108,7 +109,7 @@ class Scheduler:
 
     def configure(self, configuration: Configuration, *, patience: float) -> None:
         """From the next slice on, schedule by this configuration, and give half a gang so long."""
-        self._come_to_rest(abandon=True)
+        self._take_back()
         self.session.patience = patience
         self.configuration = configuration
         rules = Rules(configuration)
@@ -118,28 +119,24 @@ class Scheduler:
         self._cycle = None
         self._news = True
 
-    def apply(self, event: Event) -> None:
-        """Takes in what is true now, at once or as soon as nothing is under way that would have to be taken back."""
-        if self.book.frozen or self._deferred:
-            self._deferred.append(event)
-        else:
-            self._apply(event)
+    @property
+    def under_way(self) -> bool:
+        """Whether a slice has ended in the middle of what has to be one piece: a statement, a search, or catching up.
 
-    def _thaw(self) -> None:
-        deferred, self._deferred = self._deferred, []
-        for event in deferred:
-            self._apply(event)
+        Nothing can be applied or asked then: it is for further slices to bring it to its end, and they are few.
+        """
+        return self.book.frozen
 
-    def _come_to_rest(self, *, abandon: bool = False) -> None:
-        """Brings to its end what is under way, for nobody is shown half of it, or takes it back; then takes in all."""
+    def _assure_rest(self) -> None:
+        if self.book.frozen:
+            raise RuntimeError("something is under way that has to be one piece; decide until it is over")
+
+    def _take_back(self) -> None:
+        """Others decide from now on, or by other rules: what is under way is taken back."""
         self._catch_up(lambda: False)
         if self._cycle is not None and self.book.frozen:
-            if abandon:
-                self._cycle.close()
-            if not any(not self.book.frozen for _unused in self._cycle):
-                # It is over, and what it would have said of the next is lost.
-                self._cycle, self._news = None, True
-        self._thaw()
+            self._cycle.close()
+            self._cycle, self._news = None, True
         self.book.catch_up()
 
     def _catch_up(self, expired: Callable[[], bool]) -> bool:
@@ -150,7 +147,9 @@ class Scheduler:
         self._catching_up = None
         return True
 
-    def _apply(self, event: Event) -> None:
+    def apply(self, event: Event) -> None:
+        """Takes in what is true now, while nothing is under way."""
+        self._assure_rest()
         if isinstance(event, BatchEvent):
             backing = self.session.backing
             backing.mark = backing.mark or mark_of(self.cluster, self.book.scheduler_name)
@@ -200,17 +199,17 @@ class Scheduler:
     def follow(self) -> bool:
         """Keeps up without deciding; says whether there is more to take in at once."""
         self._whole = False
-        self._come_to_rest(abandon=True)
+        self._take_back()
         self._announcer.forget_settled()
         return self.book.arriving
 
-    def decide(self, now: float, expired: Callable[[], bool]) -> Decision:
-        """One slice of work."""
+    def decide(self, now: float, expired: Callable[[], bool], *, hurry: bool = False) -> Decision:
+        """One slice of work; in a hurry, because something waits to be applied, it ends with what is under way."""
         session = self.session
+        hurry = hurry and self.book.frozen and self._catching_up is None
         session.now = now
         if self._catching_up is None and not self.book.frozen:
             session.slice += 1
-            self._thaw()
             self._forgive(now)
             self._catching_up = self.book.catching_up()
         if self._catching_up is not None:
@@ -227,7 +226,7 @@ class Scheduler:
             self._news = session.unfinished = False
             self._cycle = self._timed("", self._run())
         for _unused in self._cycle:
-            if expired() or (self._deferred and not self.book.frozen):
+            if expired() or (hurry and not self.book.frozen):
                 break
         else:
             self._cycle = None
@@ -236,7 +235,7 @@ class Scheduler:
 
     def _decided(self, *, more: bool) -> Decision:
         actions, self.session.actions = tuple(self.session.actions), []
-        return Decision(actions, more or bool(self._deferred))
+        return Decision(actions, more)
 
     def _forgive(self, now: float) -> None:
         """Pods that could not be evicted, jobs that could not be bound, and nodes that rested are tried again."""
@@ -277,10 +276,12 @@ class Scheduler:
 
     def explain(self, namespace: str, name: str) -> Explanation | None:
         """Why the pod is where it is; None where it is not known."""
-        self._come_to_rest()
+        self._assure_rest()
+        self.book.catch_up()
         return self._explainer.pod(namespace, name)
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""
-        self._come_to_rest()
+        self._assure_rest()
+        self.book.catch_up()
         return self._explainer.queues()
