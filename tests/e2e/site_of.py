@@ -37,6 +37,7 @@ class ConvertedSite(Site):
             node_kubelet_config={"failCgroupV1": False},
             node_share_linger=2,
             node_share_controller_period=5,
+            converged_verify_wait=300,
         )
         # As a site would have it on the path.
         self.set("all", converged_kubectl=str(binaries.build_binaries() / "kubectl"))

@@ -22,7 +22,7 @@ from e2e.playing import until
 from e2e.whole_site import CONF, differences, look
 from testbed.down import podman_of
 
-pytestmark = pytest.mark.seconds(430)
+pytestmark = pytest.mark.seconds(480)
 
 BED = f"kinds-{os.getpid()}"
 FIRST, BACKUP = "ctl", "ctl2"

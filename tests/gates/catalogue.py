@@ -47,7 +47,7 @@ GATES = (
     Gate(name="roles", what="defaults and argument_specs", action=check_roles, tiers=QUICK),
     Gate(name="changelog", what="fragments", action=check_changelog, tiers=QUICK),
     Gate(name="importer", what="galaxy-importer", action=run_importer, tiers=FULL),
-    Gate(name="e2e", what="on a test bed", action=run_end_to_end, tiers=FULL, alone=True, timeout=4500),
+    Gate(name="e2e", what="on a test bed", action=run_end_to_end, tiers=FULL, alone=True, timeout=4 * 3600),
     Gate(name="molecule", what="roles and modules on nodes", action=run_molecule, tiers=FULL, alone=True),
     Gate(name="demo", what="the main job, as shown to a newcomer", action=run_demo, tiers=FULL, alone=True),
     Gate(

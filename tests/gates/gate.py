@@ -75,7 +75,7 @@ class Gate:
     action: Callable[[Context], None]
     tiers: frozenset[str]
     alone: bool = False  # needs the machine for itself
-    timeout: float = 1800
+    timeout: float = 2 * 3600
 
 
 def commands(*argvs: Sequence[str]) -> Callable[[Context], None]:

@@ -378,6 +378,22 @@ class Processes(CliCase):
         self.call("repair")
         self.assertEqual((self.state()["phase"], self.state()["leases"]), ("open", []))
 
+    def test_what_a_repair_has_done_before_the_linger_is_told_after_it(self):
+        self.configure(linger=1, squeue=self.squeue("slurm_load_jobs error: Invalid job id specified"))
+        self.assertEqual(self.call(*self.job("begin"))[0], 0)
+        code, said = self.call("repair", "--linger")
+        self.assertEqual((code, self.state()["phase"]), (0, "open"))
+        self.assertIn("dropped=1 ", said)
+        self.assertIn("the batch system says that this run is over", said)
+
+    def squeue(self, error):
+        """One that knows no job."""
+        path = os.path.join(self.top, "squeue")
+        with open(path, "w") as stream:
+            stream.write("#!/bin/sh\necho '{}' >&2; exit 1\n".format(error))
+        os.chmod(path, 0o755)
+        return path
+
     def test_off_in_the_middle_of_an_eviction_is_obeyed_at_once(self):
         begin = self.in_an_eviction()
         self.assertEqual(self.call("off")[0], 0)

@@ -114,7 +114,7 @@ def test_a_hook_that_hangs_meets_its_alarm(hook: Recorder) -> None:
     assert hook.node("pbs-n1")["comment"] == OFFLINE
     log = hook.pbs.on("pbs-n1", "cat $PBS_HOME/mom_logs/*").out
     assert ";catch_hook_alarm;alarm call received, interrupting hook execution.\n" in log
-    hook.set_alarm("probe", 25)
+    hook.set_alarm("probe", 300)
     give_back(hook, "pbs-n1")
 
 

@@ -64,7 +64,7 @@ def test_a_begin_whose_hook_met_its_alarm_holds_no_node_for_ever(hook: Shared) -
         job = hook.submit("--", "/bin/sleep", "300")
         until(lambda: hook.job(job).get("exec_vnode") == "(pbs-n2:ncpus=1)" and hook.job(job)["substate"] == 42)
         until(lambda: hook.leases("pbs-n1") == [f"{job} of 1: 1 None"])
-    hook.set_alarm("converged", 25)  # a default is not written to where hosts could be asked for it
+    hook.set_alarm("converged", 300)
     assert hook.pbs.call("pbsnodes", "-r", "-C", "", "pbs-n1").rc == 0
     until(lambda: hook.repair("pbs-n1") and not hook.leases("pbs-n1"))
     assert hook.leases("pbs-n2") == [f"{job} of 2: 1 None"]

@@ -19,6 +19,7 @@ _EVENTS = (
 _ATTRIBUTES = {
     "event": f'"{",".join(_EVENTS)}"',
     "freq": "3600",
+    "alarm": "300",
     "fail_action": '"offline_vnodes,clear_vnodes_upon_recovery"',
 }
 Record = dict[str, t.Any]

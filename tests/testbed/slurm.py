@@ -131,7 +131,7 @@ def slurm_conf(bed: Bed) -> dict[str, str]:
         cluster=cluster_name(bed),
         controllers="\n".join(f"slurmctldhost = {host.name}" for host in bed.controllers),
         # After so many seconds a backup takes over.
-        takeover=60 if len(bed.controllers) == 1 else 10,
+        takeover=60,
         proctrack="proctrack/cgroup" if bed.way.has_limits else "proctrack/linuxproc",
         task=task,
         parameters="SlurmctldParameters=enable_configless\n" if bed.slurm_conf == "configless" else "",

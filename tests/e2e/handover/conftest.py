@@ -51,6 +51,7 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             requeue_soon(site)
             site.play("site")
             repair_on_time(site)
+        site.settings(api_timeout=30)  # a busy API server is not one that is away
         site.record_events()
         site.tidy()
         yield site

@@ -172,15 +172,27 @@ def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     call.store.prepare()
     made_up = make_up(options.jobs, options.wlm, store=call.store, settings=call.settings, world=call.world)
     give_up = call.world.now() + call.settings.linger + call.settings.limit
+    earlier: Optional[Told] = None
     while True:
         with call.store.locked():
             call.store.tidy(boot_id=call.world.boot_id(), now=call.world.now(), mark_life=call.settings.mark_life)
-        told = call.act(view.TICK)
+        told = earlier = _together(earlier, call.act(view.TICK))
         again_in = told.done.again_in
         if not options.linger or again_in is None or call.world.now() + again_in > give_up:
             corrupt = [str(lease.key) for lease in call.store.leases() if lease.corrupt]
             return 0, [*made_up, *_told(told), ("unreadable", ",".join(corrupt)[:200])]
         call.world.sleep(again_in)
+
+
+def _together(earlier: Optional[Told], later: Told) -> Told:
+    """What one call has done before a linger and after it."""
+    if earlier is None:
+        return later
+    counts = {
+        name: earlier.counts.get(name, 0) + later.counts.get(name, 0) for name in {**earlier.counts, **later.counts}
+    }
+    remarks = earlier.remarks + tuple(remark for remark in later.remarks if remark not in earlier.remarks)
+    return later._replace(counts=counts, remarks=remarks)
 
 
 def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
