@@ -166,7 +166,7 @@ def asking(loop: Loop, question, told: list[object]) -> threading.Thread:
 
     def ask() -> None:
         try:
-            told.append(loop.ask(question))
+            told.append(loop.ask(question, timeout=300))
         except Unanswered as error:
             told.append(error)
 
@@ -178,12 +178,10 @@ def asking(loop: Loop, question, told: list[object]) -> threading.Thread:
 
 
 def until(holds) -> None:
-    waiting = threading.Event()
-    for _unused in range(1000):
-        if holds():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("it does not come")
+    give_up = time.monotonic() + 300
+    while not holds():
+        assert time.monotonic() < give_up, "it does not come"
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("binding", [0, 1000])
