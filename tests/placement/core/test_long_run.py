@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,8 @@ from placement.model.event import BindFailed, EvictRefused
 from placement.model.pod import Phase
 from placement.model.workload import PodGroup
 from placement.policy.configuration import load
+from placement.policy.membership import GroupKey
+from placement.policy.session import Session
 from placement_kit.builders import amounts, gang, mine, node, pairs, queue
 from placement_kit.simulated import Simulated
 
@@ -27,6 +30,8 @@ ZONES = ("a", "b", "c")
 SHAPES = tuple(
     amounts(cpu=cpu, memory=memory) for cpu, memory in (("1", "1Gi"), ("2", "2Gi"), ("4", "1Gi"), ("500m", "4Gi"))
 )
+# More than any node has, so that whoever asks for it is given up until there are other nodes.
+TOO_LARGE = amounts(cpu="17", memory="1Gi")
 SIZES = (1, 1, 1, 2, 3, 8, 20)
 QUEUES = ("default", "first", "second")
 # Placements between two thorough looks.
@@ -75,7 +80,8 @@ class Run:
         self._made += 1
         choice, size = self._random.choice, self._random.choice(SIZES)
         group = gang(f"g{self._made}", choice((1, size)), queue=choice(QUEUES))
-        more = {"request": choice(SHAPES), "priority": choice((0, 0, 0, 0, 0, 0, 0, 5))}
+        shape = choice(SHAPES) if self._random.random() < 0.99 else TOO_LARGE
+        more = {"request": shape, "priority": choice((0, 0, 0, 0, 0, 0, 0, 5))}
         members = [mine(f"g{self._made}-{index}", group=group.name, **more) for index in range(size)]
         self.simulated.see(group, *members)
         self._jobs[group.uid] = group, {member.uid for member in members}
@@ -117,8 +123,20 @@ class Run:
             book.catch_up()
         assert book.tasks.keys() == simulated.pods.keys()
         assert {job.group.uid for job in book.jobs.values() if job.group} == self._jobs.keys()
+        for name, keys in keyed_by_jobs(simulated.scheduler.session):
+            assert keys <= book.jobs.keys(), f"{name} keeps what is known of jobs that are gone"
         told = [one for one in gc.get_objects() if isinstance(one, GroupStatus)]
         assert len(told) <= 2 * len(self._jobs), "what was said of groups that are gone is kept"
+
+
+def keyed_by_jobs(session: Session) -> Iterator[tuple[str, set[object]]]:
+    """Whatever the book, the session and those who claim room have under the keys of jobs, by its name."""
+    for holder in (session, session.book, session.preempting, session.reclaiming, *session.book.tree.by_name.values()):
+        names = getattr(type(holder), "__slots__", ()) or vars(holder)
+        for name in names:
+            held = getattr(holder, name)
+            if isinstance(held, dict | set):
+                yield f"{type(holder).__name__}.{name}", {key for key in held if isinstance(key, GroupKey)}
 
 
 def resident_bytes() -> int:

@@ -91,7 +91,7 @@ class Session:
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = Claimants(self.book), Claimants(self.book)
         turns = (self.preempting.turns, self.reclaiming.turns)
-        self.book.known += (self.refusals, self.blocked, self.withdrawn, *turns)
+        self.book.known += (self.refusals, self.blocked, self.deadlines, self.withdrawn, *turns)
 
     def statement(self) -> Statement:
         """Begins tentative moves."""

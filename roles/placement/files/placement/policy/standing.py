@@ -58,9 +58,17 @@ class Standing(Figures):
         self._enqueue_in(job, job.queue, problem)
         self.push(job)
 
+    def leave(self, key: GroupKey) -> None:
+        """The job is no more: nobody reads it again."""
+        super().leave(key)
+        self.unread.discard(key)
+        for waiting in (self.hopeless, self.doubtful):
+            waiting.pop(key, None)
+
     def _refresh(self, job: Job) -> None:
         """Reads again what the job's group, its pods' annotations and the priority classes say."""
         self.unread.discard(job.key)
+        self.hopeless.pop(job.key, None)
         facts = self.groups.facts(job)
         job.group, job.min_member, job.priority = facts.group, facts.min_member, facts.priority
         job.created = facts.created
