@@ -249,8 +249,9 @@ def test_affinity(cluster: Cluster, daemon: Daemon, team: Namespace, rule: str) 
 
 
 def test_least_requested(daemon: Daemon, team: Namespace) -> None:
-    team.job("filler", replicas=NODES - 1, cpu=WHOLE)
-    until(lambda: len(team.bound("filler")) == NODES - 1, "one node is left")
+    # More than half of a node each, so that no two share one; what is left would do for the whole job on any node.
+    team.job("filler", replicas=NODES - 1, cpu="17")
+    until(lambda: len(set(team.places("filler").values())) == NODES - 1, "all nodes but one are taken by half")
     team.job("job", replicas=3, cpu="1")
     until(lambda: len(team.bound("job")) == 3, "the job runs")
     assert not set(team.places("job").values()) & set(team.places("filler").values())
