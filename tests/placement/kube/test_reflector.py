@@ -6,10 +6,13 @@
 import threading
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.reflector import ABSENT_SECONDS, Reflector, Source
 from placement.model.event import Gone, Relisted, Seen, Unreadable
 from placement.model.workload import INCUBATOR, Namespace, PodGroup
+from placement.state.cluster import Cluster
 from placement_kit.fake_api import LOST, ScriptedConnection
 
 PLAIN = Source("namespaces", Namespace, "/api/v1/namespaces")
@@ -131,10 +134,63 @@ def test_an_api_that_is_not_served_is_asked_for_less_and_less_often_and_found_so
 
 
 def test_an_unreadable_object_is_handed_to_who_answers_it():
-    odd = item("a", 12, spec={"minMember": "many"})
-    events, _connection, refused = told(SHARED, page(9), [event("ADDED", odd)])
+    events, _connection, refused = told(SHARED, page(9), [event("ADDED", odd("a", 12))])
     assert isinstance(events[-1], Unreadable)
     assert [refusal.field for refusal in refused] == ["spec.minMember"]
+
+
+def odd(name: str, version: int) -> dict:
+    return item(name, version, spec={"minMember": "many"})
+
+
+def test_what_is_listed_but_cannot_be_read_is_there():
+    events, _connection, refused = told(
+        SHARED, page(9, item("a", 3)), [event("MODIFIED", odd("a", 12))], (410,), page(20, odd("a", 12)), []
+    )
+    assert [type(found) for found in events] == [Seen, Unreadable, Unreadable]
+    assert len(refused) == 2
+
+
+def test_what_could_not_be_read_in_the_first_list_is_told_and_its_end_too():
+    events, _connection, _refused = told(SHARED, page(9, odd("a", 3), item("b", 4)), (410,), page(20, item("b", 4)), [])
+    assert [type(found) for found in events] == [Seen, Unreadable, Gone, Seen]
+    assert events[2] == Gone(PodGroup, "a", 20)
+
+
+# Of each of three groups, what it is after each step, and whether a watch or a new list tells of the step.
+STEPS = st.lists(
+    st.tuples(st.booleans(), st.tuples(*[st.sampled_from(["good", "odd", "gone"])] * 3)), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS)
+def test_by_a_watch_or_by_a_list_the_same_is_known(steps):
+    version, script, there = 10, [page(10)], {}
+    lives, names = [0, 0, 0], [""] * 3
+    for listed, states in steps:
+        changes = []
+        for number, state in enumerate(states):
+            version += 1
+            if state == "gone":
+                old = there.pop(names[number], None)
+                lives[number] += old is not None
+                changes += [event("DELETED", item(names[number], version))] if old else []
+                continue
+            names[number] = f"g{number}-{lives[number]}"
+            made = {"good": item, "odd": odd}[state](names[number], version)
+            changes.append(event("MODIFIED", made))
+            there[names[number]] = (state, made)
+        version += 1
+        anew = [(410,), page(version, *(made for _state, made in there.values()))]
+        script += anew if listed else [changes or [bookmark(version)]]
+    cluster = Cluster()
+    for found in told(SHARED, *script, stop=Waits())[0]:
+        cluster.apply(found)
+    read = {uid: "good" for uid in cluster.objects.get(PodGroup, {}) if uid not in cluster.unreadable.get(PodGroup, {})}
+    assert read | dict.fromkeys(cluster.unreadable.get(PodGroup, {}), "odd") == {
+        name: state for name, (state, _made) in there.items()
+    }
 
 
 def test_an_overloaded_server_is_asked_again():

@@ -151,15 +151,16 @@ class Reflector:
         self._version = whole.version
         self.health.relists += 1
         self.health.absent = False
-        self._hear(len(whole.items))
+        self._hear(len(whole.items) + len(whole.refused))
         self.health.synced = True
 
     def _replaced(self, whole: Relisted) -> list[Event]:
-        """The same for a shared kind: news object by object."""
-        listed = {item.uid: item.version for item in whole.items}
-        gone = [uid for uid in self._known if uid not in listed]
-        self._known = listed
-        return [*(Gone(self.source.kind, uid, whole.version) for uid in gone), *(Seen(item) for item in whole.items)]
+        """The same for a shared kind: news object by object. What is listed but cannot be read is there as well."""
+        kind = self.source.kind
+        events: list[Event] = [*map(Seen, whole.items), *(Unreadable(kind, refusal) for refusal in whole.refused)]
+        before, self._known = self._known, {}
+        self._remember(events)
+        return [*(Gone(kind, uid, whole.version) for uid in before if uid not in self._known), *events]
 
     def _not_served(self) -> None:
         """The API has no such resource: whatever it had before is gone with it."""
@@ -233,6 +234,8 @@ class Reflector:
                 self._known[event.item.uid] = event.item.version
             elif isinstance(event, Gone):
                 self._known.pop(event.uid, None)
+            elif isinstance(event, Unreadable) and event.refusal.uid:
+                self._known[event.refusal.uid] = event.refusal.version
 
     def _hear(self, events: int) -> None:
         self.health.events += events
