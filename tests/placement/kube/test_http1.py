@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement.kube.credentials import Endpoint
-from placement.kube.http1 import Connection, NoAnswer, Refused
+from placement.kube.http1 import Connection, NoAnswer, Refused, TooLong
 from placement_kit.fake_api import answer, chunked, served
 
 
@@ -150,3 +150,59 @@ def test_the_server_may_ask_for_time():
 def test_what_is_no_http_is_no_answer(rubbish):
     with served([rubbish, b""]) as server, connected(server) as client, pytest.raises(NoAnswer):
         client.request("GET", "/")
+
+
+# What a proxy that speaks HTTP/1.0 behind says of a body that ends with its connection, and what it may not say.
+CLOSING = ["HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\n"]
+
+
+@pytest.mark.parametrize("head", CLOSING)
+def test_a_body_without_a_length_ends_with_its_connection(head):
+    body = b'{"items":' + b" " * 300_000 + b"[]}"
+    with served([head.encode(), body[:9], body[9:], b""], [answer(b"2")]) as server, connected(server) as client:
+        assert client.request("GET", "/a").body == body
+        assert client.request("POST", "/b", b"{}").body == b"2"
+    assert server.connections == 2
+
+
+def test_a_watch_without_a_length_ends_with_its_connection_and_what_it_broke_off_is_no_line():
+    stream = CLOSING[0].encode() + b"1\n2\n"
+    with served([stream, b"3\n4", b""], [chunked([b"5\n"])]) as server, connected(server) as client:
+        for numbers in ([b"1", b"2", b"3"], [b"5"]):
+            assert [line for group in client.lines("/watch") for line in group] == numbers
+
+
+def test_a_body_without_a_length_may_not_stop_without_an_end():
+    with served([CLOSING[0].encode() + b"{", None]) as server, connected(server, 0.2) as client, raises_timeout():
+        client.request("GET", "/")
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_that_can_have_no_body_is_not_waited_for(status):
+    bare = f"HTTP/1.1 {status} Whatever\r\n\r\n".encode()
+    with served([bare], [answer(b"2")]) as server, connected(server) as client:
+        assert (client.request("DELETE", "/a").status, client.request("DELETE", "/b").body) == (status, b"2")
+    assert server.connections == 1
+
+
+def test_interim_answers_are_passed_over():
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    with served([interim, interim + answer(b"1")], [interim * 9]) as server, connected(server) as client:
+        assert client.request("GET", "/a").body == b"1"
+        with pytest.raises(NoAnswer, match="interim"):
+            client.request("POST", "/b", b"{}")
+
+
+@pytest.mark.parametrize("header", ["Content-Length: -1", "Content-Length: 1, 2", "Transfer-Encoding: gzip, chunked"])
+def test_a_body_whose_end_cannot_be_told_is_no_answer(header):
+    head = f"HTTP/1.1 200 OK\r\n{header}\r\n\r\n".encode()
+    with served([head, b""]) as server, connected(server) as client, pytest.raises(NoAnswer):
+        client.request("GET", "/")
+
+
+def test_a_line_that_is_too_long_is_told_from_other_failures(monkeypatch):
+    monkeypatch.setattr("placement.kube.http1.MAX_LINE", 1000)
+    with served([chunked([b"1\n", b"x" * 900, b"x" * 900])]) as server, connected(server) as client:
+        lines = client.lines("/watch")
+        with pytest.raises(TooLong):
+            list(lines)

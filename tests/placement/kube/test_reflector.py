@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """List and watch: whatever ends a watch, in the end the daemon knows what a fresh list says."""
 
+import json
 import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
+from placement.kube.http1 import TooLong
 from placement.kube.reflector import ABSENT_SECONDS, Reflector, Source
 from placement.model.event import Gone, Relisted, Seen, Unreadable
 from placement.model.workload import INCUBATOR, Namespace, PodGroup
@@ -137,6 +139,19 @@ def test_an_unreadable_object_is_handed_to_who_answers_it():
     events, _connection, refused = told(SHARED, page(9), [event("ADDED", odd("a", 12))])
     assert isinstance(events[-1], Unreadable)
     assert [refusal.field for refusal in refused] == ["spec.minMember"]
+
+
+def test_a_line_that_is_too_long_is_not_asked_for_again():
+    script = [page(9, item("a", 3)), [TooLong("long", sent=True)], page(20, item("b", 19)), [bookmark(20)]]
+    events, _connection, _refused = told(PLAIN, *script)
+    assert [found.version for found in events] == [9, 20]
+
+
+def test_a_list_that_was_cut_short_is_none():
+    whole = json.dumps(page(9, item("a", 3), item("b", 4))[1]).encode()
+    cuts = [(200, whole[:size]) for size in range(0, len(whole), 40)]
+    events, _connection, _refused = told(SHARED, *cuts, page(9, item("c", 5)), [], stop=Waits())
+    assert [found.item.name for found in events] == ["c"]
 
 
 def odd(name: str, version: int) -> dict:

@@ -6,7 +6,8 @@
 Written by hand because on a machine that is shared with the API server every binding waits for the client's own
 processor time: a small request costs 190 us here and 265 us by `http.client`, which parses headers as if they were
 mail (both with TLS, which is most of it). And a watch needs its pieces as they come, which libraries hide. What is
-spoken is only what an API server speaks: a status line, a length or chunks.
+spoken is only what API servers and proxies before them speak: a status line, and then a length, chunks, or a body
+that ends with its connection.
 """
 
 import socket
@@ -27,6 +28,9 @@ _CONNECT_SECONDS: Final = 5.0
 # costs a timeout.
 KEPT_SECONDS: Final = 10.0
 UNAUTHORIZED: Final = 401
+# No Content and Not Modified have no body whatever their headers say, and interim answers (1xx) but the answer itself.
+_BODILESS: Final = frozenset({204, 304})
+_FINAL: Final = 200
 
 
 class NoAnswer(Exception):
@@ -35,6 +39,10 @@ class NoAnswer(Exception):
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
+
+
+class TooLong(NoAnswer):
+    """A line of a watch is longer than any object can be: asked for again from the same version it would come again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Connection:
         """One request and its whole answer."""
         try:
             status, headers = self._exchange(method, path, body, content_type)
-            answer = Answer(status, self._body(headers), _retry_after(headers))
+            answer = Answer(status, b"".join(self._pieces(status, headers)), _retry_after(headers))
         except (OSError, EOFError, ValueError) as error:
             self.close()
             raise NoAnswer(_said(error), sent=not isinstance(error, _NotSent)) from None
@@ -99,17 +107,17 @@ class Connection:
         try:
             status, headers = self._exchange("GET", path, b"", "")
             if status != 200:
-                raise Refused(Answer(status, self._body(headers), _retry_after(headers)))
+                raise Refused(Answer(status, b"".join(self._pieces(status, headers)), _retry_after(headers)))
             # The answer has begun: that is news too, the server is there and serves this version.
             yield []
             pending: list[bytes] = []
             size = 0
-            for piece in self._pieces(headers):
+            for piece in self._pieces(status, headers):
                 first, newline, others = piece.partition(b"\n")
                 pending.append(first)
                 size += len(first)
                 if size > MAX_LINE:
-                    raise ValueError(f"a line of more than {MAX_LINE} bytes")
+                    raise TooLong(f"a line of more than {MAX_LINE} bytes", sent=True)
                 if newline:
                     lines = others.split(b"\n")
                     last = lines.pop()
@@ -136,15 +144,12 @@ class Connection:
                 raise
             self._send(method, path, body, content_type)
             head = self._receive_head()
-        lines = head.split(b"\r\n")
-        if not lines[0].startswith(b"HTTP/1.") or len(lines[0]) < 12:
-            raise ValueError("the answer is not HTTP")
-        status = int(lines[0][9:12])
-        headers = {}
-        for line in lines[1:]:
-            name, _unused, value = line.partition(b":")
-            headers[name.lower()] = value.strip()
-        return status, headers
+        for _unused in range(8):
+            status, headers = _parsed(head)
+            if status >= _FINAL:
+                return status, headers
+            head = self._receive_head()
+        raise ValueError("nothing but interim answers")
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> None:
         if self._socket is not None and time.monotonic() - self._used > self._kept:
@@ -180,7 +185,7 @@ class Connection:
             raise EOFError("closed")
         piece = self._socket.recv(_RECEIVE)
         if not piece:
-            raise EOFError("the server closed the connection")
+            raise _Ended("the server closed the connection")
         self._used = time.monotonic()
         return piece
 
@@ -195,23 +200,41 @@ class Connection:
                 raise ValueError("headers of more than 64 KiB")
             head += self._receive()
 
-    def _body(self, headers: dict[bytes, bytes]) -> bytes:
-        body = b"".join(self._pieces(headers))
+    def _pieces(self, status: int, headers: dict[bytes, bytes]) -> Iterator[bytes]:
+        """The body as it comes."""
+        coding = headers.get(b"transfer-encoding", b"").lower()
+        length = headers.get(b"content-length")
+        if status in _BODILESS:
+            pass
+        elif coding:
+            if coding != b"chunked":
+                raise ValueError(f"a body in {coding[:40]!r} and not in chunks")
+            yield from self._chunks()
+        elif length is None:
+            yield from self._to_the_end()
+        elif length.isdigit():
+            yield from self._measured(int(length))
+        else:
+            raise ValueError(f"a body of {length[:40]!r} bytes")
         if headers.get(b"connection", b"").lower() == b"close":
             self.close()
-        return body
 
-    def _pieces(self, headers: dict[bytes, bytes]) -> Iterator[bytes]:
-        """The body as it comes."""
-        if headers.get(b"transfer-encoding", b"").lower() == b"chunked":
-            yield from self._chunks()
-            return
-        left = int(headers.get(b"content-length", b"0"))
+    def _measured(self, left: int) -> Iterator[bytes]:
         while left > 0:
             piece = self._receive()
             if len(piece) > left:
                 piece, self._rest = piece[:left], piece[left:]
             left -= len(piece)
+            yield piece
+
+    def _to_the_end(self) -> Iterator[bytes]:
+        """Everything until the server closes: whether that is the whole of it, only what it says can tell."""
+        while True:
+            try:
+                piece = self._receive()
+            except _Ended:
+                self.close()
+                return
             yield piece
 
     def _chunks(self) -> Iterator[bytes]:
@@ -247,12 +270,28 @@ class Refused(Exception):
         self.answer = answer
 
 
+class _Ended(EOFError):
+    """The server has closed the connection."""
+
+
 class _NotSent(OSError):
     """Nothing of the request has left."""
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if not isinstance(error, _NotSent) else str(error)
+    return str(error) if isinstance(error, _NotSent | _Ended) else f"{type(error).__name__}: {error}"
+
+
+def _parsed(head: bytes) -> tuple[int, dict[bytes, bytes]]:
+    """Status and headers, their names in lower case."""
+    lines = head.split(b"\r\n")
+    if not lines[0].startswith(b"HTTP/1.") or len(lines[0]) < 12:
+        raise ValueError("the answer is not HTTP")
+    headers = {}
+    for line in lines[1:]:
+        name, _unused, value = line.partition(b":")
+        headers[name.lower()] = value.strip()
+    return int(lines[0][9:12]), headers
 
 
 def _retry_after(headers: dict[bytes, bytes]) -> float:

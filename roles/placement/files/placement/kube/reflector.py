@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 from placement.kube.backoff import LONGEST_SECONDS, Backoff
 from placement.kube.decode import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
-from placement.kube.http1 import Connection, NoAnswer, Refused
+from placement.kube.http1 import Connection, NoAnswer, Refused, TooLong
 from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadable
 from placement.model.refusal import Refusal
 
@@ -188,6 +188,8 @@ class Reflector:
             if error.answer.status == _GONE:
                 raise Relist("the version is too old") from None
             raise
+        except TooLong as error:
+            raise Relist(str(error)) from None
         mute = self.health.events == before and time.monotonic() - begun < _AT_ONCE
         self._mute = self._mute + 1 if mute else 0
         if self._mute >= _MUTE_WATCHES:
