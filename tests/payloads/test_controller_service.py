@@ -19,6 +19,7 @@ from api_server import ApiCase
 from controller_api import ClusterServer
 from nodeshare.cluster import HELD_BY, STATE
 from nodeshare.kube import ANNOTATION, TAINT
+from nodeshare.view import SWITCHED_OFF
 
 UP = "Slurmctld(primary) at ctl is UP"
 SCONTROL = '#!/bin/sh\n[ "$1" = ping ] && echo >> {0}/pinged && exec cat {0}/ping\nexec cat {0}/nodes\n'
@@ -236,6 +237,25 @@ class Jobs(ServiceCase):
         before = self.looks()
         self.assertTrue(self.ask("prolog", job="2", nodes="n1")["ok"])
         self.assertEqual(self.looks(), before)
+
+    def test_no_job_waits_for_pods_of_a_node_that_is_switched_off(self):
+        self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")
+        self.api.put_pod("phantom", "n1")  # nobody is there to say that it has ended
+        self.api.lingering.add("phantom")
+        self.api.put_pod("web", "n2")
+        self.api.annotate("n1", ANNOTATION, SWITCHED_OFF)
+        self.start()
+        answer = self.ask("prolog")
+        self.assertEqual((answer["ok"], self.tainted()), (True, ["n1", "n2"]))
+        self.assertEqual(sorted(name for _space, name in self.api.pods), ["phantom"])
+
+    def test_a_node_that_is_switched_off_while_a_job_waits_for_its_pods_is_waited_for_no_longer(self):
+        self.slurm(jobs="1^0^CONFIGURING^n1^\n")
+        self.api.put_pod("phantom", "n1")
+        self.api.lingering.add("phantom")
+        self.start()
+        self.when(lambda: self.looks() > 2, self.api.annotate, "n1", ANNOTATION, SWITCHED_OFF)
+        self.assertTrue(self.ask("prolog", nodes="n1")["ok"])
 
     def test_a_pod_that_takes_its_time_is_waited_for_and_evicted_once(self):
         self.slurm(jobs="1^0^CONFIGURING^n[1-2]^\n")

@@ -343,6 +343,30 @@ class Switch(HandoverCase):
         site.repair()
         self.assertEqual(site.node.active, set())
 
+    def test_that_it_is_off_is_announced_last_and_taken_back_before_anything_starts(self):
+        site = self.site()
+        site.act(view.OFF)
+        self.assertEqual(site.node.announced, view.SWITCHED_OFF)
+        self.assertEqual([entry[0] for entry in site.node.log][-2:], ["stop", "announce"])
+        site.begin()
+        site.end()
+        self.assertEqual(site.node.announced, view.SWITCHED_OFF)
+        del site.node.log[:]
+        site.act(view.ON)
+        first = next(entry for entry in site.node.log if entry[0] in ("announce", "start"))
+        self.assertEqual(first, ("announce", ""))
+        self.assert_back(site)
+
+    def test_an_api_that_is_silent_at_the_switch_is_told_by_the_next_repair(self):
+        site = self.site()
+        site.node.api_up = False
+        site.act(view.OFF)
+        self.assertEqual(site.node.announced, "")
+        site.node.api_up = True
+        site.repair()
+        site.repair()
+        self.assertEqual(site.did("announce"), [("announce", view.SWITCHED_OFF)])
+
     def test_jobs_come_and_go_while_off_and_nothing_returns(self):
         site = self.site()
         site.act(view.OFF)

@@ -133,6 +133,7 @@ class Controller:
             with self._lock:
                 self._empty.update(name for name in names if not pods[name] and self.nodes[name].tainted)
                 self._show(names)
+                pods.update((name, []) for name in names if name in self.nodes and self.nodes[name].off)
                 return key in self.beliefs.nodes_of
 
         try:

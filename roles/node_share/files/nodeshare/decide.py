@@ -10,7 +10,7 @@ A decision never needs to know how the node came to where it is, save for what `
 Order of trust: a live lease beats everything; the API's silence is never read as "no pods" nor as "no job".
 """
 
-from typing import Tuple
+from typing import Optional, Tuple
 
 from . import repairing, taking
 from .leases import Lease
@@ -24,6 +24,7 @@ from .view import (
     END,
     OFF,
     ON,
+    SWITCHED_OFF,
     TICK,
     UNITS,
     Action,
@@ -101,7 +102,18 @@ def _batch_only(event: str, settings: Settings, seen: Observed) -> Action:
         return step
     if memory.phase != HELD:
         return Remember(memory._replace(phase=HELD))
-    return Done(ACCEPT, "switched off: batch only")
+    return _told_so(event, seen) or Done(ACCEPT, "switched off: batch only")
+
+
+def _told_so(event: str, seen: Observed) -> Optional[Action]:
+    """Once nothing is left here, and no job waits for it: else all that come wait for pods that the API still shows."""
+    if event not in (OFF, TICK):
+        return None
+    if seen.api is None:
+        return Look(API)
+    if not seen.api.answers or seen.api.announced == SWITCHED_OFF or seen.tried.get("announce"):
+        return None
+    return Announce(SWITCHED_OFF)
 
 
 def _after_end(leases: Tuple[Lease, ...], seen: Observed) -> Action:

@@ -17,6 +17,8 @@ API, LOCAL, UNITS, LIFE = "api", "local", "units", "life"
 ROOM, PLACED, ADMITTED = "room", "placed", "admitted"
 # what the batch system says of a run
 LIVE, ENDING, GONE = "live", "ending", "gone"
+# announced in place of leases: no pod is left here, and nobody who could tell the API so
+SWITCHED_OFF = '["off"]'
 # outcomes for the caller
 ACCEPT, REQUEUE, DRAIN = "accept", "requeue", "drain"
 
