@@ -107,6 +107,11 @@ class Site(playing.Site):
         find = ["find", f"{CGROUP}/{self.cgroups.cpusets}/kubepods", "-name", "cgroup.procs"]
         return self.node(*find, "-exec", "cat", "{}", "+").split()
 
+    def kubelet_began(self) -> int:
+        """Microseconds of the monotonic clock; 0 while it does not run."""
+        show = ["systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "--value", "kubelet"]
+        return int(self.node(*show)) if self.node("systemctl", "is-active", "kubelet", check=False) == "active\n" else 0
+
     def limits(self) -> tuple[int, int]:
         """Bytes of memory and the weight of all pods."""
         memory = self.node("cat", f"{CGROUP}/{self.cgroups.memory}")

@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from e2e import listing
+from e2e import listing, workload
 from e2e.beds import own_bed
 from e2e.outage import without_api
 from e2e.placeholder_site import ALL, ROLES, Site
 from e2e.playing import until
 
-pytestmark = pytest.mark.seconds(95)
+pytestmark = pytest.mark.seconds(125)
 
 BED = f"placeholder-{os.getpid()}"
 RESTORE = ("node_share/restore", "node_kubelet/restore", "node_runtime/restore")
@@ -141,9 +141,48 @@ def test_a_kubelet_that_lets_nothing_in_is_reported_and_a_kill_switch_leaves_job
     assert site.node("systemctl", "is-active", "kubelet", check=False).strip() == "inactive"
     site.node("nodeshare", "on")
 
-    def has_its_place() -> bool:
-        site.node("nodeshare", "repair")  # a kubelet that starts gives kubepods all cores
-        return "18.srv" in site.placeholders() and site.cores_of_pods() == {ALL - {1}}
-
-    until(has_its_place, "the job has its place again")
+    until(
+        lambda: "18.srv" in site.placeholders() and site.cores_of_pods() == {ALL - {1}}, "the job has its place again"
+    )
     site.end("18.srv")
+    given_back(site)
+
+
+# What a container may run on, whenever that changes.
+ALLOWED = """
+while :; do
+    now=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+    test "$now" = "$last" || echo "$now"
+    last=$now
+    sleep 0.1
+done
+"""
+
+
+def allowed(site: Site) -> set[str]:
+    """All that the pod `early` has ever said."""
+    said = site.node("sh", "-c", "cat /var/log/pods/default_early_*/main/0.log").splitlines()
+    return {line.split()[-1] for line in said}
+
+
+@pytest.mark.parametrize("how", ["restarts", "is killed"])
+def test_pods_that_begin_as_the_kubelet_starts_again_never_have_a_job_s_core(site: Site, how: str) -> None:
+    site.job("19.srv", "--cpus=1", "--mem=64MiB", cores="1")
+    began = site.kubelet_began()
+    if how == "restarts":
+        site.node("systemctl", "restart", "kubelet")
+    else:
+        site.node("systemctl", "kill", "--signal=KILL", "kubelet")
+    until(lambda: site.kubelet_began() > began, "it has started again")
+    workload.apply(site.bed, workload.pod("early", node="n1", command=["sh", "-c", ALLOWED]))
+    until(lambda: site.pods()["early"].get("status", {}).get("phase") == "Running", "the pod runs")
+    # A kubelet that runs pods has set up its cgroups.
+    until(lambda: bool(allowed(site)), "the pod says what it may run on")
+    assert site.node("systemctl", "is-active", "converged-nodeshare-fence").strip() == "active", (
+        "the kubelet is watched"
+    )
+    assert allowed(site) == {"0"}
+    assert site.cores_of_pods() == {ALL - {1}}
+    site.bed.kubectl("delete", "pod", "early", "--now")
+    site.end("19.srv")
+    given_back(site)

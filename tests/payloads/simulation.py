@@ -130,6 +130,9 @@ class Node(World):
             raise WorldError("slurmctld does not answer")
         return {str(lease.key): self.batch[lease.key] for lease in leases if lease.key in self.batch}
 
+    def allowance(self):
+        return {}
+
     def announce(self, text):
         self._need_api()
         if not text and self.leases():

@@ -82,6 +82,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     command.add_argument("--linger", action="store_true", help="wait until the node may go back (the return unit)")
     command.add_argument("--wlm", default="", metavar="SYSTEM", help="of the jobs that are named")
     command.add_argument("jobs", nargs="*", metavar="JOB[/RUN]", help="that runs here by the batch system, as of adopt")
+    commands.add_parser("fence", help="behind a start of the kubelet: draw again what keeps pods and jobs apart")
     commands.add_parser("off", help="kill switch: batch only, now, without the API")
     commands.add_parser("on", help="end `off`; also gives an idle node back without its linger")
     command = commands.add_parser("forget", help="the way back: give back what jobs have taken, stopped services too")

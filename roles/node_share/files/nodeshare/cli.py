@@ -94,7 +94,7 @@ def _set_alarm(settings: Settings, options: Any) -> None:
     def up(_number: int, _frame: Optional[FrameType]) -> None:
         raise TimeUp("not done within {:g} s".format(seconds))
 
-    seconds = settings.limit + OVERTIME
+    seconds = settings.limit + OVERTIME + (120.0 if options.command == "fence" else 0.0)
     if getattr(options, "linger", False):
         seconds += settings.linger + settings.limit
     signal.signal(signal.SIGALRM, up)
@@ -195,6 +195,16 @@ def _together(earlier: Optional[Told], later: Told) -> Told:
     return later._replace(counts=counts, remarks=remarks)
 
 
+def _fence(_options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    """Behind every start of the kubelet, beside all that jobs ask for meanwhile."""
+    from .refencing import Refencing
+
+    call.store.prepare()
+    again = Refencing(call.settings, call.world, call.store, call.memories)
+    drawn, error = again.watch(work_lock=call.carrier().work_lock)
+    return 0, [("drawn", drawn), ("error", error)]
+
+
 def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     """The wish is on record before the lock is waited for: a begin in the middle of an eviction then obeys it."""
     call.store.prepare()
@@ -265,6 +275,7 @@ _COMMANDS: Dict[str, Callable[[Any, Call], Tuple[int, List[Tuple[str, object]]]]
     "end": _end,
     "adopt": _adopt,
     "repair": _repair,
+    "fence": _fence,
     "off": _off,
     "on": _on,
     "forget": _forget,

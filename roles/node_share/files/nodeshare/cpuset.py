@@ -76,6 +76,14 @@ class Cpuset:
                     _put(group, wanted)
         durable.remove(self.saved)
 
+    def look(self) -> Dict[str, str]:
+        """What the uppermost groups have now: those that a kubelet writes when it starts."""
+        found: Dict[str, str] = {}
+        for top in self._tops():
+            below = [] if _is_v2(top) else [entry.path for entry in os.scandir(top) if entry.is_dir()]
+            found.update((group, _get(group)) for group in (top, *below))
+        return found
+
     def _tops(self) -> List[str]:
         places = [
             os.path.join(self.cgroup, hierarchy, name)
@@ -86,7 +94,7 @@ class Cpuset:
 
     def _groups(self, top: str) -> List[str]:
         """Parents before children; on cgroup v2 the top alone, for it bounds what is below."""
-        if os.path.exists(os.path.join(top, "cgroup.controllers")):
+        if _is_v2(top):
             return [top]
         return [directory for directory, _names, _files in os.walk(top)]
 
@@ -127,6 +135,10 @@ def _wanted(groups: List[str], before: Dict[str, str], cpus: FrozenSet[int]) -> 
         own = parse_cpus(before.get(group, "")) & cpus
         wanted[group] = format_cpus(own) if own else wanted.get(os.path.dirname(group), format_cpus(cpus))
     return wanted
+
+
+def _is_v2(group: str) -> bool:
+    return os.path.exists(os.path.join(group, "cgroup.controllers"))
 
 
 def _get(group: str) -> str:

@@ -46,6 +46,10 @@ class Fencing:
             self.limits.release()
         return drawn.missing
 
+    def look(self) -> Dict[str, str]:
+        """What pods may have now, file by file."""
+        return {**self.cpuset.look(), **self.limits.look()}
+
     def _cpus(self, group: str, files: Tuple[Tuple[str, str], ...]) -> FrozenSet[int]:
         """The cores of a cgroup by the first of these that is there."""
         for hierarchy, name in files:

@@ -66,6 +66,10 @@ class Limits:
                 _put(path, before)
         durable.remove(self.saved)
 
+    def look(self) -> Dict[str, str]:
+        """What is set now."""
+        return {path: _get(path) for path, _kind, _usage in self._places()}
+
     def _places(self) -> List[Tuple[str, Kind, str]]:
         """(file, its kind, the file that tells what is used) of the hierarchies that are mounted."""
         found = []

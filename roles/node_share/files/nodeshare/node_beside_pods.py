@@ -73,6 +73,12 @@ class NodeBesidePods(World):
         except (CpusetError, LimitsError, durable.StoreError, OSError) as error:
             raise WorldError(str(error)) from error
 
+    def allowance(self) -> Mapping[str, str]:
+        try:
+            return self._fencing().look()
+        except OSError as error:
+            raise WorldError(str(error)) from error
+
     def _fencing(self) -> "Fencing":
         from .fencing import Fencing
 

@@ -64,6 +64,10 @@ class World(ABC):
         """Cgroups that should have told the cores of a job and did not."""
 
     @abstractmethod
+    def allowance(self) -> Mapping[str, str]:
+        """What all pods together may have now, in whatever words; it is only compared."""
+
+    @abstractmethod
     def announce(self, text: str) -> None: ...
 
     @abstractmethod
