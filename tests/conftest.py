@@ -39,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """A place for the skips of this run, and the marks that any test may bear."""
     config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
     config.addinivalue_line("markers", "soak: long or rare, so it is no part of `make test` but of `make soak`")
+    config.addinivalue_line(
+        "markers", "repeated: the same very often, so it is part of the first round of `make soak` only"
+    )
     config.stash[_skips] = []
     config.pluginmanager.register(_SkipWatch(config.stash[_skips]), "skip-watch")
 

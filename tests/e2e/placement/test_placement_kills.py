@@ -28,6 +28,7 @@ CLAIM = "/persistentvolumeclaims"
 SELECTED = "volume.kubernetes.io/selected-node"
 MODES = {"accessModes": ["ReadWriteOnce"]}
 MEMBERS = 6
+AGAIN = (pytest.mark.soak, pytest.mark.repeated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,7 @@ STEPS: dict[str, tuple[type[Gang], str, str, Fault]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "repeat", [0, *(pytest.param(number, marks=pytest.mark.soak) for number in range(1, REPEATS + 1))]
-)
+@pytest.mark.parametrize("repeat", [0, *(pytest.param(number, marks=AGAIN) for number in range(1, REPEATS + 1))])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_kill_at_any_step_leaves_whole_gangs(
     cluster: Cluster, proxy: Proxy, team: Namespace, step: str, repeat: int

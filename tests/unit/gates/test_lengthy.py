@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import runpy
@@ -14,9 +15,11 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bench import _figures
+from gates import lengthy
 from gates.gate import Context, GateFailure
 from gates.lengthy import HISTORIES, SOAK_MINUTES, run_benchmarks, run_soak, soak_minutes
 
@@ -30,6 +33,17 @@ pytestmark = pytest.mark.hypothesis
 def test_one():
     with open(os.environ["SEEN"], "a") as seen:
         seen.write(os.environ["CONVERGED_SEED"] + "\\n")
+
+@pytest.mark.soak
+@pytest.mark.repeated
+def test_again():
+    with open(os.environ["SEEN"], "a") as seen:
+        seen.write("again\\n")
+"""
+MARKS = """
+def pytest_configure(config):
+    for mark in ("hypothesis", "soak", "repeated"):
+        config.addinivalue_line("markers", mark)
 """
 
 
@@ -63,8 +77,9 @@ def test_a_soak_of_no_time_is_one_round_of_every_kind(context: Context, tmp_path
         history = f"import unittest\nclass T(unittest.TestCase):\n def test(self): print('lived {name}')\n"
         write(context, f"tests/payloads/{name}.py", history)
     write(context, "tests/unit/test_random.py", RANDOM)
+    write(context, "tests/unit/conftest.py", MARKS)
     run_soak(context)
-    assert (tmp_path / "seen").read_text() == f"{2**32 - 1}\n"
+    assert (tmp_path / "seen").read_text() == f"{2**32 - 1}\nagain\n"
     assert re.findall("lived (.*)", context.log.read_text()) == HISTORIES
 
 
@@ -72,6 +87,32 @@ def test_a_failing_round_names_its_seed(context: Context) -> None:
     write(context, f"tests/payloads/{HISTORIES[0]}.py", "raise SystemExit(3)\n")
     with pytest.raises(GateFailure, match=f"round 1: .*; CONVERGED_SEED={2**32 - 1} make test repeats it"):
         run_soak(context)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "repeating", "begun"),
+    [((50, 30, 20, 20), 10, 3), ((60, 60, 1), 0, 2), ((61, 1), 0, 1), ((1, 1), 200, 1), ((20, 40, 70, 1), 0, 3)],
+)
+def test_a_round_begins_only_where_one_as_long_as_the_last_fits(
+    context: Context, monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...], repeating: int, begun: int
+) -> None:
+    minutes, seeds, repeated = 0.0, list[int](), list[int]()
+
+    def one_round(_context: Context, seed: int) -> None:
+        nonlocal minutes
+        minutes += lengths[len(seeds)]
+        seeds.append(seed)
+
+    def repeat(_context: Context, seed: int) -> None:
+        nonlocal minutes
+        minutes += repeating
+        repeated.append(seed)
+
+    monkeypatch.setattr(lengthy, "soak_round", one_round)
+    monkeypatch.setattr(lengthy, "soak_repeated", repeat)
+    monkeypatch.setattr(lengthy, "time", SimpleNamespace(monotonic=lambda: 60 * minutes))
+    run_soak(dataclasses.replace(context, seed=7, environ={"CONVERGED_SOAK_MINUTES": "121"}))
+    assert (seeds, repeated) == ([7, 8, 9][:begun], [7])
 
 
 def test_the_time_of_a_soak_is_bounded_and_may_be_given() -> None:
