@@ -5,13 +5,14 @@
 
 import json
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.http1 import TooLong
-from placement.kube.reflector import ABSENT_SECONDS, Reflector, Source
+from placement.kube.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Reflector, Source
 from placement.model.event import Gone, Relisted, Seen, Unreadable
 from placement.model.workload import INCUBATOR, Namespace, PodGroup
 from placement.state.cluster import Cluster
@@ -49,7 +50,7 @@ class Waits(threading.Event):
         return False
 
 
-def told(source: Source, *script, stop=None) -> tuple[list, ScriptedConnection, list]:
+def told(source: Source, *script, stop=None, clock=time.monotonic) -> tuple[list, ScriptedConnection, list]:
     """Everything the reflector tells until the script is at its end."""
     stop = stop or threading.Event()
     connection = ScriptedConnection(*script)
@@ -61,6 +62,7 @@ def told(source: Source, *script, stop=None) -> tuple[list, ScriptedConnection, 
         stop=stop,
         log=lambda *_words: None,
         refused=lambda _source, refusal: refused.append(refusal),
+        clock=clock,
     )
     connection.script.append(StopIteration())
     real_pop = connection.script.pop
@@ -122,8 +124,28 @@ def test_what_a_new_list_lacks_is_gone_from_a_shared_source_by_name():
 
 
 def test_an_api_that_is_taken_away_takes_its_objects_along():
-    events, _connection, _refused = told(SHARED, page(9, item("a", 3)), (404,), (404, b""))
-    assert [event for event in events if isinstance(event, Gone)] == [Gone(PodGroup, "a", 9)]
+    cluster = Cluster()
+    for there in (item("a", 3), odd("b", 4)):
+        clock = iter([100.0, 101.0, 100.0 + DOUBT_SECONDS]).__next__
+        events, _connection, _refused = told(
+            SHARED, page(9, there), (404,), (404, b""), (404, b""), stop=Waits(), clock=clock
+        )
+        assert [type(event) for event in events[1:]] == [Gone]
+        for event in events:
+            cluster.apply(event)
+    assert not any(cluster.objects.get(PodGroup, {}))
+    assert not cluster.unreadable[PodGroup]
+
+
+@pytest.mark.parametrize("slip", [[(404,)], [(404,), (404, b""), LOST, (404, b"")]])
+def test_what_is_not_served_for_a_moment_is_kept(slip):
+    # Each slip is short, and a while after the one before.
+    asked = sum(answer != LOST for answer in slip)
+    clock = iter([100.0 * turn + 1.0 * tick for turn in (1, 2) for tick in range(asked)]).__next__
+    lists = [page(9, item("a", 3)), page(20, item("a", 3)), page(30, item("a", 3))]
+    script = [lists[0], *slip, lists[1], *slip, lists[2], []]
+    events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
+    assert [type(event) for event in events] == [Seen] * 3
 
 
 def test_an_api_that_is_not_served_is_asked_for_less_and_less_often_and_found_soon_after_a_slip():

@@ -19,11 +19,11 @@ from typing import Final
 from placement.kube import requests
 from placement.kube.performer import Telling
 from placement.kube.requests import Note
-from placement.kube.sender import Sender
+from placement.kube.sender import Sender, namespace_ends
 
 MOST_WAITING: Final = 200_000
-# 409: a repeated POST had landed already; 403 and 404: the namespace is on its way out, and nobody is left to tell.
-_DONE: Final = frozenset({200, 201, 409, 403, 404})
+# 409: a repeated POST had landed already; 404: the namespace is gone, and nobody is left to tell.
+_DONE: Final = frozenset({200, 201, 409, 404})
 
 
 class Limiter:
@@ -105,7 +105,8 @@ class Announcer:
                 time=now,
             )
             answer = sender.send("event", requests.event(note, controller=self._controller, instance=self._instance))
-            if answer is None or answer.status not in _DONE:
-                self._lost(telling, answer.status if answer else 0)
-            else:
+            # Forbidden is lost, for a right that is missing or a quota that is full, unless the namespace is to end.
+            if answer is not None and (answer.status in _DONE or namespace_ends(answer)):
                 self.told += 1
+            else:
+                self._lost(telling, answer.status if answer else 0)

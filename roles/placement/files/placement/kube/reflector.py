@@ -29,6 +29,8 @@ WATCH_SECONDS: Final = 20
 SILENT_SECONDS: Final = WATCH_SECONDS + 5.0
 # What the server does not have is in the end looked for as seldom as Kubernetes' own controllers look for new APIs.
 ABSENT_SECONDS: Final = 30.0
+# A server that is just starting, or one of several behind a proxy, may not serve yet what it will in a moment.
+DOUBT_SECONDS: Final = 5.0
 # So many watches in a row that end at once and say nothing mean that the version is too old.
 _MUTE_WATCHES: Final = 3
 _AT_ONCE: Final = 1.0
@@ -83,6 +85,7 @@ class Reflector:
         stop: threading.Event,
         log: Callable[[str, str], None],
         refused: Callable[[Source, Refusal], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.source = source
         self.health = Health()
@@ -92,11 +95,15 @@ class Reflector:
         self._stop = stop
         self._log = log
         self._refused = refused
+        self._clock = clock
         self._version = 0
         self._mute = 0
         # Whether the current watch has brought anything.
         self._alive = False
+        # UIDs and versions of what a shared source has.
         self._known: dict[str, int] = {}
+        # Since when the API server does not serve it.
+        self._missed: float | None = None
 
     def run(self) -> None:
         """Lists, then watches, until everything is to stop."""
@@ -151,6 +158,7 @@ class Reflector:
         self._version = whole.version
         self.health.relists += 1
         self.health.absent = False
+        self._missed = None
         self._hear(len(whole.items) + len(whole.refused))
         self.health.synced = True
 
@@ -163,11 +171,16 @@ class Reflector:
         return [*(Gone(kind, uid, whole.version) for uid in before if uid not in self._known), *events]
 
     def _not_served(self) -> None:
-        """The API has no such resource: whatever it had before is gone with it."""
-        if self._known:
-            self._put([Gone(self.source.kind, uid, self._version) for uid in self._known])
-            self._known = {}
+        """The API has no such resource: what it had before is gone with it if that is still so some seconds later."""
         self._version = 0
+        now = self._clock()
+        self._missed = now if self._missed is None else self._missed
+        if self._known:
+            if now - self._missed < DOUBT_SECONDS:
+                self._note("not served any more; what there was is kept until that is certain")
+                return
+            self._put([Gone(self.source.kind, uid, version) for uid, version in self._known.items()])
+            self._known = {}
         if not self.health.absent:
             self._log(self.source.name, "not served by this API server")
         self.health.absent = True

@@ -21,7 +21,9 @@ from placement.kube.requests import Request
 # An overloaded server gets over it.
 _TOO_MANY: Final = 429
 _SERVER: Final = 500
+_FORBIDDEN: Final = 403
 BUDGET: Final = "DisruptionBudget"
+_NAMESPACE_ENDS: Final = "NamespaceTerminating"
 
 
 class _Cause(msgspec.Struct):
@@ -95,6 +97,18 @@ def blocked_by_budget(answer: Answer) -> bool:
         return False
     causes = (status.details.causes if status.details else None) or ()
     return any(cause.reason == BUDGET for cause in causes) or "more than one PodDisruptionBudget" in status.message
+
+
+def namespace_ends(answer: Answer) -> bool:
+    """Whether nothing may be made because the namespace is being deleted."""
+    if answer.status != _FORBIDDEN:
+        return False
+    try:
+        status = _status.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    causes = (status.details.causes if status.details else None) or ()
+    return any(cause.reason == _NAMESPACE_ENDS for cause in causes)
 
 
 def message(answer: Answer) -> str:
