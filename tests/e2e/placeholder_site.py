@@ -107,10 +107,9 @@ class Site(playing.Site):
         find = ["find", f"{CGROUP}/{self.cgroups.cpusets}/kubepods", "-name", "cgroup.procs"]
         return self.node(*find, "-exec", "cat", "{}", "+").split()
 
-    def kubelet_began(self) -> int:
-        """Microseconds of the monotonic clock; 0 while it does not run."""
-        show = ["systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "--value", "kubelet"]
-        return int(self.node(*show)) if self.node("systemctl", "is-active", "kubelet", check=False) == "active\n" else 0
+    def began(self, unit: str) -> int:
+        """When a unit was started the last time, in microseconds of the monotonic clock."""
+        return int(self.node("systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "--value", unit))
 
     def limits(self) -> tuple[int, int]:
         """Bytes of memory and the weight of all pods."""
