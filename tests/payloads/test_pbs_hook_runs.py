@@ -303,6 +303,7 @@ class Forging(HookCase):
         self.assertEqual(self.verbs(), ["begin"])
         for forged in (
             'project="""',
+            'Variable_List="""',
             "id=7.srv",
             "queue=pods",
             "exec_vnode=()",

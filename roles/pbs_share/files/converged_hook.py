@@ -36,7 +36,9 @@ _CHUNK = re.compile(r"\(([^()]+)\)", re.ASCII)
 _ID = re.compile(r"\d{1,12}(?:\[\d{1,7}\])?(?:\.[A-Za-z0-9-]+)*", re.ASCII)
 _DIGITS = {"ncpus": 12, "mem": 15}  # that nodeshare reads; of a device 6
 _JOB = "pbs.event().job"  # with which lines begin that MoM writes of jobs
-_BELIEVED = frozenset(("id", "queue", "exec_vnode", "exec_host", "exec_host2", "run_count", "run_version", "substate"))
+_PLACED = ("exec_vnode", "exec_host", "exec_host2")
+# What is believed of a job, and that whose quotes may swallow lines of PBS's own.
+_ONCE = frozenset(("id", "queue", *_PLACED, "run_count", "run_version", "substate", "Variable_List"))
 
 
 class ForgedError(ValueError):
@@ -257,7 +259,7 @@ def forged(text: str) -> FrozenSet[str]:
         if not equals or (head != _JOB and not head.startswith(_JOB + "_list")):
             continue
         told = (_bracketed(head), attribute.partition("[")[0], _bracketed(attribute.partition("]")[0] + "]"))
-        twice = told in seen and (told[1] in _BELIEVED or told[1:] == ("Resource_List", "place"))
+        twice = told in seen and (told[1] in _ONCE or told[1:] == ("Resource_List", "place"))
         if twice or (value.startswith('"""') and (head != _JOB or attribute != "Variable_List")):
             found.add(told[0])
         seen.add(told)
