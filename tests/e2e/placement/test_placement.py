@@ -136,6 +136,18 @@ def test_bad_groups_are_answered_by_the_name_of_their_field_and_hold_up_nobody(
         cluster.api.delete(queue)
 
 
+def test_a_bad_group_that_was_there_before_the_daemon_is_answered_as_well(cluster: Cluster, team: Namespace) -> None:
+    name = next(NAMES)
+    spec, said = BAD_GROUPS["list"]
+    team.create("scheduling.volcano.sh/v1beta1", "PodGroup", "early", spec)
+    team.pod("early", scheduler=name, annotations={GROUP_NAME: "early"})
+    daemon = cluster.daemon(name, scheduler_name=name, lease_name=name).start()
+    try:
+        until(lambda: said in team.condition("early")[1], "its pod is told what is wrong with it")
+    finally:
+        daemon.stop()
+
+
 def conditions(found: Json) -> str:
     """All that an object's conditions say."""
     return " ".join(item.get("message", "") for item in found.get("status", {}).get("conditions") or ())
