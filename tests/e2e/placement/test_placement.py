@@ -17,7 +17,7 @@ from e2e.placement.daemon import LASTING, PASSING, Daemon
 from e2e.playing import until
 from testbed.kube_api import Json
 
-pytestmark = pytest.mark.seconds(90)
+pytestmark = pytest.mark.seconds(170)
 
 MIN_MEMBER = "scheduling.k8s.io/group-min-member"
 COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"

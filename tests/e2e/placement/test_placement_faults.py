@@ -29,7 +29,7 @@ from e2e.placement.daemon import PASSING, Daemon
 from e2e.placement.proxy import Fault, Proxy
 from e2e.playing import until
 
-pytestmark = pytest.mark.seconds(95)
+pytestmark = pytest.mark.seconds(130)
 
 PODS = 12
 # What becomes of a Binding, and what only seems to have become of it.

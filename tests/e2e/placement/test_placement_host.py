@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import resource
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,11 @@ def test_clocks_that_are_put_on_and_back_make_no_second_leader_and_lose_no_pod(
         def looks() -> int:
             return sum(seen.method == "GET" and seen.path == f"{LEASES}/{name}" for seen in list(network.seen))
 
+        def still_leads(wanted: int) -> bool:
+            said = [daemon.status().get("leader", leads) for daemon, leads in ((first, True), (second, False))]
+            assert said == [True, False], "one that does not answer in time says nothing"
+            return looks() >= wanted
+
         for daemon, clock in zip((first, second), clocks, strict=True):
             daemon.variables = clock.variables
         try:
@@ -51,10 +57,7 @@ def test_clocks_that_are_put_on_and_back_make_no_second_leader_and_lose_no_pod(
                     clock.step(seconds)
                 for pod in range(PODS):
                     team.pod(f"pod-{number}-{pod}", scheduler=name)
-                begun = looks()
-                while looks() < begun + LOOKS:
-                    said = [daemon.status().get("leader", leads) for daemon, leads in ((first, True), (second, False))]
-                    assert said == [True, False], "one that does not answer in time says nothing"
+                until(partial(still_leads, looks() + LOOKS), "both have looked at the lease again and again")
                 assert_all_is_well(cluster, team, (number + 1) * PODS)
             found = cluster.api.get(f"{LEASES}/{name}")["spec"]
             assert found["leaseTransitions"] == 0
