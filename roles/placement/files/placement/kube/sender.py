@@ -5,6 +5,10 @@
 
 No answer, an overloaded server and one that is just starting are reasons to send the same again, never to guess. The
 right to write is asked for before every try: who has lost it stops in the middle.
+
+A write that the server answers with an error of its own for half a minute, as it does where an admission webhook is
+broken, is refused: who waits for one object for ever holds up all others. Reads go through no admission, and end only
+with an answer.
 """
 
 import threading
@@ -22,6 +26,12 @@ from placement.kube.requests import Request
 _TOO_MANY: Final = 429
 _SERVER: Final = 500
 _FORBIDDEN: Final = 403
+# How long a write may be answered 500 without a break, and how long where the one before it in its namespace was.
+PATIENCE_SECONDS: Final = 30.0
+_NEXT_PATIENCE_SECONDS: Final = 1.0
+_MOST_REMEMBERED: Final = 10_000
+# These come from the API server's store, and are everybody's trouble as much as this object's.
+_OF_THE_STORE: Final = (b"etcdserver", b"rpc error: ")
 BUDGET: Final = "DisruptionBudget"
 _NAMESPACE_ENDS: Final = "NamespaceTerminating"
 
@@ -53,31 +63,68 @@ class Sender:
         stop: threading.Event,
         may_write: Callable[[], bool],
         observe: Callable[[str, int, float], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.connection = connection
         self._stop = stop
         self._may_write = may_write
         self._observe = observe
+        self._clock = clock
+        # Where a write has been given up, and none has succeeded since: what is written, and the collection it is in.
+        self._failing: set[tuple[str, str]] = set()
 
     def send(self, what: str, request: Request) -> Answer | None:
         """The answer that ends it, or None: the right to write has been lost, and what became of it is unknown."""
         backoff = Backoff(self._stop)
+        since: float | None = None
         while self._may_write():
-            begun, asked, status = time.monotonic(), 0.0, 0
+            begun, asked, status, its_own = time.monotonic(), 0.0, 0, False
             try:
                 answer = self.connection.request(
                     request.method, request.path, request.body, content_type=request.content_type
                 )
                 status, asked = answer.status, answer.retry_after
-                if not _again(answer):
+                its_own = request.method != "GET" and _about_itself(answer)
+                again = _again(answer)
+                if not again or (its_own and self._too_long(what, request, since)):
+                    self._remember(what, request, failing=again)
                     return answer
             except NoAnswer:
                 pass
             finally:
                 self._observe(what, status, time.monotonic() - begun)
+            since = (self._clock() if since is None else since) if its_own else None
             if not backoff.wait(asked):
                 return None
         return None
+
+    def _too_long(self, what: str, request: Request, since: float | None) -> bool:
+        known = (what, _where(request)) in self._failing
+        patience = _NEXT_PATIENCE_SECONDS if known else PATIENCE_SECONDS
+        return since is not None and self._clock() - since >= patience
+
+    def _remember(self, what: str, request: Request, *, failing: bool) -> None:
+        key = what, _where(request)
+        if not failing:
+            self._failing.discard(key)
+        elif len(self._failing) < _MOST_REMEMBERED:
+            self._failing.add(key)
+
+
+def _where(request: Request) -> str:
+    """The namespace, where there is one: a webhook is asked about whole namespaces, or about everything."""
+    before, found, after = request.path.partition("/namespaces/")
+    return before + found + after.partition("/")[0] if found else before.rpartition("/")[0]
+
+
+def _about_itself(answer: Answer) -> bool:
+    """Whether the server has failed at this very object, as far as it says: it works, and says what went wrong."""
+    if answer.status != _SERVER or any(word in answer.body for word in _OF_THE_STORE):
+        return False
+    try:
+        return bool(_status.decode(answer.body).message)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
 
 
 def _again(answer: Answer) -> bool:
