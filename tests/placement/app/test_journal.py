@@ -6,6 +6,7 @@
 import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 from placement.app.journal import Journal
@@ -76,3 +77,20 @@ def test_a_folder_that_is_read_only_costs_lines_only(tmp_path, losses, monkeypat
     journal = Journal(tmp_path / "journal", most_bytes=1 << 20, files=3, lost=losses)
     journal.note((BIND,))
     assert losses == [(1, errno.EROFS)]
+
+
+def test_what_cannot_rotate_does_not_grow_past_its_limit(tmp_path, losses, monkeypatch):
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    journal = Journal(tmp_path / "journal", most_bytes=200, files=3, lost=losses)
+    for number in range(20):
+        journal.write([f"{number:0150}"])
+    assert losses == [(1, errno.EACCES)] * 19
+    assert (tmp_path / "journal").stat().st_size <= 200
+    monkeypatch.undo()
+    journal.write(["at last"])
+    journal.write(["again" * 30])
+    journal.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["journal", "journal.1"]

@@ -41,8 +41,14 @@ class Daemon:
             slice_seconds=0.05,
         )
         leadership = SimpleNamespace(may_write=lambda: True)
+        self.reflectors: list[SimpleNamespace] = []
         parts = SimpleNamespace(
-            metrics=self.metrics, loop=self.loop, carrier=self, leadership=leadership, announcer=[], reflectors=[]
+            metrics=self.metrics,
+            loop=self.loop,
+            carrier=self,
+            leadership=leadership,
+            announcer=[],
+            reflectors=self.reflectors,
         )
         add_gauges(parts)
 
@@ -116,6 +122,14 @@ def test_victims_are_those_of_the_last_time_and_attempts_those_that_room_was_mad
         figures = daemon.until("total_preemption_attempts", 2)
     assert figures["pod_preemption_victims"] == 1
     assert figures['evictions_total{reason="Preempted"}'] == 3
+
+
+def test_lists_since_the_start_are_a_counter() -> None:
+    daemon = Daemon()
+    health = SimpleNamespace(absent=False, heard=time.monotonic(), relists=3)
+    daemon.reflectors.append(SimpleNamespace(source=SimpleNamespace(name="pods"), health=health))
+    assert "# TYPE placement_watch_relists_total counter" in daemon.metrics.text().splitlines()
+    assert daemon.figures()['watch_relists_total{source="pods"}'] == 3
 
 
 @pytest.mark.parametrize(

@@ -154,3 +154,30 @@ def test_1_4_17_the_role_gives_the_rights_that_the_daemon_asks_for_and_no_other(
     assert wanted <= given
     assert {item for item in given if item[:2] in served} - wanted <= whole
     assert {group for group, _resource, _verb in given - wanted} <= set(dialects)
+
+
+@pytest.mark.parametrize(
+    ("existed", "answer", "said"),
+    [
+        (True, {"status": 200}, "The one before it runs again and is ready."),
+        (True, {"status": 503, "content": "pods: listing"}, "has not become ready either: pods: listing"),
+        (True, {"status": -1, "msg": "Connection refused"}, "has not become ready either: Connection refused"),
+        (False, {"skipped": True}, "There was none before it, and it has been stopped."),
+    ],
+)
+def test_who_is_put_back_is_asked_whether_he_is_ready_and_that_is_said(existed, answer, said):
+    (tried, *_others) = yaml.safe_load((ROLE / "tasks/service.yml").read_text())
+    asked = [task for task in tried["block"] if "ansible.builtin.uri" in task]
+    *_before, again, fail = tried["rescue"]
+    assert again["ansible.builtin.uri"] == asked[0]["ansible.builtin.uri"]
+    assert (again["retries"], again["delay"]) == (asked[0]["retries"], asked[0]["delay"])
+    assert again["until"] == f"{again['register']} is succeeded"
+    # Whether it is ready or not is said by the next task.
+    assert again["ignore_errors"] is True
+    assert "failed_when" not in again
+    known = {"__placement_before": {"stat": {"exists": existed}}, again["register"]: answer}
+    template = jinja2.Template(fail["ansible.builtin.fail"]["msg"])
+    text = template.render(known, __placement_failed="why", _placement_unit="u")
+    assert "did not become ready: why." in text
+    assert said in text
+    assert ("runs again" in text) is (answer.get("status") == 200)

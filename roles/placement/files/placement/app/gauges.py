@@ -54,8 +54,8 @@ def add_gauges(parts: Assembly) -> None:
             if not item.health.absent
         },
     )
-    parts.metrics.gauge(
-        "watch_relists",
+    parts.metrics.count(
+        "watch_relists_total",
         "Whole lists since the start",
         lambda: {(("source", item.source.name),): float(item.health.relists) for item in parts.reflectors},
     )

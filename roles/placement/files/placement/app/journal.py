@@ -55,7 +55,8 @@ class Journal:
         try:
             if self._file is None:
                 self._open()
-            elif self._size + len(text) > self._most_bytes:
+            # One that could not rotate may be just as full when it is opened again.
+            if self._size and self._size + len(text) > self._most_bytes:
                 self._rotate()
             assert self._file is not None
             self._file.write(text)

@@ -86,7 +86,7 @@ class Histogram:
 class Gauge:
     """What is so now; asked for when it is read."""
 
-    kind: Final = "gauge"
+    kind = "gauge"
 
     def __init__(self, name: str, text: str, read: Callable[[], dict[Labels, float]]) -> None:
         self.name, self.text = PREFIX + name, text
@@ -96,6 +96,12 @@ class Gauge:
         """In Prometheus' words."""
         for labels, value in self._read().items():
             yield f"{self.name}{_labels(labels)} {_number(value)}"
+
+
+class Count(Gauge):
+    """What somebody else counts; asked for when it is read."""
+
+    kind = "counter"
 
 
 class Metrics:
@@ -164,6 +170,10 @@ class Metrics:
     def gauge(self, name: str, text: str, read: Callable[[], dict[Labels, float]]) -> None:
         """Adds one that is asked for."""
         self._all.append(Gauge(name, text, read))
+
+    def count(self, name: str, text: str, read: Callable[[], dict[Labels, float]]) -> None:
+        """Adds one that only grows, and is asked for."""
+        self._all.append(Count(name, text, read))
 
     def text(self) -> str:
         """Everything, for Prometheus."""
