@@ -12,6 +12,7 @@ from placement.model.action import Action, Bind, Evict, GroupStatus, PodConditio
 from placement.model.event import Event, Gone, Object, Seen
 from placement.model.node import Node
 from placement.model.pod import Phase, Pod
+from placement.model.report import Explanation
 from placement.policy.configuration import DEFAULT, Configuration
 
 OURS = "placement"
@@ -113,6 +114,16 @@ class Simulated:
             self.see(replace(pod, node=action.node, phase=self.once_bound, tag=tag))
         elif isinstance(action, Evict):
             self.gone(self.pods[action.uid])
+
+    def explain(self, namespace: str, name: str) -> Explanation | None:
+        """What `why` answers, when nothing happens between its steps."""
+        steps = self.scheduler.explain(namespace, name)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                found: Explanation | None = ended.value
+                return found
 
     def placements(self) -> dict[str, str]:
         """Nodes by the names of the pods that are on one."""

@@ -116,7 +116,7 @@ def test_news_and_questions_without_end_neither_stop_gangs_nor_see_a_part_of_one
         while not stop.is_set():
             (report,) = loop.ask(scheduler.queues, timeout=300)
             parts.append(dict(report.allocated).get("cpu", 0))
-            loop.ask(lambda: scheduler.explain("team", "g0-0"), timeout=300)
+            loop.ask_in_steps(scheduler.explain("team", "g0-0"), timeout=300)
 
     names, room = [f"n{index}" for index in range(NODES)], amounts(cpu="16", pods="90")
     hosts = [node(name, labels=(("host", name),), allocatable=room) for name in names]

@@ -3,8 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What `why` and `queues` answer."""
 
+from collections.abc import Mapping
+
+import pytest
 from placement.model.workload import INCUBATOR
 from placement.policy.configuration import load
+from placement.policy.jobs import Job
 from placement_kit.builders import amounts, gang, mine, node, pod, queue
 from placement_kit.simulated import Simulated
 
@@ -22,7 +26,7 @@ def test_a_pod_that_waits_is_explained() -> None:
     simulated.see(gang("g", 1, created="2026-01-01"), mine("first", group="g", request=amounts(cpu="2")))
     simulated.see(mine("second", created="2026-01-02", request=amounts(cpu="2")))
     simulated.run()
-    told = simulated.scheduler.explain("team", "second")
+    told = simulated.explain("team", "second")
     assert told is not None
     assert (told.state, told.queue, told.position, told.waiting) == ("Pending", "default", 2, 2)
     assert {item.reason: (item.nodes, item.examples) for item in told.nodes} == {
@@ -33,13 +37,57 @@ def test_a_pod_that_waits_is_explained() -> None:
     assert "0/2 nodes are available" in told.limit
 
 
+def test_who_can_never_run_is_before_nobody() -> None:
+    simulated = full()
+    simulated.see(gang("g", 1, created="2026-01-01"), mine("vast", group="g", request=amounts(cpu="2000")))
+    simulated.see(mine("lost", created="2026-01-01", group="nowhere", request=amounts(cpu="2")))
+    simulated.see(mine("second", created="2026-01-02", request=amounts(cpu="2")))
+    simulated.run()
+    places = {name: simulated.explain("team", name) for name in ("vast", "lost", "second")}
+    found = {name: (told.position, told.waiting) for name, told in places.items() if told is not None}
+    assert found == {"vast": (0, 1), "lost": (0, 1), "second": (1, 1)}
+
+
+def test_a_long_queue_is_counted_some_jobs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = full()
+    names = [f"p{index:04}" for index in range(1_700)]
+    simulated.see(*(mine(name, created=f"2026-{name}", request=amounts(cpu="2")) for name in names))
+    simulated.run()
+    rules, looks = simulated.scheduler.session.rules, [0]
+    job_order = rules.job_order
+
+    def looked(job: Job, total: Mapping[str, int]) -> tuple[object, ...]:
+        looks[-1] += 1
+        return job_order(job, total)
+
+    monkeypatch.setattr(rules, "job_order", looked)
+    steps = simulated.scheduler.explain("team", "p1234")
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            told = ended.value
+            break
+        # Between two steps events come, and others go.
+        if len(looks) == 1:
+            looks.append(0)
+            simulated.gone(simulated.named("p1600"))
+            simulated.run()
+            # That is no part of the answer.
+            looks.pop()
+        looks.append(0)
+    assert (told.position, told.waiting) == (1_235, 1_699)
+    assert max(looks) <= 501
+    assert sum(looks) > 1_600
+
+
 def test_what_does_not_wait_is_explained_too() -> None:
     simulated = full()
     simulated.see(mine("gated", gated=True), mine("claims", unsupported=("spec.resourceClaims",)))
     simulated.run()
 
     def state(name: str) -> tuple[str, str]:
-        told = simulated.scheduler.explain("team", name)
+        told = simulated.explain("team", name)
         assert told is not None
         return told.state, told.limit
 
@@ -47,7 +95,7 @@ def test_what_does_not_wait_is_explained_too() -> None:
     assert state("theirs") == ("Foreign", "the pod names the scheduler 'default-scheduler'")
     assert state("gated") == ("Gated", "the pod has scheduling gates")
     assert state("claims") == ("Refused", "not supported: spec.resourceClaims")
-    assert simulated.scheduler.explain("team", "nobody") is None
+    assert simulated.explain("team", "nobody") is None
 
 
 def test_a_pod_that_waits_for_victims_says_so() -> None:
@@ -56,7 +104,7 @@ def test_a_pod_that_waits_for_victims_says_so() -> None:
     simulated.run()
     simulated.see(mine("high", priority=1))
     simulated.run_once()
-    told = simulated.scheduler.explain("team", "high")
+    told = simulated.explain("team", "high")
     assert told is not None
     assert (told.state, told.node) == ("Promised", "n1")
     assert told.limit == "room on node n1 is kept for it until others have left"

@@ -172,7 +172,7 @@ def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later()
 def test_whoever_asks_is_not_shown_half_of_a_statement() -> None:
     simulated = begun()
     scheduler = simulated.scheduler
-    for question in (scheduler.queues, lambda: scheduler.explain("team", "low0a")):
+    for question in (scheduler.queues, lambda: simulated.explain("team", "low0a")):
         with pytest.raises(RuntimeError, match="under way"):
             question()
     # It has neither been brought to its end by the question nor spoilt.

@@ -35,7 +35,7 @@ def site() -> Backed:
 
 def told(site: Backed, name: str):
     site.run()
-    found = site.scheduler.explain("team", name)
+    found = site.explain("team", name)
     assert found is not None
     return found
 

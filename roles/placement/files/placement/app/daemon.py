@@ -143,7 +143,7 @@ class Daemon:
         try:
             match question:
                 case {"ask": "why", "namespace": str(namespace), "name": str(name)}:
-                    found = loop.ask(lambda: loop.scheduler.explain(namespace, name))
+                    found = loop.ask_in_steps(loop.scheduler.explain(namespace, name))
                     if found is None:
                         return {"error": f"pod {namespace}/{name} is not known; is the name right?"}
                     return {"explanation": dataclasses.asdict(found)}

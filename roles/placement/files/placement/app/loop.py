@@ -12,7 +12,8 @@ questions stay where they are, in the inbox.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from placement.app.inbox import Inbox
@@ -127,6 +128,15 @@ class Loop:
         if asked.error is not None:
             raise asked.error
         return answers[0]
+
+    def ask_in_steps(self, steps: Generator[None, None, Answer], timeout: float = _ASK_SECONDS) -> Answer:
+        """Asks something long, step by step, so that events have their turns in between."""
+        while True:
+            try:
+                self.ask(partial(next, steps), timeout)
+            except StopIteration as ended:
+                answer: Answer = ended.value
+                return answer
 
     def run(self, stop: threading.Event) -> None:
         """Until everything is to stop; then nobody waits for it any more."""

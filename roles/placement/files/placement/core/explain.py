@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to `why` and `queues`: from what the scheduler knows at this moment, without changing anything."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -24,6 +24,8 @@ from placement.state.pods import PodEntry
 _NODES: Final = 32
 _ANSWERS: Final = 3
 _NAMED: Final = 5
+# Jobs of a queue that are looked at in one go: a millisecond or two.
+_AT_ONCE: Final = 500
 
 
 class Explainer:
@@ -33,7 +35,31 @@ class Explainer:
         self._session = session
         self._announcer = announcer
 
-    def pod(self, namespace: str, name: str) -> Explanation | None:
+    def place(self, namespace: str, name: str) -> Generator[None, None, tuple[int, int]]:
+        """Which of how many the pod's job is in its queue, 0 if none; between two answers others may have a turn.
+
+        Who can never run, or not before something is mended, is before nobody.
+        """
+        session, book = self._session, self._session.book
+        task = book.tasks.get(book.cluster.pods.named(namespace, name) or "")
+        if task is None or task.status not in (Status.PENDING, Status.PROMISED):
+            return (0, 0)
+        job = task.job
+        queue = book.tree.by_name.get(job.queue)
+        jobs = list(queue.jobs.values()) if queue is not None else []
+        before = waiting = 0
+        for start in range(0, len(jobs), _AT_ONCE):
+            if start:
+                yield
+            # By the rules of this moment, for keys of others cannot be compared with these.
+            own = session.rules.job_order(job, book.total)
+            for one in jobs[start : start + _AT_ONCE]:
+                if one.pending and one.problem is None:
+                    waiting += 1
+                    before += one is not job and session.rules.job_order(one, book.total) < own
+        return (before + 1 if job.pending and job.problem is None else 0, waiting)
+
+    def pod(self, namespace: str, name: str, place: tuple[int, int]) -> Explanation | None:
         """Why the pod is where it is; None where it is not known."""
         cluster = self._session.book.cluster
         uid = cluster.pods.named(namespace, name)
@@ -47,8 +73,6 @@ class Explainer:
                 uid=uid, namespace=namespace, name=name, state="Foreign", node=entry.pod.node, limit=limit
             )
         job = task.job
-        waits = task.status in (Status.PENDING, Status.PROMISED)
-        order = self._waiting(job) if waits else []
         found = self._session.chooser.reasons(task) if task.status is Status.PENDING else None
         refusing = found.refusing if found else ()
         return Explanation(
@@ -59,20 +83,13 @@ class Explainer:
             node=task.node,
             group=str(job),
             queue=job.queue,
-            position=order.index(job) + 1 if job in order else 0,
-            waiting=len(order),
+            position=place[0],
+            waiting=place[1],
             limit=self._limit(task),
             nodes=tuple(NodeReason(reason=item.reason, nodes=item.nodes, examples=item.examples) for item in refusing),
             must_end=tuple(self._must_end(task)) if task.status is Status.PENDING else (),
             batch=tuple(islice(self._batch(task), _ANSWERS)),
         )
-
-    def _waiting(self, job: Job) -> list[Job]:
-        """The jobs of the queue that wait, in order."""
-        session = self._session
-        queue = session.book.tree.by_name.get(job.queue)
-        jobs = [one for one in queue.jobs.values() if one.pending] if queue else []
-        return sorted(jobs, key=lambda one: session.rules.job_order(one, session.book.total))
 
     def _limit(self, task: Task) -> str:
         """The rule that keeps the task from running, in one sentence."""

@@ -10,7 +10,7 @@
 And while nothing is `under_way`:
 
     scheduler.apply(event)                          # every event, results of actions too
-    scheduler.explain("team", "pod")
+    scheduler.explain("team", "pod")                # in steps, each of them while nothing is under way
     scheduler.queues()
 
 It reads no clock: `now` is monotonic seconds, and `expired` says when the slice has lasted long enough. Without events
@@ -274,11 +274,14 @@ class Scheduler:
                 self.session.actions.append(action)
             yield
 
-    def explain(self, namespace: str, name: str) -> Explanation | None:
-        """Why the pod is where it is; None where it is not known."""
+    def explain(self, namespace: str, name: str) -> Generator[None, None, Explanation | None]:
+        """Why the pod is where it is; None where it is not known. Between two steps others may have a turn."""
         self._assure_rest()
         self.book.catch_up()
-        return self._explainer.pod(namespace, name)
+        place = yield from self._explainer.place(namespace, name)
+        self._assure_rest()
+        self.book.catch_up()
+        return self._explainer.pod(namespace, name, place)
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""
