@@ -147,6 +147,21 @@ def test_members_wait_for_nothing_that_their_own_gang_has_free_once_its_node_is_
     assert not of(Evict, site.actions)
 
 
+def test_a_pod_whose_job_has_moved_to_a_node_that_was_away_leaves_when_that_is_back(site):
+    site.see(site.pod("p1"))
+    site.settle()
+    (job,), (there,) = site.batch.jobs.values(), site.placements().values()
+    other = next(host for host in HOSTS if host != there)
+    site.gone(node(other))
+    moved = replace(job, run=2, hosts=(other,), shares=(replace(job.shares[0], host=other),))
+    site.batch.jobs[job.job] = moved
+    site.settle()
+    assert not of(Evict, site.actions)
+    site.see(node(other))
+    site.settle()
+    assert [evict.reason for evict in of(Evict, site.actions)] == ["NotInJob"]
+
+
 def test_nobody_is_bound_for_a_job_that_has_too_little_for_his_gang(site):
     site.batch.submit("group-team", (Chunk(count=1, cores=1),))
     site.batch.start()

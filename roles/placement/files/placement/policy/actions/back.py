@@ -201,7 +201,7 @@ def _place(
         lost = []
     evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
     if not waiting:
-        return not lost
+        return known_hosts and not lost
     if job.key in session.book.held or session.backing.leases.doubted[0]:
         return False
     statement = session.statement()
@@ -230,7 +230,7 @@ def _place(
         # Nobody needs a job of his own who has a part of his gang's.
         own.apart, own.members = own is unit, own.members if own is unit else 0
     session.bind(*placed, tag=unit.uid)
-    return len(placed) == len(waiting) and not lost
+    return len(placed) == len(waiting) and known_hosts and not lost
 
 
 def _no_part(session: Session, batch: BatchJob, task: Task) -> str:
