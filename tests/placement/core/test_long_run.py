@@ -161,3 +161,19 @@ def test_placements_without_end_break_no_promise_and_take_no_more_memory(
     print(f"{run.placed} placements, {run.evicted} evictions, {looks} looks; {early >> 20} MiB, then {late >> 20}")
     assert late - early < GROWTH_BYTES
     assert run.evicted
+
+
+def test_a_queue_that_is_full_keeps_nobody_who_is_gone() -> None:
+    simulated = Simulated(load(CONFIGURATION, "test"))
+    simulated.see(node("n1"), queue("full", capability=amounts(cpu="1")), gang("first", 1, queue="full"))
+    simulated.see(mine("first-0", group="first", request=amounts(cpu="1")))
+    simulated.run()
+    for number in range(1_200):
+        group, pod = gang(f"g{number}", 1, queue="full"), mine(f"g{number}-0", group=f"g{number}")
+        simulated.see(group, pod)
+        simulated.decide()
+        simulated.gone(group, pod)
+        simulated.decide()
+    full = simulated.scheduler.book.tree.by_name["full"]
+    assert not full.waiting
+    assert len(full.order) <= 1_100

@@ -4,7 +4,7 @@
 """The line: which jobs wait for their turn, in what order, and which do not even try before something changes."""
 
 from collections.abc import Hashable, Iterable, MutableMapping
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from placement.model.quantity import Amounts
@@ -23,6 +23,8 @@ _LONGEST: Final = 30.0
 _FIRST: Final = 32
 # So many get their places back in one slice.
 _BACK: Final = 512
+# So many void places may be in a queue that has few others.
+_VOID: Final = 1024
 
 
 class Line:
@@ -94,6 +96,10 @@ class Line:
         if queue is not None:
             queue.waiting.pop(job.key, None)
             self._line_up(queue, job, near_others is not None)
+            # A queue that has all that it deserves is not visited, and nobody comes upon those that have moved on.
+            if len(queue.order) > 2 * len(queue.waiting) + _VOID:
+                queue.order[:] = [place for place in queue.order if place[1] == place[2].ticket]
+                heapify(queue.order)
         if self.rules.enqueues:
             self._reserve(job)
 
