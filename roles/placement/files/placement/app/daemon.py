@@ -5,11 +5,13 @@
 
 import dataclasses
 import gc
+import os
 import signal
 import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +19,7 @@ from typing import Any, Final
 from placement.app import collector
 from placement.app.assembly import Assembly
 from placement.app.gauges import add_gauges
-from placement.app.health import healthy, ready
+from placement.app.health import Watchdog, healthy, ready
 from placement.app.local_socket import LocalSocket
 from placement.app.logs import Log
 from placement.app.loop import Unanswered
@@ -33,6 +35,8 @@ DEPOSED: Final = 3
 
 _RELOAD_SECONDS: Final = 2.0
 _FINISH_SECONDS: Final = 12.0
+# How long the loop may take to notice that all is to end; one slice, where it turns at all.
+_LEAVE_SECONDS: Final = 10.0
 # Threads give way to each other after this; with Python's 5 ms a binding would wait for a slice to end.
 _SWITCH_SECONDS: Final = 0.001
 Json = dict[str, Any]
@@ -41,12 +45,17 @@ Json = dict[str, Any]
 class Daemon:
     """One process."""
 
-    def __init__(self, settings: Settings, path: Path | None, log: Log) -> None:
+    def __init__(
+        self, settings: Settings, path: Path | None, log: Log, *, end: Callable[[int], object] = os._exit
+    ) -> None:
         self._watched = WatchedSettings(path, settings.policy) if path is not None else None
         self._log = log
         kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
         self._parts = Assembly(settings, Credentials(kubeconfig), unique=uuid.uuid4().hex[:12], log=log)
         self._terminated = False
+        self._end = end
+        self._left = threading.Event()
+        self._watchdog = Watchdog(self._parts)
         self._rest = collector.Rest()
         add_gauges(self._parts)
 
@@ -67,6 +76,7 @@ class Daemon:
             parts.loop.run(parts.switches.closing)
         except Exception as error:  # noqa: BLE001 -- logged whole, and the end of the process
             parts.crashed(error)
+        self._left.set()
         parts.finish(seconds=_FINISH_SECONDS)
         for server in servers:
             server.close()
@@ -103,18 +113,24 @@ class Daemon:
         return servers
 
     def _watch_over(self) -> None:
-        """What has to be looked at now and then: the lease, the settings, and moments of rest."""
+        """What has to be looked at now and then: the loop, the lease, the settings, and moments of rest."""
         looked = time.monotonic()
         closing = self._parts.switches.closing
         while not closing.wait(0.1):
             if self._parts.leadership.lost:
                 closing.set()
+            if not self._watchdog.look():
+                # Whoever had something for the loop now would wait for it.
+                continue
             self._parts.refusals.catch_up()
             if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
                 self._parts.loop.put_call(collector.collect)
             if time.monotonic() - looked >= _RELOAD_SECONDS:
                 looked = time.monotonic()
                 self._reload()
+        if not self._left.wait(_LEAVE_SECONDS):
+            # Nothing can end a thread that hangs: the process goes, and with it the lease after its time.
+            self._end(self._verdict() or CRASHED)
 
     def _reload(self) -> None:
         """Takes changed settings, if they are good; the old ones stay in force otherwise."""

@@ -9,13 +9,20 @@ from typing import Final
 from placement.app.assembly import Assembly
 
 _DEAD_SECONDS: Final = 30.0
+# A machine that stood still makes everything look old at once: the loop has had so many looks' time to turn since then.
+LOOKS: Final = 100
 Verdict = tuple[bool, str]
+
+
+class Stuck(Exception):
+    """The loop does not turn."""
 
 
 def healthy(parts: Assembly) -> Verdict:
     """Alive is who still turns the loop."""
     silent = time.monotonic() - parts.loop.beat
-    good = silent < _DEAD_SECONDS and parts.switches.crash is None
+    # Who has too many Events to tell is held back on purpose, as through an outage of the API.
+    good = (silent < _DEAD_SECONDS or parts.announcer.full) and parts.switches.crash is None
     return good, "ok\n" if good else f"the loop has not turned for {silent:.0f} s\n"
 
 
@@ -25,3 +32,20 @@ def ready(parts: Assembly) -> Verdict:
     missing = [f"{item.source.name}: {item.health.error or 'listing'}" for item in unsynced]
     missing = missing or [f"{name}: silent" for name in parts.silent()]
     return not missing, "\n".join(missing or ["ok"]) + "\n"
+
+
+class Watchdog:
+    """Knows from looks one after another, a tenth of a second apart, that the loop will not turn any more."""
+
+    def __init__(self, parts: Assembly, *, looks: int = LOOKS) -> None:
+        self._parts = parts
+        self._looks = looks
+        self._bad = 0
+
+    def look(self) -> bool:
+        """Whether all is well; has the daemon end where nothing has been for long."""
+        good, said = healthy(self._parts)
+        self._bad = 0 if good else self._bad + 1
+        if self._bad >= self._looks:
+            self._parts.crashed(Stuck(said.strip()))
+        return good

@@ -77,6 +77,11 @@ class Announcer:
     def __len__(self) -> int:
         return self._waiting.qsize()
 
+    @property
+    def full(self) -> bool:
+        """Whether those who have more to tell are held back."""
+        return self._waiting.qsize() >= self._most
+
     def tell(self, telling: Telling) -> None:
         """Notes what is to be told, with the time of now."""
         while self._waiting.qsize() >= self._most and not self._stop.wait(0.05):
