@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from placement.model.action import Bind, Evict, Release, Submit
 from placement.model.batch import BatchJob, Chunk
 from placement.model.pod import Pod
-from placement_kit.backed import HOSTS
+from placement_kit.backed import CORES, HOSTS
 from placement_kit.contested import GANGS, MEMBERS, OWNERS, QUEUE, SINGLES, Contested
 
 # What a user can do to his own pods, groups and jobs. He has the tags of everybody.
@@ -198,10 +198,15 @@ def come_to_rest(world: Contested) -> None:
         del world.batch.jobs[name]
     quiet = 0
     for _unused in range(600):
-        quiet = quiet + 1 if second_of_rest(world) and is_whole(world) else 0
+        quiet = quiet + 1 if second_of_rest(world) and (is_whole(world) or is_full(world)) else 0
         if quiet == QUIET:
             return
     raise AssertionError(f"no rest: {world.actions[-20:]} {world.pods.values()} {world.batch.jobs}")
+
+
+def is_full(world: Contested) -> bool:
+    """Whether who has no node waits for a core: a member with a job of his own leaves his gang's with one to spare."""
+    return sum(share.cores for job in world.batch.jobs.values() for share in job.shares) == CORES * len(HOSTS)
 
 
 def second_of_rest(world: Contested) -> bool:
