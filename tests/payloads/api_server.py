@@ -203,8 +203,10 @@ class ApiServer:
         if parts[2:] == ["nodes", "n1"] and self.node is not None:
             return self.patched(body) if handler.command == "PATCH" else (200, self.node)
         query = urllib.parse.parse_qs(url.query)
-        if parts[2:] == ["pods"] and query.pop("fieldSelector") == ["spec.nodeName=n1"]:
-            return 200, {"items": [pod for pod in self.pods.values() if self.selected(pod, **query)]}
+        namespace = parts[3] if parts[2:3] == ["namespaces"] and parts[4:] == ["pods"] else ""
+        if parts[2:] == ["pods"] or namespace:
+            found = [pod for pod in self.pods.values() if namespace in ("", pod["metadata"]["namespace"])]
+            return 200, {"items": [pod for pod in found if self.selected(pod, **query)]}
         if handler.command == "GET" and len(parts) == 6 and (parts[3], parts[5]) in self.pods:
             return 200, self.pods[parts[3], parts[5]]
         if parts[-1] == "events":
@@ -220,8 +222,14 @@ class ApiServer:
         return 404, {"message": "not found"}
 
     @staticmethod
-    def selected(pod, labelSelector=("",)):  # noqa: N803 - the API's name
-        """By nothing, `LABEL=VALUE`, or `LABEL!=VALUE`, which a pod without that label meets as well."""
+    def selected(pod, fieldSelector, labelSelector=("",)):  # noqa: N803 - the API's names
+        """By the node, perhaps but for a namespace, and by nothing, `LABEL=VALUE`, or `LABEL!=VALUE`.
+
+        The last a pod without that label meets as well.
+        """
+        node, _comma, rest = fieldSelector[0].partition(",")
+        if node != "spec.nodeName=n1" or rest == "metadata.namespace!=" + pod["metadata"]["namespace"]:
+            return False
         name, equals, value = labelSelector[0].partition("=")
         has = (pod["metadata"].get("labels") or {}).get(name.rstrip("!")) == value
         return not equals or has != name.endswith("!")

@@ -56,6 +56,7 @@ class Guest:
         self.undeletable = undeletable
         self.mounts = mounts
         self.known = True  # to the API
+        self.preempted = False  # by its kubelet, for a placeholder
         self.running = True
         self.ends_at = None
         self.leaving = False

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The world of simulation.py with a kubelet that admits static pods as the real one does, and jobs with cores.
 
-A static pod is let in when it fits, else when enough of who is not critical has been killed; what it refuses once it
-never looks at again. A pod starts only where it fits beside all that is admitted.
+A static pod is let in when it fits, else when enough of who is not critical has ended: each has its own grace, and the
+kubelet waits for them and lets in nobody meanwhile. What it refuses once it never looks at again. A pod starts only
+where it fits beside all that is admitted.
 """
 
 from nodeshare import fence, view
@@ -55,9 +56,9 @@ class SharedNode(Node):
     def names(self):
         return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.leaving)
 
-    def used(self):
+    def used(self, without=()):
         total = {}
-        running = [guest.requests for guest in self.guests.values() if guest.running]
+        running = [guest.requests for guest in self.guests.values() if guest.running and guest not in without]
         for requests in running + [self.size_of(one) for one in self.let_in.values()]:
             for name, amount in requests.items():
                 total[name] = total.get(name, 0) + amount
@@ -68,8 +69,8 @@ class SharedNode(Node):
         requests = placeholder.manifest["spec"]["containers"][0]["resources"]["requests"]
         return dict(amounts(requests), pods=1000)
 
-    def _fits(self, wanted):
-        used = self.used()
+    def _fits(self, wanted, without=()):
+        used = self.used(without)
         return all(used.get(name, 0) + amount <= self.allocatable.get(name, 0) for name, amount in wanted.items())
 
     # -- the kubelet
@@ -88,23 +89,35 @@ class SharedNode(Node):
             if self.refuses:
                 self.refused.add(one.uid)
                 continue
-            guests = sorted(
-                (guest for guest in self.guests.values() if guest.running and not guest.stays),
-                key=lambda guest: (guest.priority, guest.name),
-            )
-            while not self._fits(self.size_of(one)) and guests:
-                guest = guests.pop(0)
-                guest.running, guest.known = False, False  # by force: it fails, and nobody was asked
-                self.log.append(("preempt", guest.name))
-                del self.guests[guest.name]
+            self._preempt_for(self.size_of(one))
             if self._fits(self.size_of(one)):
                 self.let_in[one.uid] = one
+            elif any(guest.preempted and guest.running for guest in self.guests.values()):
+                return
             else:
                 self.refused.add(one.uid)
 
+    def _preempt_for(self, size):
+        """By force, and nobody is asked; but with the grace that the pod has, or that is left of it."""
+        running = [guest for guest in self.guests.values() if guest.running and not guest.stays]
+        going = [guest for guest in running if guest.preempted]
+        others = sorted((guest for guest in running if not guest.preempted), key=lambda one: (one.priority, one.name))
+        while others and not self._fits(size, without=going):
+            going.append(others.pop(0))
+        if not self._fits(size, without=going):
+            return
+        for guest in going:
+            if not guest.preempted:
+                guest.preempted = True
+                self.log.append(("preempt", guest.name))
+                if guest.grace is not None and guest.ends_at is None:
+                    guest.ends_at = self.time + guest.grace
+            if guest.ends_at is not None and self.time >= guest.ends_at:
+                del self.guests[guest.name]
+
     def start_again(self, guest):
         """What a placeholder has taken meanwhile it does not get back: then it has failed."""
-        if self._fits(guest.requests):
+        if not guest.preempted and self._fits(guest.requests):
             Node.start_again(self, guest)
         else:
             del self.guests[guest.name]

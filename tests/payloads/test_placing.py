@@ -114,12 +114,75 @@ class MakingRoom(SharedCase):
         self.assertEqual((told.done.outcome, self.names(site, "preempt")), ("accept", []))
         self.assertAlmostEqual(site.node.time, 1020.0)
 
-    def test_what_a_budget_protects_is_left_to_the_kubelet_at_the_deadline(self):
+    def test_what_a_budget_protects_is_deleted_at_the_deadline(self):
         site = self.site(deadline=10.0)
         site.node.add_pod("kept", cpu="8", protected=True)
         told = site.begin(cores=2)
+        self.assertEqual((told.done.outcome, self.names(site, "delete")), ("accept", ["kept"]))
+        self.assertEqual((self.names(site, "report"), self.names(site, "preempt")), (["DeadlinePassed"], []))
+
+    def test_a_pod_that_takes_ten_minutes_to_leave_is_deleted_at_the_deadline_before_the_placeholder_comes(self):
+        for settings, asked_at in (({"deadline": 10.0}, 1010.0), ({"deadline": 60.0, "limit": 20.0}, 1012.0)):
+            site = self.site(on_failure="drain", **settings)
+            site.node.add_pod("deaf", cpu="8", grace=600.0)
+            site.node.add_pod("deaf-elsewhere", cpu="0", memory="0", grace=600.0)
+            told = site.begin(cores=2)
+            self.assertEqual((told.done.outcome, site.size()["cpu"]), ("accept", "2"), settings)
+            done = [entry[0] for entry in site.node.log if entry[0] != "fence"]
+            self.assertEqual(done, ["evict", "report", "delete", "place"], settings)
+            self.assertEqual((self.names(site, "delete"), site.node.names()), (["deaf"], ["deaf-elsewhere"]))
+            self.assertGreaterEqual(site.node.time, asked_at + 1.0)
+            self.assertLess(site.node.time, asked_at + 2.0)
+
+    def test_of_those_that_leave_already_and_take_their_time_no_more_are_hurried_than_must(self):
+        site = self.site(deadline=10.0, after_deadline="job_waits")
+        for name, cpu in (("a", "3"), ("b", "2"), ("c", "3")):
+            site.node.add_pod(name, cpu=cpu, grace=600.0)
+        site.node.evict(tuple(view.Pod("ns", name, name) for name in "abc"))
+        del site.node.log[:]
+        self.assertEqual(site.begin(cores=3).done.outcome, "accept", "they have been allowed to leave")
+        self.assertEqual((self.names(site, "evict"), len(self.names(site, "delete"))), ([], 1))
+        self.assertNotIn("b", self.names(site, "delete"))
+
+    def test_what_cannot_be_deleted_is_left_to_the_kubelet(self):
+        site = self.site(deadline=10.0)
+        site.node.add_pod("kept", cpu="8", protected=True, undeletable=True)
+        told = site.begin(cores=2)
         self.assertEqual((told.done.outcome, self.names(site, "preempt")), ("accept", ["kept"]))
-        self.assertIn("DeadlinePassed", self.names(site, "report"))
+        self.assertEqual(len(site.did("delete")), 1)
+        site = self.site(deadline=10.0, limit=30.0, on_failure="requeue")
+        site.node.add_pod("kept", cpu="8", grace=600.0, protected=True, undeletable=True)
+        self.assertEqual(site.begin(cores=2).done.outcome, "requeue")
+        self.assertLessEqual(site.node.time, 1030.0)
+
+    def test_where_no_time_is_left_to_wait_for_it_a_deletion_still_makes_the_kubelets_wait_short(self):
+        for waited, deleted in ((17.5, ["deaf"]), (18.5, ["deaf"]), (19.5, [])):
+            site = self.site(deadline=60.0, limit=20.0, on_failure="requeue")
+            site.node.add_pod("deaf", cpu="8", grace=600.0)
+            site.give_cores("1.srv", 2)
+            lease = Lease(JobKey("pbs", "1.srv", 1), site.node.boot, site.node.time, None, 2, GIB, ())
+            with site.store.locked():
+                site.store.begin(lease, mark_life=300.0)
+            site.node.alive[lease.key] = True
+            began = site.node.time
+            site.node.time += waited
+            told = site.carrier(key=lease.key).run(view.BEGIN, began=began)
+            self.assertLessEqual(site.node.time - began, 20.0)
+            self.assertEqual((self.names(site, "delete"), len(site.did("place"))), (deleted, 1), waited)
+            self.assertEqual(told.done.outcome, "accept" if waited == 17.5 else "requeue")
+            site.later(1.5)
+            site.later(5.0)
+            self.assertEqual(site.size()["cpu"], "2", waited)
+
+    def test_a_repair_ends_what_keeps_a_refused_placeholder_out(self):
+        site = self.site(deadline=10.0)
+        site.node.refuses = True
+        site.begin(cores=2)
+        site.node.refuses = False
+        site.node.add_pod("deaf", cpu="8", grace=600.0)
+        site.later(60.0)
+        self.assertEqual((site.size()["cpu"], self.names(site, "delete")), ("2", ["deaf"]))
+        self.assertEqual(self.names(site, "preempt"), [])
 
     def test_where_jobs_wait_a_protected_pod_stays_and_the_job_is_given_back(self):
         site = self.site(deadline=10.0, after_deadline="job_waits")
@@ -238,16 +301,16 @@ class Repair(SharedCase):
         site.later(20.0)
         self.assertEqual((site.size()["cpu"], self.names(site, "preempt")), ("2", []))
 
-    def test_what_does_not_leave_is_left_to_the_kubelet_once_the_deadline_of_the_job_is_over(self):
+    def test_what_does_not_leave_is_deleted_once_the_deadline_of_the_job_is_over(self):
         site = self.site(deadline=30.0)
         site.begin(cores=2)
         site.node.files.clear()
         site.node.let_in.clear()
         site.node.add_pod("kept", cpu="8", protected=True)
         site.repair()
-        self.assertEqual(self.names(site, "preempt"), [])
+        self.assertEqual(self.names(site, "delete"), [])
         site.later(30.0)
-        self.assertEqual((site.size()["cpu"], self.names(site, "preempt")), ("2", ["kept"]))
+        self.assertEqual((site.size()["cpu"], self.names(site, "delete")), ("2", ["kept"]))
 
     def test_an_end_after_the_killed_begin_of_another_leaves_pods_the_time_that_they_were_given(self):
         """History 223739088: only a repair places what the killed call did not, and not before the deadline."""
@@ -262,9 +325,9 @@ class Repair(SharedCase):
         site.repair()
         site.end("2.srv")
         placed = [name_of(JobKey("pbs", job, 1)) for job in ("1.srv", "3.srv")]
-        self.assertEqual((sorted(site.node.files), self.names(site, "preempt")), (placed[:1], []))
+        self.assertEqual((sorted(site.node.files), self.names(site, "delete")), (placed[:1], []))
         site.later(20.0)
-        self.assertEqual((sorted(site.node.files), self.names(site, "preempt")), (sorted(placed), ["kept"]))
+        self.assertEqual((sorted(site.node.files), self.names(site, "delete")), (sorted(placed), ["kept"]))
 
     @staticmethod
     def kill_at(last):

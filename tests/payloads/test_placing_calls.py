@@ -266,8 +266,8 @@ class Asking(KubeCase):
         web = self.api.pods["default", "web"]
         web["spec"].update(priority=7, containers=[{"resources": {"requests": {"cpu": "1"}}}])
         web["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "gang"}
-        self.api.add_pod("lease-pbs-1", mirror=True)
-        self.api.pods["default", "lease-pbs-1"]["metadata"]["labels"] = {LABEL: "true"}
+        for number in range(1000):
+            self.add_labelled("lease-pbs-{}".format(number), namespace="kube-system", mirror=True)
         room = kube_room.ask_room(self.node())
         self.assertEqual((room.answers, room.allocatable), (True, {"cpu": 1900, "memory": 1024000, "pods": 110000}))
         self.assertEqual(room.announced, '["slurm/1/0"]')
@@ -275,6 +275,28 @@ class Asking(KubeCase):
         self.assertEqual((guest.pod.name, guest.priority, guest.gang), ("web", 7, "gang"))
         self.assertEqual(guest.requests, {"cpu": 1000, "pods": 1000})
         self.assertIsInstance(guest.pod, Pod)
+
+    def test_the_label_alone_makes_no_placeholder_of_a_pod(self):
+        self.api.node["status"] = {"allocatable": {"cpu": "4", "pods": "110"}}
+        for name, mirror in (("forged", False), ("forged-mirror", True)):
+            self.add_labelled(name, mirror=mirror)
+        self.add_labelled("lease-pbs-1", namespace="kube-system", mirror=True)
+        self.api.add_pod("dns", namespace="kube-system")
+        found = kube_room.ask_room(self.node())
+        self.assertEqual(sorted(guest.pod.name for guest in found.guests), ["dns", "forged", "forged-mirror"])
+
+    def test_placeholders_are_not_even_sent(self):
+        for number in range(1000):
+            self.add_labelled("lease-pbs-{}".format(number), namespace="kube-system", mirror=True)
+        sent = []
+        route = self.api.route
+        self.api.route = lambda handler, body: sent.append(route(handler, body)) or sent[-1]
+        self.assertTrue(kube_room.ask_room(self.node()).answers)
+        self.assertEqual([len(answer.get("items", ())) for _status, answer in sent], [0, 0, 0])
+
+    def add_labelled(self, name, **how):
+        self.api.add_pod(name, **how)
+        self.api.pods[how.get("namespace", "default"), name]["metadata"]["labels"] = {LABEL: "true"}
 
     def test_an_answer_that_is_not_understood_is_none(self):
         self.api.node["status"] = {"allocatable": {"cpu": "much"}}

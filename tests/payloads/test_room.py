@@ -104,6 +104,19 @@ class Victims(unittest.TestCase):
         ):
             self.assertEqual(self.chosen(cpu, *guests), expected, (guests, cpu))
 
+    def test_of_those_that_leave_only_whose_place_is_needed_lingers(self):
+        for guests, cpu, expected in (
+            ((guest("a", 2000, leaving=True),), 6000, []),
+            ((guest("a", 2000, leaving=True),), 6001, ["a"]),
+            ((guest("a", 4000, leaving=True), guest("b", 4000, leaving=True)), 1000, ["a"]),
+            ((guest("a", 4000, leaving=True), guest("b", 4000)), 1000, ["a"]),
+            ((guest("a", 4000, leaving=True), guest("b", 4000)), 8000, ["a"]),
+            ((guest("a", 8000, leaving=True, stays=True),), 1000, []),
+            ((guest("a", 8000, leaving=True, over=True),), 1000, []),
+        ):
+            found = Room(True, "", {"cpu": 8000, "pods": 100000}, guests)
+            self.assertEqual(names(room.lingering({"cpu": cpu, "pods": 1000}, found)), expected, (guests, cpu))
+
     def test_a_resource_that_is_not_short_takes_no_victim(self):
         found = Room(True, "", {"cpu": 8000, "memory": 9000}, (guest("a", 8000),))
         self.assertEqual(names(room.victims({"memory": 1000}, found)), [])

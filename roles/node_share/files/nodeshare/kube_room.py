@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What share mode `placeholder` asks of the API: what the node has, who is on it, and which placeholders are in.
 
-Placeholders are left out where room is counted: their sizes are the leases', and there may be many. A pod that bears
-their label without being one is not asked to leave; the kubelet makes it go.
+Placeholders are left out where room is counted: their sizes are the leases', and there may be many. The API leaves them
+out, by their label, but only in their own namespace, where nobody but administrators makes pods: anywhere else the
+label makes no placeholder of a pod. A pod never changes its namespace, so two lists neither miss one nor have it twice.
 """
 
 import urllib.parse
@@ -15,16 +16,19 @@ from .placeholder import LABEL, NAMESPACE
 from .room import amounts, gang_of, requests_of
 from .view import Guest, Room
 
+NOT_OURS = ",metadata.namespace!=" + NAMESPACE
+
 
 def ask_room(node: NodeClient) -> Room:
     try:
         found = node.client.request("GET", node.path)
-        pods = node.client.request("GET", _pods(node, LABEL + "!=true"))
+        others = node.client.request("GET", _pods(node, NOT_OURS))
+        beside = node.client.request("GET", _pods(node, namespace=NAMESPACE, labels=LABEL + "!=true"))
         return Room(
             True,
             "",
             amounts((found.get("status") or {}).get("allocatable")),
-            tuple(_guest(item) for item in pods.get("items") or ()),
+            tuple(_guest(item) for pods in (others, beside) for item in pods.get("items") or ()),
             announcement(found),
         )
     except ApiError as error:
@@ -44,15 +48,18 @@ def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
                 raise
             items = []
     else:
-        items = node.client.request("GET", _pods(node, LABEL + "=true")).get("items") or []
+        path = _pods(node, namespace=NAMESPACE, labels=LABEL + "=true")
+        items = node.client.request("GET", path).get("items") or []
     found = (read_pod(item) for item in items)
     return frozenset(pod.uid for pod in found if pod.namespace == NAMESPACE and not (pod.over or pod.leaving))
 
 
-def _pods(node: NodeClient, labels: str) -> str:
-    return "/api/v1/pods?" + urllib.parse.urlencode(
-        {"fieldSelector": "spec.nodeName=" + node.node, "labelSelector": labels}
-    )
+def _pods(node: NodeClient, fields: str = "", *, namespace: str = "", labels: str = "") -> str:
+    query = {"fieldSelector": "spec.nodeName=" + node.node + fields}
+    if labels:
+        query["labelSelector"] = labels
+    scope = "namespaces/{}/pods".format(namespace) if namespace else "pods"
+    return "/api/v1/{}?{}".format(scope, urllib.parse.urlencode(query))
 
 
 def _guest(item: Dict[str, Any]) -> Guest:

@@ -4,8 +4,8 @@
 """Share mode `placeholder`: each lease stands as a static pod of its size, and pods live beside the jobs. Pure.
 
 What the kubelet's directory holds is made equal to the leases, whoever calls and whatever an earlier call left undone.
-Pods in the way are asked to leave before the placeholder comes, since then the kubelet makes room by force and knows
-no budgets; what has not left by the deadline is left to it. Without the API it is the kubelet's work from the start.
+Pods in the way are asked to leave before the placeholder comes, and deleted at the deadline: the kubelet would make
+room by force, but waits for each pod as long as it wishes. Without the API it is the kubelet's work from the start.
 """
 
 from typing import List, Mapping, Optional, Sequence, Tuple
@@ -15,7 +15,7 @@ from .leases import Lease
 from .memory import OPEN
 from .placeholder import Planned
 from .settings import Settings
-from .taking import EVICT_AGAIN, POLL, RESERVE
+from .taking import DELETE_GRACE, EVICT_AGAIN, POLL, RESERVE
 from .view import (
     ACCEPT,
     ADMITTED,
@@ -29,9 +29,11 @@ from .view import (
     Action,
     Announce,
     AwaitAdmission,
+    Delete,
     Done,
     DrawFence,
     Evict,
+    Guest,
     Look,
     Observed,
     Place,
@@ -45,6 +47,7 @@ from .view import (
 
 ADMISSION = 5.0  # from the moment that there is room until the kubelet must have let a placeholder in
 HURRY = 3.0  # in which pods may leave at a repair: a job that begins meanwhile waits for its end
+LATE = 2.0  # of what is left then: a kubelet that waits for nobody needs tenths of a second
 LAST_WORDS = 1.0  # of the caller's limit, for the fence and the answer
 QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
 Plan = Mapping[str, Planned]
@@ -102,7 +105,7 @@ def _place(todo: List[Planned], plan: Plan, event: str, settings: Settings, seen
 def _make_room(
     need: Mapping[str, int], todo: List[Planned], event: str, settings: Settings, seen: Observed, seen_room: Room
 ) -> Optional[Action]:
-    """None when the placeholders may come: they fit, it is the deadline, or there is nobody to ask."""
+    """None when the placeholders may come: they fit, nothing more can be done for them, or there is nobody to ask."""
     if not seen_room.answers or room.fits(need, seen_room):
         return None
     patience = min(settings.deadline, settings.limit - RESERVE)
@@ -116,18 +119,37 @@ def _make_room(
         return Wait(POLL) if pods or leaving else None
     if event == TICK and any(_is_young(planned.lease, patience, seen) for planned in todo):
         return Done(ACCEPT, "pods have been asked to leave; the next repair looks after them")
-    if not going:
-        return None
-    names = ", ".join("{}/{}".format(guest.pod.namespace, guest.pod.name) for guest in going[:5])
-    if settings.after_deadline == "job_waits":
-        text = "{} pods may not be disturbed ({}); the job waits".format(len(going), names)
+    if going and settings.after_deadline == "job_waits":
+        text = "{} pods may not be disturbed ({}); the job waits".format(len(going), _names(going))
         if not seen.tried.get("report"):
             return Report("BatchJobWaits", text)
         return Done(REQUEUE if event == BEGIN else ACCEPT, text)
-    if not seen.tried.get("report"):
-        text = "{} pods did not leave within {:g} s ({}); the kubelet makes room for a batch job"
-        return Report("DeadlinePassed", text.format(len(going), patience, names))
-    return None
+    return _by_force(need, settings, seen, seen_room)
+
+
+def _by_force(need: Mapping[str, int], settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
+    """Who has not left is deleted with a short grace, also who leaves and takes its time: None when that is over.
+
+    The kubelet gives a pod that it preempts the pod's own grace and admits nothing meanwhile, and a job does not
+    wait for ten minutes. A deletion helps without time to wait for it, too: the kubelet takes the shorter grace.
+    """
+    if not seen_room.answers or room.fits(need, seen_room):
+        return None
+    left = room.victims(need, seen_room) + room.lingering(need, seen_room)
+    last = seen.began + settings.limit - LAST_WORDS
+    if seen.deleted_at is None:
+        if not left or seen.now >= last:
+            return None
+        if not seen.tried.get("report"):
+            text = "{} pods did not leave within {:g} s ({}); a batch job takes their place"
+            patience = min(settings.deadline, settings.limit - RESERVE)
+            return Report("DeadlinePassed", text.format(len(left), patience, _names(left)))
+        return Delete(tuple(guest.pod for guest in left))
+    return Wait(POLL) if left and seen.now < min(seen.deleted_at + DELETE_GRACE, last - LATE) else None
+
+
+def _names(guests: Sequence[Guest]) -> str:
+    return ", ".join("{}/{}".format(guest.pod.namespace, guest.pod.name) for guest in guests[:5])
 
 
 def _is_young(lease: Lease, patience: float, seen: Observed) -> bool:
@@ -180,6 +202,9 @@ def _admitted(plan: Plan, event: str, settings: Settings, seen: Observed, seen_r
     if seen.now < give_up:
         return AwaitAdmission(QUICK if seen.now - since < 1.0 else POLL)
     if event == TICK and not seen.tried.get("place"):
+        step = _by_force(placeholder.need(plan), settings, seen, seen_room)
+        if step is not None:
+            return step
         # under another uid: a kubelet does not look twice at a static pod that it has refused
         tries = {name: placeholder.attempt_of((seen.placed or {})[name]) + 1 for name in out}
         return Place(tuple(placeholder.make(plan[name], settings, attempt=tries[name]) for name in out))

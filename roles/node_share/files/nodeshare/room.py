@@ -85,9 +85,19 @@ def left_by_stayers(room: Room) -> Tuple[Tuple[str, int], ...]:
 def victims(need: Mapping[str, int], room: Room) -> Tuple[Guest, ...]:
     """Pods that must go before `need` fits, besides those that are leaving already."""
     here = [guest for guest in room.guests if not guest.pod.over and not guest.pod.leaving]
-    missing = _missing(need, room, here)
+    return _chosen(_missing(need, room, here), here)
+
+
+def lingering(need: Mapping[str, int], room: Room) -> Tuple[Guest, ...]:
+    """Pods that are leaving and whose place `need` waits for, when the victims have gone."""
+    gone = frozenset(guest.pod.uid for guest in victims(need, room))
+    here = [guest for guest in room.guests if not guest.pod.over and guest.pod.uid not in gone]
+    return _chosen(_missing(need, room, here), [guest for guest in here if guest.pod.leaving])
+
+
+def _chosen(missing: Dict[str, int], guests: Iterable[Guest]) -> Tuple[Guest, ...]:
     chosen: List[Guest] = []
-    for guest in _in_order((guest for guest in here if not guest.pod.stays), missing):
+    for guest in _in_order((guest for guest in guests if not guest.pod.stays), missing):
         if not any(amount > 0 for amount in missing.values()):
             break
         if any(missing[name] > 0 and guest.requests.get(name) for name in missing):
