@@ -21,7 +21,7 @@ from e2e.outage import without_api
 from e2e.site_of import IMAGE, ConvertedSite
 from e2e.whole_site import CONF, differences, look
 
-pytestmark = pytest.mark.seconds(490)
+pytestmark = pytest.mark.seconds(530)
 
 BED = f"life-{os.getpid()}"
 HOSTS = ("ctl", "n1", "n2")
@@ -61,6 +61,12 @@ def taints_of(site: ConvertedSite) -> dict[str, set[str]]:
     """By Node object."""
     nodes = site.objects("nodes")
     return {name: {taint["key"] for taint in node["spec"].get("taints", ())} for name, node in nodes.items()}
+
+
+def announced(site: ConvertedSite) -> dict[str, str]:
+    """What nodes say of themselves, by Node object."""
+    found = {name: node["metadata"]["annotations"] for name, node in site.objects("nodes").items()}
+    return {name: said["converged.hpc/leases"] for name, said in found.items() if "converged.hpc/leases" in said}
 
 
 def leases(site: ConvertedSite, node: str) -> list[str]:
@@ -150,6 +156,24 @@ def test_off_makes_all_nodes_batch_only_without_the_api_and_on_ends_it(site: Con
     for node in NODES:
         site.until(node, "systemctl is-active --quiet kubelet")
     site.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=280s")
+
+
+def test_off_beside_the_api_leaves_no_job_to_wait_for_pods_that_nobody_ends(site: ConvertedSite) -> None:
+    site.kubectl("create", "--filename=-", input=json.dumps(DEPLOYMENT))
+    site.kubectl("rollout", "status", "deployment/web", "--timeout=280s")
+    site.play("off")
+    assert announced(site) == dict.fromkeys(NODES, '["off"]')
+    assert len(site.objects("pods")) >= 4, "the API shows them for as long as there is no kubelet"
+    site.srun("-N2", "true")
+    line = site.ctl("journalctl -u converged-controller -o cat | grep event=prolog | tail -n 1")
+    assert "nodes=2" in line, line
+    assert "in time" not in line, line
+    site.play("on")
+    for node in NODES:
+        site.until(node, "systemctl is-active --quiet kubelet")
+    site.kubectl("delete", "deployment/web", "--cascade=foreground", "--timeout=280s")
+    site.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=280s")
+    assert '["off"]' not in announced(site).values()
 
 
 def test_the_way_back_with_pods_and_a_job_and_what_the_site_has_changed(
