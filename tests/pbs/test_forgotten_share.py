@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import typing as t
@@ -56,7 +57,8 @@ def test_our_hook_is_known_by_its_program_and_a_queue_that_may_be_ours_is_named(
     done = undone(site, tmp_path, pbs_share_queue="pods")
     said = " ".join(done.stdout.split())
     assert done.returncode != 0, said
-    assert "these hooks are, and go: shared. These stay: sites." in said
+    # OpenPBS has hooks of its own among those that stay.
+    assert re.search(r"these hooks are, and go: shared\. These stay: ([\w, ]+, )?sites\.", said), said
     assert "qmgr -c 'delete queue pods'" in said
     assert [site.call("qmgr", "-c", f"list hook {name}").rc for name in ("shared", "sites")] == [1, 0]
     assert site.call("qmgr", "-c", "delete queue pods").rc == 0
