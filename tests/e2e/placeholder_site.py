@@ -116,8 +116,8 @@ class Site(playing.Site):
         memory = self.node("cat", f"{CGROUP}/{self.cgroups.memory}")
         return int(memory), int(self.node("cat", f"{CGROUP}/{self.cgroups.weight}"))
 
-    def run_pod(self, name: str, cpu: str, priority: int) -> None:
-        pod = workload.pod(name, priorityClassName=f"class-{priority}")
+    def run_pod(self, name: str, cpu: str, priority: int, **fields: Any) -> None:
+        pod = workload.pod(name, priorityClassName=f"class-{priority}", **fields)
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         workload.apply(self.bed, pod)
         until(lambda: self.pods()[name].get("status", {}).get("phase") == "Running", f"{name} runs")

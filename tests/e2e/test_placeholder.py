@@ -17,7 +17,7 @@ from e2e.outage import without_api
 from e2e.placeholder_site import ALL, ROLES, Site
 from e2e.playing import until
 
-pytestmark = pytest.mark.seconds(125)
+pytestmark = pytest.mark.seconds(155)
 
 BED = f"placeholder-{os.getpid()}"
 RESTORE = ("node_share/restore", "node_kubelet/restore", "node_runtime/restore")
@@ -95,6 +95,26 @@ def test_pods_make_room_by_priority_and_no_more_of_them_than_must(site: Site) ->
     site.end("16.srv")
     given_back(site)
     site.bed.kubectl("delete", "pod", "high", "--now")
+
+
+def test_a_pod_that_hears_nothing_and_has_ten_minutes_is_killed_and_its_job_has_its_place(site: Site) -> None:
+    site.run_pod("deaf", "1", 1, command=workload.DEAF, grace=600)
+    line = site.job("21.srv", "--cpus=1", "--mem=64MiB", cores="1")
+    assert re.search(r"outcome=accept .*deleted=1 .*killed=1 ", line), line
+    assert site.placeholders() == {"21.srv": {"cpu": "1", "memory": str(64 << 20)}}
+    until(lambda: "deaf" not in site.pods(), "its kubelet has ended it")
+    site.end("21.srv")
+    given_back(site)
+
+
+def test_a_pod_that_only_bears_the_label_of_placeholders_makes_room_as_any_other(site: Site) -> None:
+    site.run_pod("forged", "1", 1)
+    site.bed.kubectl("label", "pod", "forged", "converged.hpc/placeholder=true")
+    line = site.job("22.srv", "--cpus=1", "--mem=64MiB", cores="1")
+    assert re.search(r"outcome=accept .*evicted=1 placed=1 ", line), line
+    until(lambda: "forged" not in site.pods(), "it has left")
+    site.end("22.srv")
+    given_back(site)
 
 
 def test_without_the_api_a_job_has_its_place_and_the_kubelet_itself_ends_the_pod_in_its_way(site: Site) -> None:

@@ -277,9 +277,10 @@ class Node(World):
             again.running = KUBELET in self.active
 
     def _ask_to_leave(self, guest, grace):
-        guest.leaving = True
-        if grace is not None and (guest.ends_at is None or self.time + grace < guest.ends_at):
+        """A kubelet does not shorten a stop that it has begun, whoever asks."""
+        if not guest.leaving and grace is not None:
             guest.ends_at = self.time + grace
+        guest.leaving = True
 
     def _need_api(self):
         if not self.api_up:

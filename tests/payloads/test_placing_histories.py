@@ -108,7 +108,7 @@ class BesidePods(History):
                 cpu=self.chance.choice(["500m", "1", "3"]),
                 priority=self.chance.choice([0, 10]),
                 gang=self.chance.choice(["", "", "g"]),
-                grace=self.chance.choice([0.0, 1.0, 5.0, 600.0]),
+                grace=self.chance.choice([0.0, 1.0, 5.0, 600.0, None]),
                 protected=self.chance.random() < 0.2,
             )
 

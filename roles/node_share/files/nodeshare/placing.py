@@ -4,8 +4,8 @@
 """Share mode `placeholder`: each lease stands as a static pod of its size, and pods live beside the jobs. Pure.
 
 What the kubelet's directory holds is made equal to the leases, whoever calls and whatever an earlier call left undone.
-Pods in the way are asked to leave before the placeholder comes, and deleted at the deadline: the kubelet would make
-room by force, but waits for each pod as long as it wishes. Without the API it is the kubelet's work from the start.
+Pods in the way are asked to leave before the placeholder comes, deleted at the deadline, and then killed: the kubelet
+would make room by force, but waits for each pod as long as that wishes. Without the API it is all the kubelet's.
 """
 
 from typing import List, Mapping, Optional, Sequence, Tuple
@@ -34,6 +34,7 @@ from .view import (
     DrawFence,
     Evict,
     Guest,
+    Kill,
     Look,
     Observed,
     Place,
@@ -128,10 +129,10 @@ def _make_room(
 
 
 def _by_force(need: Mapping[str, int], settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
-    """Who has not left is deleted with a short grace, also who leaves and takes its time: None when that is over.
+    """Who has not left is deleted with a short grace, and who then still leaves is killed: None when that is over.
 
-    The kubelet gives a pod that it preempts the pod's own grace and admits nothing meanwhile, and a job does not
-    wait for ten minutes. A deletion helps without time to wait for it, too: the kubelet takes the shorter grace.
+    The kubelet gives a pod that it preempts the pod's own grace and admits nothing meanwhile, and a job does not wait
+    for ten minutes. Nor does a deletion shorten a stop that has begun: the runtime waits until the processes are gone.
     """
     if not seen_room.answers or room.fits(need, seen_room):
         return None
@@ -145,7 +146,12 @@ def _by_force(need: Mapping[str, int], settings: Settings, seen: Observed, seen_
             patience = min(settings.deadline, settings.limit - RESERVE)
             return Report("DeadlinePassed", text.format(len(left), patience, _names(left)))
         return Delete(tuple(guest.pod for guest in left))
-    return Wait(POLL) if left and seen.now < min(seen.deleted_at + DELETE_GRACE, last - LATE) else None
+    if seen.now < min(seen.deleted_at + DELETE_GRACE, last - LATE):
+        return Wait(POLL) if left else None
+    deaf = tuple(sorted(guest.pod.uid for guest in left if guest.pod.leaving))
+    if deaf and not seen.tried.get("kill"):
+        return Kill(deaf)
+    return Wait(POLL) if deaf and seen.now < last - LATE else None
 
 
 def _names(guests: Sequence[Guest]) -> str:
