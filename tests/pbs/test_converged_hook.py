@@ -192,12 +192,7 @@ def test_a_repair_is_told_nothing_that_a_user_has_written(hook: Told) -> None:
     job = hook.submit("-v", f"A={lines}", *FIRST, *SLEEP)
     hook.until_called(job, f"begin@pbs-n1 of 1 {share(job, mem=None)}")
     hook.until_runs(other)
-    # A MoM that has a hook already waits for the end of the period that it had.
-    words = ["create hook often", "set hook often event = exechost_periodic", "set hook often freq = 1"]
-    words += [f"import hook often application/x-config default {hook.folder}/converged.json"]
-    words += [f"import hook often application/x-python default {PROGRAM}", "set hook often event -= periodic"]
-    for command in words:
-        hook.pbs.call("qmgr", "-c", command)
+    hook.make_often("often", "converged")
 
     def told() -> list[str]:
         calls = [json.loads(line) for line in hook.log.read_text().splitlines()]

@@ -103,10 +103,10 @@ def test_a_begin_that_was_missed_is_made_up_for_while_its_job_runs_and_not_once_
     assert hook.pbs.call("qdel", ended).rc == 0
     until(lambda: hook.job(ended)["job_state"] == "F")
     hook.set(enabled=True)
-    hook.set_period("converged", 1)
+    hook.make_often("often", "converged")
     for host in HOSTS:
         until(lambda host=host: hook.leases(host) == [f"{job} of 1: 1 104857600"])
-    hook.set_period("converged", 3600)
+    hook.remove("often")
     for host in HOSTS:
         # A hook that has looked before the end, and says so late.
         until(lambda host=host: hook.pbs.on(host, f"test ! -e $PBS_HOME/mom_priv/jobs/{ended}.JB").rc == 0)

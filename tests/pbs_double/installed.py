@@ -52,18 +52,19 @@ class Installed:
 
     def set_alarm(self, name: str, seconds: int) -> None:
         """How long it may run, on all hosts."""
-        self._set_seconds(name, "alarm", seconds)
-
-    def set_period(self, name: str, seconds: int) -> None:
-        """How often it runs without a job, on all hosts and nowhere else."""
-        self._set_seconds(name, "freq", seconds)
-        self.pbs.call("qmgr", "-c", f"set hook {name} event -= periodic")  # the server's own
-
-    def _set_seconds(self, name: str, attribute: str, seconds: int) -> None:
-        assert self.pbs.call("qmgr", "-c", f"set hook {name} {attribute} = {seconds}").rc == 0
-        same = f"grep -qx {attribute}={seconds} $PBS_HOME/mom_priv/hooks/{name}.HK"
+        assert self.pbs.call("qmgr", "-c", f"set hook {name} alarm = {seconds}").rc == 0
+        same = f"grep -qx alarm={seconds} $PBS_HOME/mom_priv/hooks/{name}.HK"
         for host in HOSTS:
             until(functools.partial(self._holds, host, same))
+
+    def make_often(self, name: str, of: str) -> None:
+        """What hook `of` does, every second and without a job: MoM waits for the end of a period that it has begun."""
+        words = [f"create hook {name}", f"set hook {name} event = exechost_periodic", f"set hook {name} freq = 1"]
+        words += [f"import hook {name} application/x-config default {self.folder}/{of}.json"]
+        words += [f"import hook {name} application/x-python default {self._program}"]
+        words += [f"set hook {name} event -= periodic"]  # the server's own, which `freq` has brought
+        for command in words:
+            self.pbs.call("qmgr", "-c", command)
 
     def remove(self, name: str) -> None:
         """It is not asked any more."""
