@@ -95,9 +95,9 @@ class Run:
                 assert job.ready >= job.min_member, f"{job} is not whole"
             fails = self._random.random() < 0.02
             if isinstance(action, Bind) and fails:
-                simulated.scheduler.apply(BindFailed(action.uid, action.node, "no"))
+                simulated.tell(BindFailed(action.uid, action.node, "no"))
             elif isinstance(action, Evict) and fails:
-                simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/some"))
+                simulated.tell(EvictRefused(action.uid, "disruption budget team/some"))
             else:
                 self.placed += isinstance(action, Bind)
                 self.evicted += isinstance(action, Evict)

@@ -137,6 +137,26 @@ def test_an_api_that_is_taken_away_takes_its_objects_along():
     assert not cluster.unreadable[PodGroup]
 
 
+def test_an_api_that_is_served_again_has_its_objects_as_they_were():
+    cluster = Cluster()
+    clock = iter([100.0, 100.0 + DOUBT_SECONDS]).__next__
+    lists = [page(9, item("a", 3), odd("b", 4)), page(20, item("a", 3), odd("b", 4))]
+    script = [lists[0], (404,), (404, b""), lists[1], []]
+    events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
+    assert [type(event) for event in events] == [Seen, Unreadable, Gone, Gone, Seen, Unreadable]
+    for event in events:
+        cluster.apply(event)
+    assert [*cluster.objects[PodGroup]] == ["a"]
+    assert [*cluster.unreadable[PodGroup]] == ["b"]
+
+
+def test_silence_between_two_slips_is_no_time_in_which_it_is_not_served():
+    clock = iter([100.0, 100.0 + 12 * DOUBT_SECONDS]).__next__
+    script = [page(9, item("a", 3)), (404,), LOST, (404, b""), page(20, item("a", 3)), []]
+    events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
+    assert [type(event) for event in events] == [Seen, Seen]
+
+
 @pytest.mark.parametrize("slip", [[(404,)], [(404,), (404, b""), LOST, (404, b"")]])
 def test_what_is_not_served_for_a_moment_is_kept(slip):
     # Each slip is short, and a while after the one before.

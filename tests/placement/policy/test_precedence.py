@@ -4,8 +4,11 @@
 """What counts where several things could: what ties a pod to a group, and which queue is served first."""
 
 import pytest
+from placement.model.action import PodCondition
+from placement.model.event import Gone, Unreadable
+from placement.model.refusal import Refusal
 from placement.model.selector import Toleration
-from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM
+from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, PodGroup
 from placement_kit.builders import gang, mine, node, pairs, queue
 from placement_kit.simulated import Simulated
 
@@ -55,3 +58,21 @@ def test_what_a_batch_job_holds_is_closed_to_pods_that_tolerate_everything() -> 
     simulated.see(node("n1"))
     simulated.run()
     assert simulated.placements() == {"p": "n1"}
+
+
+def test_a_group_that_turns_out_to_be_unreadable_after_its_pods_is_named_and_so_is_its_absence() -> None:
+    simulated = Simulated()
+    simulated.see(node(), mine("p", group="odd"))
+
+    def said() -> str:
+        simulated.now += 4
+        simulated.run()
+        return [action for action in simulated.actions if isinstance(action, PodCondition)][-1].message
+
+    assert said() == "there is no PodGroup team/odd"
+    about = {"kind": "PodGroup", "namespace": "team", "name": "odd", "uid": "group-odd"}
+    refusal = Refusal(**about, version=7, field="spec.minMember", reason="no number")
+    simulated.tell(Unreadable(PodGroup, refusal))
+    assert "spec.minMember: no number" in said()
+    simulated.tell(Gone(PodGroup, "group-odd", 8))
+    assert said() == "there is no PodGroup team/odd"

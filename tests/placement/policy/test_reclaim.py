@@ -66,9 +66,11 @@ class Crowd:
         """One slice; says whether anything came of it."""
         simulated = self.simulated
         simulated.now += 0.1
-        decision = simulated.scheduler.decide(simulated.now, lambda: self.random.random() < hurry)
+        decision = simulated.decide(lambda: self.random.random() < hurry)
         self._binds += [action for action in decision.actions if isinstance(action, Bind)]
-        self._leaving += [simulated.pods[action.uid] for action in decision.actions if isinstance(action, Evict)]
+        # One may have ended whose end waits for its turn to be taken in.
+        asked = [simulated.pods.get(action.uid) for action in decision.actions if isinstance(action, Evict)]
+        self._leaving += [pod for pod in asked if pod is not None]
         return decision.more or any(isinstance(action, Bind | Evict) for action in decision.actions)
 
     def answer(self, *, everything: bool = False) -> bool:

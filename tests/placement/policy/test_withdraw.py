@@ -172,7 +172,7 @@ class Failing:
             elif action.uid not in self.simulated.pods:
                 continue
             elif isinstance(action, Bind) and failing and self.random.random() < 0.3:
-                self.simulated.scheduler.apply(BindFailed(action.uid, action.node, "no"))
+                self.simulated.tell(BindFailed(action.uid, action.node, "no"))
             else:
                 self.simulated.carry_out(action)
 

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 from placement.kube.backoff import LONGEST_SECONDS, Backoff
 from placement.kube.decode import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
 from placement.kube.http1 import Connection, NoAnswer, Refused, TooLong
-from placement.model.event import Event, Gone, Object, Relisted, Seen, Unreadable
+from placement.model.event import UNSERVED, Event, Gone, Object, Relisted, Seen, Unreadable
 from placement.model.refusal import Refusal
 
 PAGE: Final = 500
@@ -123,9 +123,11 @@ class Reflector:
                 if error.answer.status == _NOT_FOUND:
                     self._not_served()
                 else:
+                    self._missed = None
                     asked = error.answer.retry_after
                     self._note(str(error))
             except NoAnswer as error:
+                self._missed = None
                 self._note(str(error))
             if self._alive:
                 backoff.reset()
@@ -179,7 +181,8 @@ class Reflector:
             if now - self._missed < DOUBT_SECONDS:
                 self._note("not served any more; what there was is kept until that is certain")
                 return
-            self._put([Gone(self.source.kind, uid, version) for uid, version in self._known.items()])
+            # Nobody has deleted them: when it is served again, they may be there as they were.
+            self._put([Gone(self.source.kind, uid, UNSERVED) for uid in self._known])
             self._known = {}
         if not self.health.absent:
             self._log(self.source.name, "not served by this API server")

@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from placement.model.batch import BatchJob
 from placement.model.disruption import DisruptionBudget
@@ -45,9 +46,13 @@ class Seen:
     item: Object
 
 
+# The version of an end that nobody has seen: its API is not served any more, and may be again.
+UNSERVED: Final = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The object with this UID is deleted; `version` is that of the deletion."""
+    """The object with this UID is deleted; `version` is that of the deletion, or UNSERVED."""
 
     kind: type[Object]
     uid: str

@@ -34,6 +34,8 @@ class GroupIndex:
         self._default_queue = default_queue
         self._by_key: dict[GroupKey, dict[str, PodGroup]] = {}
         self._keys: dict[str, GroupKey] = {}
+        # Where those are that cannot be read, by UID.
+        self._odd: dict[str, tuple[str, str]] = {}
 
     def knows(self, uid: str) -> bool:
         """Whether the group has been read before."""
@@ -50,12 +52,20 @@ class GroupIndex:
             if not dialects:
                 del self._by_key[old]
         source = SOURCE_OF.get(found.dialect) if isinstance(found, PodGroup) else None
+        odd = self._odd_keys(uid)
         if not isinstance(found, PodGroup) or source is None:
-            return [old] if old else []
+            return [old, *odd] if old else odd
         key = GroupKey(source, found.namespace, found.name)
         self._keys[uid] = key
         self._by_key.setdefault(key, {})[found.dialect] = found
-        return [key] if old in (None, key) else [key, old]
+        return [*dict.fromkeys((key, *([old] if old else ()), *odd))]
+
+    def _odd_keys(self, uid: str) -> list[GroupKey]:
+        """Whose jobs it concerns that the group cannot be read, or no more: of which dialect it is, is not known."""
+        refusal, place = self._cluster.unreadable.get(PodGroup, {}).get(uid), self._odd.pop(uid, None)
+        if refusal is not None:
+            place = self._odd[uid] = refusal.namespace, refusal.name
+        return [GroupKey(source, *place) for source in sorted(set(SOURCE_OF.values()))] if place else []
 
     def find(self, key: GroupKey) -> PodGroup | None:
         """The group that counts for pods that name it so."""

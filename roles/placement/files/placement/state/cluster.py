@@ -10,12 +10,22 @@ and a deleted one does not rise again. After any such order the state is that of
 from collections import OrderedDict
 from typing import Final
 
-from placement.model.event import BindFailed, Event, EvictRefused, Gone, Object, Relisted, Seen, Unreadable
+from placement.model.event import (
+    UNSERVED,
+    BindFailed,
+    Event,
+    EvictRefused,
+    Gone,
+    Object,
+    Relisted,
+    Seen,
+    Unreadable,
+)
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
-from placement.model.workload import Namespace
+from placement.model.workload import Namespace, PodGroup
 from placement.state.claims import ClaimTable
 from placement.state.columns import UNREADABLE, NodeColumns
 from placement.state.labelsets import LabelSets
@@ -154,8 +164,13 @@ class Cluster:
         self.masks.update(row)
 
     def _bury(self, kind: type[Object], uid: str, version: int) -> None:
-        # A UID never comes back, so its deletion is final whatever its version says.
         known = self._known(kind, uid)
+        if version == UNSERVED:
+            self._drop_unreadable(kind, uid, None)
+            if known is not None:
+                self._remove(kind, uid)
+            return
+        # A UID never comes back, so its deletion is final whatever its version says.
         self._graves[uid] = max(version, self._graves.pop(uid, -1), known.version if known is not None else -1)
         if len(self._graves) > _GRAVES:
             self._graves.popitem(last=False)
@@ -204,12 +219,17 @@ class Cluster:
             return
         self._drop_unreadable(kind, refusal.uid, refusal.version)
         self.unreadable.setdefault(kind, {})[refusal.uid] = refusal
+        if kind is PodGroup:
+            # Pods that name it may have been told that there is none.
+            self._note(PodGroup, refusal.uid)
         self._reflag(refusal.name if kind is Node else refusal.node)
 
-    def _drop_unreadable(self, kind: type[Object], uid: str, version: int) -> None:
+    def _drop_unreadable(self, kind: type[Object], uid: str, version: int | None) -> None:
         refusal = self.unreadable.get(kind, {}).get(uid)
-        if refusal is not None and refusal.version <= version:
+        if refusal is not None and (version is None or refusal.version <= version):
             del self.unreadable[kind][uid]
+            if kind is PodGroup:
+                self._note(PodGroup, uid)
             self._reflag(refusal.name if kind is Node else refusal.node)
 
     def _reflag(self, node: str) -> None:
