@@ -200,6 +200,16 @@ class Runs(HookCase):
             self.run_hook(kind, **wrong)
         self.assertEqual([words[:2] for words, _environment in self.called()], [["repair"], ["end", "--wlm=pbs"]])
 
+    def test_where_the_daemons_queues_cannot_be_read_a_begin_ends_in_the_sites_choice(self):
+        for on_failure, said in ((DRAIN, "reject"), (REQUEUE, "reject"), (ACCEPT, ACCEPT)):
+            with self.subTest(on_failure):
+                pbs = self.run_hook(on_failure=on_failure, ignored_queues="pods")
+                self.assertEqual(pbs.said, [said])
+                self.assertIn("ignored_queues cannot be 'pods'", pbs.log[0])
+        self.assertEqual(self.called(), [])
+        os.unlink(os.path.join(self.top, "enabled"))
+        self.assertEqual(self.run_hook(on_failure=DRAIN, ignored_queues="pods").said, [ACCEPT])
+
     def test_without_a_program_nothing_is_run_in_its_place(self):
         for kind in ("EXECJOB_END", "EXECHOST_PERIODIC", "EXECJOB_BEGIN"):
             with self.subTest(kind):

@@ -349,6 +349,8 @@ def main(pbs: Any) -> None:
                     "what its owner wrote, such as an account with a newline, reads as if PBS told of this job"
                 )
             facts, running = facts_of(event, kind, pbs.get_local_nodename())
+            if kind == "begin" and config.ignored_queues is None:
+                raise ValueError(config.wrong)  # whose job it is cannot be told: no reason to let it in unseen
             words = decide(facts, config, [one for one in running if one.job not in twice])
             wrong = [config.wrong] if config.wrong else []
             wrong += ["{} is also told of by a user".format(one.job) for one in running if one.job in twice][:5]
