@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -26,34 +28,70 @@ def parts() -> Assembly:
     return made
 
 
-def test_a_loop_that_hangs_ends_the_process_with_an_error(monkeypatch):
-    hang, codes, logged = threading.Event(), [], []
-    log = SimpleNamespace(
-        info=lambda *_unused, **_more: None, error=lambda text, **more: logged.append((text, more["error"]))
-    )
+class Hanging:
+    """A daemon whose loop hangs until the process would end, and the codes with which it would."""
 
-    def end(code: int) -> None:
-        codes.append(code)
-        hang.set()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Callable[..., None]) -> None:
+        self.over, self.codes = threading.Event(), []
+        monkeypatch.setattr(daemon, "Credentials", lambda _path: SimpleNamespace())
+        monkeypatch.setattr(daemon, "_LEAVE_SECONDS", 0.01)
+        monkeypatch.setattr(daemon, "_LAST_WORD_SECONDS", 0.01)
+        monkeypatch.setattr(daemon, "Watchdog", partial(Watchdog, looks=2))
+        monkeypatch.setattr(collector, "begin", lambda: None)
+        monkeypatch.setattr(Assembly, "start", lambda parts: parts.loop.put_call(lambda: self._hang_in(parts)))
+        monkeypatch.setattr(Assembly, "finish", lambda _parts, **_unused: None)
+        monkeypatch.setattr(signal, "signal", lambda *_unused: None)
+        monkeypatch.setattr(gc, "callbacks", [])
+        monkeypatch.setattr(sys, "setswitchinterval", lambda _seconds: None)
+        log = SimpleNamespace(info=lambda *_unused, **_more: None, error=error)
+        settings = Settings(leader_election=False, listen="", socket="")
+        self.daemon = daemon.Daemon(settings, None, log, end=self._end)
 
-    monkeypatch.setattr(daemon, "Credentials", lambda _path: SimpleNamespace())
-    monkeypatch.setattr(daemon, "_LEAVE_SECONDS", 0.01)
-    monkeypatch.setattr(collector, "begin", lambda: None)
-    monkeypatch.setattr(Assembly, "start", lambda parts: parts.loop.put_call(lambda: hang_in(parts)))
-    monkeypatch.setattr(Assembly, "finish", lambda _parts, **_unused: None)
-    monkeypatch.setattr(signal, "signal", lambda *_unused: None)
-    monkeypatch.setattr(gc, "callbacks", [])
-    monkeypatch.setattr(sys, "setswitchinterval", lambda _seconds: None)
+    def _end(self, code: int) -> None:
+        self.codes.append(code)
+        self.over.set()
 
-    def hang_in(parts: Assembly) -> None:
+    def _hang_in(self, parts: Assembly) -> None:
         parts.loop.beat = time.monotonic() - 31
-        hang.wait(60)
+        self.over.wait(60)
 
-    made = daemon.Daemon(Settings(leader_election=False, listen="", socket=""), None, log, end=end)
-    assert made.run() == daemon.CRASHED
-    assert codes == [daemon.CRASHED]
+
+def test_a_loop_that_hangs_ends_the_process_with_an_error(monkeypatch):
+    logged = []
+    made = Hanging(monkeypatch, lambda text, **more: logged.append((text, more["error"])))
+    monkeypatch.setattr(daemon, "_LAST_WORD_SECONDS", 60)
+    assert made.daemon.run() == daemon.CRASHED
+    assert made.codes == [daemon.CRASHED]
     assert logged[0][0] == "ended by an error"
     assert "Stuck: the loop has not turned for" in logged[0][1]
+
+
+def test_a_loop_that_hangs_in_the_log_ends_the_process_all_the_same(monkeypatch):
+    made = Hanging(monkeypatch, lambda *_unused, **_more: made.over.wait(60))
+    assert made.daemon.run() == daemon.CRASHED
+    assert made.codes[0] == daemon.CRASHED
+    assert made.over.is_set()
+
+
+def test_settings_that_the_loop_has_no_room_for_are_taken_later(monkeypatch):
+    made = Hanging(monkeypatch, lambda *_unused, **_more: None).daemon
+    monkeypatch.setattr(daemon, "_ROOM_SECONDS", 0.01)
+    new = Settings(leader_election=False, listen="", socket="", slice_milliseconds=3)
+    found = [new, None]
+    made._watched = SimpleNamespace(changed=lambda: found.pop(0))
+    loop = made._parts.loop
+    while loop.put_call(lambda: None, 0.0):
+        pass
+    made._reload()
+    assert made._parts.settings is not new
+    while loop._next(0.0):
+        pass
+    made._reload()
+    assert made._parts.settings is new
+    assert loop.waiting() == 1
+    found.append(None)
+    made._reload()
+    assert loop.waiting() == 1
 
 
 def test_a_machine_that_stood_still_gives_the_loop_time_to_turn(parts):

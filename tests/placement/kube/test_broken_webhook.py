@@ -16,7 +16,7 @@ from placement.kube.performer import Performer, Telling
 from placement.kube.requests import Subject
 from placement.kube.sender import PATIENCE_SECONDS, Sender
 from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition
-from placement.model.event import BindFailed, EvictRefused
+from placement.model.event import BindFailed, EvictRefused, Unsaid
 from placement.model.workload import UPSTREAM
 
 HOOK = 'Internal error occurred: failed calling webhook "old.volcano.sh": no endpoints available for service "old"'
@@ -140,6 +140,15 @@ def test_statuses_and_evictions_that_fail_for_good_let_others_through_and_are_to
         [f"g{number}" for number in range(MANY)] + [f"c{n}" for n in range(8)] + [f"e{n}" for n in range(8)]
     )
     assert sum(isinstance(event, EvictRefused) for event in events) == len(evictions)
+    # What has landed is not said again.
+    lost = sorted(event.uid for event in events if isinstance(event, Unsaid))
+    assert lost == sorted([f"g{number}" for number in range(MANY)] + [f"c{n}" for n in range(8)])
+
+
+def test_a_status_that_lands_late_or_is_refused_for_what_it_says_is_not_lost():
+    for answers in ([broken()] * 3 + [(200, b"{}")], [broken(), (422, b"{}")], [(403, b"{}")], [(404, b"{}")]):
+        performer = Performer(sender(Site(*answers), Time()), tell=lambda _telling: None, refused=lambda *_unused: None)
+        assert performer.perform(status("g")) == []
 
 
 def test_events_that_fail_for_good_let_others_through_and_are_counted():

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from placement.kube.dialects import BY_NAME
 from placement.kube.metadata import Sharing
-from placement.model.action import GroupPhase
+from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.event import Object, Unsaid
 from placement.model.pod import Phase
 from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, VOLCANO
-from placement_kit.builders import gang, mine, node, pod
+from placement_kit.builders import amounts, gang, mine, node, pod
+from placement_kit.builders import queue as queue_of
 from placement_kit.simulated import Simulated
 
 
@@ -107,3 +109,79 @@ def test_how_a_group_has_ended_stays_when_its_pods_are_cleared_away() -> None:
         simulated.now += 4
         simulated.run()
     assert simulated.groups()["g"] is before
+
+
+def said(simulated: Simulated, kind: Any, after: float = 0.0) -> list[Action]:
+    """What of this kind is said some seconds later."""
+    simulated.now += after
+    return [action for action in simulated.run() if isinstance(action, kind)]
+
+
+def told(simulated: Simulated, *items: Object) -> list[Action]:
+    """What groups are told once no more of their pods seem to come."""
+    simulated.see(*items)
+    return said(simulated, GroupStatus) + said(simulated, GroupStatus, 4)
+
+
+def test_a_group_is_told_again_until_that_is_written() -> None:
+    simulated = Simulated()
+    (first,) = told(simulated, node(), gang("g", 2, dialect=VOLCANO))
+    assert isinstance(first, GroupStatus)
+    for _unused in range(3):
+        simulated.tell(Unsaid(first.uid))
+        assert said(simulated, GroupStatus, 29) == []
+        assert said(simulated, GroupStatus, 2) == [first]
+    assert said(simulated, GroupStatus, 100) == []
+
+
+def test_a_group_that_had_its_nodes_before_its_status_was_lost_keeps_them() -> None:
+    simulated = Simulated()
+    simulated.see(node(), gang("g", 2), *(mine(f"g{index}", group="g") for index in range(2)))
+    simulated.run()
+    simulated.finish("g0", phase=Phase.FAILED)
+    told(simulated)
+    last = simulated.groups()["g"]
+    assert last.scheduled
+    simulated.tell(Unsaid(last.uid))
+    assert said(simulated, GroupStatus, 31) == [last]
+
+
+def test_what_waits_and_its_queue_are_told_again() -> None:
+    simulated = Simulated()
+    simulated.see(node(), queue_of("default"), mine("p", request=amounts(cpu="999")))
+    simulated.run()
+    pod_told = next(action for action in simulated.actions if isinstance(action, PodCondition))
+    queue_told = simulated.queues()["default"]
+    said(simulated, QueueStatus, 4)
+    simulated.tell(Unsaid(pod_told.uid))
+    simulated.tell(Unsaid(queue_told.uid))
+    assert said(simulated, PodCondition | QueueStatus, 29) == []
+    again = said(simulated, PodCondition | QueueStatus, 2)
+    assert [(type(action), action.uid) for action in again] == [
+        (PodCondition, pod_told.uid),
+        (QueueStatus, queue_told.uid),
+    ]
+
+
+def test_nothing_is_kept_for_who_is_gone() -> None:
+    simulated = Simulated()
+    (first,) = told(simulated, node(), gang("g", 2))
+    assert isinstance(first, GroupStatus)
+    simulated.tell(Unsaid(first.uid))
+    simulated.gone(gang("g", 2))
+    assert said(simulated, GroupStatus, 31) == []
+    assert not simulated.scheduler._announcer._unsaid
+    assert not simulated.scheduler.book.stirred
+
+
+def test_many_are_told_again_a_few_at_a_time() -> None:
+    simulated = Simulated()
+    first = told(simulated, node(), *(gang(f"g{number}", 2) for number in range(30)))
+    assert len(first) == 30
+    for status in first:
+        assert isinstance(status, GroupStatus)
+        simulated.tell(Unsaid(status.uid))
+    simulated.now += 30
+    turns = [said(simulated, GroupStatus, 1) for _unused in range(8)]
+    assert [len(turn) for turn in turns] == [4] * 7 + [2]
+    assert [status for turn in turns for status in turn] == first

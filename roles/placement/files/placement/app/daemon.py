@@ -37,6 +37,10 @@ _RELOAD_SECONDS: Final = 2.0
 _FINISH_SECONDS: Final = 12.0
 # How long the loop may take to notice that all is to end; one slice, where it turns at all.
 _LEAVE_SECONDS: Final = 10.0
+# How long its end may be logged: what hangs may hold the log.
+_LAST_WORD_SECONDS: Final = 2.0
+# How long who watches over the loop waits for room in its inbox.
+_ROOM_SECONDS: Final = 1.0
 # Threads give way to each other after this; with Python's 5 ms a binding would wait for a slice to end.
 _SWITCH_SECONDS: Final = 0.001
 Json = dict[str, Any]
@@ -52,6 +56,8 @@ class Daemon:
         self._log = log
         kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
         self._parts = Assembly(settings, Credentials(kubeconfig), unique=uuid.uuid4().hex[:12], log=log)
+        # Good settings that the loop had no room to be told of.
+        self._untaken: Settings | None = None
         self._terminated = False
         self._end = end
         self._left = threading.Event()
@@ -124,33 +130,43 @@ class Daemon:
                 continue
             self._parts.refusals.catch_up()
             if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
-                self._parts.loop.put_call(collector.collect)
+                self._parts.loop.put_call(collector.collect, _ROOM_SECONDS)
             if time.monotonic() - looked >= _RELOAD_SECONDS:
                 looked = time.monotonic()
                 self._reload()
         if not self._left.wait(_LEAVE_SECONDS):
             # Nothing can end a thread that hangs: the process goes, and with it the lease after its time.
-            self._end(self._verdict() or CRASHED)
+            bound = threading.Timer(_LAST_WORD_SECONDS, self._end, (CRASHED,))
+            bound.daemon = True
+            bound.start()
+            code = self._verdict() or CRASHED
+            bound.cancel()
+            self._end(code)
 
     def _reload(self) -> None:
         """Takes changed settings, if they are good; the old ones stay in force otherwise."""
         parts = self._parts
         try:
-            new = self._watched.changed() if self._watched is not None else None
+            new = (self._watched.changed() if self._watched is not None else None) or self._untaken
         except SettingsError as error:
+            self._untaken = None
             parts.metrics.reloads.add(result="refused")
             self._log.error("settings not reloaded, the old ones stay in force", error=str(error))
             return
         if new is None:
             return
         fixed = changed_fixed(parts.settings, new)
+        self._untaken = None
         if fixed:
             parts.metrics.reloads.add(result="refused")
             self._log.error("settings not reloaded: restart to change them", keys=fixed)
             return
+        scheduler, configuration, patience = parts.loop.scheduler, new.configuration, new.half_gang_seconds
+        if not parts.loop.put_call(lambda: scheduler.configure(configuration, patience=patience), _ROOM_SECONDS):
+            self._untaken = new
+            return
         parts.settings = new
         parts.loop.slice_seconds = new.slice_milliseconds / 1000
-        parts.loop.put_call(lambda: parts.loop.scheduler.configure(new.configuration, patience=new.half_gang_seconds))
         parts.metrics.reloads.add(result="taken")
         self._log.info("settings reloaded", report=list(new.configuration.report))
 

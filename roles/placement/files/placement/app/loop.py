@@ -104,9 +104,9 @@ class Loop:
         """Brings events, in their order; waits while the inbox is full. Nobody needs them once the loop has ended."""
         self._inbox.put((self._clock(), events))
 
-    def put_call(self, call: Callable[[], None]) -> None:
-        """Has something done between two events, unless the loop has ended."""
-        self._inbox.put(call)
+    def put_call(self, call: Callable[[], None], timeout: float | None = None) -> bool:
+        """Has something done between two events; says whether it will be: the loop may have ended, or have no room."""
+        return self._inbox.put(call, timeout)
 
     def waiting(self) -> int:
         """Batches that have not been taken in, or not whole."""

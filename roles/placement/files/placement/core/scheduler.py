@@ -25,7 +25,7 @@ from placement.core.explain import Explainer
 from placement.core.overfull import Overfull
 from placement.model.action import Action
 from placement.model.batch import BackingRules
-from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Seen
+from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Seen, Unsaid
 from placement.model.pod import Pod
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
@@ -156,6 +156,9 @@ class Scheduler:
             backing.take(event)
             self._news = True
             return
+        if isinstance(event, Unsaid):
+            self._announcer.failed(event.uid)
+            return
         if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
         self.cluster.apply(event)
@@ -238,8 +241,8 @@ class Scheduler:
         return Decision(actions, more)
 
     def _forgive(self, now: float) -> None:
-        """Pods that could not be evicted, jobs that could not be bound, and nodes that rested are tried again."""
-        self._news |= self.book.retry_held(now)
+        """Evictions, bindings, nodes that rested and statuses that could not be written are tried again."""
+        self._news |= self.book.retry_held(now) | self._announcer.say_again()
         spared, refusing = self.session.spared, self.session.refusing
         for node in self._resting.rested(now):
             self.cluster.close(node, RESTING, closed=False)

@@ -28,13 +28,15 @@ from placement.model.action import (
     QueueStatus,
     SelectNode,
 )
-from placement.model.event import BindFailed, Event, EvictRefused, Gone, Seen, Unreadable
+from placement.model.event import BindFailed, Event, EvictRefused, Gone, Seen, Unreadable, Unsaid
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
 from placement.model.volume import PersistentVolume
 
 _CREATED: Final = frozenset({200, 201, 202})
 _NOT_FOUND: Final = 404
+# From here on it is the server that has failed, and not the request.
+_SERVER: Final = 500
 # A CRD without a status subresource takes the status with the object.
 _SUBRESOURCE: Final = "/status"
 _NAMES: Final[dict[type[Action], str]] = {
@@ -81,7 +83,7 @@ class Performer:
             case Evict():
                 return self._evict(action)
             case PodCondition():
-                self._write(action, requests.pod_condition(action, self._now()))
+                return self._say(action, requests.pod_condition(action, self._now()))
             case SelectNode():
                 self._write(action, requests.select_node(action))
             case BindVolume():
@@ -89,11 +91,11 @@ class Performer:
             case GroupStatus():
                 dialect = BY_NAME[action.dialect]
                 request = requests.group_status(action, dialect, self._now())
-                self._write(action, request, or_whole=dialect.may_lack_subresource)
+                return self._say(action, request, or_whole=dialect.may_lack_subresource)
             case QueueStatus():
                 dialect = BY_NAME[action.dialect]
                 request = requests.queue_status(action, dialect, self._now())
-                self._write(action, request, or_whole=dialect.may_lack_subresource)
+                return self._say(action, request, or_whole=dialect.may_lack_subresource)
         return []
 
     def _now(self) -> str:
@@ -162,10 +164,16 @@ class Performer:
             return [Unreadable(kind, item)]
         return [Seen(item)] if item.uid == uid else [Gone(kind, uid, 0), Seen(item)]
 
-    def _write(self, action: Action, request: Request | None, *, or_whole: bool = False) -> None:
-        """A write whose result the watch brings; one that is refused is told and not tried again."""
-        if request is None:
-            return
+    def _say(self, action: Action, request: Request | None, *, or_whole: bool = False) -> list[Event]:
+        """A status: nothing else brings to light that the server has failed at it, and it is to be said again."""
+        lost = request is not None and self._write(action, request, or_whole=or_whole) >= _SERVER
+        return [Unsaid(action.uid)] if lost else []
+
+    def _write(self, action: Action, request: Request, *, or_whole: bool = False) -> int:
+        """A write whose result the watch brings; one that is refused is told and not tried again here.
+
+        The answer is the server's, or 0 where nobody knows it.
+        """
         what = _NAMES[type(action)]
         answer = self._sender.send(what, request)
         if or_whole and answer is not None and answer.status == _NOT_FOUND:
@@ -173,6 +181,7 @@ class Performer:
             answer = self._sender.send(what, Request(request.method, whole, request.body, request.content_type))
         if answer is not None and answer.status not in _CREATED and answer.status != _NOT_FOUND:
             self._refused(action, answer.status, message(answer))
+        return answer.status if answer is not None else 0
 
 
 def scheduled(action: Bind) -> Telling:

@@ -95,6 +95,13 @@ class EvictRefused:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsaid:
+    """The API server has failed for long at writing a status of the pod, group or queue with this UID."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobsRead:
     """All jobs of the batch system in one answer, to a question that was begun at this monotonic time."""
 
@@ -123,4 +130,4 @@ class SubmitEnded:
 
 
 BatchEvent = JobsRead | JobsUnread | SubmitEnded
-Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused | BatchEvent
+Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused | Unsaid | BatchEvent

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is told to people: conditions of pods, groups and queues, each when it says something new."""
+"""What is told to people: conditions of pods, groups and queues, each when it says something new.
+
+What the API server has failed to write is told again after a while, and again until it lands: a group that is let in
+gets its pods from a controller that waits for just that word.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +24,11 @@ _PAUSE: Final = 1.0
 # The API's own limit for messages is 32 KiB; what does not fit into a screen is not read.
 _LONGEST: Final = 1024
 
+# Seconds until what could not be written is said again, and how many objects that is for in one second: each takes a
+# second of one of a few connections while the server fails at it, and those of others need these as well.
+_AGAIN: Final = 30.0
+_PER_SECOND: Final = 4
+
 # Jobs of one queue that are counted in one go.
 _COUNTED: Final = 256
 
@@ -37,6 +46,9 @@ class Announcer:
         self._session = session
         self._pods: dict[str, _Said] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
+        # By UID, when what could not be written is said again, in the order of these times; and not before the last.
+        self._unsaid: dict[str, float] = {}
+        self._next = 0.0
 
     def run(self) -> Iterator[Action | None]:
         """What is new about the jobs that something happened to, and about queues; None where there is nothing."""
@@ -53,6 +65,42 @@ class Announcer:
         for queue in queues:
             if queue.record.uid:
                 yield from self._queue(queue)
+
+    def failed(self, uid: str) -> None:
+        """What was said of this pod, group or queue has not been written."""
+        self._unsaid.setdefault(uid, self._session.now + _AGAIN)
+
+    def say_again(self) -> bool:
+        """Takes what has waited for long enough for not said; answers whether there is any."""
+        now, again = self._session.now, 0
+        if now < self._next:
+            return False
+        while self._unsaid and again < _PER_SECOND:
+            uid = next(iter(self._unsaid))
+            if self._unsaid[uid] > now:
+                break
+            del self._unsaid[uid]
+            again += self._is_news_again(uid)
+        if again:
+            self._next = now + 1.0
+        return bool(again)
+
+    def _is_news_again(self, uid: str) -> bool:
+        """Forgets what was said, where the object is still there to say it of."""
+        book = self._session.book
+        if self._queues.pop(uid, None) is not None:
+            return True
+        task, key = book.tasks.get(uid), book.groups.key(uid)
+        job = book.jobs.get(key) if key is not None else None
+        if task is not None and self._pods.pop(uid, None) is not None:
+            job = task.job
+        elif job is not None and job.told is not None and job.told[0].uid == uid:
+            # Without a phase it is like nothing that follows; that it has had its nodes may have been written before.
+            job.told = (replace(job.told[0], phase=None), job.told[1])
+        else:
+            return False
+        book.stirred[job.key] = job
+        return True
 
     def forget_settled(self) -> None:
         """Whatever is said next of pods that are gone or placed is news again."""

@@ -41,6 +41,10 @@ class GroupIndex:
         """Whether the group has been read before."""
         return uid in self._keys
 
+    def key(self, uid: str) -> GroupKey | None:
+        """By which pods name the group."""
+        return self._keys.get(uid)
+
     def changed(self, uid: str) -> list[GroupKey]:
         """Reads a group again; the answer is whose jobs that concerns."""
         found = self._cluster.objects.get(PodGroup, {}).get(uid)
