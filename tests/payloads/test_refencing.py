@@ -188,6 +188,34 @@ class Calls(PlacingCase):
         self.assertEqual((code, self.pod_cores()), (0, "2-3"), err)
         self.assertRegex(err, r"\Anodeshare: event=fence drawn=1 seconds=\d+\.\d{3}\n\Z")
 
+    def test_a_kubelet_that_the_way_back_starts_keeps_all_cores_until_somebody_uses_the_node_again(self):
+        self.assertEqual(self.begin("--cpus", "2")[0], 0)
+        self.assertEqual((self.call("forget")[0], self.pod_cores()), (0, ALL))
+        with unittest.mock.patch("nodeshare.refencing.WATCHED", 0):
+            self.assertEqual((self.call("fence")[0], self.pod_cores()), (0, ALL))
+            self.assertEqual(self.begin("--cpus", "2")[0], 0)
+            self.write("cgroup/cpuset/kubepods/cpuset.cpus", ALL)
+            self.call("fence")
+        self.assertEqual(self.pod_cores(), "2-3")
+
+    def test_a_whole_node_that_is_given_back_keeps_all_cores_too(self):
+        for handover in ("quiesce", "stop"):
+            with self.subTest(handover):
+                self.configure(mode="handover", handover=handover, deadline=0, housekeeping_cpus="0")
+                self.begin()
+                self.assertTrue(self.state()["confined"])
+                self.assertEqual((self.call("forget")[0], self.pod_cores()), (0, ALL))
+                with unittest.mock.patch("nodeshare.refencing.WATCHED", 0):
+                    self.assertEqual((self.call("fence")[0], self.pod_cores()), (0, ALL))
+                shutil.rmtree(os.path.join(self.top, "state"))
+
+    def test_the_way_back_does_not_need_a_disk_that_takes_its_mark_and_names_it(self):
+        self.assertEqual(self.begin("--cpus", "2")[0], 0)
+        with self.full_disk(after=0):
+            code, err = self.call("forget")
+        self.assertEqual((code, self.pod_cores()), (1, "0-3"), err)
+        self.assertIn("state.json", err)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -240,6 +240,10 @@ def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     with call.carrier().work_lock(call.settings.limit):
         with call.store.locked():
             memory, remark = call.memories.load(boot_id=call.world.boot_id())
+            try:  # first: what starts with the kubelet would take the cores again
+                call.memories.save(memory._replace(confined=False, forgotten=True))
+            except durable.StoreError as error:
+                errors.append(str(error))
         stopped = tuple(unit for unit in reversed(memory.stopped or ended) if unit not in options.leave)
         call.memories.lift(call.memories.fenced())
         steps: List[Callable[[], None]] = [call.world.release]

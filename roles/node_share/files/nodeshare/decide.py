@@ -50,6 +50,8 @@ def decide(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Obse
                 boot_id=seen.boot_id, phase=phase, confined=False, asked=(), idle_since=seen.now - settings.linger
             )
         )
+    if memory.forgotten and event != END:
+        return Remember(memory._replace(forgotten=False))  # the site has nodeshare again
     if event == TICK:
         repair = repairing.next_step(leases, settings, seen)
         if repair is not None:

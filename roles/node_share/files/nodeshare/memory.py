@@ -25,7 +25,8 @@ class Memory(NamedTuple):
 
     `keep` are the pods (by uid) that stay on a held node, as the API last told; `asked` is, per lease without a
     sign of life, when to ask the batch system next and how long to wait after that. `unconfirmed`: the API may show
-    pods that were ended without their kubelet.
+    pods that were ended without their kubelet. `forgotten`: all has been given back, leases or not, and a kubelet that
+    starts meanwhile keeps what it has.
     """
 
     boot_id: str
@@ -40,6 +41,7 @@ class Memory(NamedTuple):
     asked: Tuple[Tuple[str, float, float], ...] = ()
     room: Tuple[Tuple[str, int], ...] = ()  # what placeholders may have at most, as the API last told
     unconfirmed: bool = False
+    forgotten: bool = False
 
 
 class MemoryStore:
@@ -117,4 +119,5 @@ def _from_json(data: Dict[str, Any]) -> Memory:
         tuple((str(key), float(at), float(pause)) for key, at, pause in data["asked"]),
         tuple((str(name), int(amount)) for name, amount in data.get("room") or ()),
         data.get("unconfirmed") is True,
+        data.get("forgotten") is True,
     )

@@ -11,7 +11,7 @@ from typing import Callable, Mapping, NamedTuple, Optional
 
 from .durable import Lock, StoreError
 from .leases import LeaseStore
-from .memory import MemoryStore
+from .memory import Memory, MemoryStore
 from .settings import PLACEHOLDER, SPLIT, Settings
 from .world import World, WorldError
 
@@ -57,12 +57,14 @@ class Refencing:
         if self.settings.mode == PLACEHOLDER:
             with self.store.locked():
                 leases = self.store.leases()
-                if leases or self.settings.fence == SPLIT:
+                if (leases or self.settings.fence == SPLIT) and not self._memory().forgotten:
                     self.world.draw_fence(leases)
             return
         with work_lock(BUSY):  # who has it may be about to give all cores back
             with self.store.locked():
-                boot_id = self.world.boot_id()
-                memory, _remark = self.memories.load(boot_id=boot_id)
-            if memory.confined and memory.boot_id == boot_id:
+                memory = self._memory()
+            if memory.confined and memory.boot_id == self.world.boot_id() and not memory.forgotten:
                 self.world.confine(self.settings.housekeeping_cpus)
+
+    def _memory(self) -> Memory:
+        return self.memories.load(boot_id=self.world.boot_id())[0]
