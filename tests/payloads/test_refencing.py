@@ -213,7 +213,7 @@ class Calls(PlacingCase):
         self.assertEqual(self.begin("--cpus", "2")[0], 0)
         with self.full_disk(after=0):
             code, err = self.call("forget")
-        self.assertEqual((code, self.pod_cores()), (1, "0-3"), err)
+        self.assertEqual((code, self.pod_cores()), (0, "0-3"), err)
         self.assertIn("state.json", err)
 
 

@@ -243,7 +243,7 @@ def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
             try:  # first: what starts with the kubelet would take the cores again
                 call.memories.save(memory._replace(confined=False, forgotten=True))
             except durable.StoreError as error:
-                errors.append(str(error))
+                remark = str(error)  # a full disk keeps nothing
         stopped = tuple(unit for unit in reversed(memory.stopped or ended) if unit not in options.leave)
         call.memories.lift(call.memories.fenced())
         steps: List[Callable[[], None]] = [call.world.release]
