@@ -185,6 +185,31 @@ class MakingRoom(SharedCase):
         self.assertEqual((site.size()["cpu"], self.names(site, "delete")), ("2", ["deaf"]))
         self.assertEqual(self.names(site, "preempt"), [])
 
+    def refused_beside(self, **settings):
+        site = self.site(deadline=10.0, limit=90.0, **settings)
+        site.node.refuses = True
+        site.begin(cores=2)
+        site.node.refuses = False
+        return site
+
+    def test_a_repair_waits_for_no_pod_that_not_even_a_kill_ends(self):
+        site = self.refused_beside()
+        site.node.add_pod("deaf", cpu="8", grace=600.0)
+        site.node.kill = lambda uids: site.node.log.append(("kill", uids))
+        site.node.time += 60.0
+        began = site.node.time
+        site.repair()
+        self.assertEqual(self.names(site, "kill"), ["deaf"])
+        self.assertLess(site.node.time - began, 20.0)
+
+    def test_a_repair_asks_before_it_makes_room_for_a_refused_placeholder_and_job_waits_counts_there_too(self):
+        for after, ended in (("job_waits", []), ("job_wins", ["kept"])):
+            site = self.refused_beside(after_deadline=after)
+            site.node.add_pod("kept", cpu="8", protected=True)
+            site.later(60.0)
+            self.assertIn("kept", self.names(site, "evict"), after)
+            self.assertEqual((self.names(site, "delete"), self.names(site, "preempt")), (ended, []), after)
+
     def test_where_jobs_wait_a_protected_pod_stays_and_the_job_is_given_back(self):
         site = self.site(deadline=10.0, after_deadline="job_waits")
         site.node.add_pod("kept", cpu="8", protected=True)

@@ -49,6 +49,7 @@ from .view import (
 ADMISSION = 5.0  # from the moment that there is room until the kubelet must have let a placeholder in
 HURRY = 3.0  # in which pods may leave at a repair: a job that begins meanwhile waits for its end
 LATE = 2.0  # of what is left then: a kubelet that waits for nobody needs tenths of a second
+REPAIR = HURRY + DELETE_GRACE + 2 * LATE  # in which a repair makes room; the kubelet or the next one does the rest
 LAST_WORDS = 1.0  # of the caller's limit, for the fence and the answer
 QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
 Plan = Mapping[str, Planned]
@@ -125,10 +126,12 @@ def _make_room(
         if not seen.tried.get("report"):
             return Report("BatchJobWaits", text)
         return Done(REQUEUE if event == BEGIN else ACCEPT, text)
-    return _by_force(need, settings, seen, seen_room)
+    return _by_force(need, event, settings, seen, seen_room)
 
 
-def _by_force(need: Mapping[str, int], settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
+def _by_force(
+    need: Mapping[str, int], event: str, settings: Settings, seen: Observed, seen_room: Room
+) -> Optional[Action]:
     """Who has not left is deleted with a short grace, and who then still leaves is killed: None when that is over.
 
     The kubelet gives a pod that it preempts the pod's own grace and admits nothing meanwhile, and a job does not wait
@@ -138,6 +141,8 @@ def _by_force(need: Mapping[str, int], settings: Settings, seen: Observed, seen_
         return None
     left = room.victims(need, seen_room) + room.lingering(need, seen_room)
     last = seen.began + settings.limit - LAST_WORDS
+    if event == TICK:
+        last = min(last, seen.began + REPAIR)  # a job that begins meanwhile waits for its end
     if seen.deleted_at is None:
         if not left or seen.now >= last:
             return None
@@ -201,16 +206,21 @@ def _admitted(plan: Plan, event: str, settings: Settings, seen: Observed, seen_r
     out = _out(names, seen)
     if not out:
         return _held(plan, event, settings, seen)
+    again = event == TICK and not seen.tried.get("place")
+    step = (
+        _make_room(placeholder.need(plan), [plan[name] for name in out], event, settings, seen, seen_room)
+        if again
+        else None
+    )
+    if step is not None:
+        return step
     since = seen.began if seen.placed_at is None else seen.placed_at
     crowded = not seen_room.answers or not room.fits(placeholder.need(plan), seen_room)
     last = seen.began + settings.limit - LAST_WORDS
     give_up = last if crowded and event == BEGIN else min(since + ADMISSION, last)
     if seen.now < give_up:
         return AwaitAdmission(QUICK if seen.now - since < 1.0 else POLL)
-    if event == TICK and not seen.tried.get("place"):
-        step = _by_force(placeholder.need(plan), settings, seen, seen_room)
-        if step is not None:
-            return step
+    if again:
         # under another uid: a kubelet does not look twice at a static pod that it has refused
         tries = {name: placeholder.attempt_of((seen.placed or {})[name]) + 1 for name in out}
         return Place(tuple(placeholder.make(plan[name], settings, attempt=tries[name]) for name in out))
