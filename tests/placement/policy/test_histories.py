@@ -318,6 +318,9 @@ def lived(
     """All that is decided in one history, which must be sound at every step and come to rest."""
     history = kind(seed)
     history.cuts = cuts
+    if not cuts:
+        # Whoever searches more pauses elsewhere, and then others have their turn: that says nothing of what is known.
+        history.simulated.scheduler.session.effort.spend(-(10**12))
     if forgets:
         session = history.simulated.scheduler.session
         session.failures = Forgetful()
