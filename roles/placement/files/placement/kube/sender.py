@@ -117,14 +117,24 @@ def _where(request: Request) -> str:
     return before + found + after.partition("/")[0] if found else before.rpartition("/")[0]
 
 
+def _said(answer: Answer) -> _Status | None:
+    """What a server says in words of its own; None where it is another's page."""
+    try:
+        return _status.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _causes(status: _Status) -> list[_Cause]:
+    return (status.details.causes if status.details else None) or []
+
+
 def _about_itself(answer: Answer) -> bool:
     """Whether the server has failed at this very object, as far as it says: it works, and says what went wrong."""
     if answer.status != _SERVER or any(word in answer.body for word in _OF_THE_STORE):
         return False
-    try:
-        return bool(_status.decode(answer.body).message)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
+    status = _said(answer)
+    return status is not None and bool(status.message)
 
 
 def _again(answer: Answer) -> bool:
@@ -138,32 +148,23 @@ def blocked_by_budget(answer: Answer) -> bool:
     """Whether a disruption budget is the reason."""
     if b"isruption" not in answer.body:
         return False
-    try:
-        status = _status.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    status = _said(answer)
+    if status is None:
         return False
-    causes = (status.details.causes if status.details else None) or ()
-    return any(cause.reason == BUDGET for cause in causes) or "more than one PodDisruptionBudget" in status.message
+    named = any(cause.reason == BUDGET for cause in _causes(status))
+    return named or "more than one PodDisruptionBudget" in status.message
 
 
 def namespace_ends(answer: Answer) -> bool:
     """Whether nothing may be made because the namespace is being deleted."""
-    if answer.status != _FORBIDDEN:
-        return False
-    try:
-        status = _status.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-    causes = (status.details.causes if status.details else None) or ()
-    return any(cause.reason == _NAMESPACE_ENDS for cause in causes)
+    status = _said(answer) if answer.status == _FORBIDDEN else None
+    return status is not None and any(cause.reason == _NAMESPACE_ENDS for cause in _causes(status))
 
 
 def message(answer: Answer) -> str:
     """What the server says, in one line."""
-    try:
-        status = _status.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    status = _said(answer)
+    if status is None:
         return f"HTTP status {answer.status}"
-    causes = (status.details.causes if status.details else None) or ()
-    words = [status.message, *(cause.message for cause in causes if cause.reason == BUDGET)]
+    words = [status.message, *(cause.message for cause in _causes(status) if cause.reason == BUDGET)]
     return " ".join(word for word in words if word) or f"HTTP status {answer.status}"
