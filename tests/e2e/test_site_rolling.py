@@ -54,6 +54,7 @@ AT_NODES = [
         ),
     )
 ]
+WITHOUT_KUBELET = ("Convert the nodes", "Put kubelet and kubeadm")
 # And the way back from there.
 BACK = [
     ("Take the nodes out of Kubernetes", "Take nodeshare away again"),
@@ -203,7 +204,9 @@ def test_the_way_back_without_the_api_names_what_is_left(
 
 @pytest.mark.drawn
 @pytest.mark.parametrize(
-    "points", [pytest.param(BEFORE_NODES, marks=pytest.mark.soak), AT_NODES], ids=["before nodes", "at nodes"]
+    "points",
+    [pytest.param(BEFORE_NODES, marks=pytest.mark.soak), AT_NODES, [WITHOUT_KUBELET]],
+    ids=["before nodes", "at nodes", "with a runtime and no kubelet"],
 )
 def test_a_conversion_and_a_way_back_that_are_killed_anywhere_leave_nothing(
     site: ConvertedSite, before: Mapping[str, Any], conf: str, points: list[tuple[str, str]], chosen: random.Random

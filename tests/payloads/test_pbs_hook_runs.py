@@ -361,7 +361,8 @@ class Forging(HookCase):
         path = self.write("input", "pbs.event().job.id=1\n")
         code = "import converged_hook; print(converged_hook.told_by_mom(), end='')"
         for words, told in ((["--hook", "-i", path], b"pbs.event().job.id=1\n"), (["-i", "/none"], b""), ([], b"")):
-            said = subprocess.check_output([sys.executable, "-c", code, *words], env={"PYTHONPATH": ":".join(sys.path)})
+            argv = [sys.executable, "-B", "-c", code, *words]  # no bytecode into the checkout
+            said = subprocess.check_output(argv, env={"PYTHONPATH": ":".join(sys.path)})
             self.assertEqual(said, told)
 
 
