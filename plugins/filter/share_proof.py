@@ -11,7 +11,7 @@ import typing as t
 REPORTS = (
     *("__slurm_share_disabled", "__pbs_share_disabled", "__node_share_restored", "__node_kubelet_restored"),
     *("__node_runtime_restored", "__pbs_share_forgotten", "__node_share_controller_restored"),
-    *("__drain_access_restored", "__slurm_share_removed", "__restore"),
+    *("__drain_access_restored", "__slurm_share_removed", "__node_kubelet_unjoined", "__restore"),
 )
 # Lists of what could not be removed, and no report.
 LEFT = ("__node_share_left", "__node_kubelet_left", "__restore_api")

@@ -20,6 +20,8 @@ description:
     told, is left out. Every other check holds.
   - With O(state=absent) the kubelet is stopped, pods are ended by the container runtime, and what they leave behind
     (shims, mounts, network links, chains of iptables) is removed by name. A node that we did not join stays as it is.
+  - The record still knows of the join then, so that a way back that is broken off can go on and delete the Node object.
+    Once that is done, M(converged.hpc.node_state) with C(state=restored) and C(role=kube_join) ends it.
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:
@@ -210,14 +212,9 @@ def leave(session: Session, params: Result, *, check: bool) -> Result:
         stop=params["stop"],
         directories=params["directories"],
     )
-    sweep, report, ours = joining.leave(session, wanted, check=check)
-    return {
-        "changed": bool(sweep.removed or report.steps),
-        "steps": [*(f"remove {what}" for what in sweep.removed), *report.steps],
-        # What holds a directory now is removed by then.
-        "left": sweep.left if check else [*sweep.left, *report.left],
-        "ours": ours,
-    }
+    sweep, ours = joining.leave(session, wanted, check=check)
+    steps = [f"remove {what}" for what in sweep.removed]
+    return {"changed": bool(steps), "steps": steps, "left": sweep.left, "ours": ours}
 
 
 def main() -> None:

@@ -71,8 +71,8 @@ def listing(seen: dict[str, str] | None = None) -> dict[str, object]:
 
 def difference(before: dict[str, object], after: dict[str, object]) -> dict[str, list[object]]:
     """What is not the same, by name."""
-    names = sorted({*before, *after})
-    return {name: [before.get(name), after.get(name)] for name in names if before.get(name) != after.get(name)}
+    both = ((name, [found.get(name, "nothing") for found in (before, after)]) for name in sorted({*before, *after}))
+    return {name: states for name, states in both if states[0] != states[1]}
 
 
 def _path(path: str, seen: dict[str, str]) -> list[object]:

@@ -55,11 +55,13 @@ AT_NODES = [
     )
 ]
 WITHOUT_KUBELET = ("Convert the nodes", "Put kubelet and kubeadm")
+JOINED = ("Convert the nodes", "Label the nodes")
+LEFT = ("Take the nodes out of Kubernetes", "Take the kubelet away again")
 # And the way back from there.
 BACK = [
     ("Take the nodes out of Kubernetes", "Take nodeshare away again"),
     ("Take the nodes out of Kubernetes", "End the pods and leave the cluster"),
-    ("Take the nodes out of Kubernetes", "Take the kubelet away again"),
+    LEFT,
     ("Take the service of the batch controllers", "Take nodeshare controller away again"),
     ("Take back what is left", "Put back what was there before"),
 ]
@@ -204,14 +206,23 @@ def test_the_way_back_without_the_api_names_what_is_left(
 
 @pytest.mark.drawn
 @pytest.mark.parametrize(
-    "points",
-    [pytest.param(BEFORE_NODES, marks=pytest.mark.soak), AT_NODES, [WITHOUT_KUBELET]],
-    ids=["before nodes", "at nodes", "with a runtime and no kubelet"],
+    ("points", "ways"),
+    [
+        pytest.param(BEFORE_NODES, BACK, marks=pytest.mark.soak, id="before nodes"),
+        pytest.param(AT_NODES, BACK, id="at nodes"),
+        pytest.param([WITHOUT_KUBELET], BACK, id="with a runtime and no kubelet"),
+        pytest.param([JOINED], [LEFT], id="between nodes and the cluster's books"),
+    ],
 )
 def test_a_conversion_and_a_way_back_that_are_killed_anywhere_leave_nothing(
-    site: ConvertedSite, before: Mapping[str, Any], conf: str, points: list[tuple[str, str]], chosen: random.Random
+    site: ConvertedSite,
+    before: Mapping[str, Any],
+    conf: str,
+    points: list[tuple[str, str]],
+    ways: list[tuple[str, str]],
+    chosen: random.Random,
 ) -> None:
-    there, back = chosen.choice(points), chosen.choice(BACK)
+    there, back = chosen.choice(points), chosen.choice(ways)
     site.killed_at("site", *there)
     site.srun("-N2", "true")
     site.killed_at("restore", *back)

@@ -29,7 +29,7 @@ def look(site: ConvertedSite, *, without: tuple[str, ...] = ()) -> dict[str, dic
         found[host]["filter"] = sorted(set(re.findall(r"\b(?:KUBE|CNI|cali)-\S+", saved)))
     # Requests of kubelets that have joined are the cluster's own: it deletes them after an hour.
     names = site.kubectl("get", KINDS, "--output=name") + site.kubectl("get", "csr", f"-l{OURS}", "--output=name")
-    found["api"] = dict.fromkeys(names.split())
+    found["api"] = dict.fromkeys(names.split(), "is there")
     found["batch"] = batch_system(site)
     return found
 

@@ -20,7 +20,7 @@ from .. import _cmd
 from .._record.contents import Contents
 from .._record.desired import resolve
 from .._record.model import Desired, DirectoryItem, key
-from .._record.session import Report, Session
+from .._record.session import Session
 from . import membership
 from .errors import KubeError
 from .leftovers import KUBELET_STATE, Sweep
@@ -94,10 +94,11 @@ class Leave(t.NamedTuple):
     directories: t.Sequence[str]
 
 
-def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, Report, bool]:
+def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, bool]:
     """The other way, if the join was ours. Pods end first, while their runtime still answers.
 
     A runtime that we installed is emptied also where nobody has joined yet, as after a conversion that was broken off.
+    The record keeps the join, so that a way back that is broken off knows whose the Node object is.
     """
     sweep = Sweep(check=check)
     ours = is_ours(session)
@@ -116,7 +117,7 @@ def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, Rep
         forget(sweep)
     for folder in wanted.directories if runtime_too else ():
         sweep.contents(folder)
-    return sweep, session.restore(ROLE, check=check), ours
+    return sweep, ours
 
 
 def _end_membership(sweep: Sweep, wanted: Leave, *, check: bool) -> None:
@@ -125,7 +126,8 @@ def _end_membership(sweep: Sweep, wanted: Leave, *, check: bool) -> None:
         raise KubeError(f"{MANIFESTS}: holds {', '.join(strangers)}, which is not ours: move it away, then run again")
     if not check:
         _systemctl("stop", "kubelet.service")
-        _end_pods(sweep, wanted.kubeadm, wanted.socket)
+        if read(KUBELET_CONF) is not None or _names(KUBELET_STATE):  # else it has left before
+            _end_pods(sweep, wanted.kubeadm, wanted.socket)
 
 
 def _installed_by_us(session: Session, package: str) -> bool:
