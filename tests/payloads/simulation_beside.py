@@ -12,7 +12,7 @@ from nodeshare import fence, view
 from nodeshare.cpuset import format_cpus, parse_cpus
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Ended, Lease
-from nodeshare.placeholder import name_of
+from nodeshare.placeholder import PRIORITY, name_of
 from nodeshare.room import amounts
 from nodeshare.settings import PLACEHOLDER, Settings
 from nodeshare.world import WorldError
@@ -55,6 +55,9 @@ class SharedNode(Node):
 
     def names(self):
         return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.leaving)
+
+    def critical(self):
+        return sorted(guest.name for guest in self.guests.values() if guest.priority >= PRIORITY)
 
     def used(self, without=()):
         total = {}
@@ -99,7 +102,8 @@ class SharedNode(Node):
 
     def _preempt_for(self, size):
         """By force, and nobody is asked; but with the grace that the pod has, or that is left of it."""
-        running = [guest for guest in self.guests.values() if guest.running and not guest.stays]
+        lower = [guest for guest in self.guests.values() if not (guest.stays or guest.priority >= PRIORITY)]
+        running = [guest for guest in lower if guest.running]
         going = [guest for guest in running if guest.preempted]
         others = sorted((guest for guest in running if not guest.preempted), key=lambda one: (one.priority, one.name))
         while others and not self._fits(size, without=going):

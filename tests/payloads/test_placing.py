@@ -11,7 +11,7 @@ import unittest.mock
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
-from nodeshare.placeholder import name_of
+from nodeshare.placeholder import PRIORITY, name_of
 from nodeshare.world import WorldError
 from simulation import KUBELET, RUNTIME, Killed, quick_directory
 from simulation_beside import GIB, SharedSite
@@ -78,6 +78,40 @@ class Lives(SharedCase):
         self.assertEqual(site.size(), {"cpu": "7500m", "memory": str(63 * GIB)})
         self.assertEqual((site.node.names(), site.free_cores()), (["logger"], "0"))
         self.assertEqual(self.names(site, "preempt"), [])
+
+    def test_a_pod_as_critical_as_a_placeholder_stays_and_the_job_has_what_it_leaves(self):
+        for settings, size in (
+            ({}, {"cpu": "7", "memory": str(8 * GIB)}),
+            ({"fence": "split"}, {"memory": str(8 * GIB)}),
+        ):
+            site = self.site(pod_cpus="6-7" if settings else "", **settings)
+            site.node.add_pod("agent", priority=PRIORITY, grace=600.0)
+            site.node.add_pod("cluster", cpu="2", memory="60Gi", priority=PRIORITY - 1000)
+            told = site.begin(cores=8, memory=8 * GIB)
+            self.assertEqual((told.done.outcome, site.size()), ("accept", size))
+            self.assertEqual((site.node.names(), self.names(site, "evict")), (["agent"], ["cluster"]))
+            self.assertEqual((site.did("delete"), site.did("kill"), site.did("preempt")), ([], [], []))
+            site.later(60.0)
+            self.assertEqual((site.node.names(), site.size()), (["agent"], size))
+
+    def test_what_a_critical_pod_has_left_free_a_job_of_the_whole_node_has_at_the_next_repair(self):
+        site = self.site()
+        guest = site.node.add_pod("agent", cpu="2", priority=PRIORITY)
+        site.begin(cores=8, exclusive=True)
+        self.assertEqual(site.size()["cpu"], "6")
+        site.node.evict((view.Pod("ns", guest.name, guest.name),))
+        site.later(60.0)
+        self.assertEqual((site.size()["cpu"], site.node.critical()), ("8", []))
+
+    def test_without_the_api_the_kubelet_itself_spares_a_critical_pod_and_the_job_has_what_it_left_before(self):
+        site = self.site()
+        site.node.add_pod("agent", priority=PRIORITY)
+        site.begin("1.srv", cores=1)
+        site.node.add_pod("web", cpu="3")
+        site.node.api_up = False
+        self.assertEqual(site.begin("2.srv", cores=7).done.outcome, "accept")
+        self.assertEqual((site.node.names(), site.size("2.srv")["cpu"]), (["agent"], "6"))
+        self.assertEqual(self.names(site, "preempt"), ["web"])
 
     def test_a_job_of_all_cores_has_what_the_kubelet_can_give(self):
         site = self.site()

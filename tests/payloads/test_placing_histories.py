@@ -9,7 +9,7 @@ from histories import History, live_through
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.memory import OPEN
-from nodeshare.placeholder import name_of
+from nodeshare.placeholder import PRIORITY, name_of
 from nodeshare.taking import RESERVE
 from simulation import KUBELET, RUNTIME
 from simulation_beside import GIB, SharedSite
@@ -24,7 +24,7 @@ class BesidePods(History):
     WLM = "pbs"
     STEPS = ["begin"] * 4 + ["end"] * 3 + ["tick"] * 3 + ["pod"] * 4
     STEPS += ["begin_again", "requeue", "late_end", "silent_end", "resize", "api", "batch", "reboot", "off", "on"]
-    STEPS += ["refuse"]
+    STEPS += ["refuse", "critical_leaves"]
 
     def __init__(self, site, chance):
         History.__init__(self, site, chance)
@@ -33,12 +33,16 @@ class BesidePods(History):
         self.leased = set()
 
     def step(self):
+        done, off = len(self.node.log), self.site.memory().off
+        critical = set(self.node.critical())
         killed = History.step(self)
         if killed:
             self.check_owners()
             self.site.repair()
         self.check_owners()
         self.check_files()
+        if not (off or self.site.memory().off):
+            self.check_spared(critical, self.node.log[done:])
         return killed
 
     def begin(self):
@@ -64,7 +68,9 @@ class BesidePods(History):
             found = self.site.size(job, run)
             ghosts = {(lease.key.job, lease.key.run) for lease in self.site.store.leases()} - set(self.live)
             # what is still thought to run comes first, and the node is not given twice
-            assert found == self.size(cores) or (found is not None and ghosts), (told, found)
+            # nor does a pod make room that is as critical as a placeholder
+            cut = ghosts or self.node.critical()
+            assert found == self.size(cores) or (found is not None and cut), (told, found)
             held = self.node.cpusets.get("pbs_jobs.service/jobid/" + job, frozenset())
             left = self.node.cores_of_pods() - frozenset([0])  # core 0 keeps house when jobs have all of them
             assert not held & left, "pods on the job's cores"
@@ -106,14 +112,26 @@ class BesidePods(History):
             self.node.add_pod(
                 "p{}".format(len(self.steps)),
                 cpu=self.chance.choice(["500m", "1", "3"]),
-                priority=self.chance.choice([0, 10]),
+                priority=self.chance.choice([0, 0, 10, 10, PRIORITY]),
                 gang=self.chance.choice(["", "", "g"]),
                 grace=self.chance.choice([0.0, 1.0, 5.0, 600.0, None]),
                 protected=self.chance.random() < 0.2,
             )
 
+    def critical_leaves(self):
+        """By its owner's will; whatever else it is, it is no pod that makes room."""
+        for name in self.node.critical()[:1]:
+            del self.node.guests[name]
+
     def refuse(self):
         self.node.refuses = not self.node.refuses
+
+    @staticmethod
+    def check_spared(critical, log):
+        for entry in log:
+            if entry[0] in ("evict", "delete", "terminate", "kill", "preempt"):
+                asked = set(entry[1] if isinstance(entry[1], tuple) else entry[1:])
+                assert not asked & critical, "a critical pod was to make room: {}".format(entry)
 
     def check_owners(self):
         for name, amount in self.node.used().items():
@@ -157,6 +175,8 @@ class RandomHistories(unittest.TestCase):
         site, node = history.site, history.node
         node.api_up, node.batch_up, node.refuses = True, True, False
         site.act(view.ON)
+        while node.critical():
+            history.critical_leaves()
         for job, run in sorted(history.live):
             history.start(job, run, history.live[job, run])
         for _unused in range(5):

@@ -7,6 +7,7 @@ import random
 import unittest
 
 from nodeshare import room
+from nodeshare.placeholder import PRIORITY
 from nodeshare.view import Guest, Pod, Room
 
 
@@ -99,6 +100,12 @@ class Victims(unittest.TestCase):
             ),
             ((guest("small", 1000), guest("large", 7000)), 3000, ["large"]),
             ((guest("stays", 8000, stays=True),), 1000, []),
+            ((guest("agent", 8000, priority=PRIORITY),), 1000, []),
+            (
+                (guest("agent", 4000, priority=PRIORITY), guest("cluster", 4000, priority=PRIORITY - 1)),
+                1000,
+                ["cluster"],
+            ),
             ((guest("going", 8000, leaving=True),), 1000, []),
             ((guest("over", 8000, over=True),), 8000, []),
         ):
@@ -113,9 +120,22 @@ class Victims(unittest.TestCase):
             ((guest("a", 4000, leaving=True), guest("b", 4000)), 8000, ["a"]),
             ((guest("a", 8000, leaving=True, stays=True),), 1000, []),
             ((guest("a", 8000, leaving=True, over=True),), 1000, []),
+            ((guest("a", 8000, leaving=True, priority=PRIORITY),), 1000, []),
         ):
             found = Room(True, "", {"cpu": 8000, "pods": 100000}, guests)
             self.assertEqual(names(room.lingering({"cpu": cpu, "pods": 1000}, found)), expected, (guests, cpu))
+
+    def test_placeholders_may_have_what_those_leave_that_stay(self):
+        for one, left in (
+            (guest("web", 3000), 8000),
+            (guest("logger", 3000, stays=True), 5000),
+            (guest("agent", 3000, priority=PRIORITY), 5000),
+            (guest("agent", 3000, priority=PRIORITY, leaving=True), 5000),
+            (guest("agent", 3000, priority=PRIORITY, over=True), 8000),
+            (guest("cluster", 3000, priority=PRIORITY - 1000), 8000),
+        ):
+            found = Room(True, "", {"cpu": 8000}, (one,))
+            self.assertEqual(room.left_by_stayers(found), (("cpu", left),), one)
 
     def test_a_resource_that_is_not_short_takes_no_victim(self):
         found = Room(True, "", {"cpu": 8000, "memory": 9000}, (guest("a", 8000),))

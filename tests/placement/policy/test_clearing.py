@@ -123,6 +123,16 @@ def test_a_job_that_has_its_hosts_for_itself_gets_all_but_pods_that_stay():
     assert asked(site) == ["n1-3"]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_pod_as_critical_as_a_placeholder_stays_and_one_that_is_less_so_leaves(whole):
+    site = site_of(job=replace(BEGINS, whole=whole, shares=(Share(host="n1", cores=4),)))
+    first, second = (site.named(f"n1-{number}") for number in (1, 2))
+    site.see(replace(first, spec=replace(first.spec, priority=placeholder.PRIORITY)))
+    site.see(replace(second, spec=replace(second.spec, priority=placeholder.PRIORITY - 1000)))
+    site.settle(seconds=1)
+    assert sorted(asked(site)) == ["n1-2", "n1-3"]
+
+
 def test_a_device_is_made_free_by_who_has_it():
     site = site_of(job=replace(BEGINS, shares=(Share(host="n1", cores=0, devices=(("ngpus", 2),)),)))
     holder = pod("holder", priority=9, request=amounts(gpu="1"))
@@ -223,7 +233,7 @@ ASKED = st.dictionaries(
 
 
 @given(
-    st.lists(ASKED, max_size=4),
+    st.lists(st.tuples(ASKED, st.sampled_from([0, 0, placeholder.PRIORITY - 1000, placeholder.PRIORITY])), max_size=4),
     st.booleans(),
     st.integers(0, 4),
     st.integers(0, 2),
@@ -233,8 +243,14 @@ def test_a_job_needs_of_a_node_what_the_node_itself_takes_for_it(asking, whole, 
     site = Backed(rules=BackingRules(make_room=True, devices={"example.com/gpu": "ngpus"}))
     offered = {"cpu": 4000, "memory": 4, "example.com/gpu": 2, "ephemeral-storage": 4, "hugepages-2Mi": 4, "pods": 4}
     site.see(node("n1", labels=shared(fence=fence), allocatable=tuple(sorted(offered.items()))))
-    requests = [{name: 1000 * amount if name == "cpu" else amount for name, amount in one.items()} for one in asking]
-    pods = [pod(f"p{index}", request=tuple(sorted(one.items()))) for index, one in enumerate(requests)]
+    requests = [
+        ({name: 1000 * amount if name == "cpu" else amount for name, amount in one.items()}, priority)
+        for one, priority in asking
+    ]
+    pods = [
+        pod(f"p{index}", request=tuple(sorted(one.items())), priority=priority)
+        for index, (one, priority) in enumerate(requests)
+    ]
     site.see(*(replace(one, node="n1", phase=Phase.RUNNING) for one in pods))
     site.run()
     share = Share(host="n1", cores=cores, devices=(("ngpus", gpus),))

@@ -5,7 +5,8 @@
 
 Amounts are whole thousandths per resource: Kubernetes' quantities are decimal fractions, and sums must be exact.
 Who goes: the lowest priority first, members of gangs after pods that stand alone, of one gang rather than of two, and
-no more than must. The kubelet would free the same room by itself, but knows neither gangs nor disruption budgets.
+no more than must; pods as critical as a placeholder stay. The kubelet would free the same room by itself, and spares
+these, too, but knows neither gangs nor disruption budgets.
 """
 
 import re
@@ -78,7 +79,7 @@ def gang_of(meta: Mapping[str, Any], spec: Mapping[str, Any]) -> str:
 
 def left_by_stayers(room: Room) -> Tuple[Tuple[str, int], ...]:
     """What placeholders may have at most: the node's allocatable without the pods that never leave."""
-    used = _sum(guest.requests for guest in room.guests if guest.pod.stays and not guest.pod.over)
+    used = _sum(guest.requests for guest in room.guests if guest.stays and not guest.pod.over)
     return tuple(sorted((name, max(0, amount - used.get(name, 0))) for name, amount in room.allocatable.items()))
 
 
@@ -97,7 +98,7 @@ def lingering(need: Mapping[str, int], room: Room) -> Tuple[Guest, ...]:
 
 def _chosen(missing: Dict[str, int], guests: Iterable[Guest]) -> Tuple[Guest, ...]:
     chosen: List[Guest] = []
-    for guest in _in_order((guest for guest in guests if not guest.pod.stays), missing):
+    for guest in _in_order((guest for guest in guests if not guest.stays), missing):
         if not any(amount > 0 for amount in missing.values()):
             break
         if any(missing[name] > 0 and guest.requests.get(name) for name in missing):

@@ -8,7 +8,7 @@ from typing import FrozenSet, Mapping, NamedTuple, Optional, Tuple, Union
 from .jobid import JobKey
 from .leases import Lease
 from .memory import Memory
-from .placeholder import Placeholder
+from .placeholder import PRIORITY, Placeholder
 
 # events
 BEGIN, END, TICK, OFF, ON, ADOPT = "begin", "end", "tick", "off", "on", "adopt"
@@ -29,7 +29,7 @@ class Pod(NamedTuple):
     namespace: str
     name: str
     uid: str
-    stays: bool = False  # DaemonSet and mirror pods
+    stays: bool = False  # DaemonSet and mirror pods, whatever the share mode
     leaving: bool = False  # deletion has begun
     over: bool = False  # succeeded or failed
     mounts: bool = False  # a volume that another node could have next
@@ -56,6 +56,14 @@ class Guest(NamedTuple):
     priority: int
     gang: str
     requests: Mapping[str, int]
+
+    @property
+    def stays(self) -> bool:
+        """Beside jobs also what no kubelet ends for a placeholder: it spares those of at least the same priority.
+
+        The API server gives a pod its priority by its class, so nobody writes one of his own choice.
+        """
+        return self.pod.stays or self.priority >= PRIORITY
 
 
 class Room(NamedTuple):

@@ -28,6 +28,8 @@ from placement.state.pods import PodEntry
 
 PLACEHOLDER: Final = "placeholder"
 SPLIT: Final = "split"
+# Of the class system-node-critical: what a placeholder has, for which a kubelet ends no pod of the same.
+NODE_CRITICAL: Final = 2_000_001_000
 _STEP: Final = 1024
 _CORE: Final = 1000
 _KIB: Final = 1024
@@ -104,8 +106,9 @@ def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence
         for key, amount in taken.items():
             need[key] = need.get(key, 0) + amount
     room = dict(zip(names, (columns.free[:, row] + columns.releasing[:, row]).tolist(), strict=True))
-    # A placeholder never asks for more than the node can give.
-    return {key: min(amount, most.get(key, 0)) - room.get(key, 0) for key, amount in need.items() if amount > 0}
+    # A placeholder never asks for more than the node can give, and where that is nothing, for nothing.
+    asked = {key: min(amount, most.get(key, 0)) for key, amount in need.items()}
+    return {key: amount - room.get(key, 0) for key, amount in asked.items() if amount > 0}
 
 
 def _is_asked_whole(name: str) -> bool:
@@ -179,7 +182,8 @@ def _frees(some: Sequence[PodEntry], missing: Mapping[str, int]) -> int:
 
 
 def _stays(entry: PodEntry) -> bool:
-    return entry.pod.mirror or entry.pod.daemon
+    pod = entry.pod
+    return pod.mirror or pod.daemon or pod.spec.priority >= NODE_CRITICAL
 
 
 def _others(here: Sequence[PodEntry]) -> list[PodEntry]:
