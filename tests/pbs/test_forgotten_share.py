@@ -22,14 +22,15 @@ SITES = "import pbs\n# The hook of the site tells `nodeshare` nothing.\npbs.even
 
 @pytest.fixture
 def site(pbs: Cluster, tmp_path: Path) -> t.Iterator[Cluster]:
-    """A hook of ours under a name of the site's choice, and one of the site's; a queue whose maker nobody knows."""
+    """A hook of ours under a name of the site's choice, two of the site's, one of them empty; a queue of nobody's."""
     (tmp_path / "sites.py").write_text(SITES)
     for name, program in (("shared", PROGRAM), ("sites", tmp_path / "sites.py")):
         assert pbs.call("qmgr", "-c", f"create hook {name}").rc == 0
         assert pbs.call("qmgr", "-c", f"import hook {name} application/x-python default {program}").rc == 0
+    assert pbs.call("qmgr", "-c", "create hook planned").rc == 0
     assert pbs.call("qmgr", "-c", "create queue pods queue_type = execution").rc == 0
     yield pbs
-    for thing in ("hook shared", "hook sites", "queue pods"):
+    for thing in ("hook shared", "hook sites", "hook planned", "queue pods"):
         pbs.call("qmgr", "-c", f"delete {thing}")
 
 
@@ -58,9 +59,11 @@ def test_our_hook_is_known_by_its_program_and_a_queue_that_may_be_ours_is_named(
     said = " ".join(done.stdout.split())
     assert done.returncode != 0, said
     # OpenPBS has hooks of its own among those that stay.
-    assert re.search(r"these hooks are, and go: shared\. These stay: ([\w, ]+, )?sites\.", said), said
+    assert re.search(r"these hooks are, and go: shared\. These stay: ([\w, ]+, )?planned, ([\w, ]+, )?sites\.", said), (
+        said
+    )
     assert "qmgr -c 'delete queue pods'" in said
-    assert [site.call("qmgr", "-c", f"list hook {name}").rc for name in ("shared", "sites")] == [1, 0]
+    assert [site.call("qmgr", "-c", f"list hook {name}").rc for name in ("shared", "sites", "planned")] == [1, 0, 0]
     assert site.call("qmgr", "-c", "delete queue pods").rc == 0
     again = undone(site, tmp_path, pbs_share_queue="pods")
     assert again.returncode == 0, again.stdout
