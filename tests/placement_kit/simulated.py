@@ -21,8 +21,8 @@ OURS = "placement"
 class Simulated:
     """What the API server and the kubelets would make of the decisions."""
 
-    def __init__(self, configuration: Configuration = DEFAULT) -> None:
-        self.scheduler = Scheduler(configuration, scheduler_name=OURS)
+    def __init__(self, configuration: Configuration = DEFAULT, *, scheduler_name: str = OURS) -> None:
+        self.scheduler = Scheduler(configuration, scheduler_name=scheduler_name)
         self.pods: dict[str, Pod] = {}
         self.actions: list[Action] = []
         self.version = 1000

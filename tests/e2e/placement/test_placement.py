@@ -148,6 +148,37 @@ def test_a_bad_group_that_was_there_before_the_daemon_is_answered_as_well(cluste
         daemon.stop()
 
 
+def test_a_job_of_volcanos_gets_its_pods_where_it_is_us_that_its_group_waits_for(
+    cluster: Cluster, daemon: Daemon, team: Namespace
+) -> None:
+    volcano, others = "scheduling.volcano.sh/v1beta1", "scheduling.sigs.dev/v1alpha2"
+    name, path, member = "volcano", cluster.folder / "volcano.yml", {"annotations": {GROUP_NAME: "job"}}
+    path.write_text('actions: "enqueue, allocate"\ntiers:\n- plugins: [{name: priority}, {name: gang}]\n')
+
+    def phase(group: str, version: str = volcano) -> str:
+        found: str = team.api.get(f"{team.group_path(version)}/{group}").get("status", {}).get("phase", "")
+        return found
+
+    room = {"minMember": 2, "minResources": {"cpu": "2", "requests.cpu": "2", "count/pods": "2", "pods": "2"}}
+    team.create(volcano, "PodGroup", "job", room)
+    team.create(volcano, "PodGroup", "huge", {"minMember": 1, "minResources": {"cpu": f"{64 * NODES}"}})
+    # What came after them is told, and they are not: to a daemon of another name they are another scheduler's.
+    team.create(others, "PodGroup", "after", {"minMember": 1})
+    until(lambda: phase("after", others) == "Pending", "a group without pods of another API is told")
+    assert {phase("job"), phase("huge")} == {""}
+    standing = cluster.daemon(name, scheduler_name=name, lease_name=name, policy=str(path)).start()
+    try:
+        until(lambda: phase("job") == "Inqueue", "the group is let in, so that its pods are created")
+        until(lambda: phase("huge") == "Pending", "the other waits for room")
+        team.pod("job-0", scheduler=name, **member)
+        until(lambda: "needs 2 pods" in team.condition("job-0")[1], "the first pod waits")
+        assert phase("job") == "Inqueue"
+        team.pod("job-1", scheduler=name, **member)
+        until(lambda: phase("job") == "Running", "both are bound, and the group's status says so")
+    finally:
+        standing.stop()
+
+
 def conditions(found: Json) -> str:
     """All that an object's conditions say."""
     return " ".join(item.get("message", "") for item in found.get("status", {}).get("conditions") or ())

@@ -125,7 +125,7 @@ def told(simulated: Simulated, *items: Object) -> list[Action]:
 
 def test_a_group_is_told_again_until_that_is_written() -> None:
     simulated = Simulated()
-    (first,) = told(simulated, node(), gang("g", 2, dialect=VOLCANO))
+    (first,) = told(simulated, node(), gang("g", 2))
     assert isinstance(first, GroupStatus)
     for _unused in range(3):
         simulated.tell(Unsaid(first.uid))

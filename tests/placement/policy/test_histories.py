@@ -19,11 +19,12 @@ from placement.model.event import BindFailed, EvictRefused, Object
 from placement.model.node import Node
 from placement.model.pod import HostPort, Pod
 from placement.model.selector import NodeSelector
-from placement.model.workload import DIALECTS, INCUBATOR, PodGroup, Queue
+from placement.model.workload import DIALECTS, INCUBATOR, VOLCANO, PodGroup, Queue
 from placement.policy.book import Book
 from placement.policy.configuration import load
 from placement.policy.failures import Failure, Failures, Searches
 from placement.policy.jobs import Status
+from placement.policy.membership import VOLCANO_SCHEDULER
 from placement_kit.builders import budget, labelled, node, pairs, pod, priority_class
 from placement_kit.simulated import OURS, Simulated
 
@@ -64,7 +65,9 @@ class History:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._oddity = self._any([0.0, 0.02, 0.2])
-        self.simulated = Simulated(load(self._configuration(), "test"))
+        # For some it is their own scheduler that groups of Volcano's wait for before they have pods.
+        self.ours = VOLCANO_SCHEDULER if seed % 5 == 4 else OURS
+        self.simulated = Simulated(load(self._configuration(), "test"), scheduler_name=self.ours)
         self.simulated.see(priority_class("high", 2), budget("some", allowed=1, app="x"))
         # Whether slices may end in the middle of statements and searches.
         self.cuts = True
@@ -142,7 +145,7 @@ class History:
             name,
             namespace=self._mostly("team", "other"),
             request=self._mostly(self._any(REQUESTS), *ODD_REQUESTS),
-            scheduler_name=self._mostly(OURS, "default-scheduler"),
+            scheduler_name=self._mostly(self.ours, "default-scheduler"),
             priority=self._random.randint(0, 2),
             preempts=self._mostly(True, False),
             gated=self._mostly(False, True),
@@ -217,7 +220,7 @@ def assert_sums(scheduler: Scheduler) -> None:
     kept = cluster.changed
     cluster.changed = {kind: dict.fromkeys(items) for kind, items in cluster.objects.items()}
     cluster.changed[Pod] = dict.fromkeys(cluster.pods.by_uid)
-    fresh = Book(cluster, scheduler.session.rules, scheduler_name=OURS, default_queue="default")
+    fresh = Book(cluster, scheduler.session.rules, scheduler_name=book.scheduler_name, default_queue="default")
     fresh.catch_up()
     cluster.changed = kept
 
@@ -251,6 +254,10 @@ def assert_lines(book: Book) -> None:
         assert queue.waiting == lined_up
         tickets = [job.ticket for job in queue.waiting.values()]
         assert tickets == sorted(tickets)
+    for job in book.jobs.values():
+        waits = job.group is not None and job.group.dialect == VOLCANO and book.speaks_for(job)
+        if waits and book.admits(job) and not job.inqueue:
+            assert job.key in book.outside
     reserved: Counter[str] = Counter()
     for job in book.jobs.values() if book.rules.enqueues else ():
         if job.inqueue and job.group is not None and not job.occupied and job.problem is None:

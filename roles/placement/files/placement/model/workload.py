@@ -19,6 +19,11 @@ COSCHEDULING: Final = "scheduling.x-k8s.io/v1alpha1"
 DIALECTS: Final = (UPSTREAM, CONVERGED, INCUBATOR, SIGS, VOLCANO, COSCHEDULING)
 
 
+# What phases say of groups that have never been let in, and of those that have ended, in the words of all dialects.
+NOT_LET_IN: Final = frozenset({"", "Pending"})
+ENDED: Final = frozenset({"Completed", "Finished", "Failed"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGroup:
     """A gang: all of `min_member` start or none. `dialect` is the API group and version it was written in."""

@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
-from placement.model.workload import UPSTREAM, PodGroup
+from placement.model.workload import NOT_LET_IN, UPSTREAM, PodGroup
 from placement.policy.amounts import frozen, shown
 from placement.policy.jobs import Job, Status, Task
+from placement.policy.line import is_over
 from placement.policy.queue_node import QueueNode
 from placement.policy.session import Refused, Session
 
@@ -31,9 +32,6 @@ _PER_SECOND: Final = 4
 
 # Jobs of one queue that are counted in one go.
 _COUNTED: Final = 256
-
-# What the API says of groups that have ended, in the words of all dialects.
-_ENDED: Final = frozenset({"Completed", "Finished", "Failed"})
 
 # What was said of a pod: the reasons, without numbers.
 _Said = tuple[str, frozenset[str], str]
@@ -120,10 +118,10 @@ class Announcer:
         withdrawn = session.withdrawn.get(job.key)
         if withdrawn is not None:
             return withdrawn
-        if not session.book.enough(job):
-            return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
         if job.key in session.book.outside:
             return Refused("NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}")
+        if not session.book.enough(job):
+            return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
         blocked = session.blocked.get(job.key)
         if blocked is not None:
             return blocked
@@ -149,9 +147,14 @@ class Announcer:
             for task in list(job.tasks.values()):
                 if task.status is Status.REFUSED:
                     yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
-        # A group whose pods all name another scheduler is for that one to speak of.
-        if job.group is not None and not grows and (job.tasks or not job.foreign):
+        # A group of another scheduler is for that one to speak of.
+        if job.group is None or not self._session.book.speaks_for(job):
+            return
+        if not grows:
             yield from self._group(job, job.group, refused)
+        elif not job.tasks and job.inqueue and job.group.phase in NOT_LET_IN:
+            # Whoever is to create its pods may wait to be told that it is in.
+            yield from self._group(job, job.group, None)
 
     def _grows(self, job: Job) -> bool:
         """Whether pods of the job may still be coming; what is said of it meanwhile is not true a moment later."""
@@ -174,8 +177,8 @@ class Announcer:
         )
 
     def _group(self, job: Job, group: PodGroup, refused: Refused | None) -> Iterator[Action]:
-        if not job.tasks and group.phase in _ENDED:
-            # Its pods have been cleared away; how it ended stays.
+        if is_over(job):
+            # How it ended stays.
             return
         counts = job.counts
         before, when = job.told or (None, 0.0)

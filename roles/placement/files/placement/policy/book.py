@@ -11,7 +11,7 @@ from placement.model.selector import LabelPairs
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 from placement.policy.arrivals import Arrivals
 from placement.policy.jobs import BEGUN, TAKING, Job, Status, Task, counted, status_of
-from placement.policy.membership import GroupKey, group_key
+from placement.policy.membership import VOLCANO_SCHEDULER, GroupKey, group_key
 from placement.policy.rules import Rules
 from placement.policy.standing import Standing
 from placement.policy.tags import Tags
@@ -24,6 +24,7 @@ class Book(Standing):
     def __init__(self, cluster: Cluster, rules: Rules, *, scheduler_name: str, default_queue: str) -> None:
         super().__init__(cluster, rules, default_queue)
         self.scheduler_name = scheduler_name
+        self.stands_for_volcano = scheduler_name == VOLCANO_SCHEDULER
         # How often pods have got other labels or requests, and closed nodes have opened, when that was last looked at.
         self._moves = (0, 0)
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
@@ -158,6 +159,9 @@ class Book(Standing):
         job.counts[Status.FAILED] -= 1
         del job.tasks[task.uid], self.tasks[task.uid]
         self.settled[task.uid] = None
+        if not job.tasks and job.group is not None:
+            # Whether it is over, and whose it is, shows only now.
+            self.push(job)
         self._forget_empty(job.key)
 
     def _forget_empty(self, key: GroupKey) -> None:

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from placement.model.quantity import Amounts
-from placement.model.workload import PodGroup
+from placement.model.workload import ENDED, NOT_LET_IN, VOLCANO, PodGroup
 from placement.policy.amounts import Totals, add
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
@@ -33,6 +33,8 @@ class Line:
     def __init__(self, rules: Rules, tree: QueueTree) -> None:
         self.rules = rules
         self.tree = tree
+        # Whether it is by our name that pods ask for Volcano's own scheduler.
+        self.stands_for_volcano = False
         # What there is for our pods: free room, and what they hold already.
         self.total: Totals = {}
         # Moves when something that did not fit may fit now; jobs tried in vain wait for that.
@@ -101,19 +103,32 @@ class Line:
                 queue.order[:] = [place for place in queue.order if place[1] == place[2].ticket]
                 heapify(queue.order)
         if self.rules.enqueues:
-            self._reserve(job)
+            self._reserve(job, queue)
+
+    def speaks_for(self, job: Job) -> bool:
+        """Whether the job's group is ours to let in and to speak of, which its pods say.
+
+        Before it has any, a group of Volcano's is for the scheduler of that name, as Volcano's Jobs wait for just that.
+        """
+        group = job.group
+        if job.tasks or job.foreign or group is None or group.dialect != VOLCANO:
+            return bool(job.tasks) or not job.foreign
+        return self.stands_for_volcano or (job.told is not None and job.told[0].uid == group.uid)
 
     def _line_up(self, queue: QueueNode, job: Job, near_others: bool) -> None:
+        group = job.group
+        if group is not None and group.dialect == VOLCANO and self.speaks_for(job):
+            # Whoever is to create its pods may wait until it is in.
+            self._enter(queue, job, group)
         if queue.record.backed_by:
             self.backed[job.key] = job
             return
         if job.problem is not None or not job.pending or not self.enough(job) or job.key in self.held:
             return
-        if self.rules.enqueues and not job.inqueue and job.group is not None and job.group.min_resources:
-            if not job.occupied and job.group.phase in ("", "Pending"):
-                self._keep_out(job, job.group)
+        if self.rules.enqueues and group is not None and group.min_resources:
+            self._enter(queue, job, group)
+            if job.key in self.outside:
                 return
-            job.inqueue = True
         if job.parked == self.generation:
             self.parked[job.key] = job
             self._first_parked.add(job)
@@ -124,6 +139,18 @@ class Line:
         queue.waiting[job.key] = job
         heappush(queue.order if job.asking else queue.idle, (job.order, job.ticket, job))
 
+    def _enter(self, queue: QueueNode, job: Job, group: PodGroup) -> None:
+        """The job is in, unless room that its group asks for is still to be found: that is enqueue's."""
+        if job.inqueue or job.key in self.outside or is_over(job):
+            return
+        if not job.occupied and group.phase in NOT_LET_IN:
+            if job.problem is not None:
+                return
+            if self.rules.enqueues and group.min_resources and not queue.record.backed_by:
+                self._keep_out(job, group)
+                return
+        job.inqueue = True
+
     def _keep_out(self, job: Job, group: PodGroup) -> None:
         job.order = self.rules.job_order(job, self.total)
         self.outside[job.key] = job
@@ -132,11 +159,13 @@ class Line:
             self.outsiders[kind] = Ranking(self.outside)
         self.outsiders[kind].add(job)
 
-    def _reserve(self, job: Job) -> None:
+    def _reserve(self, job: Job, queue: QueueNode | None) -> None:
         """Keeps what the job's group asks for at least, from when it is let in until it begins."""
         add(self.reserved, self._reserved_for.pop(job.key, ()), -1)
         group = job.group
-        if group is not None and group.min_resources and job.inqueue and not job.occupied and job.problem is None:
+        if group is None or not group.min_resources or (queue is not None and queue.record.backed_by):
+            return
+        if job.inqueue and not job.occupied and job.problem is None and not is_over(job):
             self._reserved_for[job.key] = group.min_resources
             add(self.reserved, group.min_resources)
 
@@ -245,3 +274,8 @@ class Line:
         for known in self.known:
             known.pop(key, None)
         add(self.reserved, self._reserved_for.pop(key, ()), -1)
+
+
+def is_over(job: Job) -> bool:
+    """Whether the job has ended, and its pods have been cleared away."""
+    return not job.tasks and job.group is not None and job.group.phase in ENDED

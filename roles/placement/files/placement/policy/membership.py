@@ -21,6 +21,8 @@ VOLCANO_GROUP_NAME: Final = "scheduling.volcano.sh/group-name"
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 # Annotations and labels by which any scheduler knows a gang's members; nodeshare has the same names in the same order.
 GANG_NAMES: Final = (GROUP_NAME, VOLCANO_GROUP_NAME, COSCHEDULING_LABEL, "pod-group.scheduling.sigs.k8s.io")
+# The name of Volcano's own scheduler, which lets the groups of Volcano's Jobs in; only then these get pods.
+VOLCANO_SCHEDULER: Final = "volcano"
 # In which queue pods belong that have no group which says so; the Queue decides whether it admits their namespace.
 QUEUE_NAMES: Final = ("scheduling.converged.hpc/queue", "scheduling.volcano.sh/queue-name")
 
