@@ -116,8 +116,10 @@ class Site(playing.Site):
         memory = self.node("cat", f"{CGROUP}/{self.cgroups.memory}")
         return int(memory), int(self.node("cat", f"{CGROUP}/{self.cgroups.weight}"))
 
-    def run_pod(self, name: str, cpu: str, priority: int, **fields: Any) -> None:
-        pod = workload.pod(name, priorityClassName=f"class-{priority}", **fields)
+    def run_pod(self, name: str, cpu: str, priority: int | str, **fields: Any) -> None:
+        """Of a class of this site's by its number, or of one of Kubernetes' own by its name."""
+        given = priority if isinstance(priority, str) else f"class-{priority}"
+        pod = workload.pod(name, priorityClassName=given, **fields)
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         workload.apply(self.bed, pod)
         until(lambda: self.pods()[name].get("status", {}).get("phase") == "Running", f"{name} runs")

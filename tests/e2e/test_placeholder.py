@@ -107,6 +107,20 @@ def test_a_pod_that_hears_nothing_and_has_ten_minutes_is_killed_and_its_job_has_
     given_back(site)
 
 
+def test_a_pod_as_critical_as_a_placeholder_stays_and_the_job_has_what_it_leaves(site: Site) -> None:
+    """In a namespace of users, too: the API server takes that class there."""
+    site.run_pod("agent", "500m", "system-node-critical")
+    line = site.job("22.srv", "--cpus=2", "--mem=64MiB", cores="0,1")
+    assert re.search(r"outcome=accept .*placed=1 ", line), line
+    assert not re.search(r"(evicted|deleted|killed)=", line), line
+    assert site.placeholders() == {"22.srv": {"cpu": "1", "memory": str(64 << 20)}}
+    agent = site.pods()["agent"]
+    assert (agent["status"]["phase"], "deletionTimestamp" in agent["metadata"]) == ("Running", False)
+    site.end("22.srv")
+    given_back(site)
+    site.bed.kubectl("delete", "pod", "agent", "--now")
+
+
 def test_a_pod_that_only_bears_the_label_of_placeholders_makes_room_as_any_other(site: Site) -> None:
     site.run_pod("forged", "1", 1)
     site.bed.kubectl("label", "pod", "forged", "converged.hpc/placeholder=true")
