@@ -11,6 +11,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -128,12 +129,14 @@ def _ports(ports: t.Sequence[int]) -> t.Dict[str, str]:
 
 def _sockets(process: str) -> t.Set[str]:
     folder = f"/proc/{process}/fd"
-    links = set()
+    links: t.Set[str] = set()
     try:
-        for name in os.listdir(folder):
-            links.add(os.readlink(f"{folder}/{name}"))
+        names = os.listdir(folder)
     except OSError:  # it has ended
         return links
+    for name in names:
+        with contextlib.suppress(OSError):  # closed since: a busy process goes on meanwhile
+            links.add(os.readlink(f"{folder}/{name}"))
     return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
 
 

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm, marks, readings
@@ -178,3 +181,13 @@ def test_reading_a_machine_names_every_kind_and_changes_nothing(tmp_path: t.Any)
     assert found["disks"][f"{tmp_path}/x/y"]["free"] > 0
     assert found["cgroup"] in ("v1", "v2")
     assert [path.name for path in tmp_path.iterdir()] == ["a.conf"]
+
+
+def test_a_file_that_is_closed_meanwhile_hides_no_owner_of_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy kubelet closes files while its own are looked through, and would be told to free its own port."""
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: [*(["99999"] if path.endswith("/fd") else []), *listdir(path)])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = gather.node(ports=[port], paths=[], sock="", files=[])
+    assert found["ports"] == {str(port): Path("/proc/self/comm").read_text(encoding="ascii").strip()}
