@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is guaranteed to a queue is not taken by way of evictions either."""
 
+from typing import Any
+
 import pytest
 from placement.model.action import Evict
-from placement.model.pod import Phase
+from placement.model.pod import Phase, Pod
 from placement.policy.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, priority_class, queue
 from placement_kit.kube_batch import policy
@@ -49,3 +51,47 @@ def test_pods_change_places_in_a_queue_that_has_got_more_than_others_leave_it() 
     simulated = half_taken("preempt", victims="a")
     simulated.see(*(node(f"n{index}", unschedulable=True) for index in range(5, 10)))
     assert evicted_for(simulated, 2) == 2
+
+
+def below_a_parent(action: str, **child: Any) -> Simulated:
+    """Ten cores, the queue `other` wants all of them, and `child` is below a parent that has no bounds of its own."""
+    simulated = Simulated(load(policy(action), "test"))
+    simulated.see(node("n1", allocatable=amounts(cpu="10", pods="110")))
+    simulated.see(queue("other", weight=9), queue("parent", weight=9), queue("child", parent="parent", **child))
+    simulated.see(*pods_in("other", 12))
+    return simulated
+
+
+def pods_in(name: str, number: int) -> list[Pod]:
+    """Pods by themselves."""
+    annotations = (("scheduling.converged.hpc/queue", name),)
+    return [mine(f"{name}{index}", annotations=annotations) for index in range(number)]
+
+
+def children(simulated: Simulated) -> int:
+    return sum(name.startswith("child") for name in simulated.placements())
+
+
+def test_what_no_queue_below_a_parent_may_have_goes_to_others() -> None:
+    simulated = below_a_parent("reclaim, allocate", capability=amounts(cpu="2"))
+    simulated.see(*pods_in("child", 10))
+    simulated.run()
+    assert (children(simulated), len(simulated.placements())) == (2, 10)
+
+
+def test_nobody_leaves_for_more_than_a_queue_below_a_parent_may_have() -> None:
+    simulated = below_a_parent("allocate, reclaim", capability=amounts(cpu="2"))
+    simulated.run()
+    simulated.see(*pods_in("child", 10))
+    decided = simulated.run()
+    assert sum(isinstance(action, Evict) for action in decided) == 2
+    assert (children(simulated), len(simulated.placements())) == (2, 10)
+
+
+def test_what_is_guaranteed_below_a_parent_is_taken_back_from_others() -> None:
+    simulated = below_a_parent("allocate, reclaim", weight=1)
+    simulated.run()
+    simulated.see(queue("parent"), queue("child", parent="parent", guarantee=amounts(cpu="5")))
+    simulated.see(*pods_in("child", 7))
+    simulated.run()
+    assert (children(simulated), len(simulated.placements())) == (5, 10)

@@ -7,7 +7,7 @@ Groups are in leaves. A queue's amounts are those of everything below it; capabi
 guarantee is room that the rest of the cluster leaves free until the queue uses it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -140,18 +140,22 @@ class QueueTree:
             return False
         self._divided = asked
         before = [node.deserved for node in self.by_name.values()]
-        self._divide(total, self.top)
+        usable = [node for node in self.in_order() if not node.problem]
+        claims = {name: _claims(usable, name) for name in total}
+        self._divide(total, self.top, claims)
         for node in self.in_order():
             if node.children:
-                self._divide(node.deserved, node.children)
+                self._divide(node.deserved, node.children, claims)
         return before != [node.deserved for node in self.by_name.values()]
 
-    def _divide(self, total: Mapping[str, int], siblings: list[QueueNode]) -> None:
+    def _divide(
+        self, total: Mapping[str, int], siblings: list[QueueNode], claims: Mapping[str, Mapping[str, Claim]]
+    ) -> None:
         for node in siblings:
             node.deserved = {}
         for name, amount in total.items():
-            claims = [_claim(node, name) for node in siblings]
-            for node, part in zip(siblings, divide(amount, claims), strict=True):
+            theirs = claims[name]
+            for node, part in zip(siblings, divide(amount, [theirs[at.name] for at in siblings]), strict=True):
                 node.deserved[name] = part
 
     def claim(self, *, leaving: bool = True) -> None:
@@ -230,11 +234,23 @@ def _growth(guaranteed: int, used: int, more: int) -> int:
     return max(guaranteed, used + more) - max(guaranteed, used)
 
 
-def _claim(node: QueueNode, name: str) -> Claim:
+def _claims(usable: Sequence[QueueNode], name: str) -> dict[str, Claim]:
+    """What each queue claims of one resource, by its name; of all queues parents come before children.
+
+    A queue can use no more than those below it can, and is owed no less than is guaranteed to them.
+    """
+    found: dict[str, Claim] = {}
+    for node in reversed(usable):
+        found[node.name] = _claim(node, name, [found[child.name] for child in node.children])
+    return found
+
+
+def _claim(node: QueueNode, name: str, below: Sequence[Claim]) -> Claim:
     limit = node.capability.get(name)
-    wanted = node.requests.get(name, 0)
+    wanted = sum(claim.ceiling for claim in below) if below else node.requests.get(name, 0)
     ceiling = wanted if limit is None else min(wanted, limit)
-    return Claim(node.record.weight, min(node.guarantee.get(name, 0), ceiling), ceiling)
+    guaranteed = max(node.guarantee.get(name, 0), sum(claim.floor for claim in below))
+    return Claim(node.record.weight, min(guaranteed, ceiling), ceiling)
 
 
 def _precedence(record: Queue) -> tuple[str, int, str]:
