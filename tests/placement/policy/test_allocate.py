@@ -316,6 +316,14 @@ def test_siblings_divide_what_their_parent_deserves() -> None:
     assert {name: placed.count(name) for name in "abc"} == {"a": 2, "b": 2, "c": 4}
 
 
+def test_pods_without_requests_are_told_that_nothing_is_backfilled() -> None:
+    simulated = Simulated(load('actions: "allocate"\ntiers:\n- plugins: [{name: gang}, {name: proportion}]\n', "x"))
+    simulated.see(node("n1"), mine("idle", request=()), mine("p"))
+    simulated.run()
+    assert list(simulated.placements()) == ["p"]
+    assert simulated.conditions()["idle"].startswith("it requests nothing, and `backfill`, which places such pods")
+
+
 def test_pods_without_requests_are_backfilled_onto_full_nodes() -> None:
     simulated = cluster(1)
     simulated.see(*(mine(f"p{index}") for index in range(4)), mine("idle", request=()))

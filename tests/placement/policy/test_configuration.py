@@ -92,6 +92,7 @@ def test_a_file_without_tiers_has_no_plugins() -> None:
     configuration = load('actions: "allocate"\n', "x")
     assert configuration.tiers == ()
     assert any(line.startswith("gang: not in the file") for line in configuration.report)
+    assert any(line.startswith("backfill: not among the actions") for line in configuration.report)
     Rules(configuration)
 
 
@@ -102,6 +103,33 @@ def test_a_plugin_in_two_tiers_has_the_last_arguments_and_an_action_may_come_aga
     assert [choice.arguments["leastrequested.weight"] for choice in configuration.plugins()] == [3, 3]
     assert configuration.actions == ("allocate", "backfill", "allocate")
     Rules(configuration)
+
+
+PLUGIN = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: nodeorder\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'actions: "allocate"\ntiers:\n',
+        'actions: "allocate"\ntiers:\n- plugins:\n',
+        f"{PLUGIN}    arguments:\n#      leastrequested.weight: 2\n",
+        f"{PLUGIN}    arguments:\n      leastrequested.weight:\n      nodeaffinity.weight: ''\n",
+        f"{PLUGIN}    enableNodeOrder:\n    enableJobOrder: ~\n",
+        f"{PLUGIN}    enableNodeOrder: Yes\n    enableJobOrder: on\n",
+    ],
+)
+def test_a_key_without_a_value_is_as_if_it_were_not_there(text: str) -> None:
+    configuration = load(text, "x")
+    for choice in configuration.plugins():
+        assert (dict(choice.arguments), choice.off) == (ARGUMENTS["nodeorder"], frozenset())
+    Rules(configuration)
+
+
+def test_an_option_may_be_off_in_all_words_that_yaml_has_for_it() -> None:
+    for word in ("no", "off", "No", "OFF", "false", "False", "n"):
+        (choice,) = load(f"{PLUGIN}    enableNodeOrder: {word}\n", "x").plugins()
+        assert not choice.on("node_order"), word
 
 
 TAIL = "tiers:\n- plugins:\n  - name: gang\n"
@@ -129,6 +157,7 @@ TAIL = "tiers:\n- plugins:\n  - name: gang\n"
             f'actions: "allocate"\n{TAIL}  - name: nodeorder\n    arguments:\n      leastrequested.weight: -1\n',
             "conf.yaml:7: leastrequested.weight: '-1' is not an integer from 0 to 1000",
         ),
+        (f"actions:\n{TAIL}", "conf.yaml:1: unknown action ''; known are enqueue, allocate"),
         ("actions: [\n", "conf.yaml:2: "),
         ("actions: &a [*a]\ntiers: *a\n", "conf.yaml:1: "),
         ("[" * 10_000, "conf.yaml:1: "),

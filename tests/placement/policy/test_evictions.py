@@ -132,6 +132,32 @@ def test_equal_priority_and_a_pod_that_never_preempts_wait() -> None:
     assert evicted(simulated.run()) == []
 
 
+def test_nobody_leaves_for_a_gang_of_which_one_never_preempts() -> None:
+    simulated = full()
+    simulated.see(gang("g", 2), mine("first", group="g", priority=10))
+    simulated.see(mine("polite", group="g", priority=9, preempts=False))
+    assert evicted(simulated.run()) == []
+
+
+def test_nobody_leaves_for_a_group_whose_class_never_preempts() -> None:
+    simulated = full()
+    simulated.see(replace(priority_class("polite", 10), preempts=False), gang("g", 2, priority_class="polite"))
+    simulated.see(mine("g1", group="g"), mine("g2", group="g"))
+    assert evicted(simulated.run()) == []
+    simulated.see(priority_class("high", 10), gang("h", 2, priority_class="high"))
+    simulated.see(mine("h1", group="h"), mine("h2", group="h"))
+    assert len(evicted(simulated.run())) == 2
+
+
+def test_a_controllers_pod_has_no_more_priority_than_those_that_are_left() -> None:
+    simulated = full()
+    simulated.see(mine("high", owner="o", priority=10, request=amounts(cpu="9")), mine("low", owner="o"))
+    simulated.run()
+    simulated.gone(simulated.named("high"))
+    simulated.see(mine("another"))
+    assert evicted(simulated.run()) == []
+
+
 def test_what_others_and_the_cluster_run_is_left_alone() -> None:
     simulated = Simulated(acting("allocate, preempt"))
     simulated.see(node("n1"))

@@ -33,6 +33,9 @@ _PER_SECOND: Final = 4
 # Jobs of one queue that are counted in one go.
 _COUNTED: Final = 256
 
+# Why a pod that requests nothing waits for ever.
+_NOT_BACKFILLED: Final = "it requests nothing, and `backfill`, which places such pods, is not among the actions"
+
 # What was said of a pod: the reasons, without numbers.
 _Said = tuple[str, frozenset[str], str]
 
@@ -127,12 +130,17 @@ class Announcer:
             return blocked
         refused = session.refusals.get(job.key)
         queue = session.book.tree.by_name.get(job.queue)
-        if refused is None and queue is not None and session.rules.overused(queue):
+        if refused is not None or queue is None:
+            return refused
+        idle = job.pending and not job.asking and not queue.record.backed_by
+        if idle and "backfill" not in session.rules.actions:
+            return Refused("NotBackfilled", _NOT_BACKFILLED)
+        if session.rules.overused(queue):
             deserved = shown((name, part) for name, part in queue.deserved.items() if part)
             task = job.peek()
             nodes = self._session.chooser.reasons(task) if task is not None else None
             return Refused("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
-        return refused
+        return None
 
     def _job(self, job: Job) -> Iterator[Action]:
         refused = self.why(job)

@@ -162,6 +162,9 @@ class Book(Standing):
         if not job.tasks and job.group is not None:
             # Whether it is over, and whose it is, shows only now.
             self.push(job)
+        highest = task.pod.spec.priority == job.priority and not (job.group is not None and job.group.priority_class)
+        if highest and job.tasks and all(left.pod.spec.priority < job.priority for left in job.tasks.values()):
+            self._read_again(job)
         self._forget_empty(job.key)
 
     def _forget_empty(self, key: GroupKey) -> None:

@@ -77,6 +77,10 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}")
 # What Go's ParseBool takes, which is what kube-batch reads arguments with.
 _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
+# What YAML 1.1 takes besides, which is what it reads options with.
+_YES: Final = frozenset({"y", "yes", "on"})
+_NO: Final = frozenset({"n", "no", "off"})
+_NULL: Final = "tag:yaml.org,2002:null"
 _KINDS: Final = {yaml.ScalarNode: "a single value", yaml.SequenceNode: "a list", yaml.MappingNode: "keys and values"}
 
 
@@ -173,21 +177,28 @@ class _Reader:
         off = frozenset(
             option
             for key, option in OPTIONS.items()
-            if key in entries and not self._boolean(entries[key], f"{key} of {name}")
+            if _said(entries.get(key)) and not self._option(entries[key], f"{key} of {name}")
         )
         arguments = dict(ARGUMENTS[name])
-        if "arguments" in entries:
+        if _said(entries.get("arguments")):
             for key, value in self._mapping(entries["arguments"], f"arguments of {name}", tuple(arguments)).items():
                 arguments[key] = self._argument(value, key, arguments[key])
         return PluginChoice(name, off, arguments)
 
     def _argument(self, node: yaml.Node, key: str, default: int | bool) -> int | bool:
+        if isinstance(node, yaml.ScalarNode) and (not _said(node) or not node.value):
+            # kube-batch takes an empty one for not said, too.
+            return default
         if isinstance(default, bool):
             return self._boolean(node, key)
         text = self._text(node, key)
         if not _INTEGER.fullmatch(text) or not 0 <= int(text) <= _MAX_WEIGHT:
             raise self._error(node, f"{key}: {text!r} is not an integer from 0 to {_MAX_WEIGHT}")
         return int(text)
+
+    def _option(self, node: yaml.Node, what: str) -> bool:
+        word = self._text(node, what).lower()
+        return word in _YES if word in _YES | _NO else self._boolean(node, what)
 
     def _boolean(self, node: yaml.Node, what: str) -> bool:
         text = self._text(node, what)
@@ -201,6 +212,8 @@ class _Reader:
         return str(node.value).strip()
 
     def _sequence(self, node: yaml.Node, what: str) -> list[yaml.Node]:
+        if not _said(node):
+            return []
         if not isinstance(node, yaml.SequenceNode):
             raise self._error(node, f"{what}: expected a list, found {_KINDS[type(node)]}")
         return list(node.value)
@@ -222,6 +235,11 @@ class _Reader:
         return ConfigurationError(f"{self._source}:{node.start_mark.line + 1}: {problem}")
 
 
+def _said(node: yaml.Node | None) -> bool:
+    """Whether a key stands there with a value: with all that it had commented out, it has none."""
+    return node is not None and node.tag != _NULL
+
+
 def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...]) -> Iterator[str]:
     """What a kube-batch user should know."""
     choices = [choice for tier in tiers for choice in tier]
@@ -230,6 +248,8 @@ def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...
         yield "enqueue: groups are let in when their minResources are free; kube-batch does not have this action"
     if "backfill" in actions:
         yield "backfill: places pods that request nothing, as in kube-batch; it makes no reservations"
+    else:
+        yield "backfill: not among the actions, so pods that request nothing are never placed, as in kube-batch"
     if {"preempt", "reclaim"} & set(actions):
         yield "preempt, reclaim: pods leave through the Eviction API, so a disruption budget can hold them"
         yield "preempt, reclaim: a gang loses all of its pods or those beyond its minimum, never a part of the minimum"

@@ -91,12 +91,12 @@ class GroupIndex:
         problem: Problem | None = None
         priority = highest
         if group is not None and group.priority_class:
-            found = self._priority(group.priority_class)
+            found = self._class(group.priority_class)
             if found is None:
                 problem = Problem(
                     "UnknownPriorityClass", f"spec.priorityClassName: there is no class {group.priority_class!r}"
                 )
-            priority = found or 0
+            priority = found.value if found is not None else 0
         members = group.min_member if group else 1
         if group is None and job.key.named:
             members, problem = self._unwritten(job, value_of(annotations, GROUP_MIN_MEMBER))
@@ -127,6 +127,11 @@ class GroupIndex:
             return 1, Problem("InvalidGroup", f"annotation {GROUP_MIN_MEMBER}: {members[:80]!r} is not a number from 1")
         return int(members[:11]), None
 
-    def _priority(self, name: str) -> int | None:
+    def preempts(self, group: PodGroup | None) -> bool:
+        """Whether the group's class lets others be asked to leave for it."""
+        found = self._class(group.priority_class) if group is not None and group.priority_class else None
+        return found is None or found.preempts
+
+    def _class(self, name: str) -> PriorityClass | None:
         classes = self._cluster.objects.get(PriorityClass, {}).values()
-        return next((item.value for item in classes if isinstance(item, PriorityClass) and item.name == name), None)
+        return next((item for item in classes if isinstance(item, PriorityClass) and item.name == name), None)

@@ -53,7 +53,7 @@ class Making:
         session, tree = self._session, self._session.book.tree
         begun = session.slice
         first, queue = job.peek(), tree.by_name.get(job.queue)
-        if first is None or queue is None or not first.pod.spec.preempts or not self._taking.possible(first):
+        if first is None or queue is None or not self._preempts(job, first) or not self._taking.possible(first):
             return False
         yield from self._look_around(job, first, queue)
         if session.slice != begun and not self._unchanged(job, queue):
@@ -63,7 +63,7 @@ class Making:
         victims: list[Task] | None = None
         statement = session.statement()
         try:
-            if len(tasks) == needed:
+            if len(tasks) == needed and self._preempts(job, *tasks):
                 victims = yield from self._victims(job, queue, tasks, statement)
         finally:
             if victims is None:
@@ -108,6 +108,10 @@ class Making:
         wanted = wanted_by(tasks)
         if self._session.book.tree.excess(queue, wanted, wanted):
             yield from self._mates_of(first).sort_out()
+
+    def _preempts(self, job: Job, *tasks: Task) -> bool:
+        """Whether others may be asked to leave for all of these: their own classes say so, and that of their group."""
+        return all(task.pod.spec.preempts for task in tasks) and self._session.book.groups.preempts(job.group)
 
     def _unchanged(self, job: Job, queue: QueueNode) -> bool:
         book = self._session.book

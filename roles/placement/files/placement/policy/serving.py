@@ -81,7 +81,7 @@ def _kind(session: Session, job: Job) -> Hashable | None:
     for task in tasks:
         job.wait(task)
     kind = session.chooser.kind(tasks)
-    return (job.queue, job.priority, kind) if kind is not None else None
+    return (job.queue, job.priority, session.book.groups.preempts(job.group), kind) if kind is not None else None
 
 
 def _made(makings: Sequence[Making], job: Job) -> Generator[None, None, bool]:
