@@ -112,8 +112,12 @@ def check(cluster: Cluster) -> None:
 
 IN_RACK = PersistentVolume(uid="v", name="v", version=1, node_terms=TIES[2], size=10, storage_class="d", available=True)
 
+ON_HOST = replace(IN_RACK, node_terms=TIES[0])
+
 
 @example([(IN_RACK, True), (node("n1", labels=pairs(host="n1", rack="r")), True)])
+# It has become too small for whom it was chosen.
+@example([(ON_HOST, True), ((10, "n1"), True), (replace(ON_HOST, size=5), True)])
 @given(st.lists(STEPS, max_size=30))
 def test_a_claim_finds_what_a_walk_through_all_volumes_finds(history: list[tuple[Step, bool]]) -> None:
     cluster = Cluster()

@@ -175,7 +175,7 @@ class PremadeVolumes:
     def _own(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
         """The one that is meant for this claim: by us, or by who made it."""
         chosen = self._objects.find(PersistentVolume, self._claims.volume_for(claim.uid))
-        if chosen is not None and _is_open_to(chosen, claim):
+        if chosen is not None and _is_open_to(chosen, claim) and _holds(chosen, claim):
             return chosen
         return next((volume for volume in self._claimed.get(claim.key, {}).values() if _is_for(volume, claim)), None)
 
