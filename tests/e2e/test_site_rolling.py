@@ -208,7 +208,7 @@ def test_the_way_back_without_the_api_names_what_is_left(
 @pytest.mark.parametrize(
     ("points", "ways"),
     [
-        pytest.param(BEFORE_NODES, BACK, marks=pytest.mark.soak, id="before nodes"),
+        *(pytest.param([at], BACK, marks=pytest.mark.soak, id=f"at {at[1]}") for at in BEFORE_NODES + AT_NODES),
         pytest.param(AT_NODES, BACK, id="at nodes"),
         pytest.param([WITHOUT_KUBELET], BACK, id="with a runtime and no kubelet"),
         pytest.param([JOINED], [LEFT], id="between nodes and the cluster's books"),
