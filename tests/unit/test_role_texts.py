@@ -1,0 +1,53 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What roles write for other programs is understood by those in the way that is meant."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from nodeshare import arguments
+from nodeshare.settings import Settings
+
+ROLES = Path(__file__).parents[2] / "roles"
+
+
+def rendered(role: str, name: str, **given: Any) -> Any:
+    """Return a variable of a role with its defaults and these values."""
+    variables: dict[str, Any] = {}
+    for file in ("defaults/main.yml", "vars/main.yml"):
+        text = yaml.safe_load((ROLES / role / file).read_text(encoding="utf-8"))
+        variables |= {key: trust_as_template(value) if isinstance(value, str) else value for key, value in text.items()}
+    templar = Templar(loader=DataLoader(), variables={**variables, **given})
+    return templar.template(variables[name])
+
+
+@pytest.mark.parametrize(
+    ("variable", "command", "linger"),
+    [("_node_share_repair_service", "repair", False), ("_node_share_return_service", "repair", True)],
+)
+def test_the_units_of_nodeshare_call_it_as_it_wants_to_be_called(variable: str, command: str, linger: bool) -> None:
+    lines = rendered("node_share", variable).splitlines()
+    (start,) = [line.partition("=")[2] for line in lines if line.startswith("ExecStart=")]
+    program, *words = shlex.split(start)
+    found = arguments.parse(words)
+    assert program == "/usr/local/sbin/nodeshare"
+    assert (found.command, found.linger) == (command, linger)
+
+
+def test_the_unit_that_waits_for_the_linger_is_the_one_that_nodeshare_starts() -> None:
+    files = yaml.safe_load((ROLES / "node_share/vars/main.yml").read_text(encoding="utf-8"))["_node_share_files"]
+    assert f"/etc/systemd/system/{Settings(node='n1').return_unit}" in [item["path"] for item in files]
+
+
+@pytest.mark.parametrize(("driver", "systemd"), [("systemd", True), ("cgroupfs", False)])
+def test_the_runtime_manages_cgroups_as_its_driver_says(driver: str, systemd: bool) -> None:
+    found = rendered("node_runtime", "_node_runtime_cri", node_runtime_cgroup_driver=driver)
+    assert found["containerd"]["runtimes"]["runc"]["options"] == {"SystemdCgroup": systemd}
