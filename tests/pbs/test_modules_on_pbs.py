@@ -140,7 +140,8 @@ def test_jobs_are_read_with_their_chunks(call: Call, pbs: Cluster) -> None:
 
     def jobs() -> dict[str, t.Any] | None:
         found = {job["id"]: job for job in call(pbs_info, gather=["jobs"])["jobs"]}
-        return found if found[name]["chunks"] else None
+        # A job that was only just sent for execution has its chunks and no start time.
+        return found if found[name]["started"] else None
 
     found = until(jobs)
     assert (found[name]["state"], found[name]["run"], found[name]["user"]) == ("R", 1, "root")

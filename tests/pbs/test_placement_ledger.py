@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import typing as t
-import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from placement.model.action import Release, Submit
 from placement.model.batch import BatchJob, Chunk
 
 PATIENCE = 60.0
+NUMBERS = itertools.count(1)
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def ledger_of(faulty: Faulty, *, timeout: float = PATIENCE, **more: str) -> Pbs:
 def gang(faulty: Faulty) -> t.Iterator[Submit]:
     """A gang of two on two nodes, of which no job is left."""
     made = Submit(
-        uid=str(uuid.uuid4()),
+        uid=f"00000000-0000-4000-8000-{next(NUMBERS):012x}",
         mark="0a1b2c3d",
         namespace="team",
         name="0trainer." + "x" * 244,
@@ -74,6 +75,23 @@ def test_a_gang_is_one_job_under_its_account_that_says_what_it_has_of_each_host(
     assert 3000 < job.left <= 3660
     shown = faulty.cluster.call("qstat", "-f", "-F", "json", name).out
     assert '"Account_Name":"physics"' in "".join(shown.split())
+
+
+def test_a_gang_s_job_that_was_only_just_sent_for_execution_has_all_its_time_left(
+    hook: Recorder, faulty: Faulty, gang: Submit, tmp_path: Path
+) -> None:
+    go, ledger = tmp_path / "go", ledger_of(faulty)
+    hook.tell("probe", {f"begin@{HOSTS[0]}": f"wait {go}"})
+    try:
+        ledger.submit(gang)
+        (sent,) = until(lambda: [one for one in found(ledger, gang) if one.runs])
+        # The ledger asks for a minute more than the pods run, in which they may end.
+        assert gang.walltime is not None
+        assert sent.left == gang.walltime + 60
+        assert len(sent.shares) == gang.chunks[0].count
+    finally:
+        go.touch()
+    until(lambda: [one for one in found(ledger, gang) if one.runs and one.left is not None and one.left < sent.left])
 
 
 def test_a_released_job_is_gone_and_may_be_released_again(faulty: Faulty, gang: Submit) -> None:

@@ -57,7 +57,7 @@ def advance(state: State, now: float) -> None:
     if state.server.get("scheduling") == "True":
         for job in sorted(state.jobs.values(), key=lambda job: (job.number, job.index or 0)):
             if job.state == "Q" and not job.indices and state.queues[job.queue].get("started") == "True":
-                _try(state, job, now)
+                _try(state, job)
     _arrays(state)
 
 
@@ -103,7 +103,7 @@ def node_state(state: State, vnode: str) -> str:
     return ",".join(words) or "free"
 
 
-def _try(state: State, job: Job, now: float) -> None:
+def _try(state: State, job: Job) -> None:
     total = sum(int(node["resources_available.ncpus"]) for node in state.nodes.values())
     asked = sum(int(chunk["ncpus"]) for chunk in job.chunks)
     if asked > total:
@@ -114,7 +114,7 @@ def _try(state: State, job: Job, now: float) -> None:
     if shares is None:
         job.comment = "Not Running: Not enough free nodes available"
         return
-    job.shares, job.started, job.state, job.substate = shares, now, "R", 41
+    job.shares, job.state, job.substate = shares, "R", 41
     transitions.begin(state, job)
 
 

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a job goes from one state to the next: the hooks that its hosts have to run first, and what their refusal does.
+"""How a job goes from one state to the next: the hooks that its hosts run first, and what their refusal does.
 
-Where no hook wants the event, a step takes no time.
+Where no hook wants the event, a step takes no time. One step always does: a job that was sent for execution has no
+start time until the MoM of its primary host has taken it up.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _REFUSED_BY_SISTER, _DELETED_BY_HOOK, _RERUN, _MOM_RESTARTED = -3, -19, -11, -4
 
 
 def begin(state: State, job: Job) -> None:
-    """The primary host first, then all others."""
+    """Send a job for execution: to the primary host first, then to all others."""
     job.runs += 1
     job.comment = f"Job was sent for execution at {_when()} on {job.exec_vnode}"
     primary, *sisters = job.hosts
@@ -171,7 +172,8 @@ def _next(state: State, job: Job) -> None:
 
 def _add_task(state: State, job: Job, host: str, event: str) -> None:
     wanted = [hook for hook in state.hooks.values() if event in hook.attributes["event"].split(",")]
-    if any(hook.attributes["enabled"] == "true" for hook in wanted):
+    is_sent = event == "execjob_begin" and host == job.hosts[0]
+    if is_sent or any(hook.attributes["enabled"] == "true" for hook in wanted):
         state.next_task += 1
         state.tasks.append(Task(state.next_task, host, event, job.id, seen(job, host, event)))
 

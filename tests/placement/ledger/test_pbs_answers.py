@@ -154,9 +154,19 @@ def test_a_job_of_ours_says_when_it_is_expected_to_start_and_whose_it_is():
     assert (job.tag, job.mark, job.begins) == (UID, MARK, 600.0)
 
 
+def test_a_job_that_was_only_just_sent_to_its_hosts_has_all_of_its_walltime_left():
+    sent = {name: value for name, value in RUNNING.items() if name != "stime"}
+    (job,) = read_jobs(printed(**{"7_pbs-srv": sent}), owner="placement")
+    assert (job.runs, job.left) == (True, 3600.0)
+
+
 @pytest.mark.parametrize("walltime", ["9" * 5000 + ":00:00", "-1:00:00", 3600, None, "1:2:3:4", ""])
 def test_a_walltime_that_is_none_is_no_limit(walltime):
     assert one(Resource_List={"walltime": walltime}).left is None
+
+
+def test_a_start_that_is_no_date_says_nothing_of_what_is_left():
+    assert one(stime="yesterday").left is None
 
 
 @pytest.mark.parametrize("state", ["S", "E", "H", "T", "W", "F"])

@@ -168,12 +168,16 @@ def _hosts(placed: Any) -> tuple[str, ...]:
 
 
 def _left(fields: Json, now: int) -> float | None:
-    """Seconds until the walltime is over; None where there is none."""
+    """Return the seconds until the walltime is over, or None without a walltime.
+
+    PBS shows a job as running once it was sent for execution, and its start time when its hosts have taken it up. Until
+    then all of its walltime is left.
+    """
     resources = fields.get("Resource_List")
     limit = _DURATION.fullmatch(str(resources.get("walltime"))) if isinstance(resources, dict) else None
     if limit is None:
         return None
-    begun = _seconds_until(fields.get("stime"), now)
+    begun = _seconds_until(fields["stime"], now) if "stime" in fields else 0.0
     hours, minutes, seconds = (int(part) for part in limit.groups())
     return begun + hours * 3600 + minutes * 60 + seconds if begun is not None else None
 
