@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from urllib.parse import urlsplit
 
@@ -29,11 +29,19 @@ class Need:
     memory: int
     disk: int
 
+    def cached(self) -> Need:
+        """Return what is left to ask where Kubernetes' programs were built already, and with them most of the cache."""
+        return replace(self, disk=min(self.disk, CACHED_DISK))
+
 
 CODE_ONLY = Need(test_bed=False, memory=1 * GIB, disk=2 * GIB)
-TEST_BED = Need(test_bed=True, memory=4 * GIB, disk=16 * GIB)
-# Kubernetes' binaries, node images and environments are there already.
-TEST_BED_CACHED = Need(test_bed=True, memory=4 * GIB, disk=4 * GIB)
+# One bed, and before it the build: 4 GiB of Go's caches, 3 of its work folder, and 2 of environment, image and bed.
+DEMO = Need(test_bed=True, memory=4 * GIB, disk=10 * GIB)
+# Three beds of about 1 GiB of memory at a time and what tests them; two Debian releases, more layers and environments.
+TESTS = Need(test_bed=True, memory=6 * GIB, disk=16 * GIB)
+CACHED_DISK = 4 * GIB
+# One process of the build was seen to take as much.
+FREE_MEMORY = 2 * GIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,11 @@ def _room(machine: Machine, need: Need) -> Iterator[Finding]:
     if machine.memory < need.memory * 0.9:  # the kernel keeps a part of what the machine has
         yield _refuse(
             f"{machine.memory / GIB:.1f} GiB of memory; {need.memory / GIB:.0f} GiB are needed: give the machine more."
+        )
+    elif need.test_bed and machine.memory_free < FREE_MEMORY:
+        yield _refuse(
+            f"{machine.memory_free / GIB:.1f} GiB of memory are free; {FREE_MEMORY / GIB:.0f} GiB are needed: "
+            "end what takes the rest; see: ps axo rss,args --sort -rss"
         )
     if machine.disk_free is None:
         yield _refuse(f"{machine.cache} cannot be made; type: export CONVERGED_CACHE=/a/folder/with/room")

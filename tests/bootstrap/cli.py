@@ -17,7 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+from testbed.kube_go import work_folder
+
 from bootstrap import checks, packages, venvs
+from bootstrap.checks import CODE_ONLY, DEMO, TESTS, Need
 from bootstrap.environment import DEFAULT_CACHE, Places, places, variables
 from bootstrap.errors import BootstrapError
 from bootstrap.machine import Machine, read_machine
@@ -29,21 +32,23 @@ class Target:
     """What a make target needs, and the program it ends in (started with the environment's Python)."""
 
     program: tuple[str, ...]
-    test_bed: bool = False
+    need: Need = CODE_ONLY
     groups: tuple[str, ...] = ("dev",)
 
 
 TARGETS = {
-    "demo": Target(program=("-m", "demo"), test_bed=True),
-    "test": Target(program=("-m", "gates", "test"), test_bed=True, groups=("dev", "importer")),
+    "demo": Target(program=("-m", "demo"), need=DEMO),
+    "test": Target(program=("-m", "gates", "test"), need=TESTS, groups=("dev", "importer")),
     "check": Target(program=("-m", "gates", "check")),
-    "soak": Target(program=("-m", "gates", "soak"), test_bed=True),
-    "bench": Target(program=("-m", "gates", "bench"), test_bed=True),
-    "gate": Target(program=("-m", "gates", "only"), test_bed=True, groups=("dev", "importer")),
+    "soak": Target(program=("-m", "gates", "soak"), need=TESTS),
+    "bench": Target(program=("-m", "gates", "bench"), need=TESTS),
+    "gate": Target(program=("-m", "gates", "only"), need=TESTS, groups=("dev", "importer")),
     "docs": Target(program=("-m", "gates.reference")),
 }
-GATES_ON_BEDS = {"e2e", "molecule", "demo", "soak", "bench"}
+# Gates on beds, and their groups, have names that begin with one of these words.
+GATES_ON_BEDS = {"bench", "demo", "e2e", "molecule", "soak", "supplies"}
 CACHE_TAG = "CACHEDIR.TAG"
+PROGRAMS = "bin/*/kubelet"
 USAGE = f"usage: tests/bootstrap/enter.sh {'|'.join(TARGETS)}|exec COMMAND ...|clean"
 
 
@@ -58,8 +63,8 @@ def main(arguments: list[str]) -> int:
             target, argv = Target(program=()), rest
         elif name in TARGETS:
             target, argv = TARGETS[name], []
-            if name == "gate" and not GATES_ON_BEDS.intersection(rest):
-                target = replace(target, test_bed=False)
+            if name == "gate" and not GATES_ON_BEDS.intersection(gate.partition("-")[0] for gate in rest):
+                target = replace(target, need=CODE_ONLY)
         else:
             wrong = "exec: no command given" if name == "exec" else f"unknown target '{name}'"
             print(f"error: {wrong}\n{USAGE}", file=sys.stderr)
@@ -86,7 +91,7 @@ def prepare(where: Places, target: Target, environ: Mapping[str, str]) -> dict[s
     """Makes the machine ready and returns the environment for the target."""
     wanted = [venvs.planned(where, group=group, python=sys.executable, version=sys.version) for group in target.groups]
     result = variables(where, venv=wanted[0].folder, environ=environ)
-    packages_needed = packages.needed(test_bed=target.test_bed)
+    packages_needed = packages.needed(test_bed=target.need.test_bed)
     to_install = packages.missing(packages_needed, packages.installed_now(packages_needed))
     fresh = bool(to_install) or not all(venv.ready() for venv in wanted)
     machine = judge(where, target, environ, fresh=fresh)
@@ -105,11 +110,7 @@ def prepare(where: Places, target: Target, environ: Mapping[str, str]) -> dict[s
 def judge(where: Places, target: Target, environ: Mapping[str, str], *, fresh: bool) -> Machine:
     """Refuses what cannot work; notes are shown once, when something is installed."""
     machine = read_machine(where, environ)
-    if not target.test_bed:
-        need = checks.CODE_ONLY
-    else:
-        need = checks.TEST_BED_CACHED if (where.cache / "bin").is_dir() else checks.TEST_BED
-    findings = checks.check(machine, need)
+    findings = checks.check(machine, target.need.cached() if programs_built(where.cache) else target.need)
     refusals = [finding.text for finding in findings if finding.refused]
     if refusals:
         raise BootstrapError("\nerror: ".join(refusals))
@@ -117,6 +118,11 @@ def judge(where: Places, target: Target, environ: Mapping[str, str], *, fresh: b
         for finding in findings:
             print(f"  note: {finding.text}", file=sys.stderr)
     return machine
+
+
+def programs_built(cache: Path) -> bool:
+    """Return whether Kubernetes' programs were built in this cache; they come into it all at once."""
+    return any(cache.glob(PROGRAMS))
 
 
 def own_cache(where: Places, machine: Machine) -> None:
@@ -167,5 +173,6 @@ def clean(where: Places) -> int:
             raise BootstrapError(f"a test bed could not be taken down; {where.cache} is left as it is.")
     with step(f"removing {where.cache}"):
         # Parts of it are root's: the test bed's images, volumes and binaries.
-        run([*as_root, "rm", "-rf", "--one-file-system", str(where.cache)], timeout=600, log=None)
+        folders = [str(where.cache), str(work_folder(where.cache))]
+        run([*as_root, "rm", "-rf", "--one-file-system", *folders], timeout=600, log=None)
     return 0

@@ -36,6 +36,7 @@ class Machine:
     sudo: bool
     user: str
     memory: int
+    memory_free: int  # what programs could be given without swapping
     disk_free: int | None  # None: the cache would not be a folder on a disk
     cache: str
     cache_owner: str | None  # None: does not exist yet
@@ -62,7 +63,8 @@ def read_machine(where: Places, environ: Mapping[str, str]) -> Machine:
         root=root,
         sudo=sudo,
         user=_user_name(os.geteuid()),
-        memory=memory_total(_text("/proc/meminfo")),
+        memory=memory_of(_text("/proc/meminfo"), "MemTotal"),
+        memory_free=memory_of(_text("/proc/meminfo"), "MemAvailable"),
         disk_free=_disk_free(where.cache),
         cache=str(where.cache),
         cache_owner=_user_name(where.cache.stat().st_uid) if where.cache.exists() else None,
@@ -81,10 +83,10 @@ def os_release(text: str) -> dict[str, str]:
     return {name: value.strip().strip("\"'") for name, _, value in pairs}
 
 
-def memory_total(meminfo: str) -> int:
-    """MemTotal in bytes."""
+def memory_of(meminfo: str, name: str) -> int:
+    """Return a field of /proc/meminfo in bytes."""
     for line in meminfo.splitlines():
-        if line.startswith("MemTotal:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return 0
 

@@ -28,7 +28,7 @@ TEST_BED = (
     "iproute2",
     "procps",
     "openssh-client",
-    "debootstrap",  # node images from pinned suites, whatever the host is
+    "mmdebstrap",  # node images from pinned suites, whatever the host is
     "debian-archive-keyring",
     "dpkg-dev",  # dpkg-scanpackages, for the nodes' local repository
     "gcc",  # the pause image is one static program

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from e2e import machine
 from e2e.playing import processor_seconds, until
 from testbed import api
 from testbed.api import RunningBed
@@ -18,14 +19,12 @@ from testbed.controlplane import admin, audit_log, kubeconfig
 from testbed.kube_api import Api, ApiError, Json, condition_is, phase_is
 from testbed.kube_audit import read_audit
 
-pytestmark = pytest.mark.seconds(80)
-
 PODS = "/api/v1/namespaces/default/pods"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 POD_GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 MEMORY = 64 * 1024**2
-# Of processor time; the promise is 10 s on two idle cores, and a test shares them with others.
+# Of processor time, here and in the bed's containers; the promise is 10 s on two idle cores.
 LOAD_SECONDS = 60.0
 
 
@@ -58,7 +57,7 @@ def cluster(bed: RunningBed) -> Iterator[Api]:
     connection.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def members(bed: RunningBed) -> RunningBed:
     """The bed, with both of its nodes joined to the cluster."""
     api.command_line("join", bed.bed.name, "n1", "n2", timeout=600)
@@ -219,16 +218,16 @@ def test_the_audit_log_tells_who_made_a_pod_and_when_it_was_bound(
 
 def test_five_thousand_nodes_for_load_come_at_a_small_cost_and_go_again(bed: RunningBed, cluster: Api) -> None:
     real = {node["metadata"]["name"] for node in cluster.items("/api/v1/nodes")}
-    before = processor_seconds()
+    before = processor_seconds() + machine.ask("processor", bed.bed.name)
     told = api.command_line("load", bed.bed.name, "--nodes", "5000").out
-    spent = processor_seconds() - before
+    spent = processor_seconds() + machine.ask("processor", bed.bed.name) - before
     try:
         nodes = cluster.items("/api/v1/nodes?labelSelector=converged.hpc/load")
         assert len(nodes) == 5000
         assert all(condition_is("Ready")(node) and not node["spec"].get("taints") for node in nodes)
         assert re.fullmatch(r"5000 plain nodes in [0-9.]+ s\n", told)
-        print(told, end="")
-        assert spent < LOAD_SECONDS
+        print(f"{told}{spent:.1f} s of processor time")
+        assert 1 < spent < LOAD_SECONDS
         again = api.command_line("load", bed.bed.name, check=False)
         assert (again.rc, again.out) == (1, "")
         assert "has nodes for load already; remove them first" in again.err

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -14,15 +15,14 @@ import yaml
 from e2e import playing
 from testbed import api
 from testbed.api import RunningBed
+from testbed.down import podman_of
 from testbed.run import run
-
-pytestmark = pytest.mark.seconds(20)
 
 # On cgroup v1 and v2 alike: as much memory as the job may use, and twice as much.
 EATER = "import sys; eaten = bytearray(int(sys.argv[1]) << 20); print(len(eaten) >> 20)"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def whole(bed: RunningBed) -> None:
     """Another file's tests may have just restarted what these ask."""
     await_whole(bed)
@@ -82,6 +82,21 @@ def test_exec_passes_input_output_and_exit_status(bed: RunningBed) -> None:
     assert missing.err == f"testbed: bed '{bed.bed.name}' has no host 'n9'; it has ctl kube n1 n2\n"
 
 
+# What a command finds: who it is, where, with which limits and rights, and in which namespaces.
+PLACE = """
+env | grep -v ^_= | sort; pwd; id; umask; ulimit -a
+grep -E '^(Cap|Seccomp|NoNewPrivs|Groups)' /proc/self/status
+for one in mnt uts ipc net pid cgroup user; do readlink /proc/self/ns/$one; done
+"""
+
+
+def test_a_command_finds_what_one_of_podmans_finds(bed: RunningBed) -> None:
+    ours = bed.exec("n1", ["sh", "-c", PLACE])
+    container = bed.bed.host("n1").container
+    assert ours.out == podman_of(bed.bed).call("exec", container, "sh", "-c", PLACE).out
+    assert "container=podman\n" in ours.out
+
+
 def test_status_shows_every_part(bed: RunningBed) -> None:
     done = api.command_line("status", bed.bed.name, "--json")
     found = json.loads(done.out)[bed.bed.name]
@@ -114,6 +129,13 @@ def test_up_changes_nothing_on_a_bed_that_is_up_and_refuses_another_shape(bed: R
     assert other.rc == 1
     assert "is up with nodes 2 (asked for 5); take it down first" in other.err
     assert record.read_text() == before
+
+
+def test_supplies_that_are_there_are_not_made_again(bed: RunningBed) -> None:
+    done = api.command_line("supplies", "--for", "demo")
+    assert re.search(r"ok +supplies for demo: 7 programs, 1 images", done.err)
+    assert len(done.err.splitlines()) == 2
+    assert done.out == ""
 
 
 def test_logs_of_every_component_land_in_one_folder(bed: RunningBed) -> None:

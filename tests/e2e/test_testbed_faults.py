@@ -21,8 +21,6 @@ from testbed.podman import Podman
 from testbed.recipe import DEFAULT_DEBIAN, Recipe
 from testbed.run import run
 
-pytestmark = pytest.mark.seconds(25)
-
 NAME = f"faults-{os.getpid()}"
 PLAIN = ("--no-kube", "--nodes", "1")
 AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
@@ -35,7 +33,7 @@ def gone() -> Iterator[None]:
     api.command_line("down", NAME, timeout=300, check=False)
 
 
-def test_a_bed_whose_record_is_spoilt_is_taken_down_by_its_labels() -> None:
+def test_a_bed_whose_record_is_spoilt_is_taken_down_all_the_same() -> None:
     bed = api.bring_up(NAME, *PLAIN)
     known = machine.ask("facts", NAME)
     assert len(known["containers"]) == 2

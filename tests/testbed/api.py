@@ -95,7 +95,7 @@ def bring_up(name: str, *options: str) -> RunningBed:
 
 def find(name: str) -> RunningBed:
     """A bed that is there."""
-    return RunningBed(BedStore(name).existing().bed)
+    return RunningBed(BedStore(name).existing())
 
 
 def take_down(name: str) -> None:

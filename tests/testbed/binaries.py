@@ -14,13 +14,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import kube_manifest as manifest
 from testbed.errors import BedError
-from testbed.kube_go import Go, find_go, go_environment, places
+from testbed.kube_go import Go, build_settings, find_go, go_environment, places
 from testbed.paths import binaries_dir, cache_dir
 from testbed.progress import say, step
 from testbed.run import run
@@ -29,9 +29,12 @@ from testbed.state import file_lock
 GO_FOLDER = Path(__file__).with_name("go")
 SOURCES = ("go.mod", "go.sum", "tools.go")
 BIN_DIR_VARIABLE = "CONVERGED_BIN_DIR"
-BUILD_SECONDS = 1800
-BUILD_BYTES = 5 * 1024**3
-"""A cold build was seen to leave 2.6 GB in Go's caches and 0.5 GB of programs; the rest is Go's work folder."""
+BUILD_LOG = "build.log"
+BUILD_SECONDS = 3600
+BUILD_BYTES = 8 * 1024**3
+"""A cold build was seen to leave 3.9 GB in Go's caches and 0.6 GB of programs; its work folder had 3 GB."""
+REBUILD_BYTES = 2 * 1024**3
+"""What some of the programs need where others were built before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class Program:
     package: str
     module: str = "k8s.io/kubernetes"
     version_argv: tuple[str, ...] = ("--version",)
+
+    @property
+    def built_as(self) -> str:
+        """The file name that Go gives it: the last part of the package's path that is no version."""
+        return [part for part in self.package.split("/") if not re.fullmatch(r"v\d+", part)][-1]
 
 
 PROGRAMS = (
@@ -54,6 +62,10 @@ PROGRAMS = (
     Program("kubectl", "k8s.io/kubernetes/cmd/kubectl", version_argv=("version", "--client")),
     Program("kwok", "sigs.k8s.io/kwok/cmd/kwok", module="sigs.k8s.io/kwok"),
 )
+KWOK = "kwok"
+ALL = frozenset(program.name for program in PROGRAMS)
+# What a bed starts; kwok waits for nodes for load, which few beds ever have.
+STARTED = ALL - {KWOK}
 
 
 def pinned_versions(go_mod: str) -> dict[str, str]:
@@ -83,26 +95,25 @@ def build_key(go: Go, sources: Mapping[str, bytes], flags: list[str]) -> str:
     return f"{go.arch}-{digest.hexdigest()[:16]}"
 
 
-def build_binaries(*, given: Path | None = None) -> Path:
-    """Return a folder that holds all PROGRAMS in the pinned versions, building what is not there.
+def build_binaries(*, given: Path | None = None, names: Collection[str] = STARTED) -> Path:
+    """Return a folder that holds the programs `names` in the pinned versions, building what is not there.
 
-    `given` (or the environment's CONVERGED_BIN_DIR) is used as it is when its versions are right; nothing is built
-    or written then. A program in the cache that no longer is what was built is named and built again.
+    `given` (or the environment's CONVERGED_BIN_DIR) is used as it is when it has all PROGRAMS in the right versions;
+    nothing is built or written then. A program in the cache that no longer is what was built is named and built again.
     """
     named = given or (Path(os.environ[BIN_DIR_VARIABLE]) if os.environ.get(BIN_DIR_VARIABLE) else None)
     if named is not None:
         return check_given(named.absolute())
     go = find_go(cache=cache_dir(), among=places())
     sources = {name: (GO_FOLDER / name).read_bytes() for name in SOURCES}
-    wanted = wanted_versions()
-    flags = build_flags(wanted["kubelet"])
+    flags = build_flags(wanted_versions()["kubelet"])
     folder = binaries_dir() / build_key(go, sources, flags)
-    if complete(folder):
+    if complete(folder, names):
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     what = "build the Kubernetes programs"
     with step(what), file_lock("binaries", timeout=BUILD_SECONDS, what=what):
-        build_missing(folder, go=go, flags=flags)
+        build_missing(folder, names, go=go, flags=flags)
     return folder
 
 
@@ -116,9 +127,10 @@ def verify_cache() -> list[str]:
     ]
 
 
-def complete(folder: Path) -> bool:
+def complete(folder: Path, names: Collection[str]) -> bool:
+    """Return whether all of `names` are in a folder, and nothing in it is damaged."""
     entries = manifest.load(folder)
-    return all(program.name in entries for program in PROGRAMS) and not manifest.faults(folder, entries)
+    return entries.keys() >= set(names) and not manifest.faults(folder, entries)
 
 
 def check_given(folder: Path) -> Path:
@@ -146,54 +158,60 @@ def check_version(path: Path, program: Program, wanted: str) -> None:
         raise BedError(f"{path} has version {found[1]}, but the test bed needs {wanted}; replace it")
 
 
-def build_missing(folder: Path, *, go: Go, flags: list[str]) -> None:
-    """Build every program that has no good file yet; each is in place as soon as it is finished."""
+def build_missing(folder: Path, names: Collection[str], *, go: Go, flags: list[str]) -> None:
+    """Build all programs that have no good file yet; each is in place as a whole, or is not."""
     entries = manifest.load(folder)
     for fault in manifest.faults(folder, entries):
         say(f"{folder / fault.name} {fault.found}: building it again")
         del entries[fault.name]
     for stale in folder.glob(".new-*"):
         shutil.rmtree(stale)
-    wanted = wanted_versions()
-    missing = [program for program in PROGRAMS if program.name not in entries]
+    missing = [program for program in PROGRAMS if program.name in names and program.name not in entries]
     if missing:
-        check_space(cache_dir())
-    for program in missing:
-        with step(f"build {program.name} {wanted[program.name]} with {go.version}"):
-            entries[program.name] = build_one(program, folder, go=go, flags=flags)
-        manifest.save(folder, entries)
+        check_space(cache_dir(), need=REBUILD_BYTES if entries else BUILD_BYTES)
+        temporary = folder / f".new-{os.getpid()}"
+        temporary.mkdir()
+        try:
+            begun = time.monotonic()
+            with step(f"build {' '.join(program.name for program in missing)} with {go.version}"):
+                build(missing, temporary, log=folder / BUILD_LOG, go=go, flags=flags)
+            seconds = (time.monotonic() - begun) / len(missing)
+            for program in missing:
+                entries[program.name] = take_in(program, temporary / program.built_as, folder, seconds=seconds)
+                manifest.save(folder, entries)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     manifest.refresh(folder, entries)
 
 
-def check_space(cache: Path) -> None:
+def check_space(cache: Path, *, need: int) -> None:
     free = shutil.disk_usage(cache).free
-    if free < BUILD_BYTES:
+    if free < need:
         raise BedError(
             f"{cache} has {free / 1024**3:.1f} GB free, but building the Kubernetes programs needs"
-            f" {BUILD_BYTES / 1024**3:.0f}; free some, or set CONVERGED_CACHE to a larger file system"
+            f" {need / 1024**3:.0f}; free some, or set CONVERGED_CACHE to a larger file system"
         )
 
 
-def build_one(program: Program, folder: Path, *, go: Go, flags: list[str]) -> manifest.Entry:
-    """Build, check, sync and rename one program; a crash leaves it absent, never half there."""
-    temporary = folder / f".new-{os.getpid()}"
-    temporary.mkdir()
-    try:
-        built = temporary / program.name
-        argv = [str(go.program), "build", "-C", str(GO_FOLDER), *flags, "-o", str(built), program.package]
-        start = time.monotonic()
-        answer = run(argv, timeout=BUILD_SECONDS, check=False, env=go_environment(cache_dir()))
-        if answer.rc != 0:
-            log = folder / f"build-{program.name}.log"
-            log.write_text(answer.out + answer.err, encoding="utf-8")
-            reason = (answer.err.strip() or "no message").splitlines()[-1]
-            raise BedError(f"go build of {program.name} failed: {reason}; all of it is in {log}")
-        version = wanted_versions()[program.name]
-        check_version(built, program, version)
-        with built.open("rb") as stream:
-            os.fsync(stream.fileno())
-        entry = manifest.describe(built, version=version, seconds=time.monotonic() - start)
-        built.replace(folder / program.name)
-        return entry
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+def build(programs: Sequence[Program], into: Path, *, log: Path, go: Go, flags: list[str]) -> None:
+    """Build programs in one go, so that one is linked while others are compiled; Go names the files."""
+    packages = [program.package for program in programs]
+    argv = [str(go.program), "build", "-C", str(GO_FOLDER), *flags, "-o", f"{into}/", *packages]
+    with build_settings() as settings:
+        answer = run(argv, timeout=BUILD_SECONDS, check=False, env=go_environment(cache_dir()) | settings)
+    if answer.rc != 0:
+        log.write_text(answer.out + answer.err, encoding="utf-8")
+        reason = (answer.err.strip() or "no message").splitlines()[-1]
+        names = " ".join(program.name for program in programs)
+        raise BedError(f"go build of {names} failed: {reason}; all of it is in {log}")
+
+
+def take_in(program: Program, built: Path, folder: Path, *, seconds: float) -> manifest.Entry:
+    """Check, sync and rename one program; a crash leaves it absent, never half there."""
+    version = wanted_versions()[program.name]
+    check_version(built, program, version)
+    with built.open("rb") as stream:
+        os.fsync(stream.fileno())
+    entry = manifest.describe(built, version=version, seconds=seconds)
+    built.replace(folder / program.name)
+    return entry

@@ -52,6 +52,16 @@ def parser() -> Parser:
     return top
 
 
+def add_supplies(supplies: Parser) -> None:
+    supplies.add_argument(
+        "--for",
+        dest="purpose",
+        default="all",
+        metavar="demo|all",
+        help="what the demo's bed is made of, or all that any bed is (default: %(default)s)",
+    )
+
+
 def add_status(status: Parser) -> None:
     status.add_argument("name", nargs="?", help="the bed (default: all beds)")
     status.add_argument("--json", action="store_true", help="for programs")
@@ -139,6 +149,14 @@ class Command:
 
 COMMANDS = (
     Command("up", "bring a bed up", commands.up, True, add_up, UP_EXAMPLES),
+    Command(
+        "supplies",
+        "fill the caches with the programs and images that beds are made of; quick when they are there",
+        commands.fill_caches,
+        True,
+        add_supplies,
+        ("testbed supplies", "testbed supplies --for demo", "nice testbed supplies &"),
+    ),
     Command(
         "status",
         "show what every part does right now; exit status 1 where one is not as it should be",

@@ -12,7 +12,7 @@ import math
 import os
 import sys
 
-from testbed import binaries, inventory, join, keys, layout, load, pbs, privilege, status
+from testbed import binaries, inventory, join, keys, layout, load, pbs, privilege, status, supplies
 from testbed.down import podman_of, release_storage, take_down
 from testbed.errors import BedError, UsageError
 from testbed.logs import collect_logs
@@ -25,7 +25,7 @@ from testbed.up import bring_up
 def bed_of(options: argparse.Namespace) -> Bed:
     """The bed that the command line names."""
     layout.check_name(options.name)
-    return BedStore(options.name).existing().bed
+    return BedStore(options.name).existing()
 
 
 def up(options: argparse.Namespace) -> int:
@@ -44,8 +44,13 @@ def up(options: argparse.Namespace) -> int:
     return 0
 
 
+def fill_caches(options: argparse.Namespace) -> int:
+    supplies.fill(options.purpose)
+    return 0
+
+
 def show_status(options: argparse.Namespace) -> int:
-    beds = [bed_of(options)] if options.name else [BedStore(name).existing().bed for name in bed_names()]
+    beds = [bed_of(options)] if options.name else [BedStore(name).existing() for name in bed_names()]
     found = {bed.name: status.parts(bed) for bed in beds}
     if options.json:
         data = {

@@ -1,28 +1,27 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Removes what `up` wrote down that it would make, containers first, however far it came.
+"""Removes all of a bed, however far `up` came and whether or not its record can be read.
 
-Where the record cannot be read, containers and networks are known by their label, mounts by the bed's folder.
+What there is of a bed is found on the machine: containers by their names in a storage that only beds have, the network
+by its label, mounts by the bed's folder. The folder goes last, so that a `down` that was killed can be repeated.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import errno
+import re
 import shutil
 from functools import partial
 from pathlib import Path
 
 from testbed import sysctls
 from testbed.cgroups import Way
-from testbed.errors import BedError
 from testbed.parallel import in_parallel
 from testbed.paths import bed_dir
 from testbed.podman import Podman
-from testbed.progress import say, step
+from testbed.progress import step
 from testbed.run import run
-from testbed.state import Bed, BedStore, Record, Thing, bed_names
+from testbed.state import Bed, BedStore, bed_names
 
 # A killed `up` leaves commands that are still making things; they end within a few seconds.
 LOCK_SECONDS = 300.0
@@ -50,71 +49,40 @@ def take_down(name: str) -> bool:
 
 
 def remove(store: BedStore) -> None:
-    """Remove everything on record. The caller holds the lock."""
-    room(store.name).unlink(missing_ok=True)
-    try:
-        record = store.load()
-    except BedError as error:
-        say(f"  !!  {error}")
-        record = None
-        with step(f"take bed '{store.name}' down by its labels"):
-            remove_labelled(store.name)
-    if record is not None:
-        podman_of(record.bed).configure()
-        with step(f"take bed '{store.name}' down"):
-            containers = [thing for thing in record.things if thing.kind == "container"]
-            others = [thing for thing in record.things if thing.kind != "container"]
-            in_parallel([partial(remove_thing, record.bed, thing) for thing in containers])
-            keep(store, dataclasses.replace(record, things=tuple(others)))
-            while others:
-                remove_thing(record.bed, others.pop())
-                keep(store, dataclasses.replace(record, things=tuple(others)))
-    if bed_names() in ([], [store.name]):
+    """Remove everything of a bed. The caller holds the lock."""
+    name, folder = store.name, bed_dir(store.name)
+    if not folder.exists():
+        return
+    room(name).unlink(missing_ok=True)
+    with step(f"take bed '{name}' down"):
+        for podman in engines(name):
+            podman.configure()
+            in_parallel([partial(podman.rm, container) for container in containers(podman, name)])
+            in_parallel([partial(podman.network_rm, network) for network in podman.networks(name)])
+        sysctls.release(name)
+        for path in reversed(mounted_below(folder)):
+            run(["umount", "--lazy", path], timeout=30)
+    if bed_names() in ([], [name]):
         release_storage()
-    remove_folder(bed_dir(store.name), last=store.path)
+    remove_folder(folder, last=store.path)
+
+
+def engines(name: str) -> list[Podman]:
+    """Return podman in every way in which a bed of that name may have containers."""
+    namespace = namespace_path(name)
+    private = [Podman(Way.PRIVATE_V2, namespace)] if is_mounted(namespace) else []
+    return [podman for podman in (*(Podman(way) for way in Way if way.has_limits), *private) if podman.has_storage()]
+
+
+def containers(podman: Podman, name: str) -> list[str]:
+    """Return the containers of a bed, half-made ones too, and none of a bed whose name begins alike."""
+    host = re.compile(rf"{re.escape(name)}-(kube|ctl\d*|n\d+)")
+    return [container for container in podman.all_names(f"{name}-") if host.fullmatch(container)]
 
 
 def room(name: str) -> Path:
     """A file that holds some space of the disk, for removing a bed takes some: the engine writes its lists anew."""
     return bed_dir(name) / "room"
-
-
-def keep(store: BedStore, record: Record) -> None:
-    """Write down what is left. On a full disk the record goes on naming what is gone, which does no harm."""
-    try:
-        store.save(record)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-
-
-def remove_labelled(name: str) -> None:
-    """Everything of a bed that can be told without its record."""
-    namespace = namespace_path(name)
-    ways = [Podman(way) for way in Way if way.has_limits]
-    for podman in [*ways, *([Podman(Way.PRIVATE_V2, namespace)] if namespace.exists() else [])]:
-        if podman.storage_dir.exists():
-            podman.configure()
-            in_parallel([partial(podman.rm, container) for container in podman.labelled(name)])
-            in_parallel([partial(podman.network_rm, network) for network in podman.networks(name)])
-    sysctls.release(name)
-    for path in reversed(mounted_below(bed_dir(name))):
-        run(["umount", "--lazy", path], timeout=30)
-
-
-def remove_thing(bed: Bed, thing: Thing) -> None:
-    """Remove one thing; that it was never made is fine."""
-    if thing.kind == "container":
-        podman_of(bed).rm(thing.name)
-    elif thing.kind == "network":
-        podman_of(bed).network_rm(thing.name)
-    elif thing.kind == "sysctls":
-        sysctls.release(bed.name)
-    elif thing.kind == "mount":
-        if is_mounted(Path(thing.name)):
-            run(["umount", "--lazy", thing.name], timeout=30)
-    else:
-        raise BedError(f"state of bed '{bed.name}': unknown kind of thing '{thing.kind}' ({thing.name})")
 
 
 def release_storage() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from testbed.state import file_lock, write_synced
 
 FREE_BYTES = 3 * 1024**3
 ROOTFS = "rootfs.tar"
+BUILDING = ".new-"
 MANIFEST = "manifest.json"
 
 
@@ -57,35 +58,41 @@ def cached(wanted: Recipe) -> CachedImage:
 
 
 def ensure(wanted: Recipe, podman: Podman) -> CachedImage:
-    """The image of a recipe, in the cache and in podman's storage; built and imported where it is not."""
-    with file_lock("images", timeout=1800, what="node images"):
-        image = ensure_cached(wanted)
+    """Return the image of a recipe, in the cache and in podman's storage; build and import it where it is not."""
+    image = ensure_cached(wanted)
+    with lock(wanted):
         if podman.call("image", "exists", image.tag, check=False).rc != 0:
             import_into(podman, image)
     return image
 
 
+def lock(wanted: Recipe) -> AbstractContextManager[None]:
+    """Return the lock of one image: different ones are built side by side."""
+    return file_lock(f"image-{wanted.key}", timeout=1800, what=f"node image {wanted.key}")
+
+
 def ensure_cached(wanted: Recipe) -> CachedImage:
-    """A sound copy in the cache. The caller holds the lock."""
-    image = cached(wanted)
-    for leftover in images_dir().glob(".build-*"):
-        shutil.rmtree(leftover)
-    if image.folder.exists():
-        fault = damage(image.folder)
-        if fault is None:
-            return image
-        say(f"  !!  cached node image is damaged: {fault}; building it again")
-        shutil.rmtree(image.folder)
+    """Return a sound copy in the cache."""
     base = None if wanted.base is None else ensure_cached(wanted.base)
-    check_space(images_dir())
-    work = images_dir() / f".build-{os.getpid()}"
-    work.mkdir(parents=True)
-    try:
-        say(f"  ..  node image {image.key}: built once, in a minute or two")
-        build(wanted, base, work)
-        (work / "result").rename(image.folder)
-    finally:
-        shutil.rmtree(work)
+    image = cached(wanted)
+    work = images_dir() / f"{BUILDING}{wanted.key}"
+    with lock(wanted):
+        if work.exists():
+            shutil.rmtree(work)
+        if image.folder.exists():
+            fault = damage(image.folder)
+            if fault is None:
+                return image
+            say(f"  !!  cached node image is damaged: {fault}; building it again")
+            shutil.rmtree(image.folder)
+        check_space(images_dir())
+        work.mkdir(parents=True)
+        try:
+            say(f"  ..  node image {image.key}: built once, in a minute or two")
+            build(wanted, base, work)
+            (work / "result").rename(image.folder)
+        finally:
+            shutil.rmtree(work)
     return image
 
 
@@ -94,7 +101,7 @@ def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
     root, result = work / "root", work / "result"
     result.mkdir()
     if base is None:
-        with step(f"Debian {wanted.debian} ({wanted.suite}) with Slurm, by debootstrap"):
+        with step(f"Debian {wanted.debian} ({wanted.suite}) with Slurm, by mmdebstrap"):
             rootfs.bootstrap(wanted, root)
         rootfs.configure(root)
         with step("packages for roles to install, pause and busybox images"), rootfs.online(root):

@@ -14,11 +14,13 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from functools import partial
 
+from testbed.binaries import KWOK, build_binaries
 from testbed.controlplane import kube_dir, kube_host
 from testbed.errors import BedError, UsageError
 from testbed.kube_api import Api, Credentials, Json, read_kubeconfig, tls_context
-from testbed.kube_config import CONTROLLER_MANAGER_ENV, LOAD_LABEL
+from testbed.kube_config import BIN, CONTROLLER_MANAGER_ENV, LOAD_LABEL
 from testbed.podman import Podman
 from testbed.progress import step
 from testbed.state import Bed
@@ -96,6 +98,8 @@ def add_load_nodes(bed: Bed, count: int, kind: Kind, podman: Podman) -> float:
     api.close()
     if taken:
         raise BedError(f"bed '{bed.name}' has nodes for load already; remove them first")
+    if kind is Kind.KWOK:
+        have_kwok(bed, podman)
     with step(f"create {count} {kind.value} nodes for load"):
         begun = time.monotonic()
         (kube_dir(bed) / CONTROLLER_MANAGER_ENV).write_text(WITHOUT_LIFECYCLE, encoding="utf-8")
@@ -108,6 +112,15 @@ def add_load_nodes(bed: Bed, count: int, kind: Kind, podman: Podman) -> float:
         if kind is Kind.KWOK:
             systemctl(bed, podman, "start", "kwok.service")
         return time.monotonic() - begun
+
+
+def have_kwok(bed: Bed, podman: Podman) -> None:
+    """Build kwok into the folder of programs that the bed mounts; few beds ever start it, so `up` builds none."""
+    there = partial(podman.exec, kube_host(bed).container, ["test", "-x", f"{BIN}/{KWOK}"], timeout=60, check=False)
+    if there().rc != 0:
+        build_binaries(names={KWOK})
+    if there().rc != 0:
+        raise BedError(f"bed '{bed.name}' has other Kubernetes programs than this checkout; take it down and up again")
 
 
 def create_all(credentials: Credentials, count: int, kind: Kind) -> None:

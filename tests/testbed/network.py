@@ -24,9 +24,7 @@ def taken(podman: Podman) -> list[Taken]:
     names = podman.call("network", "ls", "--quiet").out.split()
     # A bed that goes down just now takes its network away between these two calls; the others are told all the same.
     networks = json.loads(podman.call("network", "inspect", *names, check=False).out or "[]") if names else []
-    beds = [
-        (IPv4Network(record.bed.subnet), f"bed '{name}'") for name in bed_names() if (record := BedStore(name).load())
-    ]
+    beds = [(IPv4Network(bed.subnet), f"bed '{name}'") for name in bed_names() if (bed := BedStore(name).load())]
     return [*beds, *of_podman(networks), *of_addresses(addresses), *of_routes(routes)]
 
 

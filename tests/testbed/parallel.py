@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+from testbed.run import kill_running
 
 AT_ONCE = 4
+ASK_SECONDS = 0.1
 
 
 def in_parallel(work: Sequence[Callable[[], None]]) -> None:
@@ -20,3 +23,16 @@ def in_parallel(work: Sequence[Callable[[], None]]) -> None:
                 one.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def side_by_side(work: Sequence[Callable[[], None]]) -> None:
+    """Run long work all at once; with a failure, or an interrupt, the programs of all of it are ended."""
+    with ThreadPoolExecutor(max_workers=max(len(work), 1)) as pool:
+        pending = [pool.submit(one) for one in work]
+        try:
+            for one in wait(pending, return_when=FIRST_EXCEPTION).done:
+                one.result()
+        except BaseException:
+            while wait(pending, timeout=ASK_SECONDS).not_done:
+                kill_running()
+            raise

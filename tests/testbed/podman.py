@@ -18,16 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed import namespaces
 from testbed.cgroups import Way
 from testbed.errors import BedError
+from testbed.namespaces import UMASK, MainProcess
 from testbed.paths import DEFAULT_CACHE, cache_dir
-from testbed.run import Completed, run
+from testbed.run import Completed, failure, run
 
-# On everything of a bed, so that its parts can be told even without its record.
-LABEL = "converged.bed"
+# On everything of a bed: its name, and on networks, which all caches share, the cache that the bed is in.
+LABEL, CACHE_LABEL = "converged.bed", "converged.cache"
 RUN_DIR = Path("/run/converged-hpc")
 QUICK = 30.0
 SLOW = 120.0
+# By storage and name of the container: what this process knows.
+MAIN_PROCESSES: dict[tuple[Path, str], MainProcess] = {}
 
 CONTAINERS_CONF = """\
 [containers]
@@ -132,6 +136,10 @@ class Podman:
         """Where images and containers of this way lie."""
         return cache_dir() / "storage" / self.way.value
 
+    def has_storage(self) -> bool:
+        """Return whether this way was ever used."""
+        return self.storage_dir.exists()
+
     def argv(self, *arguments: str) -> list[str]:
         """A whole command line, for callers that stream instead of waiting."""
         prefix = [] if os.geteuid() == 0 else ["sudo", "-n"]
@@ -179,9 +187,27 @@ class Podman:
         input: str | bytes | None = None,
         check: bool = True,
     ) -> Completed:
-        """Run a command as root in a running container."""
-        interactive = () if input is None else ("--interactive",)
-        return self.call("exec", *interactive, container, *argv, timeout=timeout, input=input, check=check)
+        """Run a command as root in a running container; status 255 where the container does not run."""
+        what, done = f"{container}: {argv[0]}", Completed(255, "", "the container does not run")
+        main = self.main_process(container)
+        if main is not None:
+            done = run(main.command(argv), timeout=timeout, input=input, check=False, what=what, umask=UMASK)
+        if done.rc < 0:
+            # nsenter ends by the signal that ended the command; podman tells it as shells do.
+            done = Completed(128 - done.rc, done.out, done.err)
+        if check and done.rc != 0:
+            raise failure(what, done)
+        return done
+
+    def main_process(self, container: str) -> MainProcess | None:
+        """Return the main process of a container, or None; podman is asked once for each boot of the container."""
+        key = (self.storage_dir, container)
+        known = MAIN_PROCESSES.get(key)
+        if known is None or not known.runs():
+            known = namespaces.main_process(self.inspect(container))
+        if known is not None:
+            MAIN_PROCESSES[key] = known
+        return known
 
     def inspect(self, container: str) -> dict[str, Any] | None:
         """Everything the engine knows of a container, or None where there is no such container."""
@@ -201,9 +227,12 @@ class Podman:
         listed = self.call("ps", "--all", "--filter", f"name=^{prefix}", "--format", "json").out
         return {name: entry["State"] for entry in json.loads(listed or "[]") for name in entry["Names"]}
 
-    def labelled(self, bed: str) -> list[str]:
-        """The containers of a bed, whatever their state."""
-        return self.call("ps", "--all", "--filter", f"label={LABEL}={bed}", "--format", "{{.Names}}").out.split()
+    def all_names(self, prefix: str) -> list[str]:
+        """Return the names that begin with `prefix` of all containers, those of a killed `create` too."""
+        # What is external to podman is listed whatever the filter is.
+        filtered = ("--filter", f"name=^{prefix}", "--format", "json")
+        listed = json.loads(self.call("ps", "--all", "--external", *filtered).out or "[]")
+        return [name for entry in listed for name in entry["Names"] or () if name.startswith(prefix)]
 
     def rm(self, container: str) -> None:
         """Remove a container whatever its state; none is fine, half-made is fine."""
@@ -211,12 +240,16 @@ class Podman:
 
     def network_create(self, name: str, *, subnet: str, gateway: str) -> None:
         """A bridge of its own. No name server: names come from /etc/hosts, and one process less has to go."""
-        label = ("--label", f"{LABEL}={name}")
-        self.call("network", "create", *label, "--disable-dns", "--subnet", subnet, "--gateway", gateway, name)
+        labels = ("--label", f"{LABEL}={name}", "--label", f"{CACHE_LABEL}={cache_dir()}")
+        self.call("network", "create", *labels, "--disable-dns", "--subnet", subnet, "--gateway", gateway, name)
 
     def networks(self, bed: str) -> list[str]:
-        """The networks of a bed."""
-        return self.call("network", "ls", "--quiet", "--filter", f"label={LABEL}={bed}").out.split()
+        """Return the networks of a bed. All storages share them, and another cache may have a bed of that name."""
+        found = json.loads(
+            self.call("network", "ls", "--filter", f"label={LABEL}={bed}", "--format", "json").out or "[]"
+        )
+        ours = str(cache_dir())
+        return [one["name"] for one in found if one.get("labels", {}).get(CACHE_LABEL, ours) == ours]
 
     def network_rm(self, name: str) -> None:
         """Remove a network; none is fine."""

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import re
 import shutil
@@ -19,6 +18,9 @@ from testbed.recipe import Recipe
 from testbed.run import Completed, run
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+MIRROR = "http://deb.debian.org/debian"
+# Folders of / are links into /usr from the start, so that no package has to make them so, which takes all of perl.
+MERGE, MERGED = "/usr/share/mmdebstrap/hooks/merged-usr", "usr-is-merged"
 BUILD_TIMEOUT = 1800.0
 APT = ("apt-get", "--yes", "--quiet", "--no-install-recommends")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -37,15 +39,6 @@ def fetch_settings(dump: str) -> list[str]:
     return [line for line in dump.splitlines() if FETCH_SETTING.match(line)]
 
 
-def proxy_environment(settings: Sequence[str]) -> dict[str, str]:
-    """debootstrap heeds http_proxy only: hand it apt's proxy where the environment has none."""
-    for line in settings:
-        match = re.match(r'Acquire::http::Proxy "(.+)";', line, re.I)
-        if match and "http_proxy" not in os.environ:
-            return {"http_proxy": match.group(1)}
-    return {}
-
-
 def architecture() -> str:
     """Debian's name for this machine's processor."""
     machine = platform.machine()
@@ -58,9 +51,16 @@ def bootstrap(recipe_: Recipe, root: Path) -> None:
     """Install the suite and all packages of a node."""
     if not KEYRING.exists():
         raise BedError(f"{KEYRING}: not found; type: apt-get install debian-archive-keyring")
-    settings = fetch_settings(run(["apt-config", "dump"], timeout=30).out)
-    command = ["debootstrap", "--variant=minbase", f"--keyring={KEYRING}", f"--include={','.join(recipe.PACKAGES)}"]
-    run(confined([*command, recipe_.suite, str(root)]), timeout=BUILD_TIMEOUT, env=proxy_environment(settings))
+    packages = ",".join((MERGED, *recipe.PACKAGES))
+    options = ["--mode=root", "--variant=minbase", "--format=directory", f"--hook-dir={MERGE}"]
+    options += [f"--keyring={KEYRING}", f"--include={packages}", *(f"--aptopt={one}" for one in fetch_settings(dump()))]
+    run(confined(["mmdebstrap", *options, recipe_.suite, str(root), MIRROR]), timeout=BUILD_TIMEOUT)
+    (root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
+
+
+def dump() -> str:
+    """Return the machine's own apt configuration."""
+    return run(["apt-config", "dump"], timeout=30).out
 
 
 def configure(root: Path) -> None:
@@ -96,7 +96,7 @@ def online(root: Path) -> Iterator[None]:
         parked.rename(sources)
     if local.exists():
         local.rename(hidden)
-    settings.write_text("\n".join(fetch_settings(run(["apt-config", "dump"], timeout=30).out)) + "\n")
+    settings.write_text("\n".join(fetch_settings(dump())) + "\n")
     shutil.copyfile("/etc/resolv.conf", root / "etc/resolv.conf")
     in_root(root, [*APT, "update"])
     try:

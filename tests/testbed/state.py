@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a bed is, and what it has made on the machine, written down before it is made.
+"""What a bed is, written down before anything of it is made.
 
-`down` works from this record alone, so it must survive a kill at any point: every write is a new
-file, synced and renamed, and a thing is recorded before the command that makes it runs.
+The record survives a kill at any point: every write is a new file, synced and renamed. It says that there is a bed and
+what it was asked to be; what the bed has on the machine is found on the machine (see `down`).
 """
 
 from __future__ import annotations
@@ -105,25 +105,6 @@ def _known(kind: type[Host | Bed], data: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
-    """Something made on the machine: container, network, mount or sysctls, by name."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """The contents of state.json."""
-
-    bed: Bed
-    things: tuple[Thing, ...] = ()
-
-    def with_thing(self, thing: Thing) -> Record:
-        return self if thing in self.things else dataclasses.replace(self, things=(*self.things, thing))
-
-
-@dataclass(frozen=True, slots=True)
 class BedStore:
     """Reads and writes the record of one bed. Writers hold `lock`."""
 
@@ -133,41 +114,34 @@ class BedStore:
     def path(self) -> Path:
         return bed_dir(self.name) / "state.json"
 
-    def load(self) -> Record | None:
-        """The record, or None where there is no such bed."""
+    def load(self) -> Bed | None:
+        """Return the bed on record, or None where there is no such bed."""
         advice = f"take the bed down, which needs no record for that: testbed down {self.name}"
         try:
             data = json.loads(self.path.read_text())
             if data.get("format") != FORMAT:
                 raise BedError(f"{self.path}: format {data.get('format')}, expected {FORMAT}; {advice}")
-            things = tuple(Thing(**thing) for thing in data["things"])
-            return Record(bed=Bed.from_json(data["bed"]), things=things)
+            return Bed.from_json(data["bed"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BedError(f"{self.path}: no record of a bed ({error}); {advice}") from None
 
-    def existing(self) -> Record:
-        """The record of a bed that must be there."""
-        record = self.load()
-        if record is None:
+    def existing(self) -> Bed:
+        """Return a bed that must be there."""
+        bed = self.load()
+        if bed is None:
             have = ", ".join(bed_names()) or "none"
             raise BedError(f"no bed '{self.name}' (there are: {have}); bring it up with: testbed up --name {self.name}")
-        return record
+        return bed
 
-    def save(self, record: Record) -> None:
+    def save(self, bed: Bed) -> None:
         """Replace the record in one step that survives a crash."""
-        data = {
-            "format": FORMAT,
-            "bed": record.bed.to_json(),
-            "things": [dataclasses.asdict(thing) for thing in record.things],
-        }
+        # An older checkout takes a bed down by a list of its things.
+        things = [("sysctls", bed.name), ("network", bed.network), *(("container", one.container) for one in bed.hosts)]
+        listed = [{"kind": kind, "name": name} for kind, name in things]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_synced(self.path, json.dumps(data, indent=1) + "\n")
-
-    def record(self, kind: str, name: str) -> None:
-        """Write down a thing that is about to be made."""
-        self.save(self.existing().with_thing(Thing(kind, name)))
+        write_synced(self.path, json.dumps({"format": FORMAT, "bed": bed.to_json(), "things": listed}, indent=1) + "\n")
 
     @contextmanager
     def lock(self, *, timeout: float = 5.0) -> Iterator[None]:
@@ -198,9 +172,10 @@ def write_synced(path: Path, text: str) -> None:
 
 @contextmanager
 def file_lock(name: str, *, timeout: float, what: str) -> Iterator[None]:
-    """An exclusive lock. It ends with its holder, however that ends, and with the last command its holder started.
+    """Hold an exclusive lock. After a kill or a failure it ends with the last command that its holder has started.
 
-    Commands inherit the open file: whoever gets the lock after a kill knows that nothing is still being made.
+    Commands inherit the open file: the next holder knows that nothing is still being made. A holder that has done its
+    work gives the lock back itself, because commands that other threads have started meanwhile inherit it as well.
     """
     locks_dir().mkdir(parents=True, exist_ok=True)
     path = locks_dir() / f"{name}.lock"
@@ -221,6 +196,7 @@ def file_lock(name: str, *, timeout: float, what: str) -> Iterator[None]:
         file.write(str(os.getpid()))
         file.flush()
         yield
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def try_lock(file: IO[str]) -> bool:

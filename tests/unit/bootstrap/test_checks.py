@@ -10,8 +10,8 @@ from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
-from bootstrap.checks import CODE_ONLY, GIB, TEST_BED, check, free_network
-from bootstrap.machine import Machine, cgroup_version, memory_total, networks, os_release
+from bootstrap.checks import CODE_ONLY, DEMO, GIB, TESTS, check, free_network
+from bootstrap.machine import Machine, cgroup_version, memory_of, networks, os_release
 
 GOOD = Machine(
     distribution="debian",
@@ -24,6 +24,7 @@ GOOD = Machine(
     sudo=False,
     user="root",
     memory=8 * GIB,
+    memory_free=7 * GIB,
     disk_free=50 * GIB,
     cache="/var/cache/converged-hpc",
     cache_owner=None,
@@ -47,8 +48,9 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"container": "lxc"}, "this is an LXC container", "virtual machine"),
     ({"whole_user_range": False}, "rootless container", "on the host"),
     ({"root": False, "user": "eve"}, "user eve is not root", "su -c"),
-    ({"memory": 2 * GIB}, "2.0 GiB of memory; 4 GiB", "give the machine more"),
-    ({"disk_free": 3 * GIB}, "3.0 GiB free for /var/cache/converged-hpc", "export CONVERGED_CACHE="),
+    ({"memory": 2 * GIB}, "2.0 GiB of memory; 6 GiB", "give the machine more"),
+    ({"memory_free": GIB}, "1.0 GiB of memory are free; 2 GiB", "ps axo rss"),
+    ({"disk_free": 15 * GIB}, "15.0 GiB free for /var/cache/converged-hpc; 16 GiB", "export CONVERGED_CACHE="),
     ({"disk_free": None}, "/var/cache/converged-hpc cannot be made", "export CONVERGED_CACHE="),
     ({"cache_owner": "alice"}, "belongs to alice, not to root", "export CONVERGED_CACHE="),
     ({"cgroup": "none"}, "no cgroup hierarchy", "mount -t cgroup2"),
@@ -67,14 +69,14 @@ NOTED: list[tuple[dict[str, Any], str]] = [
 
 
 def test_a_good_machine_gets_no_remark() -> None:
-    assert check(GOOD, TEST_BED) == []
+    assert check(GOOD, TESTS) == []
 
 
 @pytest.mark.parametrize(("facts", "what", "remedy"), REFUSED)
 def test_what_cannot_work_is_refused_in_one_line_that_says_what_to_do(
     facts: dict[str, Any], what: str, remedy: str
 ) -> None:
-    (finding,) = check(replace(GOOD, **facts), TEST_BED)
+    (finding,) = check(replace(GOOD, **facts), TESTS)
 
     assert finding.refused
     assert what in finding.text
@@ -84,27 +86,27 @@ def test_what_cannot_work_is_refused_in_one_line_that_says_what_to_do(
 
 @pytest.mark.parametrize(("facts", "what"), NOTED)
 def test_what_works_but_surprises_is_only_noted(facts: dict[str, Any], what: str) -> None:
-    (finding,) = check(replace(GOOD, **facts), TEST_BED)
+    (finding,) = check(replace(GOOD, **facts), TESTS)
 
     assert not finding.refused
     assert what in finding.text
 
 
 def test_refusals_come_before_notes() -> None:
-    findings = check(replace(GOOD, cgroup="hybrid", forwarding_rules=("-A FORWARD -j DROP",)), TEST_BED)
+    findings = check(replace(GOOD, cgroup="hybrid", forwarding_rules=("-A FORWARD -j DROP",)), TESTS)
 
     assert [finding.refused for finding in findings] == [True, False]
 
 
 def test_a_password_in_a_proxy_is_never_printed() -> None:
-    findings = check(replace(GOOD, proxies=(("http_proxy", "eve:secret@proxy"),)), TEST_BED)
+    findings = check(replace(GOOD, proxies=(("http_proxy", "eve:secret@proxy"),)), TESTS)
 
     assert findings
     assert not any("secret" in finding.text for finding in findings)
 
 
 def test_tests_that_need_no_cluster_do_not_ask_for_root_or_networks() -> None:
-    machine = replace(GOOD, root=False, user="eve", cache_owner="eve", cgroup="none", memory=2 * GIB)
+    machine = replace(GOOD, root=False, user="eve", cache_owner="eve", cgroup="none", memory=2 * GIB, memory_free=GIB)
 
     assert check(machine, CODE_ONLY) == []
 
@@ -147,5 +149,29 @@ def test_routes_are_read_without_the_default_route() -> None:
 
 
 def test_memory_and_distribution_are_read_from_their_files() -> None:
-    assert memory_total("MemTotal:       16384 kB\nMemFree: 1 kB\n") == 16 * 1024**2
+    read = "MemTotal:       16384 kB\nMemFree: 1 kB\nMemAvailable:   2048 kB\n"
+    assert [memory_of(read, name) for name in ("MemTotal", "MemAvailable", "Else")] == [16 * 1024**2, 2 * 1024**2, 0]
     assert os_release('ID=ubuntu\nVERSION_ID="24.04"\n# note\n') == {"ID": "ubuntu", "VERSION_ID": "24.04"}
+
+
+@pytest.mark.parametrize(
+    ("memory", "disk", "demo", "tests"),
+    [
+        (16, 50, True, True),
+        (4, 50, True, False),
+        (16, 10, True, False),
+        (16, 9, False, False),
+        (3, 50, False, False),
+    ],
+)
+def test_the_demo_wants_less_of_a_machine_than_the_tests(memory: int, disk: int, demo: bool, tests: bool) -> None:
+    machine = replace(GOOD, memory=memory * GIB, memory_free=3 * GIB, disk_free=disk * GIB)
+    assert (check(machine, DEMO) == []) is demo
+    assert (check(machine, TESTS) == []) is tests
+
+
+def test_what_was_built_already_needs_no_room_any_more() -> None:
+    assert check(replace(GOOD, disk_free=4 * GIB), TESTS.cached()) == []
+    (finding,) = check(replace(GOOD, disk_free=3 * GIB), TESTS.cached())
+    assert "3.0 GiB free for /var/cache/converged-hpc; 4 GiB are needed" in finding.text
+    assert CODE_ONLY.cached() == CODE_ONLY

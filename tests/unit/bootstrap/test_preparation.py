@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from bootstrap import cli, packages, venvs
+from bootstrap.checks import CODE_ONLY, DEMO, TESTS
 from bootstrap.environment import places, variables
 from bootstrap.errors import BootstrapError
 from bootstrap.machine import read_machine
 from bootstrap.run import run
+from testbed.kube_go import work_folder
 
 ONE = places(Path("/home/eve/one"), {})
 TWO = places(Path("/home/eve/two"), {})
@@ -91,12 +95,22 @@ def test_a_dependency_group_is_read_with_the_groups_it_includes() -> None:
 
 def test_another_python_or_another_pin_is_another_environment(tmp_path: Path) -> None:
     def folder(pin: str, version: str) -> Path:
-        text = f'[dependency-groups]\ninstaller = ["pip==1"]\ndev = ["a=={pin}"]\n'
+        text = f'[dependency-groups]\ninstaller = ["pip==1"]\ndev = ["a=={pin}", "b==1", "c==1", "d==1"]\n'
         (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
         return venvs.planned(places(tmp_path, {}), group="dev", python="/usr/bin/python3", version=version).folder
 
-    assert folder("1", "3.11") == folder("1", "3.11")
     assert len({folder("1", "3.11"), folder("2", "3.11"), folder("1", "3.12")}) == 3
+    program = (
+        "import sys; from pathlib import Path; from bootstrap import venvs; from bootstrap.environment import places; "
+        "where = places(Path(sys.argv[1]), {}); "
+        "print(venvs.planned(where, group='dev', python='/usr/bin/python3', version='3.11').folder)"
+    )
+    wanted = str(folder("1", "3.11"))
+    for seed in ("1", "2"):  # by which Python orders sets: another process must find the environment that this one made
+        environ = {**os.environ, "PYTHONHASHSEED": seed}
+        argv = [sys.executable, "-c", program, str(tmp_path)]
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=300, check=True)
+        assert done.stdout.strip() == wanted
 
 
 def test_an_environment_counts_as_made_only_with_its_stamp(tmp_path: Path) -> None:
@@ -149,6 +163,20 @@ def test_a_folder_with_other_files_is_never_taken_for_a_cache(
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_nothing_is_left_of_a_cache_and_of_a_build_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, memory = tmp_path / "cache", tmp_path / "memory"
+    monkeypatch.setattr("testbed.kube_go.MEMORY_DISK", memory)
+    monkeypatch.setenv("CONVERGED_CACHE", str(cache))
+    cache.mkdir()
+    (cache / cli.CACHE_TAG).touch()
+    (work_folder(cache) / "go-build1").mkdir(parents=True)
+    (memory / "of-others").mkdir()
+    assert cli.main(["clean"]) == 0
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["memory", "of-others"]
+
+
 def test_a_command_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
     log = tmp_path / "logs/bootstrap.log"
 
@@ -174,3 +202,18 @@ def test_a_cache_that_cannot_be_written_is_one_line(
 
     assert cli.main(["exec", "true"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_each_target_asks_for_what_it_starts() -> None:
+    needs = {name: target.need for name, target in cli.TARGETS.items()}
+    assert needs.pop("demo") == DEMO
+    assert {name for name, need in needs.items() if need == TESTS} == {"test", "soak", "bench", "gate"}
+    assert {name for name, need in needs.items() if need == CODE_ONLY} == {"check", "docs"}
+
+
+def test_a_build_that_has_not_ended_is_none(tmp_path: Path) -> None:
+    (tmp_path / "bin/amd64-1/.new-7").mkdir(parents=True)
+    (tmp_path / "bin/amd64-1/.new-7/kubelet").touch()
+    assert not cli.programs_built(tmp_path)
+    (tmp_path / "bin/amd64-1/kubelet").touch()
+    assert cli.programs_built(tmp_path)

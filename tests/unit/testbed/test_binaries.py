@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,18 +18,24 @@ from testbed.errors import BedError
 from testbed.kube_go import Go
 
 GO_MOD = (GO_FOLDER / "go.mod").read_text(encoding="utf-8")
-NAMES = [program.name for program in PROGRAMS]
-# All that is asked of Go: what it is, and to put a program somewhere.
+NAMES = [program.name for program in PROGRAMS if program.name in binaries.STARTED]
+# All that is asked of Go: what it is, and to put programs into a folder, each by the name of its package.
 FAKE_GO = """#!/bin/sh
 case "$1" in
 env) printf 'go1.26.8\\namd64\\n' ;;
 build)
   test -e "{folder}/broken" && {{ echo 'x.go:1: undefined: y' >&2; exit 1; }}
+  echo "$GOGC $GOTMPDIR" >> "{folder}/calls"
+  test -z "$GOTMPDIR" || touch "$GOTMPDIR/go-build1"
   while [ "$1" != -o ]; do shift; done
-  name="${{2##*/}}"
-  echo "$name" >> "{folder}/built"
-  printf '#!/bin/sh\\necho v%s\\n' "$(sed -n "s/^$name //p" "{folder}/versions")" > "$2"
-  chmod 755 "$2" ;;
+  into="$2"; shift 2
+  for package; do
+    name="${{package##*/}}"
+    case "$name" in v[0-9]) package="${{package%/*}}"; name="${{package##*/}}" ;; esac
+    echo "$name" >> "{folder}/built"
+    printf '#!/bin/sh\\necho v%s\\n' "$(sed -n "s/^$name //p" "{folder}/versions")" > "$into$name"
+    chmod 755 "$into$name"
+  done ;;
 esac
 """
 
@@ -54,11 +61,13 @@ def built(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     """Puts a Go on the PATH that builds in no time; the result tells what it has built since asked last."""
     folder = tmp_path / "fake-go"
     script(folder / "go", FAKE_GO.format(folder=folder))
-    lines = [f"{name} {version}\n" for name, version in binaries.wanted_versions().items()]
+    versions = binaries.wanted_versions()
+    lines = [f"{program.built_as} {versions[program.name]}\n" for program in PROGRAMS]
     (folder / "versions").write_text("".join(lines))
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.delenv(binaries.BIN_DIR_VARIABLE, raising=False)
-    monkeypatch.setattr(binaries, "BUILD_BYTES", 0)
+    for name in ("BUILD_BYTES", "REBUILD_BYTES"):
+        monkeypatch.setattr(binaries, name, 0)
 
     def names() -> list[str]:
         log = folder / "built"
@@ -139,10 +148,49 @@ def test_a_given_folder_without_some_programs_is_refused_with_their_names(given:
 
 def test_programs_are_built_once(built: Callable[[], list[str]]) -> None:
     folder = build_binaries()
-    assert built() == NAMES
+    assert built() == ["server", *NAMES[1:]]
+    assert NAMES[0] == "etcd"
     assert sorted(path.name for path in folder.iterdir()) == sorted([*NAMES, kube_manifest.MANIFEST])
     assert build_binaries() == folder
     assert built() == []
+
+
+def test_all_that_is_missing_is_built_by_one_call_of_go(built: Callable[[], list[str]], tmp_path: Path) -> None:
+    build_binaries()
+    assert len((tmp_path / "fake-go" / "calls").read_text().splitlines()) == 1
+    built()
+    folder = build_binaries(names=binaries.ALL)
+    assert built() == ["kwok"]
+    assert os.access(folder / "kwok", os.X_OK)
+    assert build_binaries() == build_binaries(names={"kwok"}) == folder
+    assert built() == []
+
+
+@pytest.mark.parametrize("gigabytes", [32, 4], ids=["much", "little"])
+def test_go_works_in_memory_where_the_machine_has_enough_and_leaves_nothing_there(
+    built: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gigabytes: int
+) -> None:
+    disk, memory = tmp_path / "shm", tmp_path / "meminfo"
+    disk.mkdir()
+    memory.write_text(f"MemTotal: 99 kB\nMemAvailable:   {gigabytes * 1024**2} kB\n")
+    monkeypatch.setattr(kube_go, "MEMORY_DISK", disk)
+    monkeypatch.setattr(kube_go, "MEMORY", memory)
+    monkeypatch.setattr(kube_go, "ENOUGH_MEMORY", 5 * 1024**3)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(9 << 40, 0, 9 << 40))
+    for name in ("GOTMPDIR", "GOGC"):
+        monkeypatch.delenv(name, raising=False)
+    with kube_go.build_settings() as settings:
+        folders = list(disk.iterdir())
+        assert settings == ({"GOTMPDIR": str(folders[0]), "GOGC": "400"} if gigabytes == 32 else {})
+        (disk / "anothers").mkdir()
+        if folders:
+            (folders[0] / "left-by-a-killed-build").touch()
+    for folder in folders:
+        (folder / "go-build1").mkdir(parents=True)
+    build_binaries()
+    assert [path.name for path in disk.iterdir()] == ["anothers"]
+    said = (tmp_path / "fake-go" / "calls").read_text().strip()
+    assert said == (f"400 {folders[0]}" if gigabytes == 32 else "")
 
 
 @pytest.mark.parametrize(
@@ -193,20 +241,24 @@ def test_a_build_that_stopped_in_the_middle_goes_on_where_it_was(
     folder = build_binaries()
     built()
     entries = kube_manifest.load(folder)
-    del entries["kwok"]
+    del entries["kubectl"]
     kube_manifest.save(folder, entries)
     (folder / ".new-12345").mkdir()
-    (folder / ".new-12345" / "kwok").write_text("half a program")
+    (folder / ".new-12345" / "kubectl").write_text("half a program")
     build_binaries()
-    assert built() == ["kwok"]
+    assert built() == ["kubectl"]
     assert not list(folder.glob(".new-*"))
 
 
-def test_a_failed_build_names_the_program_the_reason_and_the_log(
+def test_a_failed_build_names_the_programs_the_reason_and_the_log(
     built: Callable[[], list[str]], tmp_path: Path
 ) -> None:
+    folder = build_binaries()
+    (folder / "etcd").unlink()
+    (folder / "kubelet").unlink()
     (tmp_path / "fake-go" / "broken").touch()
-    with pytest.raises(BedError, match=r"go build of etcd failed: x.go:1: undefined: y; all of it is in ") as refused:
+    said = r"^go build of etcd kubelet failed: x.go:1: undefined: y; all of it is in "
+    with pytest.raises(BedError, match=said) as refused:
         build_binaries()
     log = Path(str(refused.value).rsplit(" ", 1)[1])
     assert log.read_text() == "x.go:1: undefined: y\n"
@@ -218,6 +270,13 @@ def test_a_disk_that_is_too_full_is_refused_before_anything_is_built(
 ) -> None:
     monkeypatch.setattr(binaries, "BUILD_BYTES", 1 << 62)
     with pytest.raises(BedError, match=r"GB free, but building the Kubernetes programs needs \d+; free some, or set"):
+        build_binaries()
+    assert built() == []
+    monkeypatch.setattr(binaries, "BUILD_BYTES", 0)
+    (build_binaries() / "etcd").unlink()
+    built()
+    monkeypatch.setattr(binaries, "REBUILD_BYTES", 2 << 60)
+    with pytest.raises(BedError, match=r"building the Kubernetes programs needs 2147483648; free some"):
         build_binaries()
     assert built() == []
 

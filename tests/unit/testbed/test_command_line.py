@@ -13,11 +13,11 @@ import pytest
 import yaml
 from testbed import cli, inventory, status
 from testbed.privilege import asking_user, sudo_command
-from testbed.state import Bed, BedStore, Record
+from testbed.state import Bed, BedStore
 from testbed.status import Part
 
 Beds = Callable[..., Bed]
-COMMANDS = ("up", "status", "inventory", "exec", "logs", "join", "load", "down")
+COMMANDS = ("up", "supplies", "status", "inventory", "exec", "logs", "join", "load", "down")
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
         ("up --name Bad_Name", 2, "name 'Bad_Name': give 1 to 20"),
         ("up --wait 0", 2, "--wait 0: give a number of seconds above 0"),
         ("up --wait nan", 2, "--wait nan: give a number of seconds above 0"),
+        ("supplies --for lunch", 2, "--for lunch: unknown; give one of demo, all"),
         ("status nobody", 1, "no bed 'nobody'"),
         ("inventory ../etc", 2, "name '../etc'"),
         ("exec nobody n1", 2, "no command given"),
@@ -109,7 +110,7 @@ def test_the_inventory_has_the_groups_and_variables_of_the_collection(
     paper_bed: Beds, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bed = paper_bed(name="b", nodes=3)
-    BedStore("b").save(Record(bed))
+    BedStore("b").save(bed)
     assert cli.main(["inventory", "b"]) == 0
     found = yaml.safe_load(capsys.readouterr().out)["all"]
     groups = {name: list(group["hosts"]) for name, group in found["children"].items()}

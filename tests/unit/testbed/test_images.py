@@ -8,7 +8,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -74,7 +77,11 @@ def test_a_disk_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> 
 def test_the_name_of_an_image_follows_its_contents(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {Recipe(12).key, Recipe(13).key, *(Recipe(12, layer).key for layer in recipe.LAYERS)}
     assert len(keys) == 2 + len(recipe.LAYERS)
-    assert Recipe(12).key == Recipe(12).key
+    program = "from testbed.recipe import Recipe; print(Recipe(12).key)"
+    for seed in ("1", "2"):  # by which Python orders sets: another process must find the image that this one built
+        environ = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == Recipe(12).key
     monkeypatch.setattr(recipe, "PACKAGES", (*recipe.PACKAGES, "one-more"))
     assert Recipe(12).key not in keys
     assert Recipe(12, recipe.ACCOUNTING).key not in keys

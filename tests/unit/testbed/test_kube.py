@@ -256,6 +256,54 @@ def test_audit_events_are_chosen_and_read_with_microseconds(tmp_path: Path) -> N
     assert len(list(kube_audit.read_audit(log))) == 3
 
 
+def named(number: int) -> str:
+    """One line of a log, whole."""
+    reference = {"resource": "pods", "name": f"p{number}"}
+    return json.dumps({**EVENT, "auditID": f"id-{number}", "objectRef": reference}) + "\n"
+
+
+def names(log: Path) -> list[str]:
+    return [event.name for event in kube_audit.read_audit(log)]
+
+
+def test_each_line_of_an_audit_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, read = tmp_path / "audit.log", list[bytes | str]()
+    parse = kube_audit.parse_event
+
+    def counted(line: bytes | str) -> kube_audit.AuditEvent:
+        read.append(line)
+        return parse(line)
+
+    monkeypatch.setattr(kube_audit, "parse_event", counted)
+    log.write_text(named(1) + named(2)[:30])
+    assert list(kube_audit.read_audit(log, name="p9")) == []
+    assert len(read) == 1
+    with log.open("a") as stream:
+        stream.write(named(2)[30:] + named(3))
+    (found,) = kube_audit.read_audit(log, name="p3")
+    assert found.name == "p3"
+    assert len(read) == 4  # two that are new, and the one that matches
+    assert names(log) == ["p1", "p2", "p3"]
+
+
+@pytest.mark.parametrize("count", [1, 5], ids=["shorter", "longer"])
+def test_a_new_audit_log_in_the_place_of_another_is_read_from_its_beginning(tmp_path: Path, count: int) -> None:
+    log = tmp_path / "audit.log"
+    log.write_text("".join(named(number) for number in range(3)))
+    assert names(log) == ["p0", "p1", "p2"]
+    log.rename(tmp_path / "audit-old.log")
+    log.write_text("".join(named(number) for number in range(10, 10 + count)))
+    assert names(log) == [f"p{number}" for number in range(10, 10 + count)]
+
+
+def test_an_audit_log_that_was_cut_off_is_read_from_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    log.write_text(named(1) + named(2))
+    assert names(log) == ["p1", "p2"]
+    log.write_text(named(1))
+    assert names(log) == ["p1"]
+
+
 def test_the_wanted_versions_are_those_of_go_mod() -> None:
     assert binaries.wanted_versions()["kubelet"] == "1.36.3"
     assert binaries.wanted_versions()["etcd"] == "3.6.8"

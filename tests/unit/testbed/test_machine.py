@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from testbed import cgroups, network, rootfs, up
+from testbed import cgroups, network, rootfs, supplies
 from testbed.cgroups import Way
 from testbed.errors import BedError
 from testbed.run import run
@@ -82,26 +82,19 @@ def test_a_build_shares_only_what_decides_whether_packages_can_be_fetched() -> N
     ]
 
 
-def test_debootstrap_gets_the_proxy_of_apt_unless_it_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("http_proxy", raising=False)
-    assert rootfs.proxy_environment(rootfs.fetch_settings(DUMP)) == {"http_proxy": "http://proxy:3128/"}
-    monkeypatch.setenv("http_proxy", "http://other/")
-    assert rootfs.proxy_environment(rootfs.fetch_settings(DUMP)) == {}
-
-
 @pytest.mark.parametrize(("way", "runtime"), [(Way.V1, "runc"), (Way.V2, "crun"), (Way.PRIVATE_V2, "crun")])
 def test_missing_programs_are_named_with_their_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way, runtime: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BedError, match="podman: not found on this machine; type: apt-get install podman"):
-        up.check_programs(way)
-    for program in up.PROGRAMS:
+        supplies.check_programs(way)
+    for program in supplies.PROGRAMS:
         (tmp_path / program).touch(mode=0o755)
     with pytest.raises(BedError, match=f"type: apt-get install {runtime}"):
-        up.check_programs(way)
+        supplies.check_programs(way)
     (tmp_path / runtime).touch(mode=0o755)
-    up.check_programs(way)
+    supplies.check_programs(way)
 
 
 @pytest.mark.parametrize(
@@ -128,3 +121,24 @@ def test_a_failed_command_says_which_and_why_in_one_line(
 def test_a_command_gets_its_input_and_environment() -> None:
     done = run(["sh", "-c", 'cat; printf "$WORD"; exit 4'], timeout=120, input="in ", check=False, env={"WORD": "out"})
     assert (done.rc, done.out, done.err) == (4, "in out", "")
+
+
+LEAVES = 'echo early; (until test -e "$1"; do sleep 0.05; done) & exit 3'
+
+
+def test_a_command_has_ended_although_what_it_left_holds_its_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.run.STALL_SECONDS", 0.0)
+    told = tmp_path / "told"
+    try:
+        done = run(["sh", "-c", LEAVES, "sh", str(told)], timeout=60, check=False)
+    finally:
+        told.touch()
+    assert (done.rc, done.out, done.err) == (3, "early\n", "")
+
+
+def test_outputs_larger_than_a_pipe_are_whole() -> None:
+    size = 3_000_000
+    done = run(["sh", "-c", f"head -c {size} /dev/zero & wait; cat >&2"], timeout=120, input="x" * size)
+    assert (len(done.out), len(done.err)) == (size, size)

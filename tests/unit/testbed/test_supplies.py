@@ -1,0 +1,115 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What beds are made of: what is wanted for whom, and how long work is done side by side."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from testbed import api, binaries, images, supplies
+from testbed.cgroups import Way
+from testbed.errors import BedError
+from testbed.parallel import side_by_side
+from testbed.podman import Podman
+from testbed.recipe import ACCOUNTING, OPENPBS, Recipe
+from testbed.run import run
+from testbed.state import file_lock
+
+WAIT = 'touch "$1"; until test -e "$2"; do sleep 0.05; done'
+
+
+def test_the_demo_wants_no_kwok_and_one_image() -> None:
+    names, recipes = supplies.wanted_for("demo")
+    assert binaries.ALL - set(names) == {"kwok"}
+    assert recipes == [Recipe(12)]
+
+
+@pytest.mark.parametrize("installed", ["/opt/pbs", None])
+def test_all_tests_want_every_release_and_the_layers_that_this_machine_can_have(
+    monkeypatch: pytest.MonkeyPatch, installed: str | None
+) -> None:
+    monkeypatch.setattr(supplies, "installation", lambda: installed)
+    names, recipes = supplies.wanted_for("all")
+    assert set(names) == binaries.ALL
+    layers = [Recipe(12, ACCOUNTING), *([Recipe(12, OPENPBS)] if installed else [])]
+    assert recipes == [Recipe(12), Recipe(13), *layers]
+
+
+def test_layers_come_after_what_they_lie_on_and_releases_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Recipe] = []
+    meet = threading.Barrier(2, timeout=60)
+
+    def ensure(recipe: Recipe, podman: Podman) -> None:
+        assert podman.way is Way.V2
+        if not recipe.layer:
+            meet.wait()
+        made.append(recipe)
+
+    monkeypatch.setattr(images, "ensure", ensure)
+    recipes = [Recipe(12, ACCOUNTING), Recipe(12), Recipe(13)]
+    side_by_side(supplies.image_work(dict.fromkeys(recipes, Podman(Way.V2))))
+    assert sorted(made, key=recipes.index) == recipes
+    assert made.index(Recipe(12)) < made.index(Recipe(12, ACCOUNTING))
+
+
+def test_a_failure_ends_what_runs_beside_it(tmp_path: Path) -> None:
+    running, never = tmp_path / "running", tmp_path / "never"
+
+    def fail() -> None:
+        while not running.exists():
+            time.sleep(0.05)
+        raise BedError("no room")
+
+    def endless() -> None:
+        run(["sh", "-c", WAIT, "sh", str(running), str(never)], timeout=600)
+
+    with pytest.raises(BedError, match="^no room$"):
+        side_by_side([endless, fail])
+
+
+SIDE_BY_SIDE = """
+import sys
+from testbed.parallel import side_by_side
+from testbed.run import run
+side_by_side([lambda: run(["sh", "-c", sys.argv[1], "sh", *sys.argv[2:]], timeout=600), lambda: None])
+"""
+
+
+def test_an_interrupt_ends_long_work(tmp_path: Path) -> None:
+    running = tmp_path / "running"
+    argv = [sys.executable, "-c", SIDE_BY_SIDE, WAIT, str(running), str(tmp_path / "never")]
+    environment = {**os.environ, "PYTHONPATH": str(api.TESTS)}
+    with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE) as work:
+        while not running.exists():
+            assert work.poll() is None
+            time.sleep(0.05)
+        work.send_signal(signal.SIGINT)
+        _out, said = work.communicate(timeout=120)
+    assert b"KeyboardInterrupt" in said
+
+
+def test_a_lock_that_was_given_back_is_free_although_a_later_command_of_its_process_runs(
+    cache: Path, tmp_path: Path
+) -> None:
+    running, end = tmp_path / "running", tmp_path / "end"
+    with file_lock("x", timeout=1, what="x"):
+        beside = threading.Thread(
+            target=run, args=(["sh", "-c", WAIT, "sh", str(running), str(end)],), kwargs={"timeout": 600}
+        )
+        beside.start()
+        while not running.exists():
+            time.sleep(0.05)
+    try:
+        with file_lock("x", timeout=0, what="x"):
+            pass
+    finally:
+        end.touch()
+        beside.join()
