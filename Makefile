@@ -7,10 +7,10 @@ ENTER := sh tests/bootstrap/enter.sh
 
 help:
 	@echo "make demo    the main job, seen working on a test bed of real parts (KEEP=1 leaves it up)"
-	@echo "make test    every gate, random tests sampled (CONVERGED_SEED=N repeats them)"
+	@echo "make test    every gate; those that passed on the same files are not run again (FRESH=1 runs all)"
 	@echo "make check   lint, types and unit tests, in about 2 minutes (GATE='NAME ...' runs only those of all gates)"
-	@echo "make soak    the long random and fault tests"
-	@echo "make bench   the figures in docs/"
+	@echo "make soak    the long random and fault tests, with new seeds (GATE='NAME ...' runs parts of them)"
+	@echo "make bench   the figures in docs/ (GATE='NAME ...' runs parts of them)"
 	@echo "make docs    writes the reference of modules and roles again"
 	@echo "make clean   takes the test beds down and removes the cache"
 
@@ -23,7 +23,6 @@ test:
 check:
 	@$(ENTER) $(if $(GATE),gate $(GATE),check)
 
-# Neither has gates to choose from: the program says so.
 soak bench:
 	@$(ENTER) $@ $(GATE)
 

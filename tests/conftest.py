@@ -1,19 +1,22 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds for every pytest run: the collection importable by its name, sampled random tests, no silent skip."""
+"""What holds for every pytest run: the collection importable by its name, random tests by one rule, no silent skip.
+
+Without CONVERGED_SEED every run draws the same: Hypothesis derives its examples from each test, and other tests take
+their seeds from tests/seeds.txt. CONVERGED_SEED draws all of them by that number; `--hypothesis-seed` goes before it.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import sys
-from pathlib import Path
 
 import hypothesis
 import pytest
 from gates import skips
-from hypothesis.database import DirectoryBasedExampleDatabase
+from payloads import seeds
 
 if "CONVERGED_OWN_CACHE" not in os.environ:
     pytest.exit("start tests by: sh tests/bootstrap/enter.sh exec pytest ...", returncode=2)
@@ -21,22 +24,15 @@ if "CONVERGED_OWN_CACHE" not in os.environ:
 # ansible_collections is a namespace package: converged.hpc from this checkout, kubernetes.core from the environment.
 sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0])
 
-_SETTINGS = hypothesis.settings(
-    database=DirectoryBasedExampleDatabase(Path(os.environ["CONVERGED_OWN_CACHE"]) / "hypothesis"),
-    deadline=None,  # the machine is shared with other gates
-    derandomize=False,  # hypothesis would do it wherever it sees continuous integration, and forget the seed
-    print_blob=True,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
-)
-hypothesis.settings.register_profile("check", _SETTINGS, max_examples=20)
-hypothesis.settings.register_profile("test", _SETTINGS, max_examples=100)
-hypothesis.settings.load_profile("test")
+SOAK_EXAMPLES = 2000
 
 _skips = pytest.StashKey[list[skips.Skip]]()
 
 
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis looks at its options
 def pytest_configure(config: pytest.Config) -> None:
-    """A place for the skips of this run, and the marks that any test may bear."""
+    """Prepare the random tests, a place for the skips of this run, and the marks that any test may bear."""
+    _prepare_random_tests(config)
     config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
     config.addinivalue_line("markers", "soak: long or rare, so it is no part of `make test` but of `make soak`")
     config.addinivalue_line(
@@ -46,10 +42,38 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_SkipWatch(config.stash[_skips]), "skip-watch")
 
 
+def _prepare_random_tests(config: pytest.Config) -> None:
+    """Register the profiles: derandomized without a seed, otherwise drawn by it."""
+    if config.getoption("--hypothesis-seed", None) is None and seeds.given() is not None:
+        config.option.hypothesis_seed = str(seeds.given())
+    drawn = config.getoption("--hypothesis-seed", None) is not None
+    common = hypothesis.settings(
+        database=None,  # a run depends on its seed alone, and not on what earlier runs found
+        deadline=None,  # the machine is shared with other gates
+        derandomize=not drawn,
+        print_blob=True,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    )
+    hypothesis.settings.register_profile("check", common, max_examples=20)
+    hypothesis.settings.register_profile("test", common, max_examples=100)
+    hypothesis.settings.register_profile("soak", common, derandomize=False, max_examples=SOAK_EXAMPLES)
+    hypothesis.settings.load_profile("test")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that draws with `chosen` by the run's seed, and by each seed that made it fail before."""
+    if "chosen" in metafunc.fixturenames:
+        option = metafunc.config.getoption("--hypothesis-seed", None)
+        found = seeds.found(metafunc.function.__name__)
+        drawn = seeds.first() if option is None else option
+        names = [f"found-{seed}" for seed in found]
+        metafunc.parametrize("chosen", [*found, drawn], indirect=True, ids=[*names, "drawn"])
+
+
 @pytest.fixture
 def chosen(request: pytest.FixtureRequest) -> random.Random:
-    """Seeded like all random tests of the run, so that CONVERGED_SEED repeats it."""
-    return random.Random(request.config.getoption("--hypothesis-seed"))
+    """Return a generator with the test's seed."""
+    return random.Random(str(request.param))
 
 
 class _SkipWatch:

@@ -1,14 +1,19 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list of gates."""
+"""The list of gates. Which files each reads is data: `scopes.toml`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from gates.artifact import run_importer
-from gates.gate import Gate, commands
-from gates.lengthy import run_benchmarks, run_soak
+from gates.file_sets import FileMap, load
+from gates.gate import Context, Gate, commands
+from gates.lengthy import bench_parts, soak_parts
 from gates.payloads import run_payload_tests
+from gates.pool import SUPPLIES
 from gates.reference import check_docs
 from gates.roles import check_roles
 from gates.sanity import run_sanity
@@ -18,52 +23,84 @@ from gates.tools import (
     check_layers,
     check_shell,
     check_types,
+    fill_caches,
     lint_ansible,
     run_demo,
-    run_end_to_end,
-    run_molecule,
     run_pbs_tests,
+    run_scenario,
+    run_scope,
     run_unit_tests,
 )
 
 QUICK = frozenset({"check", "test"})
 FULL = frozenset({"test"})
+ON_BEDS = frozenset({"test", "soak", "bench"})
+CHECKOUT = Path(__file__).resolve().parents[2]
 
-# The long ones first, so that two at a time end together.
-GATES = (
-    Gate(name="payloads", what="payload tests under every Python", action=run_payload_tests, tiers=QUICK),
-    Gate(name="sanity", what="ansible-test sanity", action=run_sanity, tiers=FULL),
-    Gate(name="unit", what="tests that need no cluster", action=run_unit_tests, tiers=QUICK),
-    Gate(name="pbs", what="tests on PBS or its double", action=run_pbs_tests, tiers=FULL),
-    Gate(name="docs", what="documentation", action=check_docs, tiers=QUICK),
-    Gate(name="ansible-lint", what="profile production, no skips", action=lint_ansible, tiers=QUICK),
-    Gate(name="types", what="mypy, strict", action=check_types, tiers=QUICK),
-    Gate(name="format", what="ruff format", action=commands(["ruff", "format", "--check", "."]), tiers=QUICK),
-    Gate(name="lint", what="ruff check", action=commands(["ruff", "check", "."]), tiers=QUICK),
-    Gate(name="floors", what="Python 3.6 and 3.8", action=check_floors, tiers=QUICK),
-    Gate(name="layers", what="import contracts", action=check_layers, tiers=QUICK),
-    Gate(name="yamllint", what="YAML", action=commands(["yamllint", "--strict", "."]), tiers=QUICK),
-    Gate(name="shell", what="shellcheck", action=check_shell, tiers=QUICK),
-    Gate(name="roles", what="defaults and argument_specs", action=check_roles, tiers=QUICK),
-    Gate(name="changelog", what="fragments", action=check_changelog, tiers=QUICK),
-    Gate(name="importer", what="galaxy-importer", action=run_importer, tiers=FULL),
-    Gate(name="e2e", what="on a test bed", action=run_end_to_end, tiers=FULL, alone=True, timeout=4 * 3600),
-    Gate(name="molecule", what="roles and modules on nodes", action=run_molecule, tiers=FULL, alone=True),
-    Gate(name="demo", what="the main job, as shown to a newcomer", action=run_demo, tiers=FULL, alone=True),
-    Gate(
-        name="soak",
-        what="random tests at length",
-        action=run_soak,
-        tiers=frozenset({"soak"}),
-        alone=True,
-        timeout=6 * 3600,
-    ),
-    Gate(
-        name="bench",
-        what="figures",
-        action=run_benchmarks,
-        tiers=frozenset({"bench"}),
-        alone=True,
-        timeout=4 * 3600,
-    ),
+# Name, what it proves, what it does, and the tiers that it is part of.
+WITHOUT_BED: tuple[tuple[str, str, Callable[[Context], None], frozenset[str]], ...] = (
+    ("payloads", "payload tests under every Python", run_payload_tests, QUICK),
+    ("sanity", "ansible-test sanity", run_sanity, FULL),
+    ("unit", "tests that need no cluster", run_unit_tests, QUICK),
+    ("pbs", "tests on PBS or its double", run_pbs_tests, FULL),
+    ("docs", "documentation", check_docs, QUICK),
+    ("ansible-lint", "profile production, no skips", lint_ansible, QUICK),
+    ("types", "mypy, strict", check_types, QUICK),
+    ("format", "ruff format", commands(["ruff", "format", "--check", "."]), QUICK),
+    ("lint", "ruff check", commands(["ruff", "check", "."]), QUICK),
+    ("floors", "Python 3.6 and 3.8", check_floors, QUICK),
+    ("layers", "import contracts", check_layers, QUICK),
+    ("yamllint", "YAML", commands(["yamllint", "--strict", "."]), QUICK),
+    ("shell", "shellcheck", check_shell, QUICK),
+    ("roles", "defaults and argument_specs", check_roles, QUICK),
+    ("changelog", "fragments", check_changelog, QUICK),
+    ("importer", "galaxy-importer", run_importer, FULL),
 )
+
+
+def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate, ...]:
+    """Return all gates of all tiers."""
+    known = files or load()
+    scenarios = sorted(path.parent.name for path in checkout.glob("extensions/molecule/*/molecule.yml"))
+    scripts = [path for path in sorted(checkout.glob("tests/bench/*.py")) if not path.name.startswith("_")]
+    return (
+        Gate(name=SUPPLIES, what="programs and images of test beds", action=fill_caches, tiers=ON_BEDS, limit=40 * 60),
+        *(
+            Gate(name=name, what=what, action=action, tiers=tiers, reads=known.gates[name])
+            for name, what, action, tiers in WITHOUT_BED
+        ),
+        *(
+            Gate(
+                name=scope.name,
+                what=scope.what,
+                action=run_scope(scope),
+                tiers=FULL,
+                reads=scope.reads,
+                group="e2e",
+                on_bed=True,
+            )
+            for scope in known.scopes
+        ),
+        *(
+            Gate(
+                name=f"molecule-{name.replace('_', '-')}",
+                what="a molecule scenario",
+                action=run_scenario(name),
+                tiers=FULL,
+                reads=known.gates[f"molecule-{name.replace('_', '-')}"],
+                group="molecule",
+                on_bed=True,
+            )
+            for name in scenarios
+        ),
+        Gate(
+            name="demo",
+            what="the main job, as shown to a newcomer",
+            action=run_demo,
+            tiers=FULL,
+            reads=known.gates["demo"],
+            on_bed=True,
+        ),
+        *soak_parts(known.scopes),
+        *bench_parts(scripts),
+    )

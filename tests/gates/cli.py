@@ -1,11 +1,12 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m gates test|check|soak|bench|only NAME ...`: draws the seed, makes the log folder, runs, sums up."""
+"""`python -m gates test|check|soak|bench|only|durations`: choose the gates, make the log folder, run, sum up."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -15,19 +16,26 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from gates.catalogue import GATES
+from gates import timings
+from gates.catalogue import CHECKOUT, gates
 from gates.checkout import strays
+from gates.file_sets import load
 from gates.gate import Context, Gate
-from gates.runner import Outcome, run_gates
+from gates.pool import WORKERS, Outcome, run_gates
+from gates.stamps import Stamps
 
 LOG_FOLDERS_KEPT = 20
 STROKE_SECONDS = 2.0
-CHECKOUT = Path(__file__).resolve().parents[2]
+# Python's own order of sets and the like is the same in every run.
+HASH_SEED = "0"
 EXAMPLES = """\
 examples:
   make check                                        the tier that takes two minutes
-  make test GATE='lint types'                       these gates of whatever tier
-  sh tests/bootstrap/enter.sh exec python -m gates only lint types"""
+  make test                                         every gate; those that passed on the same files are not run again
+  make test FRESH=1                                 every gate, whatever has passed before
+  make test GATE='lint e2e-handover molecule'       these gates, or groups of gates, of whatever tier
+  make soak GATE='soak-unit'                        one part of the long tests, with a new seed
+  sh tests/bootstrap/enter.sh exec python -m gates durations    keep the durations of the newest runs as data"""
 
 
 class UsageError(Exception):
@@ -35,42 +43,75 @@ class UsageError(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs the gates of a tier; 0 when all passed."""
+    """Run the gates of a tier; return 0 when all passed."""
     parser = argparse.ArgumentParser(
         prog="gates",
         description="Runs everything that must hold.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tier", choices=["test", "check", "soak", "bench", "only"])
-    parser.add_argument("names", nargs="*", help="with 'only': the gates to run")
+    parser.add_argument("tier", choices=["test", "check", "soak", "bench", "only", "durations"])
+    parser.add_argument("names", nargs="*", help="with 'only', 'soak' and 'bench': the gates, parts or groups to run")
     options = parser.parse_args(arguments)
     heed_interrupts()
+    every = gates()
+    if options.tier == "durations":
+        return refresh_durations([gate.name for gate in every if "test" in gate.tiers])
     try:
-        gates = chosen(GATES, options.tier, options.names)
-        seed = drawn_seed(os.environ)
+        wanted = chosen(every, options.tier, options.names)
+        seed = seed_of(os.environ, draw=options.tier == "soak")
+        fresh = is_fresh(os.environ)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    logs = log_folder(Path(os.environ["CONVERGED_CACHE"]) / "logs")
-    counted = "1 gate" if len(gates) == 1 else f"{len(gates)} gates"
-    print(f"{counted}; seed {seed} (CONVERGED_SEED={seed} repeats it); logs in {logs}", flush=True)
+    return run(wanted, tier=options.tier, seed=seed, fresh=fresh)
+
+
+def run(wanted: Sequence[Gate], *, tier: str, seed: int | None, fresh: bool) -> int:
+    """Run these gates, and print how they went."""
+    cache, own = Path(os.environ["CONVERGED_CACHE"]), Path(os.environ["CONVERGED_OWN_CACHE"])
+    logs = log_folder(cache / "logs")
+    counted = "1 gate" if len(wanted) == 1 else f"{len(wanted)} gates"
+    seeds = "random tests take the seeds of the repository" if seed is None else f"CONVERGED_SEED={seed}"
+    print(f"{counted}; {seeds}; logs in {logs}", flush=True)
     began = time.monotonic()
-    scratch = Path(os.environ["CONVERGED_OWN_CACHE"]) / "scratch" / logs.name
+    scratch = own / "scratch" / logs.name
     scratch.mkdir(parents=True)
     before = strays(CHECKOUT)
+    stamps = Stamps(cache / "passed", load(), CHECKOUT, os.environ, fresh=fresh)
+    stamps.remove_old()
     try:
-        outcomes = run_gates(gates, lambda gate: context(gate, logs=logs, seed=seed, quick=options.tier == "check"))
+        outcomes = run_gates(
+            wanted,
+            lambda gate: context(gate, logs=logs, seed=seed, quick=tier == "check"),
+            stamps=stamps,
+            durations=timings.kept_durations(),
+            workers=1 if tier == "bench" else WORKERS,
+        )
     except KeyboardInterrupt:
         return 130
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     left = sorted(strays(CHECKOUT) - before)
+    timings.write_run(outcomes, logs)
+    for line in timings.slowest(outcomes, logs):
+        print(line)
     return summary(outcomes, logs=logs, seconds=time.monotonic() - began, left=left)
 
 
+def refresh_durations(names: Sequence[str]) -> int:
+    """Write the durations of the newest runs of each gate into the repository."""
+    logs = Path(os.environ["CONVERGED_CACHE"]) / "logs"
+    found, missing = timings.refreshed(timings.kept_durations(), logs, names)
+    timings.KEPT.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    print(f"{timings.KEPT}: {len(found)} gates")
+    for name in missing:
+        print(f"  no run of {name} in {logs}: it starts with the long ones")
+    return 0
+
+
 def heed_interrupts() -> None:
-    """SIGINT and SIGTERM interrupt the run.
+    """Have SIGINT and SIGTERM interrupt the run.
 
     One stroke can come several times, from the terminal, from make and from `timeout`. Taken for a second one it would
     kill what is just cleaning up, or break a lock that the first one is leaving.
@@ -88,31 +129,53 @@ def heed_interrupts() -> None:
         signal.signal(number, heed)
 
 
-def chosen(gates: Sequence[Gate], tier: str, names: Sequence[str]) -> list[Gate]:
-    """The gates of a tier, or those named."""
-    if tier != "only":
-        if names:
-            raise UsageError(f"'{tier}' takes no names; to run single gates: make check GATE='{' '.join(names)}'")
-        return [gate for gate in gates if tier in gate.tiers]
-    known = {gate.name: gate for gate in gates}
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise UsageError(f"unknown gate '{' '.join(unknown)}'; there are: {', '.join(known)}")
-    return [known[name] for name in names]
+def chosen(every: Sequence[Gate], tier: str, names: Sequence[str]) -> list[Gate]:
+    """Return the gates of a tier, or those named, with the gate that fills the caches where one of them needs a bed."""
+    if not names:
+        if tier == "only":
+            raise UsageError(f"no gate named; there are: {listed(every)}")
+        return [gate for gate in every if tier in gate.tiers]
+    if tier not in ("only", "soak", "bench"):
+        raise UsageError(f"'{tier}' takes no names; to run single gates: make {tier} GATE='{' '.join(names)}'")
+    offered = [gate for gate in every if tier == "only" or tier in gate.tiers]
+    unknown = [name for name in names if not any(name in (gate.name, gate.group) for gate in offered)]
+    if unknown:
+        raise UsageError(f"unknown gate '{' '.join(unknown)}'; there are: {listed(offered)}")
+    found = [gate for gate in offered if {gate.name, gate.group} & {*names}]
+    supplies = [gate for gate in every if gate.name == "supplies" and gate not in found]
+    return [*supplies, *found] if any(gate.on_bed for gate in found) else found
 
 
-def drawn_seed(environ: Mapping[str, str]) -> int:
-    """The seed of all random tests: given to repeat a run, otherwise drawn."""
+def listed(offered: Sequence[Gate]) -> str:
+    """Return the names of gates, groups in front of their members."""
+    groups = dict.fromkeys(gate.group for gate in offered)
+    words = []
+    for group in groups:
+        members = [gate.name for gate in offered if gate.group == group]
+        words.append(f"{group} ({', '.join(members)})" if group else ", ".join(members))
+    return "; ".join(words)
+
+
+def seed_of(environ: Mapping[str, str], *, draw: bool) -> int | None:
+    """Return the given seed of all random tests; without one a new seed, or None for the seeds of the repository."""
     given = environ.get("CONVERGED_SEED", "")
     if not given:
-        return random.randrange(2**32)
+        return random.randrange(2**32) if draw else None
     if not given.isdecimal() or int(given) >= 2**32:
         raise UsageError(f"CONVERGED_SEED is '{given}'; it takes a number from 0 to {2**32 - 1}.")
     return int(given)
 
 
+def is_fresh(environ: Mapping[str, str]) -> bool:
+    """Return whether no earlier run is believed."""
+    given = environ.get("FRESH", "")
+    if given not in ("", "0", "1"):
+        raise UsageError(f"FRESH is '{given}'; it takes 1 (run everything) or 0 (believe runs on the same files).")
+    return given == "1"
+
+
 def log_folder(logs: Path) -> Path:
-    """A new folder for this run; old ones go, so that the cache does not grow for ever."""
+    """Make a new folder for this run; remove old ones, so that the cache does not grow for ever."""
     folder = logs / time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
     folder.mkdir(parents=True)
     for old in sorted(logs.glob("[0-9]*-[0-9]*-[0-9]*"))[:-LOG_FOLDERS_KEPT]:
@@ -120,14 +183,12 @@ def log_folder(logs: Path) -> Path:
     return folder
 
 
-def context(gate: Gate, *, logs: Path, seed: int, quick: bool) -> Context:
-    """What the gate sees. Test beds put their logs into a folder beside the gate's own log (CONVERGED_LOGS)."""
-    environ = {
-        **os.environ,
-        "CONVERGED_SEED": str(seed),
-        "CONVERGED_LOGS": str(logs / gate.name),
-        "PYTHONHASHSEED": str(seed),
-    }
+def context(gate: Gate, *, logs: Path, seed: int | None, quick: bool) -> Context:
+    """Return what the gate sees. Test beds put their logs into a folder beside the gate's own log (CONVERGED_LOGS)."""
+    environ = {**os.environ, "CONVERGED_LOGS": str(logs / gate.name), "PYTHONHASHSEED": HASH_SEED}
+    environ.pop("CONVERGED_SEED", None)
+    if seed is not None:
+        environ["CONVERGED_SEED"] = str(seed)
     return Context(
         checkout=CHECKOUT,
         cache=Path(environ["CONVERGED_CACHE"]),
@@ -138,12 +199,12 @@ def context(gate: Gate, *, logs: Path, seed: int, quick: bool) -> Context:
         quick=quick,
         environ=environ,
         log=logs / f"{gate.name}.log",
-        deadline=time.monotonic() + gate.timeout,
+        deadline=time.monotonic() + gate.limit,
     )
 
 
 def summary(outcomes: Sequence[Outcome], *, logs: Path, seconds: float, left: Sequence[str] = ()) -> int:
-    """The last lines of a run, and its exit status."""
+    """Print the last lines of a run, and return its exit status."""
     failed = [outcome for outcome in outcomes if outcome.failure]
     for outcome in failed:
         print(f"FAILED {outcome.gate.name}: {outcome.failure}; see {outcome.log}")

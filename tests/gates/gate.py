@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gates.process import run
+from gates.process import TIMED_OUT, run
+
+# No gate of `make test` may have a longer limit: one that hangs must end, with its log, before CI's own limit.
+LONGEST_LIMIT = 40 * 60.0
 
 
 class GateFailure(Exception):
@@ -21,65 +24,78 @@ class GateFailure(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """One run of the gates: where things are, what was drawn, and this gate's log."""
+    """One run of the gates: where things are, the seed, and this gate's log."""
 
     checkout: Path
     cache: Path  # shared by all checkouts
     own: Path  # this checkout's part of it
     scratch: Path  # this run's own, removed at its end: two runs in one checkout do not meet
     logs: Path
-    seed: int
+    seed: int | None  # None: random tests take the seeds that the repository keeps
     quick: bool  # `make check`: fewer samples, one interpreter
     environ: Mapping[str, str]
     log: Path
-    deadline: float
+    deadline: float  # monotonic seconds
 
     def run(self, argv: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-        """Runs a command with its output in the gate's log; a status other than 0 fails the gate."""
+        """Run a command with its output in the gate's log; fail the gate on a status other than 0."""
         words = [str(word) for word in argv]
         status = run(
             words, cwd=cwd or self.checkout, env={**self.environ, **(env or {})}, log=self.log, deadline=self.deadline
         )
+        if status == TIMED_OUT:
+            raise GateFailure(f"'{words[0]}' was stopped at the gate's time limit")
         if status != 0:
             raise GateFailure(f"'{words[0]}' ended with status {status}")
 
     def say(self, text: str) -> None:
-        """Adds a line to the gate's log."""
+        """Add a line to the gate's log."""
         with self.log.open("a", encoding="utf-8") as log:
             log.write(text + "\n")
 
+    def timings(self) -> dict[str, str]:
+        """Return the setting by which pytest's plugin `gates.timings` keeps the seconds of this gate's tests."""
+        return {"CONVERGED_TIMINGS": str(self.logs / "timings" / f"{self.log.stem}.json")}
+
     def settings(self) -> dict[str, Any]:
-        """The table [tool.converged] of pyproject.toml."""
+        """Return the table [tool.converged] of pyproject.toml."""
         whole = tomllib.loads((self.checkout / "pyproject.toml").read_text(encoding="utf-8"))
         settings: dict[str, Any] = whole["tool"]["converged"]
         return settings
 
     def files(self, *patterns: str) -> list[Path]:
-        """Tracked files, and new ones that git does not ignore, relative to the checkout."""
-        argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
-        done = subprocess.run(argv, cwd=self.checkout, capture_output=True, text=True, timeout=60, check=True)
-        found = {Path(name) for name in done.stdout.split("\0") if name}
-        return sorted(path for path in found if (self.checkout / path).is_file())
+        """Return tracked files, and new ones that git does not ignore, relative to the checkout."""
+        return listed_files(self.checkout, *patterns)
 
     def payload_roots(self) -> list[Path]:
-        """The folders roles/*/files that hold Python."""
+        """Return the folders roles/*/files that hold Python."""
         return sorted({Path(*path.parts[:3]) for path in self.files("roles/*/files/**.py")})
+
+
+def listed_files(checkout: Path, *patterns: str) -> list[Path]:
+    """Return tracked files, and new ones that git does not ignore, that match git's pathspecs."""
+    argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns]
+    done = subprocess.run(argv, cwd=checkout, capture_output=True, text=True, timeout=60, check=True)
+    found = {Path(name) for name in done.stdout.split("\0") if name}
+    return sorted(path for path in found if (checkout / path).is_file())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """A thing that must hold."""
+    """One thing that must hold, and one entry of the pool."""
 
     name: str
     what: str
     action: Callable[[Context], None]
     tiers: frozenset[str]
-    alone: bool = False  # needs the machine for itself
-    timeout: float = 2 * 3600
+    reads: tuple[str, ...] | None = None  # sets of files (scopes.toml) that decide its outcome; None: run it always
+    group: str = ""  # GATE=GROUP runs all gates of the group
+    on_bed: bool = False  # waits for the gate `supplies`
+    limit: float = 20 * 60.0  # seconds
 
 
 def commands(*argvs: Sequence[str]) -> Callable[[Context], None]:
-    """The action of a gate that is nothing but commands."""
+    """Return the action of a gate that is nothing but commands."""
 
     def action(context: Context) -> None:
         for argv in argvs:
@@ -89,5 +105,5 @@ def commands(*argvs: Sequence[str]) -> Callable[[Context], None]:
 
 
 def existing(context: Context, names: Sequence[str]) -> Iterator[str]:
-    """Those of the folders that exist: parts of the project arrive one by one."""
+    """Return those of the folders that exist: parts of the project arrive one by one."""
     return (name for name in names if (context.checkout / name).is_dir())

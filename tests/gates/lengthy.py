@@ -1,99 +1,131 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs for hours: the random, fault and long tests in rounds, and the figures."""
+"""What runs for hours, in parts: the random tests at length, the long end-to-end tests, and the figures.
+
+Each part is a gate of its own (`make soak GATE='soak-unit'`), ends within 80 minutes and says how to repeat it.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-from gates.gate import Context, GateFailure, existing
+from gates.file_sets import Scope
+from gates.gate import Context, Gate, GateFailure
 
-# So much less than the gate's six hours that a round which takes longer than the last one did comes to its end, too.
-SOAK_MINUTES = 270
-HISTORIES_PER_ROUND = 500
-HISTORIES = ["test_random_histories", "test_placing_histories"]
-FOLDERS = ["tests/unit", "tests/placement", "tests/e2e"]
+PART_LIMIT = 80 * 60.0
+HISTORIES = 500
+HISTORY_TESTS = ["test_random_histories", "test_placing_histories"]
+RANDOM = "(hypothesis or drawn or soak) and not repeated"
+# Part -> folders of tests; what is random there is drawn with 2,000 examples a property.
+RANDOM_PARTS = {
+    "soak-unit": ["tests/unit"],
+    "soak-placement-policy": ["tests/placement/policy"],
+    "soak-placement": ["tests/placement", "--ignore=tests/placement/policy"],
+}
+Tests = Callable[[Context], None]
 
 
-def run_soak(context: Context) -> None:
-    """Every random test, and those for which `make test` has no time, round after round with new seeds.
+def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
+    """Return all parts of `make soak`."""
+    parts = [_part("soak-payloads", f"{HISTORIES} random histories of each kind", soak_histories, on_bed=False)]
+    parts += [
+        _part(name, "random tests, 2,000 examples a property", _random(arguments), on_bed=False)
+        for name, arguments in RANDOM_PARTS.items()
+    ]
+    for scope in scopes:
+        if scope.soak:
+            long = f"{scope.what}, the long tests"
+            parts.append(_part(f"soak-{scope.name}", long, _on_bed(scope, RANDOM), on_bed=True))
+        for number in range(1, scope.repeated + 1):
+            again = f"{scope.what}, a hundred times, part {number} of {scope.repeated}"
+            action = _on_bed(scope, "repeated", f"--part={number}/{scope.repeated}")
+            parts.append(_part(f"soak-{scope.name}-{number}", again, action, on_bed=True))
+    return parts
 
-    What is random is drawn as `make test` draws it, so that CONVERGED_SEED repeats whatever it finds. After the first
-    round another begins only if one as long as the last still fits into the time.
-    """
-    ends = time.monotonic() + 60 * soak_minutes(context.environ)
-    number, last = 0, 0.0
-    while number == 0 or time.monotonic() + last < ends:
-        seed = (context.seed + number) % 2**32
-        number += 1
-        began = time.monotonic()
+
+def _part(name: str, what: str, action: Tests, *, on_bed: bool) -> Gate:
+    return Gate(
+        name=name,
+        what=what,
+        action=_repeatable(name, action),
+        tiers=frozenset({"soak"}),
+        group="soak",
+        on_bed=on_bed,
+        limit=PART_LIMIT,
+    )
+
+
+def _repeatable(name: str, action: Tests) -> Tests:
+    """Return the action with a failure that says how to run the part again with the same seed."""
+
+    def run(context: Context) -> None:
         try:
-            soak_round(context, seed)
-            last = time.monotonic() - began
-            if number == 1:
-                soak_repeated(context, seed)
+            action(context)
         except GateFailure as error:
-            raise GateFailure(f"round {number}: {error}; CONVERGED_SEED={seed} make test repeats it") from None
-        print(f"        round {number}, seed {seed}: {time.monotonic() - began:.0f} s", flush=True)
+            raise GateFailure(f"{error}; CONVERGED_SEED={context.seed} make soak GATE={name} repeats it") from None
+
+    return run
 
 
-def soak_round(context: Context, seed: int) -> None:
-    """The random tests of all kinds with one seed, and the long ones."""
+def soak_histories(context: Context) -> None:
+    """Run the payloads' random histories with the run's seed."""
     roots = [str(context.checkout / root) for root in context.payload_roots()]
-    histories = {"NODESHARE_HISTORIES": str(HISTORIES_PER_ROUND), "PYTHONPATH": ":".join(roots)}
-    payloads = [sys.executable, "-W", "error", "-m", "unittest", *HISTORIES]
-    context.run(payloads, cwd=context.checkout / "tests/payloads", env={"CONVERGED_SEED": str(seed), **histories})
-    _pytest(context, "(hypothesis or drawn or soak) and not repeated", seed)
+    settings = {"NODESHARE_HISTORIES": str(HISTORIES), "PYTHONPATH": ":".join(roots)}
+    argv = [sys.executable, "-W", "error", "-m", "unittest", *HISTORY_TESTS]
+    context.run(argv, cwd=context.checkout / "tests/payloads", env=settings)
 
 
-def soak_repeated(context: Context, seed: int) -> None:
-    """What is repeated a hundred times by itself, and takes hours so: a second time would say little more."""
-    _pytest(context, "repeated", seed)
+def _random(arguments: list[str]) -> Tests:
+    def run(context: Context) -> None:
+        argv = [sys.executable, "-m", "pytest", "-v", "-p", "gates.timings", "-m", RANDOM, "--hypothesis-profile=soak"]
+        context.run([*argv, "--hypothesis-show-statistics", *arguments], env=context.timings())
+
+    return run
 
 
-def _pytest(context: Context, marks: str, seed: int) -> None:
-    options = ["-q", "-m", marks, f"--hypothesis-seed={seed}"]
-    argv = [sys.executable, "-m", "pytest", *options, *existing(context, FOLDERS)]
-    context.run(argv, env={"CONVERGED_SEED": str(seed)})
+def _on_bed(scope: Scope, marks: str, *options: str) -> Tests:
+    def run(context: Context) -> None:
+        run_pytest_on_bed(context, scope, marks, *options)
+
+    return run
 
 
-def soak_minutes(environ: Mapping[str, str]) -> int:
-    """How long to go on beginning new rounds: CONVERGED_SOAK_MINUTES, 0 for a single round."""
-    given = environ.get("CONVERGED_SOAK_MINUTES", str(SOAK_MINUTES))
-    if not given.isdecimal() or int(given) > SOAK_MINUTES:
-        raise GateFailure(f"CONVERGED_SOAK_MINUTES is '{given}'; it takes a number from 0 to {SOAK_MINUTES}")
-    return int(given)
+def run_pytest_on_bed(context: Context, scope: Scope, marks: str, *options: str) -> None:
+    """Run those tests of a scope that bear the marks, in one process."""
+    argv = [sys.executable, "-m", "pytest", "-v", "--durations=0", "-p", "gates.timings", "-m", marks]
+    # A test that hangs says where, long before the gate's limit ends it.
+    argv += ["-o", "faulthandler_timeout=600", *options, *scope.tests]
+    context.run(argv, env={"CONVERGED_SCOPE": scope.name, **context.timings()})
 
 
-def run_benchmarks(context: Context) -> None:
-    """Every script of tests/bench, one after the other; what they print ends up in one file.
+def bench_parts(scripts: list[Path]) -> list[Gate]:
+    """Return a gate for every script of tests/bench."""
+    return [
+        Gate(
+            name=f"bench-{script.stem.replace('_', '-')}",
+            what="figures",
+            action=_figures(script),
+            tiers=frozenset({"bench"}),
+            group="bench",
+            on_bed=True,
+        )
+        for script in scripts
+    ]
 
-    A script that fails does not keep the others from their figures.
-    """
-    tables = context.logs / "figures.txt"
-    failed = []
-    for script in bench_scripts(context):
-        print(f"        {script.stem} ...", flush=True)
-        began = time.monotonic()
-        own = dataclasses.replace(context, log=context.logs / f"bench-{script.stem}.log")
-        try:
-            own.run([sys.executable, str(script)])
-        except GateFailure:
-            failed.append(script.stem)
-        said = own.log.read_text(encoding="utf-8", errors="replace")
+
+def _figures(script: Path) -> Tests:
+    """Return what runs one script; what it prints is shown, and added to the figures of the run."""
+
+    def run(context: Context) -> None:
+        context.run([sys.executable, str(script)])
+        said = context.log.read_text(encoding="utf-8", errors="replace")
+        tables = context.logs / "figures.txt"
         with tables.open("a", encoding="utf-8") as collected:
             collected.write(f"{said}\n")
-        print(f"{said}        {script.stem}: {time.monotonic() - began:.0f} s", flush=True)
-    context.say(f"SHOW all figures of this run: {tables}")
-    if failed:
-        raise GateFailure(f"no figures from {', '.join(failed)}")
+        context.say("\n".join(f"SHOW {line}" for line in said.splitlines()))
+        context.say(f"SHOW all figures of this run: {tables}")
 
-
-def bench_scripts(context: Context) -> list[Path]:
-    """The scripts that measure; a name that begins with `_` is a part of others."""
-    return [path for path in context.files("tests/bench/*.py") if not path.name.startswith("_")]
+    return run

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from gates.artifact import copy_of_the_sources
+from gates.file_sets import Scope
 from gates.gate import Context, GateFailure, existing
+from gates.lengthy import run_pytest_on_bed
 
 
 def check_types(context: Context) -> None:
@@ -89,39 +92,39 @@ def run_pbs_tests(context: Context) -> None:
 
 def _run_pytest(context: Context, folders: list[str]) -> None:
     profile = f"--hypothesis-profile={'check' if context.quick else 'test'}"
-    argv = [sys.executable, "-m", "pytest", "-q", "-m", "not soak", profile, f"--hypothesis-seed={context.seed}"]
-    context.run([*argv, *existing(context, folders)])
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "gates.timings", "-m", "not soak", profile]
+    context.run([*argv, *existing(context, folders)], env=context.timings())
 
 
-def run_end_to_end(context: Context) -> None:
-    """pytest on test beds: first what must have the machine for itself, then everything else, two files at a time."""
-    if not context.files("tests/e2e/test_*.py", "tests/e2e/**/test_*.py"):
-        raise GateFailure("tests/e2e has no tests")
-    pytest = [sys.executable, "-m", "pytest", "-v", "--durations=0", f"--hypothesis-seed={context.seed}", "tests/e2e"]
-    beside = ["-m", "not (no_other_bed or soak)", "--numprocesses=2", "--no-loadscope-reorder"]
-    failures = []
-    for options in (["-m", "no_other_bed and not soak"], beside):
-        try:
-            context.run([*pytest, *options])
-        except GateFailure as error:
-            failures.append(str(error))
-    if failures:
-        raise GateFailure("; ".join(failures))
+def run_scope(scope: Scope) -> Callable[[Context], None]:
+    """Return what runs the tests of a scope that are part of every change."""
+
+    def action(context: Context) -> None:
+        run_pytest_on_bed(context, scope, "not soak")
+
+    return action
 
 
-def run_molecule(context: Context) -> None:
-    """Every molecule scenario, on nodes of the test bed.
+def run_scenario(name: str) -> Callable[[Context], None]:
+    """Return what runs one molecule scenario, on nodes of the test bed.
 
     A scenario whose playbooks or hosts molecule does not find passes without having done anything: that is a failure.
     """
-    for scenario in sorted(context.checkout.glob("extensions/molecule/*/molecule.yml")):
-        name = scenario.parent.name
+
+    def action(context: Context) -> None:
         env = {"MOLECULE_EPHEMERAL_DIRECTORY": str(context.scratch / "molecule" / name), "NO_COLOR": "1"}
         context.run(["molecule", "test", "-s", name], env=env)
-    said = context.log.read_text(encoding="utf-8")
-    for sign in ("no hosts matched", "Missing playbook"):
-        if sign in said:
-            raise GateFailure(f"molecule says '{sign}': a scenario did not do what it is for")
+        said = context.log.read_text(encoding="utf-8")
+        for sign in ("no hosts matched", "Missing playbook"):
+            if sign in said:
+                raise GateFailure(f"molecule says '{sign}': the scenario did not do what it is for")
+
+    return action
+
+
+def fill_caches(context: Context) -> None:
+    """Build the programs and images of test beds, where the caches lack them."""
+    context.run([sys.executable, "-m", "testbed", "supplies"])
 
 
 def run_demo(context: Context) -> None:

@@ -19,7 +19,7 @@ from typing import List
 
 def main(arguments: List[str]) -> int:
     """Runs everything below the tests folder; 0 when it passed and there was something to run."""
-    random.seed(os.environ.get("CONVERGED_SEED"))
+    random.seed(os.environ.get("CONVERGED_SEED", "0"))
     result_file, tests = arguments
     suite = unittest.defaultTestLoader.discover(tests, top_level_dir=tests)
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1, warnings="error").run(suite)

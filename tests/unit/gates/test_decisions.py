@@ -55,21 +55,58 @@ def test_a_pytest_run_fails_on_a_skip_that_is_not_on_the_list(how: str, tmp_path
     assert "NOT ALLOWED: " in done.stdout
 
 
-def test_random_tests_are_drawn_by_the_seed_of_the_run_under_continuous_integration_too(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(
-        "from hypothesis import given, strategies\n\n\n"
-        "@given(strategies.integers())\ndef test_one(number):\n    print('drawn', number)\n",
-        encoding="utf-8",
+DRAWING = """
+import os
+
+from hypothesis import given, strategies
+
+
+@given(strategies.integers())
+def test_examples(number):
+    print("drawn", number)
+
+
+def test_another_way(chosen):
+    print("drawn", chosen.random())
+"""
+
+
+def drawn(folder: Path, *options: str, **environ: str) -> list[str]:
+    """Return what random tests draw in a run of pytest with these options and variables."""
+    (folder / "test_it.py").write_text(DRAWING, encoding="utf-8")
+    argv = [sys.executable, "-m", "pytest", "-qs", "-c", TESTS.parent / "pyproject.toml", "--rootdir", folder]
+    inherited = {name: value for name, value in os.environ.items() if name != "CONVERGED_SEED"}
+    done = subprocess.run(
+        [*argv, "-p", "conftest", *options, folder / "test_it.py"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+        env={**inherited, **environ},
     )
-    argv = [sys.executable, "-m", "pytest", "-qs", "-c", TESTS.parent / "pyproject.toml", "--rootdir", tmp_path]
+    return [line.lstrip(".") for line in done.stdout.splitlines() if line.lstrip(".").startswith("drawn")]
 
-    def drawn(seed: int) -> str:
-        words = [*argv, "-p", "conftest", f"--hypothesis-seed={seed}", tmp_path / "test_it.py"]
-        environ = {**os.environ, "CI": "1"}
-        said = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True, env=environ).stdout
-        return "\n".join(line for line in said.splitlines() if line.startswith("drawn"))
 
-    assert drawn(1) == drawn(1) != drawn(2)
+def test_random_tests_draw_the_same_in_every_run_that_has_no_seed(tmp_path: Path) -> None:
+    runs = [drawn(tmp_path, PYTHONHASHSEED=seed) for seed in ("1", "2")]
+
+    assert len(runs[0]) > 50
+    assert runs[0] == runs[1]
+
+
+def test_random_tests_are_drawn_by_the_seed_under_continuous_integration_too(tmp_path: Path) -> None:
+    one, other = (drawn(tmp_path, CONVERGED_SEED=seed, CI="1") for seed in ("1", "2"))
+
+    assert one == drawn(tmp_path, CONVERGED_SEED="1")
+    assert one[:-1] != other[:-1], "examples of Hypothesis"
+    assert one[-1] != other[-1], "draws of a test's own"
+    assert other == drawn(tmp_path, "--hypothesis-seed=2", CONVERGED_SEED="1"), "the option goes before the variable"
+
+
+def test_a_soak_draws_twenty_times_as_many_examples(tmp_path: Path) -> None:
+    number = len(drawn(tmp_path, "--hypothesis-profile=soak"))
+
+    assert number == 2001
 
 
 @pytest.mark.parametrize(

@@ -15,36 +15,16 @@ import time
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from bench import _figures
-from gates import lengthy
+from gates.file_sets import Scope
 from gates.gate import Context, GateFailure
-from gates.lengthy import HISTORIES, SOAK_MINUTES, run_benchmarks, run_soak, soak_minutes
+from gates.lengthy import HISTORY_TESTS, RANDOM_PARTS, bench_parts, soak_parts
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCRIPTS = sorted(path for path in (REPOSITORY / "tests/bench").glob("*.py") if not path.name.startswith("_"))
-RANDOM = """
-import os, pytest
-
-pytestmark = pytest.mark.hypothesis
-
-def test_one():
-    with open(os.environ["SEEN"], "a") as seen:
-        seen.write(os.environ["CONVERGED_SEED"] + "\\n")
-
-@pytest.mark.soak
-@pytest.mark.repeated
-def test_again():
-    with open(os.environ["SEEN"], "a") as seen:
-        seen.write("again\\n")
-"""
-MARKS = """
-def pytest_configure(config):
-    for mark in ("hypothesis", "soak", "repeated"):
-        config.addinivalue_line("markers", mark)
-"""
+SCOPE = Scope(name="e2e-one", what="one", tests=("tests/e2e",), reads=(), soak=True, repeated=2)
 
 
 @pytest.fixture
@@ -58,10 +38,15 @@ def context(tmp_path: Path) -> Context:
         own=tmp_path,
         scratch=tmp_path,
         logs=tmp_path,
-        seed=2**32 - 1,
+        seed=7,
         quick=False,
-        environ={"PATH": os.environ["PATH"], "SEEN": str(tmp_path / "seen"), "CONVERGED_SOAK_MINUTES": "0"},
-        log=tmp_path / "gate.log",
+        environ={
+            "PATH": os.environ["PATH"],
+            "CONVERGED_SEED": "7",
+            "PYTHONPATH": str(REPOSITORY / "tests"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        log=tmp_path / "soak-e2e-one.log",
         deadline=time.monotonic() + 120,
     )
 
@@ -72,63 +57,94 @@ def write(context: Context, name: str, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def test_a_soak_of_no_time_is_one_round_of_every_kind(context: Context, tmp_path: Path) -> None:
-    for name in HISTORIES:
-        history = f"import unittest\nclass T(unittest.TestCase):\n def test(self): print('lived {name}')\n"
+def test_soak_has_a_part_for_every_kind_of_long_test() -> None:
+    quiet = dataclasses.replace(SCOPE, name="e2e-other", soak=False, repeated=0)
+
+    names = [part.name for part in soak_parts((SCOPE, quiet))]
+
+    assert names == ["soak-payloads", *RANDOM_PARTS, "soak-e2e-one", "soak-e2e-one-1", "soak-e2e-one-2"]
+
+
+def test_a_part_runs_the_long_tests_of_its_scope_and_no_others(context: Context) -> None:
+    write(
+        context,
+        "tests/e2e/conftest.py",
+        "def pytest_configure(config):\n"
+        + "".join(
+            f"    config.addinivalue_line('markers', '{mark}')\n"
+            for mark in ("hypothesis", "drawn", "soak", "repeated")
+        )
+        + "def pytest_addoption(parser):\n    parser.addoption('--part')\n",
+    )
+    write(
+        context,
+        "tests/e2e/test_it.py",
+        """
+import pytest
+
+def test_short(): pass
+
+@pytest.mark.soak
+def test_long(): pass
+
+@pytest.mark.soak
+@pytest.mark.repeated
+def test_again(): pass
+""",
+    )
+    parts = {part.name: part for part in soak_parts((SCOPE,))}
+    parts["soak-e2e-one"].action(context)
+    assert re.findall(r"::(test_\w+) PASSED", context.log.read_text(encoding="utf-8")) == ["test_long"]
+    context.log.unlink()
+    parts["soak-e2e-one-2"].action(context)
+    said = context.log.read_text(encoding="utf-8")
+    assert re.findall(r"::(test_\w+) PASSED", said) == ["test_again"]
+    assert "--part=2/2" in said
+    assert (context.logs / "timings/soak-e2e-one.json").exists()
+
+
+def test_the_parts_of_a_scope_are_all_its_tests_once_and_a_wrong_part_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n@pytest.mark.parametrize('number', range(7))\ndef test_one(number):\n    pass\n",
+        encoding="utf-8",
+    )
+
+    def said(part: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "pytest", "-v", "-c", "/dev/null", "-p", "e2e.conftest", f"--part={part}", "."]
+        return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+
+    seen = [re.findall(r"test_one\[(\d)\] PASSED", said(f"{number}/3").stdout) for number in (1, 2, 3)]
+
+    assert seen == [["0", "3", "6"], ["1", "4"], ["2", "5"]]
+    for wrong in ("0/3", "4/3", "1", "x/y"):
+        assert f"--part is '{wrong}'; it takes K/N with K from 1 to N" in said(wrong).stderr
+
+
+def test_the_histories_of_payloads_are_drawn_by_the_seed_of_the_run(context: Context) -> None:
+    for name in HISTORY_TESTS:
+        history = "import os, unittest\nclass T(unittest.TestCase):\n"
+        history += " def test(self): print('lived', os.environ['CONVERGED_SEED'])\n"
         write(context, f"tests/payloads/{name}.py", history)
-    write(context, "tests/unit/test_random.py", RANDOM)
-    write(context, "tests/unit/conftest.py", MARKS)
-    run_soak(context)
-    assert (tmp_path / "seen").read_text() == f"{2**32 - 1}\nagain\n"
-    assert re.findall("lived (.*)", context.log.read_text()) == HISTORIES
+    soak_parts(())[0].action(context)
+    assert re.findall("lived (.*)", context.log.read_text(encoding="utf-8")) == ["7", "7"]
 
 
-def test_a_failing_round_names_its_seed(context: Context) -> None:
-    write(context, f"tests/payloads/{HISTORIES[0]}.py", "raise SystemExit(3)\n")
-    with pytest.raises(GateFailure, match=f"round 1: .*; CONVERGED_SEED={2**32 - 1} make test repeats it"):
-        run_soak(context)
+def test_a_part_that_fails_says_how_to_repeat_it(context: Context) -> None:
+    write(context, f"tests/payloads/{HISTORY_TESTS[0]}.py", "raise SystemExit(3)\n")
+    with pytest.raises(GateFailure, match="; CONVERGED_SEED=7 make soak GATE=soak-payloads repeats it"):
+        soak_parts(())[0].action(context)
 
 
-@pytest.mark.parametrize(
-    ("lengths", "repeating", "begun"),
-    [((50, 30, 20, 20), 10, 3), ((60, 60, 1), 0, 2), ((61, 1), 0, 1), ((1, 1), 200, 1), ((20, 40, 70, 1), 0, 3)],
-)
-def test_a_round_begins_only_where_one_as_long_as_the_last_fits(
-    context: Context, monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...], repeating: int, begun: int
-) -> None:
-    minutes, seeds, repeated = 0.0, list[int](), list[int]()
-
-    def one_round(_context: Context, seed: int) -> None:
-        nonlocal minutes
-        minutes += lengths[len(seeds)]
-        seeds.append(seed)
-
-    def repeat(_context: Context, seed: int) -> None:
-        nonlocal minutes
-        minutes += repeating
-        repeated.append(seed)
-
-    monkeypatch.setattr(lengthy, "soak_round", one_round)
-    monkeypatch.setattr(lengthy, "soak_repeated", repeat)
-    monkeypatch.setattr(lengthy, "time", SimpleNamespace(monotonic=lambda: 60 * minutes))
-    run_soak(dataclasses.replace(context, seed=7, environ={"CONVERGED_SOAK_MINUTES": "121"}))
-    assert (seeds, repeated) == ([7, 8, 9][:begun], [7])
-
-
-def test_the_time_of_a_soak_is_bounded_and_may_be_given() -> None:
-    assert soak_minutes({}) == SOAK_MINUTES
-    assert soak_minutes({"CONVERGED_SOAK_MINUTES": "5"}) == 5
-    for wrong in ("", "x", "-1", "1.5", str(SOAK_MINUTES + 1)):
-        with pytest.raises(GateFailure, match=f"CONVERGED_SOAK_MINUTES is '{wrong}'"):
-            soak_minutes({"CONVERGED_SOAK_MINUTES": wrong})
-
-
-def test_figures_are_collected_although_a_script_fails(context: Context, tmp_path: Path) -> None:
-    for name, text in {"a": "print('row a')", "b": "raise SystemExit(1)", "c": "print('row c')", "_d": "1 / 0"}.items():
+def test_a_script_of_figures_shows_them_and_adds_them_to_those_of_the_run(context: Context, tmp_path: Path) -> None:
+    for name, text in {"a_b": "print('row a')", "c": "raise SystemExit(1)"}.items():
         write(context, f"tests/bench/{name}.py", text + "\n")
-    with pytest.raises(GateFailure, match="no figures from b$"):
-        run_benchmarks(context)
-    assert [line for line in (tmp_path / "figures.txt").read_text().splitlines() if "row" in line] == ["row a", "row c"]
+    first, second = bench_parts([context.checkout / "tests/bench/a_b.py", context.checkout / "tests/bench/c.py"])
+    assert (first.name, second.name) == ("bench-a-b", "bench-c")
+    first.action(context)
+    with pytest.raises(GateFailure, match="ended with status 1"):
+        second.action(context)
+    assert "row a" in (tmp_path / "figures.txt").read_text(encoding="utf-8")
+    assert "SHOW row a" in context.log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])

@@ -5,26 +5,35 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from bootstrap.cli import GATES_ON_BEDS
-from gates import cli
-from gates.catalogue import GATES
+from gates import catalogue, cli, timings
 from gates.checkout import strays
-from gates.gate import Context, Gate, GateFailure
+from gates.file_sets import FileMap
+from gates.gate import LONGEST_LIMIT, Context, Gate, GateFailure
+from gates.pool import in_order, run_gates
 from gates.process import INTERRUPTED, TIMED_OUT, run
-from gates.runner import run_gates
+from gates.stamps import Stamps
+
+GATES = catalogue.gates()
 
 
-def gate(name: str, action: Callable[[Context], None], *, alone: bool = False) -> Gate:
-    return Gate(name=name, what="a test", action=action, tiers=frozenset({"check"}), alone=alone)
+def gate(
+    name: str, action: Callable[[Context], None], *, on_bed: bool = False, reads: tuple[str, ...] | None = None
+) -> Gate:
+    return Gate(name=name, what="a test", action=action, tiers=frozenset({"check"}), on_bed=on_bed, reads=reads)
 
 
 def passes(context: Context) -> None:
@@ -62,7 +71,7 @@ def context(tmp_path: Path) -> Callable[[Gate], Context]:
 def test_a_failing_gate_does_not_stop_the_others(
     context: Callable[[Gate], Context], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gates = [gate("bad", fails), gate("worse", crashes), gate("good", passes), gate("last", passes, alone=True)]
+    gates = [gate("bad", fails), gate("worse", crashes), gate("good", passes), gate("last", passes, on_bed=True)]
 
     outcomes = run_gates(gates, context)
 
@@ -87,16 +96,141 @@ def test_the_end_names_failures_the_log_folder_and_the_counts(
     assert lines[-1] == "1 passed, 1 failed"
 
 
-def test_gates_that_need_the_machine_run_after_the_others_one_by_one(context: Callable[[Gate], Context]) -> None:
+def test_gates_on_beds_wait_until_the_caches_are_filled(context: Callable[[Gate], Context]) -> None:
     order: list[str] = []
+    began = threading.Event()
+
+    def fill(_context: Context) -> None:
+        assert began.wait(60), "what needs no bed runs meanwhile"
+        order.append("supplies")
 
     def note(name: str) -> Callable[[Context], None]:
         return lambda _context: order.append(name)
 
-    run_gates([gate("bed", note("bed"), alone=True), gate("a", note("a")), gate("b", note("b"))], context)
+    def plain(_context: Context) -> None:
+        order.append("plain")
+        began.set()
 
-    assert sorted(order[:2]) == ["a", "b"]
-    assert order[2] == "bed"
+    run_gates([gate("bed", note("bed"), on_bed=True), gate("plain", plain), gate("supplies", fill)], context)
+
+    assert order == ["plain", "supplies", "bed"]
+
+
+def test_without_supplies_gates_on_beds_fail_and_the_others_run(
+    context: Callable[[Gate], Context], capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = run_gates(
+        [gate("bed", passes, on_bed=True), gate("supplies", fails), gate("plain", passes)], context, workers=1
+    )
+
+    assert {one.gate.name: one.failure for one in outcomes} == {
+        "supplies": "it is broken",
+        "bed": "the gate 'supplies' failed, so there is no bed",
+        "plain": "",
+    }
+    assert "[ 3/3]" in capsys.readouterr().out
+
+
+def test_the_longest_gate_starts_first_and_an_unknown_one_is_taken_for_long() -> None:
+    gates = [gate(name, passes) for name in ("short", "long", "unknown", "supplies")]
+    durations = {"short": 5.0, "long": 400.0, "supplies": 1.0}
+
+    assert [one.name for one in in_order(gates, durations)] == ["supplies", "long", "unknown", "short"]
+
+
+def test_no_more_gates_run_at_once_than_there_are_workers(context: Callable[[Gate], Context]) -> None:
+    lock, counts = threading.Lock(), [0, 0]
+
+    def action(_context: Context) -> None:
+        with lock:
+            counts[0] += 1
+            counts[1] = max(counts)
+        time.sleep(0.05)
+        with lock:
+            counts[0] -= 1
+
+    run_gates([gate(str(number), action) for number in range(9)], context, workers=3)
+
+    assert counts == [0, 3]
+
+
+@pytest.fixture
+def stamped(tmp_path: Path) -> Callable[..., Stamps]:
+    """A checkout of two files, `a` and `b`, of which `b` belongs to no set."""
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "init", "--quiet", str(checkout)], check=True, timeout=300)
+    for name in ("a", "b", "c"):
+        (checkout / name).write_text(name, encoding="utf-8")
+    files = FileMap({"one": ("a",), "other": ("c",)}, {}, ())
+    environ = {"VIRTUAL_ENV": "/nowhere/dev-1", "CONVERGED_CACHE": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    environ["HOME"] = str(tmp_path)  # no interpreters of pyenv: each is started to see what it is
+
+    def make(*, fresh: bool = False, **variables: str) -> Stamps:
+        return Stamps(tmp_path / "passed", files, checkout, {**environ, **variables}, fresh=fresh)
+
+    return make
+
+
+def test_a_gate_that_passed_on_the_same_files_is_not_run_again(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps], capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs: list[int] = []
+    one = gate("one", lambda _context: runs.append(1), reads=("one",))
+    checkout = stamped().checkout
+
+    def ran(**options: object) -> int:
+        runs.clear()
+        run_gates([one], context, stamps=stamped(**options))
+        return len(runs)
+
+    assert (ran(), ran()) == (1, 0)
+    assert re.search(r"one +cached: passed at \d{4}-", capsys.readouterr().out)
+    assert ran(fresh=True) == 1, "FRESH=1 believes nothing"
+    assert ran(PBS_EXEC="/opt/pbs") == 1, "another PBS is another outcome"
+    (checkout / "c").write_text("changed", encoding="utf-8")
+    assert ran() == 0, "the gate does not read that set"
+    (checkout / "a").write_text("changed", encoding="utf-8")
+    assert (ran(), ran()) == (1, 0)
+    (checkout / "a").chmod(0o755)
+    assert (ran(), ran()) == (1, 0)
+    (checkout / "b").write_text("changed", encoding="utf-8")
+    assert (ran(), ran()) == (1, 0), "a file of no set runs everything"
+    (checkout / "new").touch()
+    assert (ran(), ran()) == (1, 0), "a file that git does not know yet counts"
+    (checkout / "new").unlink()
+    assert ran() == 0, "these inputs have passed"
+
+
+def test_a_gate_that_failed_or_whose_files_changed_meanwhile_is_run_again(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps]
+) -> None:
+    checkout = stamped().checkout
+    edit = gate("edit", lambda _context: (checkout / "a").write_text(str(time.monotonic_ns())) and None, reads=("one",))
+    always = gate("always", passes)
+    for one in (gate("bad", fails, reads=("one",)), edit, always):
+        run_gates([one], context, stamps=stamped())
+        assert not run_gates([one], context, stamps=stamped())[0].cached
+
+
+def test_another_seed_and_a_quick_run_are_other_inputs(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps]
+) -> None:
+    one = gate("one", passes, reads=("one",))
+    using = context(one)
+    others = [using, dataclasses.replace(using, seed=2), dataclasses.replace(using, quick=False)]
+
+    assert len({stamped().key(one, other) for other in others}) == 3
+
+
+def test_a_stamp_that_was_cut_short_counts_for_nothing(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps]
+) -> None:
+    one = gate("one", passes, reads=("one",))
+    run_gates([one], context, stamps=stamped())
+    (stamp,) = stamped().folder.glob("one/*.json")
+    stamp.write_text('{"at": 1', encoding="utf-8")
+
+    assert not run_gates([one], context, stamps=stamped())[0].cached
 
 
 def test_a_command_that_does_not_end_is_stopped_with_its_children(tmp_path: Path) -> None:
@@ -149,7 +283,7 @@ SCRIPT = "trap 'sleep 0.5; touch cleaned; exit 1' INT; touch began; while :; do 
 def slow(context):
     context.run(["sh", "-c", SCRIPT], cwd=context.own)
 
-cli.GATES = (Gate(name="slow", what="", action=slow, tiers=frozenset()),)
+cli.gates = lambda: (Gate(name="slow", what="", action=slow, tiers=frozenset()),)
 sys.exit(cli.main(["only", "slow"]))
 """
     environment = {**os.environ, "CONVERGED_CACHE": str(tmp_path), "CONVERGED_OWN_CACHE": str(tmp_path)}
@@ -176,32 +310,121 @@ def test_test_holds_all_that_check_looks_at() -> None:
     test = {found.name for found in cli.chosen(GATES, "test", [])}
 
     assert check < test
-    assert {"sanity", "importer", "e2e", "molecule"} <= test - check
+    assert {"sanity", "importer", "e2e-handover", "molecule-share", "demo"} <= test - check
 
 
-def test_a_single_gate_asks_for_root_only_where_it_has_the_machine_for_itself() -> None:
-    assert {gate.name for gate in GATES if gate.alone} == GATES_ON_BEDS
+def test_every_name_is_of_one_gate_and_of_no_group() -> None:
+    names = [one.name for one in GATES]
+    assert len({*names}) == len(names)
+    assert not {*names} & {one.group for one in GATES}
+
+
+def test_no_gate_of_every_change_may_take_longer_than_forty_minutes() -> None:
+    assert max(one.limit for one in GATES if one.tiers & {"check", "test", "bench"}) <= LONGEST_LIMIT
+    assert max(one.limit for one in GATES) <= 80 * 60
+
+
+def test_only_gates_on_beds_ask_for_root() -> None:
+    for one in GATES:
+        on_bed = one.on_bed or one.name == "supplies"
+        without = one.name in ("soak-payloads", "soak-unit", "soak-placement", "soak-placement-policy")
+        assert without or on_bed == (one.name.partition("-")[0] in GATES_ON_BEDS), one.name
+    assert {one.group for one in GATES if one.on_bed} - {""} <= GATES_ON_BEDS
 
 
 def test_an_unknown_gate_is_answered_with_the_list() -> None:
-    with pytest.raises(cli.UsageError, match="unknown gate 'lnit'; there are: payloads, "):
+    with pytest.raises(cli.UsageError, match="unknown gate 'lnit'; there are: supplies, payloads, .* e2e .e2e-bed, "):
         cli.chosen(GATES, "only", ["lint", "lnit"])
+    with pytest.raises(cli.UsageError, match="no gate named; there are: supplies, "):
+        cli.chosen(GATES, "only", [])
 
 
 @pytest.mark.parametrize("target", ["soak", "bench"])
-def test_gates_are_not_passed_over_where_there_is_nothing_to_choose(target: str) -> None:
+def test_parts_of_soak_and_bench_run_one_by_one_and_others_are_refused(target: str) -> None:
     make = ["make", "--dry-run", "--directory", str(cli.CHECKOUT), target, "GATE=lint"]
     said = subprocess.run(make, timeout=300, check=True, capture_output=True, text=True).stdout
     assert f"enter.sh {target} lint\n" in said
-    with pytest.raises(cli.UsageError, match=f"'{target}' takes no names; .*: make check GATE='lint'"):
+    with pytest.raises(cli.UsageError, match=rf"unknown gate 'lint'; there are: supplies; {target} \({target}-"):
         cli.chosen(GATES, target, ["lint"])
+    names = {one.name for one in cli.chosen(GATES, target, [])} - {"supplies"}
+    assert {one.name for one in cli.chosen(GATES, target, [target])} - {"supplies"} == names
 
 
-def test_the_seed_is_drawn_unless_it_is_given() -> None:
-    assert cli.drawn_seed({"CONVERGED_SEED": "42"}) == 42
-    assert 0 <= cli.drawn_seed({}) < 2**32
-    with pytest.raises(cli.UsageError, match="CONVERGED_SEED is 'x'"):
-        cli.drawn_seed({"CONVERGED_SEED": "x"})
+def test_a_group_is_all_its_gates_and_what_fills_the_caches_comes_along() -> None:
+    named = [one.name for one in cli.chosen(GATES, "only", ["molecule", "lint"])]
+    assert named[:2] == ["supplies", "lint"]
+    assert all(name.startswith("molecule-") for name in named[2:])
+    assert len(named) > 3
+    assert [one.name for one in cli.chosen(GATES, "only", ["lint"])] == ["lint"]
+
+
+def test_the_seed_is_the_repositorys_unless_one_is_given_and_soak_draws_one() -> None:
+    assert cli.seed_of({"CONVERGED_SEED": "42"}, draw=False) == cli.seed_of({"CONVERGED_SEED": "42"}, draw=True) == 42
+    assert cli.seed_of({}, draw=False) is None
+    assert len({cli.seed_of({}, draw=True) for _number in range(4)}) > 1
+    for wrong in ("x", "-1", "1.5", str(2**32)):
+        with pytest.raises(cli.UsageError, match=f"CONVERGED_SEED is '{wrong}'; it takes a number from 0 to"):
+            cli.seed_of({"CONVERGED_SEED": wrong}, draw=False)
+
+
+def test_gates_see_the_same_hash_seed_and_only_a_seed_that_was_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CONVERGED_SEED", "7")
+    for seed, seen in ((None, None), (3, "3")):
+        environ = cli.context(gate("one", passes), logs=tmp_path, seed=seed, quick=True).environ
+        assert (environ.get("CONVERGED_SEED"), environ["PYTHONHASHSEED"]) == (seen, "0")
+
+
+def test_fresh_is_yes_or_no() -> None:
+    assert [cli.is_fresh(environ) for environ in ({}, {"FRESH": ""}, {"FRESH": "0"}, {"FRESH": "1"})] == [
+        *[False] * 3,
+        True,
+    ]
+    with pytest.raises(cli.UsageError, match="FRESH is 'maybe'; it takes 1 .* or 0"):
+        cli.is_fresh({"FRESH": "maybe"})
+
+
+def test_a_run_ends_with_what_took_longest_and_keeps_it(context: Callable[[Gate], Context], tmp_path: Path) -> None:
+    outcomes = run_gates([gate("good", passes), gate("bad", fails)], context)
+    (tmp_path / "timings").mkdir()
+    (tmp_path / "timings/good.json").write_text(
+        json.dumps({f"t{number}": float(number) for number in range(30)}), encoding="utf-8"
+    )
+
+    lines = list(timings.slowest(outcomes, tmp_path))
+    timings.write_run(outcomes, tmp_path)
+
+    assert [line.split()[-1] for line in lines[-20:]] == [f"t{number}" for number in range(29, 9, -1)]
+    assert {line.split()[-1] for line in lines[1:3]} == {"good", "bad"}
+    assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8")).keys() == {"good"}
+
+
+def test_durations_are_those_of_the_newest_run_of_each_gate(tmp_path: Path) -> None:
+    for run_name, seconds in {"20260101-000000-1": {"a": 1.0, "b": 2.0}, "20260102-000000-1": {"b": 3.0}}.items():
+        (tmp_path / run_name).mkdir()
+        (tmp_path / run_name / "run.json").write_text(json.dumps(seconds), encoding="utf-8")
+
+    found, missing = timings.refreshed({"gone": 9.0, "c": 5.0}, tmp_path, ["a", "b", "c", "d"])
+
+    assert found == {"a": 1.0, "b": 3.0, "c": 5.0}
+    assert missing == ["d"]
+
+
+def test_the_plugin_counts_the_seconds_of_a_test_with_its_fixtures(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import time, pytest\n\n@pytest.fixture\ndef slow():\n    time.sleep(0.2)\n    yield\n    time.sleep(0.2)\n\n"
+        "def test_one(slow):\n    time.sleep(0.2)\n",
+        encoding="utf-8",
+    )
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "gates.timings", "-c", "/dev/null", str(tmp_path)]
+    environ = {**os.environ, "CONVERGED_TIMINGS": str(tmp_path / "timings/one.json")}
+    subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, check=True, timeout=300)
+
+    ((name, seconds),) = json.loads((tmp_path / "timings/one.json").read_text(encoding="utf-8")).items()
+
+    assert name.endswith("test_it.py::test_one")
+    assert seconds > 0.6
 
 
 def test_old_log_folders_go(tmp_path: Path) -> None:

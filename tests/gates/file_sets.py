@@ -1,0 +1,84 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The map from files to the gates that read them: `scopes.toml`, as data.
+
+Every tracked file belongs to one set, the first whose pattern matches it. A gate names the sets that can change its
+outcome. A file that belongs to no set counts as an input of every gate: a forgotten entry costs time and hides nothing.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+MAP = Path(__file__).with_name("scopes.toml")
+# The set of what runs every gate: the gates themselves, the pinned tools.
+EVERYWHERE = "everywhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """End-to-end tests that share beds: one process of pytest, one gate."""
+
+    name: str
+    what: str
+    tests: tuple[str, ...]  # files or folders, relative to the checkout
+    reads: tuple[str, ...]
+    soak: bool  # some of its tests are part of `make soak` only
+    repeated: int  # parts of `make soak` into which its repeated tests are divided
+
+
+@dataclass(frozen=True, slots=True)
+class FileMap:
+    """The contents of scopes.toml."""
+
+    sets: Mapping[str, tuple[str, ...]]  # name -> patterns; `*` matches `/` too
+    gates: Mapping[str, tuple[str, ...]]  # gate -> sets
+    scopes: tuple[Scope, ...]
+
+    def set_of(self, path: str) -> str | None:
+        """Return the set that a file belongs to."""
+        return next(
+            (name for name, patterns in self.sets.items() if any(fnmatchcase(path, one) for one in patterns)), None
+        )
+
+    def inputs(self, reads: Iterable[str], files: Iterable[Path]) -> list[Path]:
+        """Return the files that decide the outcome of a gate that reads these sets."""
+        wanted = {EVERYWHERE, None, *reads}
+        return sorted(path for path in files if self.set_of(path.as_posix()) in wanted)
+
+
+def load(path: Path = MAP) -> FileMap:
+    """Read the map; raise ValueError where a gate reads a set that does not exist."""
+    data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    sets = {name: tuple(patterns) for name, patterns in data["files"].items()}
+    groups = {name: tuple(names) for name, names in data["groups"].items()}
+
+    def expanded(owner: str, names: Iterable[str]) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for name in names:
+            members = sets if name == "*" else groups.get(name.removeprefix("-"), (name.removeprefix("-"),))
+            unknown = sorted({*members} - sets.keys())
+            if unknown:
+                raise ValueError(f"{path}: '{owner}' reads the set '{unknown[0]}', which is not in [files] or [groups]")
+            for member in members:
+                found.pop(member, None) if name.startswith("-") else found.setdefault(member)
+        return tuple(found)
+
+    scopes = tuple(
+        Scope(
+            name=name,
+            what=one["what"],
+            tests=tuple(one["tests"]),
+            reads=expanded(name, [name, *one["reads"]]),
+            soak=one.get("soak", False),
+            repeated=one.get("repeated", 0),
+        )
+        for name, one in data["scopes"].items()
+    )
+    return FileMap(sets, {name: expanded(name, names) for name, names in data["gates"].items()}, scopes)
