@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Random histories of one node: jobs, faults, reboots, and calls that are killed at any of their points.
 
-The seed is printed with a failure; CONVERGED_SEED repeats a run, NODESHARE_HISTORIES makes it longer.
+A failure prints its seed, and CONVERGED_SEED repeats it. NODESHARE_HISTORIES says how many histories there are.
 """
 
 import os
@@ -12,9 +12,9 @@ import shutil
 
 from nodeshare import view
 from nodeshare.jobid import JobKey
+from seeds import seeds
 from simulation import Killed, quick_directory
 
-SEED = int(os.environ.get("CONVERGED_SEED", random.SystemRandom().randrange(1 << 32)))
 HISTORIES = int(os.environ.get("NODESHARE_HISTORIES", "25"))
 
 
@@ -95,9 +95,9 @@ class History:
         self.site.act(view.ON)
 
 
-def live_through(case, make, settle):
-    """Many histories, each on a node of its own: `make` begins it, `settle` ends it and judges."""
-    for seed in range(SEED, SEED + HISTORIES):
+def live_through(case, name, make, settle):
+    """Live the histories of this name, each on a node of its own: `make` begins one, `settle` ends and judges it."""
+    for seed in seeds(name, HISTORIES):
         chance = random.Random(seed)
         directory = quick_directory()
         try:

@@ -59,6 +59,8 @@ class Answers(unittest.TestCase):
             ("IDLE+CLOUD", ""),
             ("IDLE+DRAIN", "DRAIN"),
             ("IDLE+MAINTENANCE+RESERVED", "MAINTENANCE"),
+            ("MIXED+REBOOT_REQUESTED", "REBOOT_REQUESTED"),
+            ("MIXED@", "REBOOT_REQUESTED"),
             ("DOWN*+REBOOT_ISSUED", "DOWN+NOT_RESPONDING+REBOOT_ISSUED"),
             ("IDLE~", "POWERED_DOWN"),
             ("MIXED-", ""),

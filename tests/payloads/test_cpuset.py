@@ -24,6 +24,9 @@ class CpusetCase(unittest.TestCase):
             stream.write(cpus + "\n")
         return directory
 
+    def everything(self):
+        return sorted(os.path.join(folder, name) for folder, _folders, names in os.walk(self.top) for name in names)
+
     def cpus(self, path):
         with open(os.path.join(self.top, path, "cpuset.cpus")) as stream:
             return stream.read().split("\n")[0]
@@ -80,8 +83,10 @@ class V2(CpusetCase):
 
 class Absent(CpusetCase):
     def test_a_node_without_pod_cgroups_has_nothing_to_confine(self):
+        before = self.everything()
         self.cpuset.confine("0")
         self.cpuset.release()
+        self.assertEqual(self.everything(), before)
 
     def test_a_refusal_names_the_file(self):
         directory = self.group("kubepods", "0-3")

@@ -7,6 +7,7 @@ import random
 import unittest
 
 from nodeshare import jobid
+from seeds import seeds
 
 
 class Grammar(unittest.TestCase):
@@ -70,10 +71,9 @@ class Grammar(unittest.TestCase):
 
 class FileNames(unittest.TestCase):
     def test_a_name_holds_no_separator_and_leads_back_to_its_key(self):
-        seed = random.randrange(1 << 32)
-        chance = random.Random(seed)
         names = {}
-        for _ in range(2000):
+        for seed in seeds("job_ids", 2000):
+            chance = random.Random(seed)
             wlm = chance.choice(jobid.SYSTEMS)
             job = str(chance.randrange(1, 10000))
             if wlm == "slurm":

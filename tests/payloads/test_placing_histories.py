@@ -162,7 +162,7 @@ class BesidePods(History):
 
 class RandomHistories(unittest.TestCase):
     def test_every_history_ends_with_every_job_served_and_all_of_the_node_with_pods(self):
-        live_through(self, self.make, self.settle)
+        live_through(self, "placing_histories", self.make, self.settle)
 
     @staticmethod
     def make(directory, chance):

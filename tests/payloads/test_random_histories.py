@@ -92,7 +92,7 @@ class HandOver(History):
 
 class RandomHistories(unittest.TestCase):
     def test_every_history_ends_with_every_job_served_and_the_node_given_back(self):
-        live_through(self, self.make, self.settle)
+        live_through(self, "handover_histories", self.make, self.settle)
 
     @staticmethod
     def make(directory, chance):

@@ -90,6 +90,22 @@ def test_a_conversion_needs_what_has_no_default(tmp_path: Path, missing: str) ->
     assert "all hosts need converged_wlm (slurm or pbs) and converged_kubeconfig" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("converged_drain_timeout", "a day", "'a day' is no duration"),
+        ("converged_convert", "n7", "a pattern that names hosts of converged_nodes"),
+        ("converged_drain", "sometimes", "converged_drain is when_needed, always or never"),
+    ],
+)
+def test_a_conversion_refuses_what_cannot_be_meant(tmp_path: Path, name: str, value: str, said: str) -> None:
+    given = {"converged_wlm": "slurm", "converged_kubeconfig": "/etc/kubernetes/admin.conf", name: value}
+    done = run(tmp_path, "site", "--limit", "localhost", "-e", json.dumps(given), converged_excepted=("n2",))
+
+    assert done.returncode != 0
+    assert said in " ".join(done.stdout.split()), done.stdout
+
+
 def test_taking_a_role_back_is_locked_as_the_whole_way_back_is(tmp_path: Path) -> None:
     done = run(tmp_path, "restore", "--list-hosts", "-e", "converged_restore_role=node_runtime")
 

@@ -25,18 +25,18 @@ def preferring(arguments: str = "") -> Simulated:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "chosen"),
+    ("arguments", "expected"),
     [
         ("", "n2"),
         ("leastrequested.weight: 0, mostrequested.weight: 1, balancedresource.weight: 0", "n1"),
     ],
 )
-def test_room_that_is_left_can_be_liked_or_disliked(arguments: str, chosen: str) -> None:
+def test_room_that_is_left_can_be_liked_or_disliked(arguments: str, expected: str) -> None:
     simulated = preferring(arguments)
     simulated.see(pod("other", node="n1", request=amounts(cpu="1", memory="2Gi")))
     simulated.see(mine("p", request=amounts(cpu="1", memory="2Gi")))
     simulated.run()
-    assert simulated.placements()["p"] == chosen
+    assert simulated.placements()["p"] == expected
 
 
 def test_cpu_and_memory_are_used_up_together() -> None:
@@ -48,7 +48,7 @@ def test_cpu_and_memory_are_used_up_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "chosen"),
+    ("wish", "expected"),
     [
         ({}, "n1"),
         ({"preferred_nodes": (PreferredNodeTerm(IN_B, 1),)}, "n2"),
@@ -57,24 +57,24 @@ def test_cpu_and_memory_are_used_up_together() -> None:
         ({"spread": (spread("zone", labels={"app": "x"}, hard=False),)}, "n2"),
     ],
 )
-def test_preferences_of_the_pod_count(wish: dict[str, Any], chosen: str) -> None:
+def test_preferences_of_the_pod_count(wish: dict[str, Any], expected: str) -> None:
     simulated = preferring("leastrequested.weight: 0, balancedresource.weight: 0")
     simulated.see(pod("other", node="n1", labels=pairs(app="x")), mine("p", **wish))
     simulated.run()
-    assert simulated.placements()["p"] == chosen
+    assert simulated.placements()["p"] == expected
 
 
 @pytest.mark.parametrize(
-    ("weight", "chosen"),
+    ("weight", "expected"),
     [("nodeaffinity.weight: 0", "n1"), ("nodeaffinity.weight: 1", "n1"), ("nodeaffinity.weight: 9", "n2")],
 )
-def test_weights_say_which_of_two_wishes_counts_more(weight: str, chosen: str) -> None:
+def test_weights_say_which_of_two_wishes_counts_more(weight: str, expected: str) -> None:
     simulated = preferring(f"leastrequested.weight: 0, balancedresource.weight: 0, podaffinity.weight: 3, {weight}")
     wish = {"preferred_nodes": (PreferredNodeTerm(IN_B, 1),)}
     near_other = {"preferred_pods": (WeightedPodAffinityTerm(near("zone", app="x"), 1),)}
     simulated.see(pod("other", node="n1", labels=pairs(app="x")), mine("p", **wish, **near_other))
     simulated.run()
-    assert simulated.placements()["p"] == chosen
+    assert simulated.placements()["p"] == expected
 
 
 def test_a_soft_taint_is_avoided_also_when_it_comes_later() -> None:

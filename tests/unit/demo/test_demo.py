@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,3 +179,8 @@ def test_a_bad_name_is_refused_before_anything_is_shown(capsys: pytest.CaptureFi
 
 def test_what_readme_promises_is_its_playbooks_with_their_options() -> None:
     assert said.promised(README) == ["site --check --diff", "off"]
+
+
+def test_the_demo_runs_all_of_readmes_first_example_and_nothing_else() -> None:
+    readme = Path(__file__).resolve().parents[3] / "README.md"
+    assert tuple(said.promised(readme.read_text(encoding="utf-8"))) == show.PROMISED

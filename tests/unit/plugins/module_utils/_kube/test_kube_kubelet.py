@@ -90,7 +90,13 @@ def test_a_kubelet_is_healthy_when_it_says_so(tmp_path: Path, status: int, healt
             thread.join()
 
 
-def test_a_kubelet_without_a_health_port_is_not_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("line", "asked"), [("healthzPort: 0\n", []), ("healthzPort: 1\n", [1]), ("", [10248])])
+def test_only_a_kubelet_without_a_health_port_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, asked: list[int]
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(kubelet, "_healthy", lambda port: not seen.append(port))  # type: ignore[func-returns-value]
     path = tmp_path / "config.yaml"
-    path.write_text("kind: KubeletConfiguration\nhealthzPort: 0\n")
+    path.write_text(f"kind: KubeletConfiguration\n{line}")
     kubelet.await_healthy(str(path), unit="kubelet.service", timeout=0)
+    assert seen == asked

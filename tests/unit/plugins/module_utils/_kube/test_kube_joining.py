@@ -1,0 +1,77 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In which order a node joins and leaves, and what a join that fails leaves behind."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+import typing as t
+
+import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
+from ansible_collections.converged.hpc.plugins.module_utils._kube import joining
+from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+
+TOKEN = "abcdef.0123456789abcdef"
+JOIN = joining.Join("n1", "api:6443", ["sha256:1"], TOKEN, "unix:///run/x.sock", "/bin/kubeadm", [], [], 60)
+LEAVE = joining.Leave("/bin/kubeadm", "unix:///run/x.sock", ["cni0"], "containerd", ["containerd.service"], ["/var/x"])
+
+
+class Steps(joining.Sweep):
+    """What is done, in order."""
+
+    done: t.ClassVar[t.List[str]] = []
+
+    def __init__(self, *, check: bool) -> None:
+        super().__init__(check=check)
+
+    def __getattribute__(self, name: str) -> t.Any:
+        if name in ("processes", "mounts", "links", "chains", "file", "contents"):
+            return lambda *words: Steps.done.append(" ".join([name, *(str(word) for word in words)]))
+        return super().__getattribute__(name)
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> t.List[str]:
+    Steps.done = []
+    monkeypatch.setattr(joining, "Sweep", Steps)
+    monkeypatch.setattr(joining, "_systemctl", lambda verb, unit: Steps.done.append(f"{verb} {unit}"))
+    monkeypatch.setattr(joining, "_end_pods", lambda _sweep, _kubeadm, _socket: Steps.done.append("end pods"))
+    monkeypatch.setattr(joining, "_names", lambda _folder: [])
+    monkeypatch.setattr(joining, "read", lambda _path: "kubeconfig")
+    monkeypatch.setattr(joining, "is_ours", lambda _session: True)
+    monkeypatch.setattr(joining, "_installed_by_us", lambda _session, _package: True)
+    # Elsewhere than below /run, which is root's.
+    temporary = functools.partial(tempfile.NamedTemporaryFile, dir=None)
+    monkeypatch.setattr(
+        joining.tempfile, "NamedTemporaryFile", lambda mode, prefix, **_dir: temporary(mode, prefix=prefix)
+    )
+    return Steps.done
+
+
+def test_a_join_that_fails_leaves_neither_a_kubelet_that_goes_on_nor_half_a_membership(
+    done: t.List[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(argv: t.Sequence[str], **_how: t.Any) -> Completed:
+        if argv[1] == "version":
+            return Completed(tuple(argv), 0, "v1.33.1\n", "")
+        return Completed(tuple(argv), 1, "", f"error: token {TOKEN} is not known\n")
+
+    monkeypatch.setattr(joining, "_run", run)
+    with pytest.raises(KubeError, match=r"n1: kubeadm join failed and was taken back: .*token \(token\) is not known"):
+        joining._kubeadm_join(JOIN)
+    assert done == [
+        "stop kubelet.service",
+        f"file {joining.KUBELET_CONF}",
+        f"file {joining.BOOTSTRAP_CONF}",
+        f"file {joining.CA_CERTIFICATE}",
+        f"contents {joining.KUBELET_STATE}",
+    ]
+
+
+def test_pods_are_asked_to_end_while_their_runtime_runs_and_only_then_swept_away(done: t.List[str]) -> None:
+    joining.leave(t.cast(t.Any, None), LEAVE, check=False)
+    assert done[:4] == ["stop kubelet.service", "end pods", "stop containerd.service", "processes"]
+    assert done[-1] == "contents /var/x"

@@ -1,0 +1,156 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In which order a conversion goes about a site, and what it leaves when it breaks off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+READING = {"slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
+ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
+DRAIN = {"slurm_share_drain_delay": 1, "converged_drain_timeout": "9s"}
+NODES = ("n1", "n2")
+
+
+@pytest.fixture(scope="module")
+def converted(rehearsals: Any) -> Any:
+    """A conversion of two nodes. The job of n2 cannot be recorded at first, and ends while the node is drained."""
+    rehearsal = rehearsals()
+    refused = {"failed": True, "rc": 1, "msg": "no lease", "stderr": ""}
+    rehearsal.answer(refused, times=1, module="command", host="n2", args={"argv": ADOPTION})
+    busy = {"changed": True, "busy": ["7"]}
+    rehearsal.answer(busy, times=2, module="slurm_node", args={"names": ["n2"], "state": "drained"})
+    done = rehearsal.playbook("site", **DRAIN)
+    assert done.passed, done.said
+    return done
+
+
+def named(done: Any, host: str, name: str) -> list[int]:
+    """Return where in what was done for a host a task of this name comes."""
+    calls = [call for call in done.calls if call.host == host and not call.check]
+    return [at for at, call in enumerate(calls) if call.name == name]
+
+
+@pytest.mark.parametrize("host", NODES)
+def test_pods_come_last_when_the_scripts_act_and_every_job_is_taken_into_account(converted: Any, host: str) -> None:
+    (put,) = named(converted, host, "Put nodeshare on the node")
+    before, again = named(converted, host, "Ask Slurm what runs")
+    (joined,) = named(converted, host, "Join the node")
+    (acting,) = named(converted, host, "Let the scripts on this host act")
+    (pods,) = named(converted, host, "Let pods onto the nodes")
+    (jobs,) = named(converted, host, "Let jobs start on this host again")
+    assert put < before < joined < acting < again < pods < jobs, converted.done(host)
+
+
+def test_the_jobs_that_run_are_recorded_before_there_is_a_kubelet_and_again_before_pods_come(converted: Any) -> None:
+    first, second = named(converted, "n2", "Have leases for the jobs that run here already")
+    (joined,) = named(converted, "n2", "Join the node")
+    (pods,) = named(converted, "n2", "Let pods onto the nodes")
+    assert first < joined < second < pods
+    assert not named(converted, "n1", "Have leases for the jobs that run here already"), "no job runs there"
+
+
+def test_a_node_whose_jobs_cannot_be_recorded_is_drained_until_the_last_has_ended(converted: Any) -> None:
+    drained = named(converted, "n2", "Have the jobs of this host run out")
+    (runtime,) = named(converted, "n2", "Put the container runtime on the node")
+    assert len(drained) == 3, "it is asked until none is left"
+    assert max(drained) < runtime
+    assert not named(converted, "n1", "Have the jobs of this host run out")
+
+
+def test_a_node_with_jobs_joins_with_their_taint_and_keeps_it_when_pods_may_come(converted: Any) -> None:
+    joined = {call.host: call.args["taints"] for call in converted.calls if call.module == "kube_join"}
+    keys = {host: [taint["key"] for taint in taints] for host, taints in joined.items()}
+    assert keys == {
+        "n1": ["converged.hpc/converting"],
+        "n2": ["converged.hpc/converting", "converged.hpc/batch"],
+    }
+    admitted = [call.args for call in converted.calls if call.name == "Let pods onto the nodes" and not call.check]
+    assert [(list(args["nodes"]), args["no_taints"]) for args in admitted] == [
+        (["n1"], ["converged.hpc/converting"]),
+        (["n2"], ["converged.hpc/converting"]),
+    ]
+
+
+def test_nothing_is_changed_before_all_of_the_site_has_been_planned(converted: Any) -> None:
+    begun = next(at for at, call in enumerate(converted.calls) if call.module == "k8s" and not call.check)
+    assert {call.module for call in converted.calls[: begun - 1] if not call.check} <= READING
+    assert converted.calls[begun - 1].name == "Ask where the cluster is and by what it is known"
+    planned = {(call.host, str(call)) for call in converted.calls[:begun] if call.check}
+    for what in ("node_state node_share", "node_state node_runtime", "node_state node_kubelet", "kube_join"):
+        assert {("n1", what), ("n2", what)} <= planned
+
+
+def test_every_host_has_the_scripts_before_slurm_conf_names_them(converted: Any) -> None:
+    done = [call for call in converted.calls if not call.check]
+    scripts = [at for at, call in enumerate(done) if call.name == "Put the scripts on the host, inert"]
+    settings = [at for at, call in enumerate(done) if call.module == "slurm_conf"]
+    assert {done[at].host for at in scripts} == {"ctl", *NODES}
+    assert max(scripts) < min(settings)
+    assert done[max(settings)].host == "ctl", "the controller, which is told to follow, comes last"
+
+
+def test_the_site_is_locked_from_the_first_change_to_the_last(converted: Any) -> None:
+    writing = [call for call in converted.calls if not call.check and call.module not in READING - {"share_lock"}]
+    assert [str(writing[0]), str(writing[-1])] == ["share_lock", "share_lock absent"]
+    assert sum(call.module == "share_lock" for call in writing) == 2
+
+
+def the_play(rehearsal: Any, playbook: str, name: str) -> dict[str, Any]:
+    """Return one play."""
+    (play,) = [play for play in rehearsal.stage.plays(playbook) if play["name"] == name]
+    return dict(play)
+
+
+@pytest.fixture(scope="module")
+def broken_off(rehearsals: Any) -> Any:
+    """A conversion of which the canary cannot join."""
+    rehearsal = rehearsals()
+    rehearsal.answer({"failed": True, "msg": "no route to the API"}, module="kube_join", host="n1")
+    play = the_play(rehearsal, "site", "Convert the nodes")
+    return rehearsal.play([{**play, "hosts": "converged_nodes"}])
+
+
+def test_a_join_that_fails_leaves_no_token_and_gives_the_node_back(broken_off: Any) -> None:
+    (joined,) = named(broken_off, "n1", "Join the node")
+    (deleted,) = named(broken_off, "n1", "Delete the token")
+    (jobs,) = named(broken_off, "n1", "Let jobs start on this host again")
+    assert joined < deleted < jobs
+    assert not named(broken_off, "n1", "Let pods onto the nodes")
+    assert "n1 is not converted: Join the node: no route to the API" in " ".join(broken_off.said.split())
+
+
+def test_behind_a_canary_that_failed_no_node_is_touched(broken_off: Any) -> None:
+    assert not broken_off.passed
+    assert broken_off.done("n2") == []
+
+
+@pytest.mark.parametrize(("record", "taken_back"), [([], True), (["drain_access"], False)])
+def test_an_identity_that_is_refused_is_taken_back_unless_it_was_there_before(
+    rehearsal: Any, record: list[str], taken_back: bool
+) -> None:
+    rehearsal.answer({"failed": True, "msg": "denied"}, name="Have the requests signed")
+    play = the_play(rehearsal, "site", "Give the batch controllers an identity")
+    found = {"__share_preflight_host": {"found": {"record": record}}, "__drain_access_rights": {"changed": True}}
+    done = rehearsal.play([play], **found)
+    assert not done.passed
+    assert "neither Slurm nor any node was touched: Have the requests signed: denied" in " ".join(done.said.split())
+    assert ("node_state restored drain_access" in done.done("ctl")) == taken_back, done.done("ctl")
+
+
+@pytest.mark.parametrize(
+    ("system", "module", "state"), [("slurm", "slurm_node", "drained"), ("pbs", "pbs_node", "offline")]
+)
+def test_a_drain_is_over_when_no_job_is_left_and_the_batch_system_has_said_so(
+    rehearsal: Any, system: str, module: str, state: str
+) -> None:
+    rehearsal.answer({"changed": False, "busy": []}, module=module, args={"state": state})
+    rehearsal.answer({"changed": False, "busy": ["n1"]}, times=1, module=module)
+    rehearsal.answer({"failed": True, "msg": "does not answer"}, times=1, module=module)
+    given = {f"{system}_share_drain_delay": 1, f"{system}_share_drain_timeout": 9}
+    done = rehearsal.role(f"{system}_share", "drain", hosts="n1", **given)
+    assert done.passed, done.said
+    assert [call.module for call in done.calls] == [module] * 3

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In which order the way back goes, and what it keeps where something cannot be put back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+ROLES = (
+    *("slurm_share", "slurm_share_enable", "slurm_conf", "node_share", "node_runtime", "node_kubelet", "kube_join"),
+    *("kubelet_config", "node_share_controller", "drain_access"),
+)
+NODES = ("n1", "n2")
+
+
+@pytest.fixture(scope="module")
+def restored(rehearsals: Any) -> Any:
+    """A way back of the whole site; one thing on n1 cannot be put back."""
+    rehearsal = rehearsals()
+    shared = {"roles": list(ROLES), "sharing": {"node": {"leases": [], "placeholders": None}}}
+    rehearsal.answer({"ansible_facts": {"converged_share": shared}}, module="share_facts")
+    report = {"found_record": True, "left": ["path:/etc/app: still holds x"]}
+    rehearsal.answer({"changed": True, "report": report}, host="n1", name="Put back what was there before")
+    return rehearsal.playbook("restore")
+
+
+def positions(done: Any, what: str) -> list[int]:
+    """Return where among all that was done this comes."""
+    calls = [call for call in done.calls if not call.check]
+    return [at for at, call in enumerate(calls) if str(call) == what]
+
+
+@pytest.mark.parametrize("host", NODES)
+def test_a_node_leaves_kubernetes_from_the_outside_in(restored: Any, host: str) -> None:
+    done = restored.done(host)
+    steps = [
+        "node_state restored slurm_share_enable",
+        "command forget",
+        "node_state restored node_share",
+        "kube_join absent",
+        "node_state restored node_kubelet",
+        "node_state restored node_runtime",
+        "slurm_conf absent",
+        "node_state restored slurm_share",
+        "node_state restored kube_join",
+        "node_state restored",
+    ]
+    at = [done.index(step) for step in steps]
+    assert at == sorted(at), done
+
+
+@pytest.mark.parametrize("host", NODES)
+def test_a_kubelet_that_is_to_leave_is_not_started_once_more(restored: Any, host: str) -> None:
+    (forgetting,) = [call for call in restored.calls if call.host == host and str(call) == "command forget"]
+    assert forgetting.args["argv"] == ["/usr/local/sbin/nodeshare", "forget", "--leave", "kubelet.service"]
+
+
+def test_slurm_conf_names_no_script_of_ours_any_more_when_the_first_goes(restored: Any) -> None:
+    settings = positions(restored, "slurm_conf absent")
+    scripts = positions(restored, "node_state restored slurm_share")
+    assert len(settings) == len(scripts) == 3
+    assert max(settings) < min(scripts)
+
+
+def test_one_thing_that_is_left_fails_its_host_and_no_other(restored: Any) -> None:
+    assert not restored.passed
+    said = " ".join(restored.said.split())
+    assert "n1: not everything could be put back: path:/etc/app: still holds x" in said
+    assert "n2: not everything could be put back" not in said
+    assert str(restored.calls[-1]) == "share_lock absent"
+
+
+def test_the_role_by_itself_takes_its_scripts_away_last(rehearsal: Any) -> None:
+    done = rehearsal.role("slurm_share", "restore", hosts="converged_controllers:converged_nodes")
+    assert done.passed, done.said
+    inert = positions(done, "node_state restored slurm_share_enable")
+    settings = positions(done, "slurm_conf absent")
+    scripts = positions(done, "node_state restored slurm_share")
+    assert max(inert) < min(settings)
+    assert max(settings) < min(scripts)
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (1, "the API does not answer")])
+def test_what_says_which_services_were_stopped_goes_only_when_they_were_given_back(
+    rehearsal: Any, code: int, said: str
+) -> None:
+    rehearsal.answer({"changed": True, "rc": code, "stderr": said}, module="command")
+    done = rehearsal.role("node_share", "restore", hosts="n1")
+    assert done.passed, done.said
+    steps = done.done("n1")
+    assert ("file absent" in steps) == (code == 0), steps
+    assert steps.index("systemd_service stopped") < steps.index("command forget"), "a repair would begin anew"
+    assert steps[-1] == "node_state restored node_share"
+
+
+@pytest.mark.parametrize(("kept", "state"), [(True, "restarted"), (False, "stopped")])
+def test_a_daemon_that_does_not_become_ready_is_not_left_running(rehearsal: Any, kept: bool, state: str) -> None:
+    rehearsal.answer(
+        {"failed": True, "msg": "503"}, module="uri", name="Wait until the daemon has seen the whole cluster"
+    )
+    rehearsal.answer({"stat": {"exists": kept}}, module="stat")
+    done = rehearsal.role("placement", "service", hosts="ctl", placement_ready_seconds=1)
+    assert not done.passed
+    assert "The new placement daemon did not become ready: 503" in " ".join(done.said.split())
+    (asked,) = [call for call in done.calls if call.module == "systemd_service"]
+    assert asked.args["state"] == state
+    copied = [call.args["argv"][-1] for call in done.calls if call.module == "command"]
+    assert copied == (["/"] if kept else [])

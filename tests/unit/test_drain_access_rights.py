@@ -1,0 +1,65 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Role drain_access gives the batch controllers the rights that they use, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+from nodeshare.cluster_api import ClusterApi
+from nodeshare.view import Pod
+
+ROLE = Path(__file__).parents[2] / "roles/drain_access"
+VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
+NODE = {"metadata": {"name": "n1", "resourceVersion": "1"}, "items": []}
+POD = Pod("team", "web", "uid", False, False, False, False)
+
+
+class Asked:
+    """An API that answers everything, and notes which right each request needs."""
+
+    def __init__(self) -> None:
+        self.rights: set[tuple[str, str]] = set()
+
+    def request(self, method: str, path: str, body: object = None, *, kind: str = "") -> dict[str, Any]:
+        parts = urlsplit(path)
+        words = parts.path.removeprefix("/api/v1/").split("/")
+        words = words[2:] if words[0] == "namespaces" else words
+        verb = VERBS.get(method) or ("get" if len(words) > 1 else "list")
+        verb = "watch" if "watch" in parse_qs(parts.query) else verb
+        self.rights.add(("/".join([words[0], *words[2:]]), verb))
+        return NODE
+
+    def lines(self, path: str, *, quiet: float) -> Iterator[dict[str, Any]]:
+        self.request("GET", path)
+        yield {"type": "MODIFIED", "object": NODE}
+
+
+def test_the_controllers_have_the_rights_that_they_use_and_no_other(monkeypatch: Any) -> None:
+    asked = Asked()
+    monkeypatch.setattr(ClusterApi, "client", lambda _api: asked)
+    api = ClusterApi("/none", timeout=1.0)
+    api.nodes()
+    next(api.watch("1"))
+    api.node("n1")
+    api.patch("n1", {})
+    api.pods(["n1"])
+    api.evict(POD)
+    api.event("n1", "BatchDrainIncomplete", "pods have not left in time")
+    text = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    rules = text["_drain_access_role"]["rules"]
+    given = {
+        (what, verb)
+        for rule in rules
+        if "" in rule["apiGroups"]
+        for what in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert asked.rights <= given
+    # A read of a single pod and the repetition of an Event come with the rights beside them.
+    assert given - asked.rights == {("pods", "get"), ("pods", "watch"), ("events", "patch")}
