@@ -35,7 +35,7 @@ def lives(site: Site, jobs: int) -> tuple[list[float], list[float]]:
         took = re.search(r'outcome=accept .*reason="1 held by placeholders" seconds=([\d.]+)', line)
         if took is None:
             raise SystemExit(f"the job did not get its place: {line}")
-        leased = float(site.node("sh", "-c", f"stat --format=%.6Y {LEASES}/*.lease"))
+        leased = float(site.ask("n1", "sh", "-c", f"stat --format=%.6Y {LEASES}/*.lease"))
         made = [
             event.answered.timestamp()
             for event in read_audit(audit_log(site.bed.bed), verb="create", resource="pods")

@@ -15,10 +15,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from e2e.site_of import ConvertedSite
+from e2e.whole_site import differences, look
 from testbed import api
 from testbed.controlplane import kubeconfig
 from testbed.errors import BedError, UsageError
@@ -36,11 +38,14 @@ from demo.slurm_record import host_names
 BED = "demo"
 NODES = ("n1", "n2")
 HOSTS = ("ctl", *NODES)
-JOB = ("srun", "-N2", "sleep", "20")
+JOB = ("srun", "-N2", "sleep", "10")
+# The playbooks of README's first example, in its order: what the demo runs.
+PROMISED = ("site --check --diff", "site", "status", "verify", "off", "on", "restore")
 LINGER = 5
 """Seconds that a node stays with Slurm after its last job; a site with many short jobs wants more."""
 DEADLINE = 10
 """Seconds that a job waits for pods which do not leave, as on a node that is switched off; a site gives them more."""
+SHOWN_NAMES = 10
 READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 300.0, 300.0, 300.0
 
 NEXT = """The bed '{bed}' is up, and is a plain Slurm cluster again. Begin with: sh tests/bootstrap/enter.sh exec bash
@@ -97,6 +102,15 @@ def take_down(bed: str, *, keep: bool, report: Report | None = None) -> bool:
     return gone
 
 
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The cluster as it was, and who can look at it again."""
+
+    site: ConvertedSite
+    everything: dict[str, dict[str, object]]
+    slurm: dict[str, str]
+
+
 class Show:
     """The steps, and what one leaves for the next."""
 
@@ -106,8 +120,9 @@ class Show:
 
     def run(self) -> Path:
         """All steps in order; the path of the page that tells them."""
-        self.cluster()
-        before = self.slurm_conf()
+        site = self.cluster()
+        before = Before(site, look(site), self.slurm_conf())
+        self.plan(before)
         self.convert()
         self.pods()
         self.driver()
@@ -122,7 +137,7 @@ class Show:
             result.append("from the logs of Slurm and the API server")
         return page
 
-    def cluster(self) -> None:
+    def cluster(self) -> ConvertedSite:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         if exists(self.bed):
@@ -140,15 +155,25 @@ class Show:
             if tuple(names) != NODES:
                 raise DemoError(f"srun -N2 hostname printed {' '.join(names) or 'nothing'}, not {' '.join(NODES)}.")
             result.append(" ".join(names))
+        return site
 
-    def convert(self) -> None:
+    def plan(self, before: Before) -> None:
         with self.report.step("The plan: what would be changed where; nothing is touched", short="plan") as result:
             text = self.playbooks.run("site", "--check", "--diff")
             print("\n".join([*said.verdicts(text), *said.plan(text)]), flush=True)
             result.append(changes(text))
+            self.compare(before)
+
+    def convert(self) -> None:
         with self.report.step("Convert the cluster", short="convert") as result:
             result.append(changes(self.playbooks.run("site")))
             self.hosts.kubectl("get", "nodes")
+        with self.report.step("Once more: nothing is left to change", short="again") as result:
+            # Beside what README shows.
+            text = Playbooks(self.folder).run("site", "--diff")
+            if any(changed for changed, _failed in said.recap(text).values()):
+                raise DemoError(f"a second run of site has changed something: {changes(text)}.")
+            result.append("no changes")
 
     def pods(self) -> None:
         with self.report.step("A Deployment spreads over both nodes", short="pods") as result:
@@ -209,22 +234,27 @@ class Show:
             result.append(" ".join(self.hosts.on("ctl", "srun", "-N2", "hostname").split()))
             self.playbooks.run("on")
 
-    def restore(self, before: dict[str, str]) -> None:
+    def restore(self, before: Before) -> None:
         with self.report.step("Put everything back, and prove it", short="restore") as result:
             text = self.playbooks.run("restore")
             print("\n".join(said.proofs(text)), flush=True)
-            left = self.hosts.kubectl("get", "nodes", "-o", "name").split()
-            if left or (after := self.slurm_conf()) != before:
-                odd = [f"/etc/slurm of {host}" for host in HOSTS if not left and after[host] != before[host]]
-                raise DemoError(f"not as before: {' '.join([*left, *odd])}.")
+            self.compare(before)
             names = self.hosts.on("ctl", "srun", "-N2", "hostname").split()
-            result.append(f"/etc/slurm as before on {' '.join(HOSTS)}; a job runs on {' '.join(sorted(names))}")
+            result.append(f"{' '.join(HOSTS)} as before; a job runs on {' '.join(sorted(names))}")
+
+    def compare(self, before: Before) -> None:
+        """Every file, unit, link and packet filter of every host, Slurm's settings and the API: all as before."""
+        found = differences(before.everything, look(before.site))
+        odd = [f"{name} of {host}" for host, names in found.items() for name in names]
+        after = self.slurm_conf()
+        odd += [f"/etc/slurm of {host}" for host in HOSTS if after[host] != before.slurm[host]]
+        if odd:
+            raise DemoError(f"not as before: {', '.join(odd[:SHOWN_NAMES])} ({len(odd)} in all).")
 
     def readme(self) -> None:
-        """README's first example is what was run here."""
-        promised = said.promised((api.TESTS.parent / "README.md").read_text(encoding="utf-8"))
-        if promised != self.playbooks.ran:
-            raise DemoError(f"README.md promises {', '.join(promised)}; run were {', '.join(self.playbooks.ran)}.")
+        """Compare what was run with README's first example, which a unit test holds against PROMISED."""
+        if list(PROMISED) != self.playbooks.ran:
+            raise DemoError(f"README.md promises {', '.join(PROMISED)}; run were {', '.join(self.playbooks.ran)}.")
 
     def slurm_conf(self) -> dict[str, str]:
         """All of Slurm's configuration on each host, byte by byte."""

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One real bed for all tests of a worker, the order of files, and the logs of beds whose tests failed."""
+"""One real bed for all tests of a run, parts of what is repeated, and the logs of beds whose tests failed."""
 
 from __future__ import annotations
 
 import os
+import re
 import zlib
-from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -15,34 +15,33 @@ import pytest
 from e2e.beds import own_bed
 from testbed import api
 from testbed.paths import bed_dir
-from xdist.scheduler import LoadScopeScheduling
 
-# One for each checkout and worker: the runs of two must not share a bed, and one that was kept must be found again.
-BED = f"e2e-{zlib.crc32(bytes(Path(__file__))):08x}{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+# One for each checkout and scope: the runs of two must not share a bed, and one that was kept must be found again.
+BED = f"e2e-{zlib.crc32(bytes(Path(__file__)) + os.environ.get('CONVERGED_SCOPE', '').encode()):08x}"
 LOG_SECONDS = 300.0
-# A file that does not say how long it takes is taken for a long one.
-UNKNOWN_SECONDS = 300
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bed", metavar="NAME", help="use this bed, which is up, and leave it up")
+    parser.addoption("--part", metavar="K/N", type=part, help="run every N-th of the chosen tests, from the K-th on")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if not is_worker():
-        os.environ[api.MADE] = str(Path(os.environ["CONVERGED_OWN_CACHE"]) / f"beds-of-{os.getpid()}")
-    config.addinivalue_line("markers", "no_other_bed: no test may run beside it")
-    config.addinivalue_line("markers", "seconds(n): how long a whole file takes; the longest files start first")
+def part(text: str) -> tuple[int, int]:
+    """Return (1, 4) for "1/4"."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise pytest.UsageError(f"--part is '{text}'; it takes K/N with K from 1 to N, such as 1/4")
+    return int(match[1]), int(match[2])
 
 
-def is_worker() -> bool:
-    return "PYTEST_XDIST_WORKER" in os.environ
+def pytest_configure() -> None:
+    os.environ[api.MADE] = str(Path(os.environ["CONVERGED_OWN_CACHE"]) / f"beds-of-{os.getpid()}")
 
 
 def pytest_unconfigure() -> None:
-    """An interrupt comes to a worker twice, and the second one ends what its fixtures do after the first."""
+    """Take down the beds of a run that was interrupted: its fixtures may not have come to that."""
     made = Path(os.environ[api.MADE])
-    if is_worker() or not made.exists():
+    if not made.exists():
         return
     for name in dict.fromkeys(made.read_text(encoding="utf-8").split()):
         if bed_dir(name).exists() and os.environ.get("CONVERGED_KEEP_BED") != "1":
@@ -50,33 +49,13 @@ def pytest_unconfigure() -> None:
     made.unlink()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest first, so that workers end together."""
-    takes: Counter[str] = Counter()
-    for path, seconds in {item.path: expected_seconds(item) for item in items}.items():
-        takes[scope_of(path)] += seconds
-    items.sort(key=lambda item: -takes[scope_of(item.path)])
-
-
-def scope_of(file: Path) -> str:
-    """What one worker gets whole, because its tests share a bed: a file, or a folder below this one."""
-    return str(file if file.parent.name == "e2e" else file.parent)
-
-
-def expected_seconds(item: pytest.Item) -> int:
-    said = item.get_closest_marker("seconds")
-    return said.args[0] if said else UNKNOWN_SECONDS
-
-
-class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
-    """A worker gets scopes of ours."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return scope_of(Path(nodeid.partition("::")[0]))
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> WholeFiles:
-    return WholeFiles(config, log)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of one part; marks have chosen before."""
+    if config.getoption("--part"):
+        first, step = config.getoption("--part")
+        config.hook.pytest_deselected(items=[item for at, item in enumerate(items) if at % step != first - 1])
+        items[:] = items[first - 1 :: step]
 
 
 @pytest.hookimpl(wrapper=True)

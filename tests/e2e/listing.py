@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Everything on a node, as JSON: what a proof of the way back compares. Knows nothing of the record.
 
-Run on the node: `python3 - < listing.py`. Left out, because they change by themselves or belong to the kernel and not
-to the node: see OUT, FILES_OUT, UNITS_OUT, SYSCTLS_OUT. A directory's own time is left out: it tells of what came and
-went in it.
+Run on the node: `python3 - < listing.py` lists all, and `python3 - rest` all but files, which `upper_layer.py` finds
+from outside. Left out, because they change by themselves or belong to the kernel and not to the node: see OUT,
+FILES_OUT, UNITS_OUT, SYSCTLS_OUT. A directory's own time is left out: it tells of what came and went in it.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ OUT = (
 FILES_OUT = re.compile(r"/usr/lib/python3[^/]*/.*\.opt-2\.pyc")
 # Where listings do not look.
 SEEN = "/run/listing-seen.json"
+UNITS_SEEN = "/run/listing-units-seen.json"
 # Units that come and go with logins and timers.
 UNITS_OUT = re.compile(
     r"(user|session|run|init|apt-daily|dpkg-db-backup|e2scrub|fstrim|man-db|systemd-(tmpfiles|update|hostnamed|timedated))"
@@ -53,29 +54,40 @@ UNITS_OUT = re.compile(
 SYSCTLS_OUT = re.compile(r"/proc/sys/net/(netfilter/nf_conntrack_(count|buckets)|.*/(stable_secret|gc_.*|nf_log.*))")
 
 
-def listing(seen: dict[str, str] | None = None) -> dict[str, object]:
-    """By name. `seen` keeps digests from one listing to the next: reading every file is most of the work."""
+def files(seen: dict[str, str], *, root: str = "", top: str = "/") -> dict[str, object]:
+    """Return the state of everything below a folder of the host whose tree is at `root`, by its name on that host.
+
+    `seen` keeps digests from one listing to the next: reading every file is most of the work.
+    """
     found: dict[str, object] = {}
-    seen = {} if seen is None else seen
-    for folder, names, files in os.walk("/"):
-        names[:] = [name for name in names if os.path.join(folder, name) not in OUT]
-        for name in [*names, *files]:
+    for place, names, others in os.walk(root + top):
+        folder = place[len(root) :]
+        names[:] = [name for name in names if not is_left_out(os.path.join(folder, name))]
+        for name in [*names, *others]:
             path = os.path.join(folder, name)
-            if path not in OUT and not FILES_OUT.fullmatch(path):
-                found[path] = _path(path, seen)
-    found.update(_units())
-    found.update(_packages())
-    found.update(_sysctls())
+            if not is_left_out(path):
+                found[path] = state_of(root + path, seen)
     return found
 
 
+def rest(known: dict[str, dict[str, str]]) -> dict[str, object]:
+    """Return what is no file: units, packages and settings of the network. `known` keeps what systemd said of files."""
+    return {**_units(known), **_packages(), **_sysctls()}
+
+
+def is_left_out(path: str) -> bool:
+    """Return whether listings leave a path out, and with it all that is below."""
+    return path in OUT or FILES_OUT.fullmatch(path) is not None
+
+
 def difference(before: dict[str, object], after: dict[str, object]) -> dict[str, list[object]]:
-    """What is not the same, by name."""
+    """Return what is not the same, by name: its state before and after."""
     both = ((name, [found.get(name, "nothing") for found in (before, after)]) for name in sorted({*before, *after}))
     return {name: states for name, states in both if states[0] != states[1]}
 
 
-def _path(path: str, seen: dict[str, str]) -> list[object]:
+def state_of(path: str, seen: dict[str, str]) -> list[object]:
+    """Return what a file is: kind, content or target, mode, owner, attributes, and the time of its content."""
     state = os.lstat(path)
     if stat.S_ISLNK(state.st_mode):
         return ["link", os.readlink(path), state.st_uid, state.st_gid]
@@ -95,16 +107,33 @@ def _ask(*argv: str) -> list[list[str]]:
     return [line.split() for line in out.splitlines() if line.strip()]
 
 
-def _units() -> dict[str, object]:
+def _units(known: dict[str, dict[str, str]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, load, active, *_ in _ask("systemctl", "list-units", "--all", "--plain", "--no-legend"):
         # Whether systemd has read a unit that does not run is no property of the node.
         if not UNITS_OUT.fullmatch(name) and active != "inactive":
             found[f"unit {name}"] = [load, active]
-    for name, enabled, *_ in _ask("systemctl", "list-unit-files", "--plain", "--no-legend"):
-        if not UNITS_OUT.fullmatch(name):
-            found[f"unit file {name}"] = enabled
-    return found
+    stamp = _unit_folders()
+    if stamp not in known:
+        rows = _ask("systemctl", "list-unit-files", "--plain", "--no-legend")
+        known[stamp] = {f"unit file {name}": enabled for name, enabled, *_ in rows if not UNITS_OUT.fullmatch(name)}
+    return {**found, **known[stamp]}
+
+
+def _unit_folders() -> str:
+    """Return a digest of the files from which systemd tells what is enabled, which takes systemd 0.4 s."""
+    (folders,) = _ask("systemctl", "show", "--property=UnitPath", "--value")
+    digest = hashlib.sha256()
+    for top in folders:
+        for folder, names, others in os.walk(top):
+            names.sort()
+            for name in sorted([*names, *others]):
+                path = os.path.join(folder, name)
+                digest.update(repr((path, os.readlink(path) if os.path.islink(path) else "")).encode())
+                if os.path.isfile(path):
+                    with open(path, "rb") as file:
+                        digest.update(hashlib.sha256(file.read()).digest())
+    return digest.hexdigest()
 
 
 def _packages() -> dict[str, object]:
@@ -130,13 +159,13 @@ def _sysctls() -> dict[str, object]:
 
 
 def main() -> None:
-    """With the digests of what an earlier listing on this host has read and nobody has touched since."""
-    seen: dict[str, str] = {}
-    if os.path.exists(SEEN):
-        with open(SEEN) as file:
+    """Print what is asked for as JSON, with the digests of what an earlier listing on this host has read."""
+    path, seen = (UNITS_SEEN, {}) if sys.argv[1:] == ["rest"] else (SEEN, {})
+    if os.path.exists(path):
+        with open(path) as file:
             seen = json.load(file)
-    found = listing(seen)
-    with open(SEEN, "w") as file:
+    found = rest(seen) if path == UNITS_SEEN else {**files(seen), **rest({})}
+    with open(path, "w") as file:
         json.dump(seen, file)
     json.dump(found, sys.stdout)
 

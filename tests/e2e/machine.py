@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ if str(TESTS) not in sys.path:
     sys.path.insert(0, str(TESTS))
 
 from testbed.cgroups import Way  # noqa: E402
-from testbed.paths import bed_dir, locks_dir  # noqa: E402
+from testbed.paths import bed_dir, cache_dir, locks_dir  # noqa: E402
 from testbed.podman import Podman  # noqa: E402
 from testbed.run import run  # noqa: E402
 
@@ -45,6 +46,7 @@ def ask(*arguments: str, known: dict[str, Any] | None = None) -> Any:
 def facts(name: str) -> dict[str, Any]:
     """Everything by which the parts of a bed, half-made ones too, can be recognised later."""
     found: dict[str, Any] = {"name": name, "containers": [], "ids": [], "namespaces": [], "pid_namespaces": []}
+    found["main"] = {}
     for podman in engines():
         listed = podman.call("ps", "--all", "--filter", f"name=^{name}-", "--format", "json").out
         for entry in json.loads(listed or "[]"):
@@ -54,6 +56,7 @@ def facts(name: str) -> dict[str, Any]:
             found["namespaces"].append(inspected.get("NetworkSettings", {}).get("SandboxKey", ""))
             if pid := inspected.get("State", {}).get("Pid"):
                 found["pid_namespaces"].append(os.readlink(f"/proc/{pid}/ns/pid"))
+                found["main"][entry["Id"]] = pid
     network = run(["podman", "network", "inspect", name], timeout=30, check=False)
     for one in json.loads(network.out) if network.rc == 0 else []:
         found["bridge"], found["subnet"] = one["network_interface"], one["subnets"][0]["subnet"]
@@ -99,11 +102,13 @@ def processes(known: dict[str, Any]) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            inside = os.readlink(folder / "ns/pid") in known["pid_namespaces"]
+            groups = (folder / "cgroup").read_text()
+            # The kernel gives the number of a namespace that is gone to a new one, so to another bed's container.
+            stray = "libpod-" not in groups and os.readlink(folder / "ns/pid") in known["pid_namespaces"]
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
-        if inside or any(one in command for one in known["ids"]):
+        if stray or any(one in groups or one in command for one in known["ids"]):
             found.append(f"{folder.name} {command}")
     return found
 
@@ -113,6 +118,33 @@ def sysctls() -> dict[str, str]:
     listed = subprocess.run(["sysctl", "-a"], capture_output=True, text=True, timeout=30, check=False).stdout
     pairs = (line.split(" = ", 1) for line in listed.splitlines() if " = " in line)
     return {key: value for key, value in pairs if not key.startswith((*VOLATILE, *PER_INTERFACE))}
+
+
+def holders() -> list[str]:
+    """Return the beds for which the machine's settings are kept as they are."""
+    store = cache_dir() / "sysctls.json"
+    found: list[str] = json.loads(store.read_text())["beds"] if store.exists() else []
+    return found
+
+
+def processor(name: str) -> float:
+    """Return the processor seconds that everything in a bed's containers has taken, by their cgroups."""
+    return sum(usage(known) for known in facts(name)["main"].items())
+
+
+def usage(main: tuple[str, int]) -> float:
+    """Return the processor seconds of one container, by its identity and the number of its first process."""
+    identity, pid = main
+    places = [line.split(":", 2)[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    for controllers, path in places:
+        # systemd moves itself deeper; all of the container is at the part that has its name.
+        own = re.sub(rf"({identity}[^/]*)/.*", r"\1", path)
+        if "cpuacct" in controllers.split(","):
+            return int(Path(f"/sys/fs/cgroup/{controllers}{own}/cpuacct.usage").read_text()) / 1e9
+        if not controllers and len(places) == 1:
+            rows = Path(f"/sys/fs/cgroup{own}/cpu.stat").read_text().splitlines()
+            return int(dict(row.split() for row in rows)["usage_usec"]) / 1e6
+    raise SystemExit(f"no accounting of processor time for process {pid}")
 
 
 def signal_holder(name: str, number: int) -> int:
@@ -131,6 +163,10 @@ def main(arguments: list[str]) -> Any:
             return leftovers(json.load(sys.stdin))
         case ["sysctls"]:
             return sysctls()
+        case ["holders"]:
+            return holders()
+        case ["processor", name]:
+            return processor(name)
         case ["signal", name, number]:
             return signal_holder(name, int(number))
     raise SystemExit(2)

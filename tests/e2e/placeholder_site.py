@@ -71,50 +71,39 @@ class Site(playing.Site):
     def play(self, *steps: str, check: bool = True) -> playing.Said:
         return self.run([playing.play("converged_nodes", *steps)], check=check)
 
-    def node(self, *argv: str, check: bool = True) -> str:
-        return self.bed.exec("n1", argv, check=check).out
-
     def job(self, job: str, *words: str, cores: str) -> str:
         """A job begins; the one line that says what came of it."""
-        self.node("sh", "-c", MAKE_CGROUP, "make", f"{CGROUP}/{self.cgroups.cpusets}", job, cores)
+        self.ask("n1", "sh", "-c", MAKE_CGROUP, "make", f"{CGROUP}/{self.cgroups.cpusets}", job, cores)
         begin = ["nodeshare", "begin", "--wlm=pbs", f"--job={job}", "--run=1", *words]
         return self.bed.exec("n1", begin).err
 
     def end(self, job: str) -> None:
-        self.node("nodeshare", "end", "--wlm=pbs", f"--job={job}", "--run=1")
-
-    def pods(self, *options: str) -> dict[str, Any]:
-        items = json.loads(self.bed.kubectl("get", "pods", "--output=json", *options))["items"]
-        return {pod["metadata"]["name"]: pod for pod in items}
+        self.ask("n1", "nodeshare", "end", "--wlm=pbs", f"--job={job}", "--run=1")
 
     def placeholders(self) -> dict[str, dict[str, str]]:
         """What each job's pod asks for at the API, by the job's id."""
-        found = self.pods("--namespace=kube-system", "--selector=converged.hpc/placeholder=true")
+        words = ("--namespace=kube-system", "--selector=converged.hpc/placeholder=true", "--output=json")
         return {
             json.loads(pod["metadata"]["annotations"]["converged.hpc/lease"])["job"]: pod["spec"]["containers"][0][
                 "resources"
             ]["requests"]
-            for pod in found.values()
+            for pod in json.loads(self.kubectl("get", "pods", *words))["items"]
             if "deletionTimestamp" not in pod["metadata"]
         }
 
     def cores_of_pods(self) -> set[frozenset[int]]:
         """The cpusets of kubepods and of all that is below it, some of which may just go."""
         find = ["find", f"{CGROUP}/{self.cgroups.cpusets}/kubepods", "-name", self.cgroups.cpus]
-        return {parse_cpus(line) for line in self.node(*find, "-exec", "cat", "{}", "+", check=False).split()}
+        return {parse_cpus(line) for line in self.ask("n1", *find, "-exec", "cat", "{}", "+", check=False).split()}
 
     def processes_of_pods(self) -> list[str]:
         find = ["find", f"{CGROUP}/{self.cgroups.cpusets}/kubepods", "-name", "cgroup.procs"]
-        return self.node(*find, "-exec", "cat", "{}", "+").split()
-
-    def began(self, unit: str) -> int:
-        """When a unit was started the last time, in microseconds of the monotonic clock."""
-        return int(self.node("systemctl", "show", "--property=ExecMainStartTimestampMonotonic", "--value", unit))
+        return self.ask("n1", *find, "-exec", "cat", "{}", "+").split()
 
     def limits(self) -> tuple[int, int]:
         """Bytes of memory and the weight of all pods."""
-        memory = self.node("cat", f"{CGROUP}/{self.cgroups.memory}")
-        return int(memory), int(self.node("cat", f"{CGROUP}/{self.cgroups.weight}"))
+        memory = self.ask("n1", "cat", f"{CGROUP}/{self.cgroups.memory}")
+        return int(memory), int(self.ask("n1", "cat", f"{CGROUP}/{self.cgroups.weight}"))
 
     def run_pod(self, name: str, cpu: str, priority: int | str, **fields: Any) -> None:
         """Of a class of this site's by its number, or of one of Kubernetes' own by its name."""
@@ -122,4 +111,4 @@ class Site(playing.Site):
         pod = workload.pod(name, priorityClassName=given, **fields)
         pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         workload.apply(self.bed, pod)
-        until(lambda: self.pods()[name].get("status", {}).get("phase") == "Running", f"{name} runs")
+        until(lambda: self.objects("pods")[name].get("status", {}).get("phase") == "Running", f"{name} runs")

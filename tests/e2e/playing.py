@@ -13,23 +13,24 @@ import json
 import os
 import re
 import sys
-import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from e2e import listing
+from e2e import upper_layer
+from e2e.hosts import KubeHosts, SlurmHosts, until
 from testbed import api, keys
 from testbed.controlplane import kubeconfig
 from testbed.inventory import inventory
 from testbed.run import Completed, run
 
+__all__ = ["Said", "Site", "play", "processor_seconds", "until"]
+
 PLAY_SECONDS = 1200.0
 MODULE_SECONDS = 300.0
-LISTING_SECONDS = 300.0
 # What the batch system's daemons save whenever they like.
 BATCH_STATE = "/var/lib/slurm/"
 # What nodes that are containers of a test bed need of node_runtime and node_kubelet; all else are the roles' defaults.
@@ -74,11 +75,12 @@ class Said(Completed):
         return {host: counts["changed"] for host, counts in self.recap().items()}
 
 
-class Site:
+class Site(SlurmHosts, KubeHosts):
     """The administrator's folder; `set` adds variables to the inventory."""
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
-        self.bed, self.folder = bed, folder
+        super().__init__(bed)
+        self.folder = folder
         self.hosts = inventory(bed.bed)
         self.set("all", converged_record_copy_dir=str(folder / "record"))
 
@@ -125,11 +127,22 @@ class Site:
         result["failed"] = body.startswith("FAILED")
         return result
 
+    def results(self, host: str, *tasks: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return what tasks answer one after the other, in one run; a failure is one of the answers."""
+        answers = self.folder / "answers.json"
+        names = [f"answer_{at}" for at in range(len(tasks))]
+        told = [{**task, "register": name, "ignore_errors": True} for task, name in zip(tasks, names, strict=True)]
+        content = "{{ [" + ", ".join(names) + "] | to_json }}"
+        here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        tell = {"ansible.builtin.copy": {"content": content, "dest": str(answers), "mode": "0600"}, "vars": here}
+        self.run([play(host, *told, {**tell, "delegate_to": "localhost", "become": False})])
+        found: list[dict[str, Any]] = json.loads(answers.read_text(encoding="utf-8"))
+        return found
+
     def listing(self, host: str) -> dict[str, object]:
-        """Everything on a host but the batch system's state."""
-        source = Path(listing.__file__).read_text(encoding="utf-8")
-        done = self.bed.exec(host, ["python3", "-"], input=source, timeout=LISTING_SECONDS)
-        return {name: thing for name, thing in json.loads(done.out).items() if not name.startswith(BATCH_STATE)}
+        """Return everything on a host but the batch system's state."""
+        found = upper_layer.everything(self.bed, host)
+        return {name: thing for name, thing in found.items() if not name.startswith(BATCH_STATE)}
 
     def command(self, program: str, argv: list[str]) -> tuple[list[str], dict[str, str]]:
         """How Ansible is called here: the whole command line, and what its environment has besides ours."""
@@ -157,11 +170,3 @@ def processor_seconds() -> float:
     """What programs have cost that were started here and have ended: no more where the machine is busy."""
     spent = os.times()
     return spent.children_user + spent.children_system
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = 300.0) -> None:
-    """Wait for it: as long as even a machine takes that is busy with other things, or stands still for a while."""
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(0.3)  # a question costs processes, for which tests beside this one wait

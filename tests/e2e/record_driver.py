@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs histories on a node without Ansible in between: roles, site edits, restores, and kills at named effects.
 
-Run on the node with the collection's `module_utils` and `listing.py` on its path; one JSON document in, one out. Each
+Run on the node with the collection's `module_utils` on its path; one JSON document in, one out. Each
 run of a role or restore is a process of its own, which kills itself with SIGKILL just before or after the n-th effect
 of a name. Effects are the methods of `Host` that change a node, so product code knows nothing of this.
 """
@@ -18,14 +18,10 @@ import signal
 import subprocess
 import sys
 
-import listing
 from module_utils._record import desired
 from module_utils._record.contents import Contents
 from module_utils._record.host import Host
 from module_utils._record.session import Session
-
-# Where the listing does not look; the next history begins with what this one has read.
-DIGESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "digests.json")
 
 
 class MortalHost(Host):
@@ -98,18 +94,7 @@ def in_a_process(action):
 
 
 def main():
-    actions = json.load(sys.stdin)
-    seen = {}
-    if os.path.exists(DIGESTS):
-        with open(DIGESTS) as digests:
-            seen = json.load(digests)
-    before = listing.listing(seen)
-    answers = [in_a_process(action) for action in actions]
-    after = listing.listing(seen)
-    with open(f"{DIGESTS}.new", "w") as digests:
-        json.dump(seen, digests)
-    os.replace(f"{DIGESTS}.new", DIGESTS)
-    json.dump({"answers": answers, "difference": listing.difference(before, after)}, sys.stdout)
+    json.dump([in_a_process(action) for action in json.load(sys.stdin)], sys.stdout)
 
 
 if __name__ == "__main__":

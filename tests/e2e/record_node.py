@@ -11,6 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from e2e import listing, upper_layer
 from testbed import api
 
 HERE = Path(__file__).resolve().parent
@@ -106,8 +107,7 @@ class RecordNode:
         with tarfile.open(fileobj=data, mode="w") as archive:
             for name in ("_record", "_cmd.py"):
                 archive.add(PLUGINS / "module_utils" / name, arcname=f"module_utils/{name}", filter=_no_bytecode)
-            for name in ("listing.py", "record_driver.py"):
-                archive.add(HERE / name, arcname=name)
+            archive.add(HERE / "record_driver.py", arcname="record_driver.py")
         return data.getvalue()
 
     def sh(self, script: str) -> str:
@@ -119,10 +119,17 @@ class RecordNode:
         self.sh(CLEAN + PREPARE)
 
     def history(self, actions: list[dict[str, Any]]) -> dict[str, Any]:
-        """What each action answered, and how the node differs after the last one from before the first."""
+        """Return what each action answered, and how the node differs after the last one from before the first."""
+        before = upper_layer.everything(self._bed, self._host)
+        answers = self.answers(actions)
+        after = upper_layer.everything(self._bed, self._host)
+        return {"answers": answers, "difference": listing.difference(before, after)}
+
+    def answers(self, actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return what each action answered."""
         argv = ["env", f"PYTHONPATH={PLACE}", "PYTHONDONTWRITEBYTECODE=1", "python3", f"{PLACE}/record_driver.py"]
         out = self._bed.exec(self._host, argv, input=json.dumps(actions), timeout=HISTORY_SECONDS).out
-        found: dict[str, Any] = json.loads(out)
+        found: list[dict[str, Any]] = json.loads(out)
         return found
 
 

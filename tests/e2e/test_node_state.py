@@ -18,8 +18,6 @@ from e2e import playing
 from e2e.record_node import RecordNode
 from testbed import api
 
-pytestmark = pytest.mark.seconds(110)
-
 SECRETS = ("hush-file", "hush-line", "hush-site")
 
 
@@ -28,8 +26,8 @@ class Site(playing.Site):
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
         super().__init__(bed, folder)
-        self.node = RecordNode(bed, "n1")
-        self.node.prepare()
+        self.record = RecordNode(bed, "n1")
+        self.record.prepare()
         (folder / "files").mkdir()
 
     def play(self, *options: str, name: str = "play.yml") -> tuple[str, int]:
@@ -87,7 +85,7 @@ def wanted() -> dict[str, Any]:
 def test_check_run_check_run_and_back(site: Site) -> None:
     (site.folder / "files/tree/sub").mkdir(parents=True)
     (site.folder / "files/tree/sub/blob").write_bytes(os.urandom(300_000))
-    before = site.node.history([])
+    before = site.record.history([])
     assert before["difference"] == {}
     site.write(wanted())
 
@@ -97,7 +95,7 @@ def test_check_run_check_run_and_back(site: Site) -> None:
     assert "+visible text" in shown
     assert "-Prolog=/site/prolog" in shown
     assert "300000 bytes" in shown
-    assert site.node.sh("ls /srv/ours /var/lib/converged 2>/dev/null || true") == ""
+    assert site.record.sh("ls /srv/ours /var/lib/converged 2>/dev/null || true") == ""
 
     _, done = site.answer()
     assert done["plan"] == foretold["plan"]
@@ -120,7 +118,7 @@ def test_check_run_check_run_and_back(site: Site) -> None:
     assert back["report"]["left"] == []
     assert back["report"]["site"] == []
     assert len(back["report"]["proved"]) >= 8
-    assert site.node.sh("cat /etc/site/lines.conf; ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == (
+    assert site.record.sh("cat /etc/site/lines.conf; ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == (
         "# the site\nProlog=/site/prolog\n\ncolour 1\n"
     )
     assert [path.name.split("-")[0] for path in (site.folder / "record").iterdir()] == ["n1.ended"]
@@ -130,28 +128,30 @@ def test_no_secret_is_shown_however_much_one_asks(site: Site) -> None:
     (site.folder / "files/tree").mkdir()
     site.write(wanted())
     text = site.play("-vvvvv", "--diff")[0]
-    site.node.sh("echo hush-site >> /srv/ours/key; echo hush-site >> /etc/site/bare.conf")
+    site.record.sh("echo hush-site >> /srv/ours/key; echo hush-site >> /etc/site/bare.conf")
     text += site.play("-vvvvv", "--diff", "--check")[0]
     site.write({"state": "restored"})
     text += site.play("-vvvvv", "--diff")[0]
     assert "visible text" in text
     # The play itself and its answer are the administrator's own files.
     assert [secret for secret in SECRETS if secret in text] == []
-    assert "hush" not in site.node.sh("journalctl --no-pager")
+    assert "hush" not in site.record.sh("journalctl --no-pager")
 
 
+# In every change the next test has the copy put a node back, and _record/test_the_record takes it for a lost record.
+@pytest.mark.soak
 def test_a_node_without_its_record_is_put_back_from_the_controllers_copy(site: Site) -> None:
     (site.folder / "files/tree").mkdir()
     site.write(wanted())
     site.answer()
-    site.node.sh("rm -r /var/lib/converged")
+    site.record.sh("rm -r /var/lib/converged")
     _, again = site.answer()
     assert not again["changed"]
-    site.node.sh("rm -r /var/lib/converged")
+    site.record.sh("rm -r /var/lib/converged")
     site.write({"state": "restored"})
     _, back = site.answer()
     assert back["report"]["left"] == []
-    assert site.node.sh("cat /etc/site/bare.conf; ls /srv/ours 2>/dev/null || true") == "no end"
+    assert site.record.sh("cat /etc/site/bare.conf; ls /srv/ours 2>/dev/null || true") == "no end"
 
 
 def test_what_a_failed_run_changed_is_in_the_controllers_copy(site: Site) -> None:
@@ -162,29 +162,30 @@ def test_what_a_failed_run_changed_is_in_the_controllers_copy(site: Site) -> Non
     shown, status = site.play()
     assert status != 0
     assert "unit ours.service: start failed" in shown
-    assert site.node.sh("cat /etc/site/old.conf; rm -r /var/lib/converged") == "ours\n"
+    assert site.record.sh("cat /etc/site/old.conf; rm -r /var/lib/converged") == "ours\n"
     site.write({"state": "restored"})
     _, back = site.answer()
     assert back["report"]["left"] == []
-    assert site.node.sh("cat /etc/site/old.conf; ls /etc/systemd/system/ours.service || true") == "old\n"
+    assert site.record.sh("cat /etc/site/old.conf; ls /etc/systemd/system/ours.service || true") == "old\n"
 
 
 def test_two_at_once_on_one_node_are_told_of_each_other(site: Site) -> None:
-    go = "/run/e2e-go"
+    go = "/run/e2e-record-go"
     until_told = f"/bin/sh -c 'until test -e {go}; do sleep 0.2; done'"
     unit = f"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={until_told}\n"
     files = [{"path": "/etc/systemd/system/ours.service", "content": unit}]
     site.write({"role": "e2e", "files": files, "units": [{"name": "ours", "state": "started"}]})
     with ThreadPoolExecutor(max_workers=1) as pool:
         first = pool.submit(site.answer)
-        wait = "for _ in $(seq 600); do systemctl is-active ours | grep -q activating && exit; sleep 0.1; done; exit 1"
-        site.node.sh(wait)
-        second = site.node.history([{"restore": ""}])["answers"][0]
-        site.node.sh(f"touch {go}")
+        try:
+            site.until("n1", "systemctl is-active ours | grep -q activating")
+            (second,) = site.record.answers([{"restore": ""}])
+        finally:
+            site.node("n1", f"touch {go}")
         answer = first.result()[1]
     assert re.search(r"record/lock is held by \S+@\S+ \(role e2e\), process \d+ since 20", second["error"]), second
     assert answer["restarted"] == ["ours.service"]
-    assert site.node.history([{"restore": ""}])["answers"][0]["left"] == []
+    assert site.record.answers([{"restore": ""}])[0]["left"] == []
 
 
 def test_an_error_is_one_line_that_names_the_thing(site: Site) -> None:
@@ -195,6 +196,8 @@ def test_an_error_is_one_line_that_names_the_thing(site: Site) -> None:
     assert "Traceback" not in shown
 
 
+# In every change test_site_life has the playbook's proof, and _record/test_the_record a role that no record knows.
+@pytest.mark.soak
 def test_the_playbook_restores_and_prints_the_proof(site: Site) -> None:
     site.ask_kubernetes_from_here()
     (site.folder / "files/tree").mkdir()
@@ -206,7 +209,7 @@ def test_the_playbook_restores_and_prints_the_proof(site: Site) -> None:
     shown, status = site.play(name="converged.hpc.restore")
     assert status == 0, shown
     assert "things are as they were" in shown
-    assert site.node.sh("ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == ""
+    assert site.record.sh("ls -d /srv/ours /var/lib/converged 2>/dev/null || true") == ""
     shown, status = site.play(name="converged.hpc.restore")
     assert status == 0, shown
     assert "no record in /var/lib/converged/record" in shown

@@ -12,8 +12,6 @@ import pytest
 from e2e.record_node import RecordNode
 from testbed import api
 
-pytestmark = pytest.mark.seconds(30)
-
 BIG = "0123456789abcde\n" * 4096
 FILL = "head -c 1M /dev/zero > {}/filler 2>/dev/null || true"
 # Where a small file system is mounted, how it is filled, what the error says.

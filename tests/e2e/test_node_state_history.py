@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from testbed import api
 from unit.plugins.module_utils._record.fake_node import EFFECTS
 
-pytestmark = pytest.mark.seconds(120)
-
 UNIT = "[Service]\nExecStart=/bin/sleep {}\n[Install]\nWantedBy=multi-user.target\n"
 # Named points at which a run ends: what, the n-th of it, and whether it still happens.
 DEATHS = st.tuples(
@@ -110,7 +108,7 @@ def node(bed: api.RunningBed) -> RecordNode:
 
 few = settings(
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # an example takes seconds: it is not made smaller
-    max_examples=max(5, settings().max_examples // 10),
+    max_examples=max(5, settings().max_examples // 20),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

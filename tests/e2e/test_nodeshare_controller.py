@@ -8,11 +8,9 @@ The nodes' side is not installed here: everything that pods notice comes from th
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from e2e import playing, workload
@@ -21,10 +19,12 @@ from e2e.playing import until
 from testbed import api
 from testbed.controlplane import kubeconfig
 
-pytestmark = pytest.mark.seconds(75)
+# In every change test_handover has pods leave and return and a cordon that stays, test_handover_jobs a drained node,
+# test_handover_faults an end that nobody told and an API that is away; payloads/test_slurm_scripts a service that is
+# away, and molecule (share) installs it twice.
+pytestmark = pytest.mark.soak
 
 BED = f"controller-{os.getpid()}"
-TAINT = "converged.hpc/batch"
 SCRIPT = """#!/usr/bin/python3
 import json, os, socket, sys
 words = {"wlm": "slurm", "job": os.environ["SLURM_JOB_ID"], "run": os.environ.get("SLURM_RESTART_COUNT", "0")}
@@ -52,23 +52,9 @@ class Cluster(playing.Site):
         """Changes by host."""
         return self.run([playing.play("converged_controllers", f"node_share/{tasks_from}")]).changed()
 
-    def ctl(self, script: str, *, input: str | None = None, check: bool = True) -> str:
-        return self.bed.exec("ctl", ["sh", "-c", script], input=input, check=check).out
-
-    def items(self, kind: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self.bed.kubectl("get", kind, "--output=json"))["items"]
-        return found
-
-    def tainted(self) -> set[str]:
-        return {
-            node["metadata"]["name"]
-            for node in self.items("nodes")
-            if any(taint["key"] == TAINT for taint in node["spec"].get("taints", ()))
-        }
-
     def pods_on_nodes(self) -> set[str]:
         """Nodes with pods that have not ended and are not about to."""
-        return {pod["spec"]["nodeName"] for pod in self.items("pods") if "nodeName" in pod["spec"]}
+        return {pod["spec"]["nodeName"] for pod in self.objects("pods").values() if "nodeName" in pod["spec"]}
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +68,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         for event in ("prolog", "epilog"):
             found.ctl(f"cat > /etc/converged/{event}; chmod 755 /etc/converged/{event}", input=SCRIPT)
         for host in ("ctl", "n1", "n2"):
-            text = bed.exec(host, ["cat", "/etc/slurm/slurm.conf"]).out
+            text = found.node(host, "cat /etc/slurm/slurm.conf")
             if "EpilogSlurmctld=" not in text:
-                bed.exec(host, ["sh", "-c", "cat > /etc/slurm/slurm.conf"], input=KEYS + text)
+                found.node(host, "cat > /etc/slurm/slurm.conf", input=KEYS + text)
         # Slurm 22.05 takes a first PrologSlurmctld only when it starts: a reconfigure shows it, and never runs it.
         found.ctl("systemctl restart slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done")
         found.play("controller")
@@ -94,43 +80,45 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 def test_installing_it_again_changes_nothing(cluster: Cluster) -> None:
     assert cluster.play("controller") == {"ctl": 0}
-    assert cluster.ctl("systemctl is-active converged-controller").strip() == "active"
+    assert cluster.is_active("ctl", "converged-controller")
 
 
 def test_pods_leave_both_nodes_before_the_first_task_and_return_after_the_last(cluster: Cluster) -> None:
     until(lambda: not cluster.tainted(), "both nodes are open to pods")
     try:
-        workload.on_both_nodes(cluster.bed, 4)
+        workload.on_both_nodes(cluster, 4)
         lasts = "echo started; until test -e /run/e2e-go; do sleep 0.2; done"
         cluster.ctl(f"nohup srun -N2 sh -c '{lasts}' > /tmp/srun.out 2>&1 < /dev/null &")
         until(lambda: "started" in cluster.ctl("cat /tmp/srun.out"), "the job starts")
         assert (cluster.tainted(), cluster.pods_on_nodes()) == ({"n1", "n2"}, set())
         for node in ("n1", "n2"):
-            cluster.bed.exec(node, ["touch", "/run/e2e-go"])
+            cluster.ask(node, "touch", "/run/e2e-go")
         until(lambda: not cluster.tainted(), "the taints are lifted")
-        until(lambda: all("nodeName" in pod["spec"] for pod in cluster.items("pods")), "pods return")
+        until(lambda: all("nodeName" in pod["spec"] for pod in cluster.objects("pods").values()), "pods return")
     finally:
-        cluster.bed.kubectl("delete", "deployment", "web", "--wait=true")
+        cluster.kubectl("delete", "deployment", "web", "--wait=true")
     assert "patched=2 evicted=4" in cluster.ctl("journalctl -u converged-controller --output=cat")
 
 
 def test_an_administrators_cordon_outlives_a_job(cluster: Cluster) -> None:
-    cluster.bed.kubectl("cordon", "n1")
+    cluster.kubectl("cordon", "n1")
     try:
         cluster.ctl("srun -N2 true")
         until(lambda: not cluster.tainted(), "the taints are lifted")
-        cordoned = {node["metadata"]["name"] for node in cluster.items("nodes") if node["spec"].get("unschedulable")}
+        cordoned = {name for name, node in cluster.objects("nodes").items() if node["spec"].get("unschedulable")}
         assert cordoned == {"n1"}
     finally:
-        cluster.bed.kubectl("uncordon", "n1")
+        cluster.kubectl("uncordon", "n1")
 
 
 def test_a_drained_node_of_slurm_is_tainted_until_it_is_resumed(cluster: Cluster) -> None:
     cluster.ctl("scontrol update nodename=n2 state=drain reason='disk is odd'")
     try:
         until(lambda: cluster.tainted() == {"n2"}, "the drained node is tainted")
-        node = next(node for node in cluster.items("nodes") if node["metadata"]["name"] == "n2")
-        assert node["metadata"]["annotations"]["converged.hpc/batch-state"] == "DRAIN: disk is odd"
+        assert (
+            cluster.objects("nodes")["n2"]["metadata"]["annotations"]["converged.hpc/batch-state"]
+            == "DRAIN: disk is odd"
+        )
     finally:
         cluster.ctl("scontrol update nodename=n2 state=resume")
     until(lambda: not cluster.tainted(), "the resumed node is free")

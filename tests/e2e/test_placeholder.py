@@ -17,8 +17,6 @@ from e2e.outage import without_api
 from e2e.placeholder_site import ALL, ROLES, Site
 from e2e.playing import until
 
-pytestmark = pytest.mark.seconds(155)
-
 BED = f"placeholder-{os.getpid()}"
 RESTORE = ("node_share/restore", "node_kubelet/restore", "node_runtime/restore")
 SETTINGS = "/etc/converged/nodeshare.json"
@@ -46,7 +44,7 @@ def site(plain: Site) -> Iterator[Site]:
     plain.run_pod("last", "100m", 1)
     plain.set("converged_nodes", _node_share_leave=["--leave", "kubelet.service"])  # as restore has it
     plain.play(RESTORE[0])
-    assert plain.node("systemctl", "is-active", "kubelet", check=False).strip() == "inactive"
+    assert plain.unit_state("n1") == "inactive"
     assert plain.processes_of_pods() == [], "none beside a job that nothing fences any more"
     plain.play(*RESTORE[1:])
     left = listing.difference(before, plain.listing("n1"))
@@ -61,7 +59,7 @@ def given_back(site: Site) -> None:
 
 def test_the_roles_change_nothing_twice_and_the_kubelet_has_a_directory_that_is_roots(site: Site) -> None:
     assert site.play(*ROLES).changed() == {"n1": 0}
-    assert site.node("stat", "--format=%a %U", "/var/lib/converged/placeholders").split() == ["700", "root"]
+    assert site.ask("n1", "stat", "--format=%a %U", "/var/lib/converged/placeholders").split() == ["700", "root"]
 
 
 def test_jobs_show_as_pods_of_their_exact_size_and_pods_stay_off_their_cores(site: Site) -> None:
@@ -88,7 +86,7 @@ def test_pods_make_room_by_priority_and_no_more_of_them_than_must(site: Site) ->
         site.run_pod(name, cpu, priority)
     line = site.job("16.srv", "--cpus=1", "--mem=64MiB", cores="0")
     assert re.search(r"outcome=accept .*evicted=1 placed=1 ", line), line
-    pods = site.pods()
+    pods = site.objects("pods")
     assert pods["high"]["status"]["phase"] == "Running"
     assert "low" not in pods or "deletionTimestamp" in pods["low"]["metadata"]
     assert site.cores_of_pods() == {ALL - {0}}
@@ -102,7 +100,7 @@ def test_a_pod_that_hears_nothing_and_has_ten_minutes_is_killed_and_its_job_has_
     line = site.job("21.srv", "--cpus=1", "--mem=64MiB", cores="1")
     assert re.search(r"outcome=accept .*deleted=1 .*killed=1 ", line), line
     assert site.placeholders() == {"21.srv": {"cpu": "1", "memory": str(64 << 20)}}
-    until(lambda: "deaf" not in site.pods(), "its kubelet has ended it")
+    until(lambda: "deaf" not in site.objects("pods"), "its kubelet has ended it")
     site.end("21.srv")
     given_back(site)
 
@@ -114,7 +112,7 @@ def test_a_pod_as_critical_as_a_placeholder_stays_and_the_job_has_what_it_leaves
     assert re.search(r"outcome=accept .*placed=1 ", line), line
     assert not re.search(r"(evicted|deleted|killed)=", line), line
     assert site.placeholders() == {"22.srv": {"cpu": "1", "memory": str(64 << 20)}}
-    agent = site.pods()["agent"]
+    agent = site.objects("pods")["agent"]
     assert (agent["status"]["phase"], "deletionTimestamp" in agent["metadata"]) == ("Running", False)
     site.end("22.srv")
     given_back(site)
@@ -126,7 +124,7 @@ def test_a_pod_that_only_bears_the_label_of_placeholders_makes_room_as_any_other
     site.bed.kubectl("label", "pod", "forged", "converged.hpc/placeholder=true")
     line = site.job("22.srv", "--cpus=1", "--mem=64MiB", cores="1")
     assert re.search(r"outcome=accept .*evicted=1 placed=1 ", line), line
-    until(lambda: "forged" not in site.pods(), "it has left")
+    until(lambda: "forged" not in site.objects("pods"), "it has left")
     site.end("22.srv")
     given_back(site)
 
@@ -139,13 +137,16 @@ def test_without_the_api_a_job_has_its_place_and_the_kubelet_itself_ends_the_pod
         assert site.cores_of_pods() == {ALL - {1}}
         site.end("17.srv")
         until(lambda: site.cores_of_pods() == {ALL}, "pods have all cores again")
-    until(lambda: site.pods()["inway"]["status"].get("reason") == "Preempting", "its kubelet says that it made room")
+    until(
+        lambda: site.objects("pods")["inway"]["status"].get("reason") == "Preempting",
+        "its kubelet says that it made room",
+    )
     given_back(site)
     site.bed.kubectl("delete", "pod", "inway", "--now")
 
 
 def test_with_a_split_pods_have_their_own_cores_always_and_of_jobs_only_memory_counts(site: Site) -> None:
-    before = site.node("cat", SETTINGS)
+    before = site.ask("n1", "cat", SETTINGS)
     split = json.dumps({**json.loads(before), "fence": "split", "pod_cpus": "0"})
     site.bed.exec("n1", ["tee", SETTINGS], input=split)
     try:
@@ -156,24 +157,24 @@ def test_with_a_split_pods_have_their_own_cores_always_and_of_jobs_only_memory_c
         assert site.cores_of_pods() == {frozenset({0})}, "without a job, too"
     finally:
         site.bed.exec("n1", ["tee", SETTINGS], input=before)
-    site.node("nodeshare", "repair")
+    site.ask("n1", "nodeshare", "repair")
     given_back(site)
 
 
 def test_a_kubelet_that_lets_nothing_in_is_reported_and_a_kill_switch_leaves_jobs_their_place(site: Site) -> None:
-    site.node("systemctl", "kill", "--signal=STOP", "kubelet")
+    site.ask("n1", "systemctl", "kill", "--signal=STOP", "kubelet")
     try:
         line = site.job("18.srv", "--cpus=1", "--mem=64MiB", cores="1")
     finally:
-        site.node("systemctl", "kill", "--signal=CONT", "kubelet")
+        site.ask("n1", "systemctl", "kill", "--signal=CONT", "kubelet")
     assert re.search(r'outcome=accept .*reason="the kubelet has not admitted lease-pbs-18-srv-', line), line
     assert site.cores_of_pods() == {ALL - {1}}
-    site.node("nodeshare", "repair")
+    site.ask("n1", "nodeshare", "repair")
     expected = {"18.srv": {"cpu": "1", "memory": str(64 << 20)}}
     until(lambda: site.placeholders() == expected, "the kubelet that goes on shows the job")
-    site.node("nodeshare", "off")
-    assert site.node("systemctl", "is-active", "kubelet", check=False).strip() == "inactive"
-    site.node("nodeshare", "on")
+    site.ask("n1", "nodeshare", "off")
+    assert site.unit_state("n1") == "inactive"
+    site.ask("n1", "nodeshare", "on")
 
     until(
         lambda: "18.srv" in site.placeholders() and site.cores_of_pods() == {ALL - {1}}, "the job has its place again"
@@ -195,24 +196,24 @@ done
 
 def allowed(site: Site) -> set[str]:
     """All that the pod `early` has ever said."""
-    said = site.node("sh", "-c", "cat /var/log/pods/default_early_*/main/0.log").splitlines()
+    said = site.ask("n1", "sh", "-c", "cat /var/log/pods/default_early_*/main/0.log").splitlines()
     return {line.split()[-1] for line in said}
 
 
 @pytest.mark.parametrize("how", ["restarts", "is killed"])
 def test_pods_that_begin_as_the_kubelet_starts_again_never_have_a_job_s_core(site: Site, how: str) -> None:
     site.job("19.srv", "--cpus=1", "--mem=64MiB", cores="1")
-    began = site.began("kubelet")
+    began = site.started_at("n1", "kubelet")
     if how == "restarts":
-        site.node("systemctl", "restart", "kubelet")
+        site.ask("n1", "systemctl", "restart", "kubelet")
     else:
-        site.node("systemctl", "kill", "--signal=KILL", "kubelet")
-    until(lambda: site.began("kubelet") > began, "it has started again")
+        site.ask("n1", "systemctl", "kill", "--signal=KILL", "kubelet")
+    until(lambda: site.started_at("n1", "kubelet") > began, "it has started again")
     workload.apply(site.bed, workload.pod("early", node="n1", command=["sh", "-c", ALLOWED]))
-    until(lambda: site.pods()["early"].get("status", {}).get("phase") == "Running", "the pod runs")
+    until(lambda: site.objects("pods")["early"].get("status", {}).get("phase") == "Running", "the pod runs")
     # A kubelet that runs pods has set up its cgroups.
     until(lambda: bool(allowed(site)), "the pod says what it may run on")
-    assert site.began("converged-nodeshare-fence") > began, "this start of the kubelet is watched"
+    assert site.started_at("n1", "converged-nodeshare-fence") > began, "this start of the kubelet is watched"
     assert allowed(site) == {"0"}
     assert site.cores_of_pods() == {ALL - {1}}
     site.bed.kubectl("delete", "pod", "early", "--now")

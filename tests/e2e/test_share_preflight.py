@@ -1,12 +1,14 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight on real machines: a sound site, then real faults, many at once, and never a trace of it on a node."""
+"""Preflight on real machines: a sound site, then real faults, many at once, and never a trace of it on a node.
+
+A node that another test has joined to the cluster, or left something on, is no sound site.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -15,9 +17,8 @@ from typing import Any
 
 import pytest
 from e2e import playing
+from e2e.hosts import Hosts
 from testbed import api
-
-pytestmark = pytest.mark.seconds(130)
 
 PLAYS = [
     playing.play("converged_nodes:converged_controllers", "share_preflight"),
@@ -33,16 +34,6 @@ FORBIDDEN = (
     "SuspendTime=86400\\nSuspendProgram=/bin/true\\nResumeProgram=/bin/true\\nSuspendExcNodes=n1\\n"
 )
 HOSTS = ("ctl", "n1", "n2")
-BED = f"preflight-{os.getpid()}"
-
-
-@pytest.fixture(scope="module")
-def bed(request: pytest.FixtureRequest) -> Iterator[api.RunningBed]:
-    """A bed that nobody else has: a node that another test has joined to the cluster is no sound site."""
-    name = request.config.getoption("--bed")
-    yield api.find(name) if name else api.bring_up(BED)
-    if not name:
-        api.take_down(BED)
 
 
 class Report:
@@ -87,7 +78,7 @@ def listings(bed: api.RunningBed, folder: Path) -> dict[str, Any]:
 
 
 def shell(bed: api.RunningBed, host: str, text: str) -> None:
-    bed.exec(host, ["sh", "-euc", text])
+    Hosts(bed).node(host, f"set -eu; {text}")
 
 
 @contextlib.contextmanager
@@ -135,6 +126,9 @@ def has_cgroup_v1(bed: api.RunningBed) -> bool:
     return bed.exec("n2", ["stat", "-fc", "%T", "/sys/fs/cgroup"]).out.strip() != "cgroup2fs"
 
 
+# In every change unit tests (module_utils/_preflight) have every finding of these, test_site_refusals those that stop a
+# whole site, and test_site_kinds a node that nobody reaches.
+@pytest.mark.soak
 def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed, tmp_path: Path) -> None:
     wrong = {
         "all": {"share_preflight_excepted": ["n[1-9999999]"], "converged_kubeconfig": "/nowhere.conf"},
@@ -150,6 +144,7 @@ def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed
     assert report.words["ctl"] == "fit to be shared"
 
 
+@pytest.mark.soak
 def test_what_is_wanted_of_a_node_and_cannot_be_is_named(bed: api.RunningBed, tmp_path: Path) -> None:
     wrong = {
         "all": {"share_preflight_min_free": 10**6, "node_kubelet_config": {}},
@@ -170,6 +165,7 @@ def test_what_is_wanted_of_a_node_and_cannot_be_is_named(bed: api.RunningBed, tm
     assert bool(report.of("n2", "refuse [cgroup] cgroup v1")) == has_cgroup_v1(bed)
 
 
+@pytest.mark.soak
 def test_a_node_that_slurm_knows_and_nobody_reaches_has_to_be_excepted(bed: api.RunningBed, tmp_path: Path) -> None:
     line = "NodeName=n3 NodeAddr=192.0.2.3 CPUs=1 State=UNKNOWN\\n"
     then = "systemctl restart slurmctld; for _ in $(seq 250); do scontrol ping | grep -q UP && exit; sleep 0.2; done"
@@ -189,7 +185,8 @@ FAULTS: dict[str, tuple[list[Fault], dict[str, list[str]]]] = {
         [
             lambda bed: appended(bed, ("n1",), "/etc/slurm/epilog.sh", "pkill -9 java\\n# Managed by Puppet\\n"),
             lambda bed: done(bed, "n1", "mv /etc/slurm/prolog.sh /root/", "mv /root/prolog.sh /etc/slurm/"),
-            lambda bed: done(bed, "n1", "systemctl stop munge", "systemctl start munge"),
+            # Slurm may have called the node down meanwhile, and asks it again only after minutes.
+            lambda bed: done(bed, "n1", "systemctl stop munge", "systemctl start munge; systemctl restart slurmd"),
             lambda bed: done(
                 bed,
                 "n1",
@@ -247,7 +244,7 @@ FAULTS: dict[str, tuple[list[Fault], dict[str, list[str]]]] = {
 }
 
 
-@pytest.mark.parametrize("where", FAULTS)
+@pytest.mark.parametrize("where", ["on nodes", pytest.param("in what Slurm is told", marks=pytest.mark.soak)])
 def test_real_faults_are_all_named_and_stop_the_conversion(bed: api.RunningBed, tmp_path: Path, where: str) -> None:
     faults, expected = FAULTS[where]
     with contextlib.ExitStack() as wrong:
@@ -256,6 +253,7 @@ def test_real_faults_are_all_named_and_stop_the_conversion(bed: api.RunningBed, 
         before = listings(bed, tmp_path)
         report = preflight(bed, tmp_path, {})
         assert listings(bed, tmp_path) == before
+    Hosts(bed).until("ctl", 'test "$(sinfo -h -o %T | sort -u)" = idle')
     assert (report.rc != 0, report.begun()) == (True, False), report.out
     assert [start for host, said in expected.items() for start in said if not report.of(host, start)] == [], report.out
     assert {host for host, word in report.words.items() if word == "refused"} == set(expected)

@@ -18,8 +18,6 @@ from e2e.handover.sharing import UNTIL_TOLD, Sharing
 from e2e.playing import until
 from e2e.whole_site import CONF, differences, look
 
-pytestmark = pytest.mark.seconds(310)
-
 BED = f"shared-{os.getpid()}"
 RECORD = "/var/lib/converged/record"
 # In the second of three batches; a firewall between it and the administrator, which ends what is open, too.
@@ -92,7 +90,8 @@ def test_a_job_on_all_of_them_finds_them_free_and_pods_return(site: Sharing) -> 
     for node in nodes:
         assert site.pods_started(node, since=job.began, until=job.ended) == set()
     site.free()
-    until(everywhere, "pods return")
+    site.pods_return("web", len(nodes))
+    assert everywhere()
 
 
 def test_all_of_it_goes_back_with_its_proof(site: Sharing, before: Mapping[str, Any], conf: str) -> None:

@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 from e2e.beds import own_bed
 from e2e.outage import without_api
+from e2e.playing import Said
 from e2e.site_of import IMAGE, ConvertedSite
 from e2e.whole_site import CONF, differences, look
-
-pytestmark = pytest.mark.seconds(530)
 
 BED = f"life-{os.getpid()}"
 HOSTS = ("ctl", "n1", "n2")
@@ -57,12 +56,6 @@ def job_on(site: ConvertedSite, node: str) -> str:
     return job
 
 
-def taints_of(site: ConvertedSite) -> dict[str, set[str]]:
-    """By Node object."""
-    nodes = site.objects("nodes")
-    return {name: {taint["key"] for taint in node["spec"].get("taints", ())} for name, node in nodes.items()}
-
-
 def announced(site: ConvertedSite) -> dict[str, str]:
     """What nodes say of themselves, by Node object."""
     found = {name: node["metadata"]["annotations"] for name, node in site.objects("nodes").items()}
@@ -73,6 +66,7 @@ def leases(site: ConvertedSite, node: str) -> list[str]:
     return [lease["job"] for lease in json.loads(site.node(node, "nodeshare show --json"))["leases"]]
 
 
+@pytest.mark.soak
 def test_a_plan_names_everything_and_touches_nothing(site: ConvertedSite, before: Mapping[str, Any]) -> None:
     texts = conf(site)
     said = site.play("site", "--check", "--diff")
@@ -92,13 +86,13 @@ def job(site: ConvertedSite) -> str:
     return job_on(site, "n1")
 
 
-# Where copies of slurm.conf differ; where a node is about to join, as test_site_rolling may draw it; and where nothing
-# but pods is missing.
+# Where copies of slurm.conf differ; where a node is about to join; and where nothing but pods is missing.
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("part", "task"),
     [
         ("Have Slurm call our scripts", "Change slurm.conf on the controller"),
-        pytest.param("Convert the nodes", "Join the node", marks=pytest.mark.soak),
+        ("Convert the nodes", "Join the node"),
         ("Convert the nodes", "Let pods onto the nodes"),
     ],
 )
@@ -108,23 +102,23 @@ def test_a_run_that_is_killed_costs_no_job_and_lets_no_pod_in(
     site.killed_at("site", part, task)
     assert site.ctl("squeue -h -t R -o '%A %N'") == f"{job} n1\n", "the job was lost"
     site.srun("-N2", "true")
-    taints = taints_of(site)
+    taints = site.taints()
     assert [node for node in taints if not taints[node] & {BATCH, CONVERTING}] == []
 
 
 def test_a_node_is_converted_under_its_job(site: ConvertedSite, job: str) -> None:
-    # A killed run leaves its lock to whoever runs next on the same host.
+    # A killed run leaves its lock to the next one on the same host.
     site.play("site")
 
     assert site.ctl("squeue -h -t R -o '%A %N'") == f"{job} n1\n", "the job was lost"
     assert (leases(site, "n1"), leases(site, "n2")) == ([job], [])
-    taints = taints_of(site)
+    taints = site.taints()
     assert (BATCH in taints["n1"], BATCH in taints["n2"]) == (True, False)
     assert CONVERTING not in taints["n1"] | taints["n2"]
 
 
-def test_a_second_run_changes_nothing_and_costs_ten_results_a_node(site: ConvertedSite) -> None:
-    again = site.play("site")
+def assert_nothing_changed(again: Said) -> None:
+    """A run where nothing is to be done costs ten results a node."""
     assert set(again.changed().values()) == {0}, again.out
     results = {host: sum(counts.values()) for host, counts in again.recap().items()}
     assert results["n2"] <= 10, again.out
@@ -132,6 +126,12 @@ def test_a_second_run_changes_nothing_and_costs_ten_results_a_node(site: Convert
     assert results["n1"] <= 10 + 6, again.out
 
 
+@pytest.mark.soak
+def test_a_second_run_changes_nothing(site: ConvertedSite) -> None:
+    assert_nothing_changed(site.play("site"))
+
+
+@pytest.mark.soak
 def test_the_sharing_is_proved_with_a_real_pod_and_a_real_job(site: ConvertedSite) -> None:
     pod = {"converged_verify_image": IMAGE, "converged_verify_command": ["sleep", "100000"]}
     said = site.play("verify", converged_verify_nodes=["n2"], **pod)
@@ -150,14 +150,14 @@ def test_off_makes_all_nodes_batch_only_without_the_api_and_on_ends_it(site: Con
             assert site.node(node, "systemctl is-active kubelet containerd || true").split() == ["inactive", "inactive"]
         site.srun("-N2", "true")
         assert "switched off" in site.play("status").out
-    again = site.play("site")
-    assert set(again.changed().values()) == {0}, again.out
+    assert_nothing_changed(site.play("site"))
     site.play("on")
     for node in NODES:
         site.until(node, "systemctl is-active --quiet kubelet")
     site.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=280s")
 
 
+@pytest.mark.soak
 def test_off_beside_the_api_leaves_no_job_to_wait_for_pods_that_nobody_ends(site: ConvertedSite) -> None:
     site.kubectl("create", "--filename=-", input=json.dumps(DEPLOYMENT))
     site.kubectl("rollout", "status", "deployment/web", "--timeout=280s")

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 import yaml
+from _pytest.mark import ParameterSet
 from e2e.beds import own_bed
 from e2e.playing import Said, play, until
 from e2e.site_of import SITE_SECONDS, ConvertedSite, kill
 from e2e.whole_site import CONF, OURS, differences, look
-
-pytestmark = pytest.mark.seconds(220)
 
 BED = f"refusals-{os.getpid()}"
 HOSTS = ("ctl", "n1", "n2")
@@ -74,7 +73,21 @@ WRONG: dict[str, tuple[dict[str, dict[str, Any]], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("case", sorted(WRONG))
+# That a refusal touches nothing is seen where the preflight speaks, where Slurm's own files are odd and where a role
+# refuses. What all others say is told by tests that need no cluster.
+EVERY_TIME = {
+    "names, a share mode and a host list that there are not",
+    "a slurm.conf that is odd, and one that is not there",
+    "a folder for scripts that cannot be written",
+}
+
+
+def cases(found: Mapping[str, object]) -> list[ParameterSet]:
+    """Those that are not seen every time are for long runs."""
+    return [pytest.param(case, marks=[] if case in EVERY_TIME else pytest.mark.soak) for case in sorted(found)]
+
+
+@pytest.mark.parametrize("case", cases(WRONG))
 def test_what_is_wrong_in_the_inventory_is_said(site: ConvertedSite, before: Mapping[str, Any], case: str) -> None:
     variables, messages = WRONG[case]
     kept = json.dumps(site.hosts)
@@ -144,13 +157,7 @@ ODD: dict[str, tuple[list[Fault], tuple[str, ...]]] = {
 }
 
 
-# A file system without room has tests of its own, of node_state.
-RARE = {"no room for programs"}
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.soak if case in RARE else ()) for case in sorted(ODD)]
-)
+@pytest.mark.parametrize("case", cases(ODD))
 def test_what_is_odd_on_a_host_is_said_and_kept(site: ConvertedSite, before: Mapping[str, Any], case: str) -> None:
     faults, messages = ODD[case]
     for hosts, do, _undo in faults:

@@ -21,8 +21,6 @@ from e2e import playing
 from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
 
-pytestmark = pytest.mark.seconds(25)
-
 CONF = "/etc/slurm/slurm.conf"
 SETTINGS = [
     {"key": "PrologFlags", "value": "Alloc,DeferBatch", "action": "merge"},
@@ -141,9 +139,7 @@ def test_slurm_info_tells_what_runs_whatever_a_job_is_called(site: playing.Site)
         "ctl", ["sbatch", "--parsable", "--nodes=2", "--job-name", name, "--wrap", "sleep 300"]
     ).out.strip()
     try:
-        site.bed.exec(
-            "ctl", ["timeout", "110", "sh", "-c", f"until squeue -h -j {job} -t R | grep -q .; do sleep 0.2; done"]
-        )
+        site.until("ctl", f"squeue -h -j {job} -t R | grep -q .")
         found = site.module("ctl", "slurm_info", {})
     finally:
         site.bed.ssh("ctl", ["scancel", job])
@@ -157,44 +153,49 @@ def test_slurm_info_tells_what_runs_whatever_a_job_is_called(site: playing.Site)
 
 
 def test_slurm_conf_is_changed_followed_and_put_back_byte_for_byte(site: playing.Site) -> None:
-    before = site.bed.exec("ctl", ["cat", CONF]).out
-    options = {"settings": SETTINGS, "reconfigure": True}
-    assert site.module("ctl", "slurm_conf", options, check_mode=True)["changed"]
-    assert site.bed.exec("ctl", ["cat", CONF]).out == before
-    made = site.module("ctl", "slurm_conf", options)
+    before = site.ctl(f"cat {CONF}")
+    change = {"converged.hpc.slurm_conf": {"settings": SETTINGS, "reconfigure": True}}
+    read, ask = {"ansible.builtin.command": f"cat {CONF}"}, {"ansible.builtin.command": "scontrol show config"}
+    absent = {"converged.hpc.slurm_conf": {"state": "absent", "reconfigure": True}}
+    plan = {**change, "check_mode": True}
+    planned, still, made, foreseen, again, shown, back, after, shown_after = site.results(
+        "ctl", plan, read, change, plan, change, ask, absent, read, ask
+    )
+    # A command leaves the last newline out.
+    assert (planned["changed"], f"{still['stdout']}\n") == (True, before)
     assert (made["changed"], made["restart_needed"]) == (True, [])
-    assert not site.module("ctl", "slurm_conf", options, check_mode=True)["changed"]
-    assert not site.module("ctl", "slurm_conf", options)["changed"]
-    assert "DeferBatch" in site.bed.exec("ctl", ["scontrol", "show", "config"]).out
-
-    back = site.module("ctl", "slurm_conf", {"state": "absent", "reconfigure": True})
+    assert (foreseen["changed"], again["changed"]) == (False, False)
+    assert "DeferBatch" in shown["stdout"]
     assert (back["changed"], back["left"], back["restart_needed"]) == (True, [], [])
-    assert site.bed.exec("ctl", ["cat", CONF]).out == before
-    assert "DeferBatch" not in site.bed.exec("ctl", ["scontrol", "show", "config"]).out
+    assert (f"{after['stdout']}\n", site.ctl(f"cat {CONF}")) == (before, before)
+    assert "DeferBatch" not in shown_after["stdout"]
 
 
 def test_what_slurm_refuses_is_not_written(site: playing.Site) -> None:
-    before = site.bed.exec("ctl", ["cat", CONF]).out
+    before = site.ctl(f"cat {CONF}")
     failed = site.module("ctl", "slurm_conf", {"settings": [{"key": "MessageTimeout", "value": "soon"}]})
     assert failed["failed"]
     assert 'MessageTimeout value "soon" is not a valid number' in failed["msg"]
-    assert site.bed.exec("ctl", ["cat", CONF]).out == before
+    assert site.ctl(f"cat {CONF}") == before
 
 
 def test_only_our_drain_is_given_back(site: playing.Site) -> None:
     nodes = {"names": ["n[1-2]"]}
-    site.bed.exec("ctl", ["scontrol", "update", "nodename=n2", "state=drain", "reason=disk is full"])
+    site.ctl("scontrol update nodename=n2 state=drain reason='disk is full'")
+    drain = {"converged.hpc.slurm_node": {**nodes, "state": "drained", "reason": "conversion"}}
+    other = {"converged.hpc.slurm_node": {**nodes, "state": "drained", "reason": "again"}}
+    give_back = {"converged.hpc.slurm_node": {**nodes, "state": "given_back"}}
     try:
-        drained = site.module("ctl", "slurm_node", {**nodes, "state": "drained", "reason": "conversion"})
-        assert (drained["drained"], drained["others"]) == (["n1"], {"n2": "disk is full"})
-        assert not site.module("ctl", "slurm_node", {**nodes, "state": "drained", "reason": "again"})["changed"]
-        back = site.module("ctl", "slurm_node", {**nodes, "state": "given_back"})
-        assert (back["given_back"], back["others"]) == (["n1"], {"n2": "disk is full"})
-        shown = site.module("ctl", "slurm_info", {"gather": ["nodes"]})["nodes"]
-        assert [node["name"] for node in shown if "DRAIN" in node["flags"]] == ["n2"]
-        assert shown[1]["reason"] == "disk is full"
+        drained, again, back, info = site.results(
+            "ctl", drain, other, give_back, {"converged.hpc.slurm_info": {"gather": ["nodes"]}}
+        )
     finally:
-        site.bed.exec("ctl", ["scontrol", "update", "nodename=n[1-2]", "state=undrain"], check=False)
+        site.ctl("scontrol update nodename=n[1-2] state=undrain", check=False)
+    assert (drained["drained"], drained["others"]) == (["n1"], {"n2": "disk is full"})
+    assert not again["changed"]
+    assert (back["given_back"], back["others"]) == (["n1"], {"n2": "disk is full"})
+    assert [node["name"] for node in info["nodes"] if "DRAIN" in node["flags"]] == ["n2"]
+    assert info["nodes"][1]["reason"] == "disk is full"
 
 
 def test_the_inventory_is_read_through_ssh(bed: api.RunningBed, tmp_path: Path) -> None:

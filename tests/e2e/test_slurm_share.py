@@ -14,17 +14,20 @@ from typing import Any
 
 import pytest
 from e2e import playing
+from e2e.playing import until
 from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
-from testbed.run import Completed
 
-pytestmark = pytest.mark.seconds(110)
+# In every change molecule (share) converts twice, has a job and takes back, all hosts compared. The payloads' tests
+# have scripts with and without their flag, test_site_life jobs that run while a site is converted.
+pytestmark = pytest.mark.soak
 
 CONF = "/etc/slurm/slurm.conf"
 PROGRAM = "/opt/told"
 HOSTS = ("ctl", "n1", "n2")
 NODES = ("n1", "n2")
 LOGS = "/var/log/slurm"
+GO = "/run/e2e-slurm-share-go"
 # In place of nodeshare: writes behind the line of the site's own script, and keeps a lease as nodeshare does.
 TOLD = r"""#!/usr/bin/python3 -IS
 import os, sys
@@ -42,7 +45,6 @@ class Site(playing.Site):
 
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
         super().__init__(bed, folder)
-        self.repeats = bed.exec("ctl", ["scontrol", "--version"]).out.split()[1] >= "24.05"
         self.set("all", slurm_share_program=PROGRAM, slurm_share_wait=5)
 
     def play(self, *steps: str, options: tuple[str, ...] = (), check: bool = True, **variables: Any) -> playing.Said:
@@ -54,22 +56,22 @@ class Site(playing.Site):
         words = (
             "cat /etc/slurm/*.conf; find /etc/converged /etc/slurm -printf '%M %u %g %s %p\\n' 2>/dev/null | sort; true"
         )
-        return {host: self.bed.exec(host, ["sh", "-c", words]).out for host in HOSTS}
+        return {host: self.node(host, words) for host in HOSTS}
 
     def running(self) -> list[str]:
-        shown = self.bed.exec("ctl", ["scontrol", "show", "config"]).out.splitlines()
+        shown = self.ctl("scontrol show config").splitlines()
         return [line for line in shown if "prolog" in line.lower() or "epilog" in line.lower()]
 
-    def srun(self, *words: str, check: bool = True) -> Completed:
-        return self.bed.ssh("ctl", ["srun", *words], check=check)
+    def jobs(self, states: str) -> int:
+        return len(self.ctl(f"squeue -h -t {states}").splitlines())
 
     def log(self, node: str, which: str) -> list[str]:
-        return self.bed.exec(node, ["cat", f"{LOGS}/{which}.log"]).out.splitlines()
+        return self.node(node, f"cat {LOGS}/{which}.log").splitlines()
 
     def quiet(self) -> None:
-        """Until every job has left its nodes: an Epilog may run behind srun."""
-        done = 'until test -z "$(squeue -h -t R,CG)" && sinfo -h -o %T | grep -qx idle; do sleep 0.1; done'
-        self.bed.exec("ctl", ["timeout", "280", "sh", "-c", done])
+        """Wait until every job has left its nodes, and Slurm calls them idle."""
+        super().quiet()
+        self.until("ctl", "sinfo -h -o %T | grep -qx idle")
 
 
 def changes(said: playing.Said) -> int:
@@ -85,20 +87,19 @@ def newer() -> Iterator[api.RunningBed]:
         api.take_down(name)
 
 
-# The playbooks' own tests convert a cluster of each release.
-@pytest.fixture(params=["22.05", pytest.param("24.11", marks=pytest.mark.soak)])
+@pytest.fixture(params=["22.05", "24.11"])
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """However a test ends, the next one begins with a cluster without us."""
     found = Site(request.getfixturevalue("bed" if request.param == "22.05" else "newer"), tmp_path)
     for node in NODES:
-        found.bed.exec(node, ["sh", "-c", f"cat > {PROGRAM}; chmod 755 {PROGRAM}"], input=TOLD)
-        found.bed.exec(node, ["sh", "-c", f"touch {LOGS}/prolog.log; sed -i /^ours/d {LOGS}/*log"])
+        found.node(node, f"cat > {PROGRAM}; chmod 755 {PROGRAM}", input=TOLD)
+        found.node(node, f"rm -f {GO}; touch {LOGS}/prolog.log; sed -i /^ours/d {LOGS}/*log")
     found.srun("-N2", "true")
     found.quiet()
     yield found
     found.play("restore", check=False)
     for node in NODES:
-        found.bed.exec(node, ["rm", "-rf", PROGRAM, "/var/lib/converged/nodeshare"])
+        found.ask(node, "rm", "-rf", GO, PROGRAM, "/var/lib/converged/nodeshare")
 
 
 def test_a_cluster_is_converted_step_by_step_and_taken_back(site: Site) -> None:
@@ -108,12 +109,18 @@ def test_a_cluster_is_converted_step_by_step_and_taken_back(site: Site) -> None:
     assert "+Prolog=/etc/converged/slurm/prolog" in planned.out
     assert site.files() == before
 
-    login = [*keys.ssh_command(site.bed.bed, site.bed.bed.host("ctl"), user=ADMINISTRATOR), "srun -N2 sleep 25"]
-    with subprocess.Popen(login) as during:
-        site.play("stubs")
-        assert site.running() == ran
-        site.play("stubs", "configure")
-        assert "/etc/converged/slurm/prolog" in " ".join(site.running())
+    login = keys.ssh_command(site.bed.bed, site.bed.bed.host("ctl"), user=ADMINISTRATOR)
+    with subprocess.Popen([*login, f"srun -N2 sh -c 'until test -e {GO}; do sleep 0.2; done'"]) as during:
+        try:
+            until(lambda: site.jobs("R") == 1, "the job runs")
+            site.play("stubs")
+            assert site.running() == ran
+            site.play("stubs", "configure")
+            assert "/etc/converged/slurm/prolog" in " ".join(site.running())
+            assert (during.poll(), site.jobs("R")) == (None, 1), "it has run all the while"
+        finally:
+            for node in NODES:
+                site.ask(node, "touch", GO)
         assert during.wait(300) == 0
     site.quiet()
     site.srun("-N2", "true")

@@ -16,6 +16,7 @@ CONF = "/etc/slurm/slurm.conf"
 # systemd keeps a target that was reached; the text of slurm.conf is compared by those who change it.
 NOT_COMPARED = {"unit network-online.target", CONF}
 KINDS = "nodes,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
+NETWORK = r"ip -o link && printf '\0' && { iptables-save; ip6tables-save; nft list ruleset 2>/dev/null || true; }"
 OURS = "app.kubernetes.io/managed-by=converged.hpc"
 
 
@@ -24,8 +25,8 @@ def look(site: ConvertedSite, *, without: tuple[str, ...] = ()) -> dict[str, dic
     nodes = [node for node in site.nodes if node not in without]
     found: dict[str, dict[str, object]] = {host: site.listing(host) for host in (*site.controllers, *nodes)}
     for host in nodes:
-        found[host]["links"] = sorted(re.findall(r"^\d+: ([^:@]+)", site.node(host, "ip -o link"), re.MULTILINE))
-        saved = site.node(host, "iptables-save; ip6tables-save; nft list ruleset 2>/dev/null || true")
+        links, saved = site.node(host, NETWORK).split("\0")
+        found[host]["links"] = sorted(re.findall(r"^\d+: ([^:@]+)", links, re.MULTILINE))
         found[host]["filter"] = sorted(set(re.findall(r"\b(?:KUBE|CNI|cali)-\S+", saved)))
     # Requests of kubelets that have joined are the cluster's own: it deletes them after an hour.
     names = site.kubectl("get", KINDS, "--output=name") + site.kubectl("get", "csr", f"-l{OURS}", "--output=name")

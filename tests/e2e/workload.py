@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from e2e.playing import until
-from e2e.site_of import ConvertedSite
+from e2e.hosts import KubeHosts, until
 from testbed.api import RunningBed
 
 Json = dict[str, Any]
-Cluster = ConvertedSite | RunningBed
+Cluster = KubeHosts | RunningBed
 SLEEP = ["sleep", "3600"]
 DEAF = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
 EVERYWHERE = [{"operator": "Exists"}]

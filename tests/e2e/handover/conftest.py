@@ -26,13 +26,6 @@ TIMES = {
 }
 
 
-def requeue_soon(site: Sharing) -> None:
-    """A job that is requeued waits for as long as credentials live: two minutes, where nothing is said."""
-    for host in (*site.nodes, *site.controllers):
-        site.node(host, "echo AuthInfo=cred_expire=30 >> /etc/slurm/slurm.conf; systemctl try-restart slurmd slurmctld")
-    site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
-
-
 def repair_on_time(site: Sharing) -> None:
     """What systemd spreads the repairs of many nodes by would only be waited for."""
     drop_in = "/etc/systemd/system/converged-nodeshare-repair.timer.d"
@@ -48,7 +41,6 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         site = Sharing(bed, tmp_path_factory.mktemp("handover"))
         site.set("all", **TIMES)
         if not request.config.getoption("--bed"):
-            requeue_soon(site)
             site.play("site")
             repair_on_time(site)
         site.settings(api_timeout=30)  # a busy API server is not one that is away

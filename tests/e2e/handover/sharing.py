@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A converted site under the eye of the tests: jobs that say what they see, containerd's events, the audit log.
 
-"No pod ran" is what the job's own tasks see in the kernel when they begin and end; "no pod started" is what containerd
-says it has started between; the order of what was asked of the API is the audit log's.
+"No pod ran" is what the job's own tasks see in the kernel when they begin and end; the order of what was asked of the
+API is the audit log's. "No pod started" is what containerd has started between, and each such claim has a control: the
+same recorder must hear a pod start on the same node afterwards.
 """
 
 from __future__ import annotations
@@ -15,28 +16,48 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from e2e import workload
+from e2e.handover.recording import Recording
+from e2e.hosts import TAINT
 from e2e.playing import until
 from e2e.site_of import ConvertedSite
 from testbed import keys
-from testbed.controlplane import audit_log
+from testbed.api import RunningBed
+from testbed.controlplane import admin, audit_log
 from testbed.kube_audit import AuditEvent, read_audit
 from testbed.recipe import ADMINISTRATOR
 
-TAINT = "converged.hpc/batch"
 CONTROLLER = "converged:controller:ctl"
 KUBELETS = "system:node:"
 STOP_RECORDING = "systemctl stop e2e-events 2>/dev/null; true"
 EVENTS = "/run/e2e-containerd-events"
 RECORDER = Path(__file__).with_name("containerd_events.py")
+RECORDER_SECONDS = 120.0
+WITNESS = "witness"
+# What tests leave in the default namespace, by its collection at the API.
+LEFT = {
+    "deployments": "/apis/apps/v1/namespaces/default/deployments",
+    "daemonsets": "/apis/apps/v1/namespaces/default/daemonsets",
+    "replicasets": "/apis/apps/v1/namespaces/default/replicasets",
+    "poddisruptionbudgets": "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+    "pods": "/api/v1/namespaces/default/pods",
+}
 POD = re.compile(r"pod([0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})")
 SAVED = "/var/lib/slurm/slurmctld/job_state"
 LINGER = 2
 GO = "/run/e2e-go"
+IS_OPEN = """nodeshare show --json | grep -q '"phase": "open"'"""
+NO_JOBS = """
+squeue --noheader --format=%A | xargs --no-run-if-empty scancel
+until test -z "$(squeue --noheader --states=RUNNING,COMPLETING)"; do sleep 0.1; done
+if sinfo --noheader --format=%T | grep -qv '^idle$'; then scontrol update nodename=ALL state=resume 2>/dev/null; fi
+true
+"""
 UNTIL_TOLD = f"until test -e {GO}; do sleep 0.2; done"  # a job that lasts as long as its test needs it
 # What a task says: when it began and ended on which node, the kubelet's state, the cores that pods may use, and which
 # pods had processes there at both moments.
@@ -105,6 +126,11 @@ def task(command: str) -> list[str]:
 
 class Sharing(ConvertedSite):
     """The site, its jobs, its pods, and the moments at which they met."""
+
+    def __init__(self, bed: RunningBed, folder: Path) -> None:
+        super().__init__(bed, folder)
+        self.claims: dict[str, list[tuple[float, float]]] = {}
+        """By node, the times in which no pod is said to have started: so far without a control."""
 
     # Jobs
 
@@ -176,16 +202,6 @@ class Sharing(ConvertedSite):
             if path.endswith(".lease")
         }
 
-    def is_active(self, node: str, unit: str = "kubelet") -> bool:
-        return self.node(node, f"systemctl is-active {unit}", check=False).strip() == "active"
-
-    def tainted(self) -> set[str]:
-        return {
-            name
-            for name, node in self.objects("nodes").items()
-            if any(taint["key"] == TAINT for taint in node["spec"].get("taints", ()))
-        }
-
     def running_on(self, node: str) -> set[str]:
         """Uids of the pods that have processes on a node."""
         return set(POD.findall(self.node(node, "cat /proc/[0-9]*/cgroup 2>/dev/null || true")))
@@ -213,9 +229,9 @@ class Sharing(ConvertedSite):
         return [line for line in self.said(node, since=since) if line.startswith("event=repair")]
 
     def let_repair(self, *nodes: str) -> None:
-        """Until a repair has done all of its work since now, on each of these nodes."""
-        began = {node: self.told(node) for node in nodes or tuple(self.nodes)}
-        until(lambda: all(len(self.repairs(node, since=at)) > 1 for node, at in began.items()), "nodes are repaired")
+        """Repair each of these nodes, as its timer does: all of the work is done between the call and its end."""
+        for node in nodes or tuple(self.nodes):
+            self.node(node, "nodeshare repair")
 
     @contextmanager
     def lingering(self) -> Iterator[None]:
@@ -245,25 +261,58 @@ class Sharing(ConvertedSite):
 
     # What containerd and the API have seen
 
-    def record_events(self) -> None:
-        """From now on containerd's events are written down on every node, also across its restarts."""
+    def record_events(self, source: str = "") -> None:
+        """From now on every start of a container is written down on every node, also across restarts of containerd.
+
+        `source` is another recorder than ours.
+        """
+        self.prove_recorded()
+        source = source or RECORDER.read_text(encoding="utf-8")
         for node in self.nodes:
-            self.node(node, f"cat > {EVENTS}.py; : > {EVENTS}.log", input=RECORDER.read_text(encoding="utf-8"))
-            properties = "--property=Restart=always --property=RestartSec=50ms --property=StartLimitIntervalSec=0"
-            self.node(node, STOP_RECORDING)
-            # Nothing is left of it either where it ends by itself because containerd is no more.
-            start = f"systemd-run --quiet --collect --unit=e2e-events {properties} python3 {EVENTS}.py {EVENTS}.log"
-            self.node(node, start)
+            # A recorder that dies stays dead, for its log would not tell what it has missed.
+            start = f"systemd-run --quiet --collect --unit=e2e-events python3 {EVENTS}.py {EVENTS}.log"
+            self.node(node, f"{STOP_RECORDING}; cat > {EVENTS}.py; : > {EVENTS}.log; {start}", input=source)
+        for node in self.nodes:
+            heard = f"the recorder on {node} hears containerd"
+            until(lambda node=node: not self.recording(node).fault(since=time.time()), heard, RECORDER_SECONDS)  # type: ignore[misc]
 
     def stop_recording(self) -> None:
+        """End the recorders; every claim must have had its control before."""
+        assert not self.claims, f"nothing shows that the recorder would have seen a pod start: {self.claims}"
         for node in self.nodes:
             self.node(node, STOP_RECORDING)
 
+    def recording(self, node: str) -> Recording:
+        return Recording.parse(self.node(node, f"cat {EVENTS}.log"))
+
     def pods_started(self, node: str, *, since: float, until: float) -> set[str]:
-        """Names of the pods of which a container has started in that time; a container of no pod is ``. ``."""
-        lines = self.node(node, f"cat {EVENTS}.log").splitlines()
-        events = [json.loads(line) for line in lines]
-        return {str(event["pod"]) for event in events if event["what"] == "start" and since <= event["at"] <= until}
+        """Return names of the pods of which a container has started in that time; a container of no pod is ``. ``.
+
+        The answer is a claim that `prove_recorded` must prove later.
+        """
+        self.claims.setdefault(node, []).append((since, until))
+        return self.recording(node).started(since=since, until=until)
+
+    def pods_return(self, app: str, count: int) -> None:
+        """Wait until so many pods of this name run again, which the recorders must have heard."""
+        until(lambda: len(workload.ready(self, app)) == count, "pods return")
+        self.prove_recorded()
+
+    def prove_recorded(self) -> None:
+        """Fail unless the recorders would have seen a pod start in all times that a test has claimed to be free of it.
+
+        The recorder of that node must have listened all the time and must have heard a start since. Where no pod of the
+        test has come back, one that is made for it starts there; the node must be open to pods.
+        """
+        claims, self.claims = self.claims, {}
+        for node, times in claims.items():
+            since, over = min(begin for begin, _end in times), max(end for _begin, end in times)
+            fault = self.recording(node).fault(since=since)
+            assert not fault, f"{node}: {fault}; so 'no pod started' since {since:.3f} proves nothing"
+            if not self.recording(node).heard_after(over):
+                workload.apply(self, workload.pod(f"{WITNESS}-{node}", node=node))
+            what = f"the recorder on {node} hears a pod start after {over:.3f}: else 'no pod started' proves nothing"
+            until(lambda node=node, over=over: bool(self.recording(node).heard_after(over)), what, RECORDER_SECONDS)  # type: ignore[misc]
 
     def audit(self, *, since: float, **matching: str) -> list[AuditEvent]:
         """Requests of any outcome."""
@@ -289,28 +338,38 @@ class Sharing(ConvertedSite):
     # Between tests
 
     def free(self, *nodes: str, seconds: float = 300.0) -> None:
-        """Until these nodes are back: no lease, services active, no taint."""
+        """Wait until these nodes are back: no lease, services active, no taint."""
         wanted = nodes or tuple(self.nodes)
 
         def back() -> bool:
-            return not self.tainted() & set(wanted) and all(
-                self.show(node)["phase"] == "open" and self.is_active(node) for node in wanted
-            )
+            open_there = f"{IS_OPEN} && systemctl is-active --quiet kubelet && echo open"
+            return not self.tainted() & set(wanted) and all(self.node(node, open_there, check=False) for node in wanted)
 
         until(back, f"{', '.join(wanted)} given back", seconds)
 
     def tidy(self) -> None:
         """However a test has ended, the next one begins with idle nodes without pods."""
-        self.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
-        self.quiet()
-        # After an outage of the API the garbage collector takes its time with what a Deployment leaves.
-        kinds = "deployments,replicasets,daemonsets,poddisruptionbudgets"
-        self.kubectl("delete", kinds, "--all", "--wait=false")
-        self.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
-        self.kubectl("uncordon", *self.nodes)
-        self.ctl("scontrol update nodename=ALL state=resume 2>/dev/null; true")
+        self.ctl(NO_JOBS)
         for node in self.nodes:
-            start = "systemctl start kubelet containerd; systemctl start --no-block converged-nodeshare-return"
-            self.node(node, f"rm -f {GO}; {start}")
-        until(lambda: not self.objects("pods"), "no pods left")
+            give_back = f"{IS_OPEN} || systemctl start --no-block converged-nodeshare-return"
+            self.node(node, f"rm -f {GO}; systemctl start kubelet containerd; {give_back}")
+        cordoned = [name for name, node in self.objects("nodes").items() if node["spec"].get("unschedulable")]
+        if cordoned:
+            self.kubectl("uncordon", *cordoned)
         self.free()
+        try:
+            self.prove_recorded()
+        finally:
+            self._delete_objects()
+
+    def _delete_objects(self) -> None:
+        """What tests have left in the default namespace."""
+        with closing(admin(self.bed.bed)) as connection:
+            left = [kind for kind, path in LEFT.items() if any(connection.items(path))]
+        # After an outage of the API the garbage collector takes its time with what a Deployment leaves.
+        owners = ",".join(kind for kind in left if kind != "pods")
+        if owners:
+            self.kubectl("delete", owners, "--all", "--wait=false")
+        if "pods" in left or owners:
+            self.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
+        until(lambda: not self.objects("pods"), "no pods left")

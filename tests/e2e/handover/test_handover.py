@@ -12,8 +12,7 @@ import pytest
 from e2e import workload
 from e2e.handover.sharing import CONTROLLER, UNTIL_TOLD, Sharing
 from e2e.playing import until
-
-pytestmark = pytest.mark.seconds(270)
+from e2e.whole_site import CONF
 
 HELD = "ls /run/converged/controller.sock.held"
 STATIC = "/etc/kubernetes/manifests/static.json"
@@ -46,7 +45,7 @@ def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing,
         assert len(evictions) == 4
         assert max(taints.values()) < min(evictions.values()) < max(evictions.values()) < job.began
         site.free()
-        until(lambda: len(workload.ready(site, "web")) == 4, "pods return")
+        site.pods_return("web", 4)
         lifted = [at for at, _node, on in site.taint_patches(since=asked_at) if not on]
         assert min(lifted) > job.ended
         cores = "cat /sys/fs/cgroup/cpuset/kubepods/cpuset.cpus || cat /sys/fs/cgroup/kubepods/cpuset.cpus"
@@ -74,11 +73,23 @@ def test_the_first_of_two_jobs_to_end_gives_nothing_back_and_the_next_job_finds_
     assert longer_job.pods() | next_job.pods() == set()
     assert site.pods_started("n1", since=shorter.began, until=next_job.ended) == set()
     site.free()
+    site.pods_return("web", 2)
     on_n1 = [on for _at, node, on in site.taint_patches(since=asked_at) if node == "n1"]
     assert site.ctl(HELD) == ""
     assert on_n1 == [True, False], "the taint was set once and lifted once: back-to-back jobs do not flap"
 
 
+@pytest.fixture
+def soon_requeued(site: Sharing) -> None:
+    """A job that is requeued waits for as long as credentials live: two minutes, where nothing is said."""
+    for host in (*site.nodes, *site.controllers):
+        site.node(host, f"grep -q cred_expire {CONF} || echo AuthInfo=cred_expire=30 >> {CONF}")
+        site.node(host, "systemctl try-restart slurmd slurmctld")
+    site.ctl("until scontrol ping | grep -q UP; do sleep 0.2; done")
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("soon_requeued")
 def test_a_late_epilog_of_an_earlier_run_does_not_free_a_requeued_job(site: Sharing) -> None:
     workload.apply(site, workload.deployment("web", 2))
     job = site.batch("-N2", "--requeue")
@@ -102,13 +113,16 @@ def test_a_late_epilog_of_an_earlier_run_does_not_free_a_requeued_job(site: Shar
     site.free()
 
 
-@pytest.mark.parametrize("moment", ["before", "during", "after"])
+@pytest.mark.parametrize(
+    "moment", ["during", pytest.param("before", marks=pytest.mark.soak), pytest.param("after", marks=pytest.mark.soak)]
+)
 def test_an_administrators_cordon_is_never_lifted(site: Sharing, moment: str) -> None:
     if moment == "before":
         site.kubectl("cordon", "n1")
-    with site.while_job("-N2", command="sleep 1"):
+    with site.while_job("-N2", command=UNTIL_TOLD) as ended:
         if moment == "during":
             site.kubectl("cordon", "n1")
+        site.tell_to_end(ended)
     if moment == "after":
         site.kubectl("cordon", "n1")
     site.free()

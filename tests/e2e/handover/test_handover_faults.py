@@ -22,8 +22,6 @@ from e2e.playing import until
 from testbed.controlplane import kube_host
 from testbed.down import podman_of
 
-pytestmark = pytest.mark.seconds(350)
-
 CONTROLLER_CONF = "/etc/converged/controller.kubeconfig"
 EXPIRED = "/run/e2e-expired.conf"
 FLAG = "/etc/converged/enabled"
@@ -43,12 +41,13 @@ def test_without_the_api_jobs_start_and_nodes_come_back_when_it_does(site: Shari
     until(lambda: site.tainted() == {"n1", "n2"}, "the API has the taint of a job that was served without it")
     site.ctl("squeue --noheader --format=%A | xargs scancel")
     site.free()
-    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
+    site.pods_return("web", 2)
     lifted = {node: at for at, node, on in site.taint_patches(since=job.began) if not on}
     for node in site.nodes:
         assert site.pods_started(node, since=job.began, until=lifted[node]) == set(), "no pod before the taint is right"
 
 
+@pytest.mark.soak
 def test_switched_off_without_the_api_a_node_is_batch_only_until_it_is_switched_on(site: Sharing) -> None:
     workload.on_both_nodes(site)
     workload.apply(site, workload.daemonset("agent"))
@@ -63,9 +62,10 @@ def test_switched_off_without_the_api_a_node_is_batch_only_until_it_is_switched_
     assert site.pods_started("n2", since=off, until=time.time()) == set()
     site.node("n2", "nodeshare on")
     site.free()
-    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
+    site.pods_return("web", 2)
 
 
+@pytest.mark.soak
 def test_the_api_may_go_and_come_back_in_the_middle_of_a_job_and_be_down_at_its_end(site: Sharing) -> None:
     workload.on_both_nodes(site)
     with site.while_job("-N2", command=UNTIL_TOLD) as ended:
@@ -81,6 +81,7 @@ def test_the_api_may_go_and_come_back_in_the_middle_of_a_job_and_be_down_at_its_
     for node in ("n1", "n2"):
         assert site.pods_started(node, since=job.began, until=job.ended) == set()
     site.free()
+    site.pods_return("web", 2)
 
 
 def expired(site: Sharing, user: str, group: str) -> str:
@@ -131,8 +132,9 @@ def test_with_expired_credentials_jobs_start_and_nodes_come_back_with_good_ones(
     finally:
         site.settings(kubeconfig="/etc/kubernetes/kubelet.conf")
         site.ctl(f"cp -p /run/e2e-kept.conf {CONTROLLER_CONF}; systemctl restart converged-controller")
+    site.let_repair()
     site.free()
-    until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
+    site.pods_return("web", 2)
 
 
 def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_job_is_gone(site: Sharing) -> None:
@@ -155,8 +157,10 @@ def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_jo
     assert [on for at, _node, on in site.taint_patches(since=began) if at > held] == []
     site.ctl("squeue --noheader --format=%A | xargs scancel")
     site.free()
+    site.pods_return("web", 2)
 
 
+@pytest.mark.soak
 def test_a_batch_controller_that_is_killed_while_pods_leave_loses_no_node(site: Sharing) -> None:
     workload.apply(site, workload.budget("guarded"), workload.pod("guarded", node="n1"))
     until(lambda: bool(workload.ready(site, "guarded")), "the pod runs")
@@ -170,7 +174,8 @@ def test_a_batch_controller_that_is_killed_while_pods_leave_loses_no_node(site: 
         site.free()
 
 
-@pytest.mark.parametrize("way", ["quiesce", pytest.param("stop", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("way", ["quiesce", "stop"])
 def test_a_node_that_boots_under_a_job_comes_back_through_repair(site: Sharing, way: str) -> None:
     site.settings(handover=way)
     try:
@@ -225,6 +230,7 @@ def test_an_epilog_that_never_ran_is_made_good_by_the_next_repair(site: Sharing)
     site.free()
 
 
+@pytest.mark.soak
 def test_scripts_run_twice_or_in_the_wrong_order_leave_the_node_as_it_should_be(site: Sharing) -> None:
     def script(which: str, job: str) -> None:
         site.node("n1", f"env -i SLURM_JOB_ID={job} SLURM_JOB_RESTART_COUNT=0 /etc/converged/slurm/{which}")

@@ -10,10 +10,8 @@ import time
 
 import pytest
 from e2e import workload
-from e2e.handover.sharing import POD, TASK, Sharing
+from e2e.handover.sharing import POD, TASK, Sharing, parse
 from e2e.playing import until
-
-pytestmark = pytest.mark.seconds(170)
 
 STATE = "converged.hpc/batch-state"
 FLAG = "/etc/converged/enabled"
@@ -34,6 +32,7 @@ def batch_state(site: Sharing, node: str) -> str:
     return str(site.objects("nodes")[node]["metadata"]["annotations"].get(STATE, ""))
 
 
+@pytest.mark.soak
 def test_a_job_cancelled_while_its_nodes_are_taken_lets_them_go(site: Sharing) -> None:
     workload.apply(site, workload.budget("guarded"), workload.pod("guarded", node="n1"))
     until(lambda: bool(workload.ready(site, "guarded")), "the pod runs")
@@ -58,10 +57,13 @@ def test_array_tasks_and_components_of_a_heterogeneous_job_are_jobs_like_others(
     out = "".join(site.node(node, read) for node in site.nodes)
     assert (out.count("began"), out.count("ended")) == (5, 5)
     assert not POD.findall(out)
+    used = parse(out).nodes
+    assert used <= {"n1", "n2"}
     site.free()
-    for node in site.nodes:
-        changes = [on for _at, name, on in site.taint_patches(since=asked_at) if name == node]
-        assert changes in ([True, False], []), "tasks one after the other do not flap"
+    patches = site.taint_patches(since=asked_at)
+    changes = {node: [on for _at, name, on in patches if name == node] for node in site.nodes}
+    as_used = {node: [True, False] if node in used else [] for node in site.nodes}
+    assert changes == as_used, "tasks one after the other do not flap, and a node without a task is not touched"
 
     until(lambda: len(workload.ready(site, "web")) == 2, "pods return")
     words = ["-n1", "-w", "n1", "sh", "-c", seen, ":", "-n1", "-w", "n2", "sh", "-c", seen]
@@ -71,6 +73,7 @@ def test_array_tasks_and_components_of_a_heterogeneous_job_are_jobs_like_others(
     site.free()
 
 
+@pytest.mark.soak
 def test_an_allocation_without_a_process_holds_its_nodes_until_it_ends(site: Sharing) -> None:
     workload.on_both_nodes(site)
     site.ctl("salloc -N2 --no-shell")
@@ -82,8 +85,10 @@ def test_an_allocation_without_a_process_holds_its_nodes_until_it_ends(site: Sha
     assert site.pods_started("n1", since=held, until=time.time()) == set()
     site.ctl("squeue --noheader --format=%A | xargs scancel")
     site.free()
+    site.pods_return("web", 2)
 
 
+@pytest.mark.soak
 def test_a_node_that_is_not_in_kubernetes_or_not_converted_runs_jobs_beside_others(site: Sharing) -> None:
     workload.on_both_nodes(site)
     site.node("n2", f"rm {FLAG}; systemctl stop kubelet")
@@ -123,6 +128,7 @@ def test_nodes_that_batch_wants_for_itself_take_no_new_pods_until_it_gives_them_
         until(lambda: not site.tainted() and not batch_state(site, "n2"), "n2 is free again")
 
 
+@pytest.mark.soak
 def test_a_node_that_is_to_be_rebooted_takes_no_new_pods(site: Sharing) -> None:
     for host in ("ctl", "n1", "n2"):
         site.node(host, "echo RebootProgram=/bin/true >> /etc/slurm/slurm.conf")

@@ -13,8 +13,6 @@ from e2e import workload
 from e2e.handover.sharing import Sharing
 from e2e.playing import until
 
-pytestmark = pytest.mark.seconds(90)
-
 PROGRAM = "/usr/local/sbin/nodeshare"
 PLAN = "/run/e2e-kill-plan"
 # The job runs as long as this is there: how soon a repair comes is drawn.
@@ -23,13 +21,14 @@ KILLED = Path(__file__).with_name("nodeshare_killed.py")
 # One life of a node, with the points at which each call that has a part in it is killed once.
 LIVES = [
     ("quiesce", "begin begin:after-write", "end end:after-mark", "repair before:Announce"),
-    ("quiesce", "begin after:Remember", "end before:WakeReturner", "repair after:Announce"),
-    ("stop", "begin before:StopUnits", "end end:after-mark", "repair before:StartUnits"),
-    pytest.param(
-        ("quiesce", "begin before:Confine", "end end:before-mark", "repair after:Release"), marks=pytest.mark.soak
-    ),
-    pytest.param(
-        ("stop", "begin after:StopUnits", "end before:WakeReturner", "repair after:StartUnits"), marks=pytest.mark.soak
+    *(
+        pytest.param(life, marks=pytest.mark.soak)
+        for life in (
+            ("quiesce", "begin after:Remember", "end before:WakeReturner", "repair after:Announce"),
+            ("quiesce", "begin before:Confine", "end end:before-mark", "repair after:Release"),
+            ("stop", "begin before:StopUnits", "end end:after-mark", "repair before:StartUnits"),
+            ("stop", "begin after:StopUnits", "end before:WakeReturner", "repair after:StartUnits"),
+        )
     ),
 ]
 

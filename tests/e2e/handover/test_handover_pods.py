@@ -14,16 +14,14 @@ from e2e import workload
 from e2e.handover.sharing import CONTROLLER, KUBELETS, Sharing
 from e2e.playing import until
 
-pytestmark = pytest.mark.seconds(120)
-
 HELD = "example.org/held"
 LEFTOVER = "ctr --namespace k8s.io run --detach localhost/busybox:local e2e-leftover sleep 98765"
 
 
-@pytest.fixture(autouse=True)
-def impatient(site: Sharing) -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def impatient(converted: Sharing) -> Iterator[None]:
     """None of these pods leaves by itself."""
-    with site.impatient():
+    with converted.impatient():
         yield
 
 
@@ -79,6 +77,7 @@ def test_what_does_not_leave_is_asked_until_the_deadline_and_then_ended_with_an_
         site.node("n1", f"({remove}) 2>/dev/null", check=False)
 
 
+@pytest.mark.soak
 def test_where_the_site_chose_so_the_job_waits_for_a_budget(site: Sharing) -> None:
     site.settings(after_deadline="job_waits")
     try:
@@ -104,4 +103,4 @@ def test_pods_that_tolerate_our_taint_and_come_back_at_once_do_not_meet_the_job(
     for node in ("n1", "n2"):
         assert site.pods_started(node, since=job.began, until=job.ended) == set()
     site.free()
-    until(lambda: len(workload.ready(site, "back")) == 4, "pods return")
+    site.pods_return("back", 4)

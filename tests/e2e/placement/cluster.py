@@ -29,6 +29,8 @@ CONVERGED = "scheduling.converged.hpc/v1alpha1"
 KUBE_BATCH = "scheduling.incubator.k8s.io/v1alpha1"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+# JSON is YAML.
+APPLY = "application/apply-patch+yaml"
 SIGNER = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
 
@@ -103,11 +105,15 @@ class Cluster:
         """What the daemon has asked the API for."""
         return [event for event in read_audit(self._audit) if event.user in users]
 
+    def apply(self, path: str, body: Json) -> None:
+        """Create an object below this path, or make it so again, without a program for it."""
+        name = body["metadata"]["name"]
+        self.api.patch(f"{path}/{name}?fieldManager=e2e&force=true", body, content_type=APPLY)
+
     def namespace(self, name: str, *, labels: dict[str, str] | None = None) -> Namespace:
         """A namespace of a test's own."""
         metadata = {"name": name, "labels": labels or {}}
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump(body))
+        self.apply("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         self.api.wait_for(
             f"/api/v1/namespaces/{name}/serviceaccounts/default", lambda _item: True, timeout=300, what="account"
         )
@@ -116,7 +122,7 @@ class Cluster:
     def priority(self, name: str, value: int) -> None:
         """A PriorityClass."""
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
-        self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump({**body, "value": value}))
+        self.apply("/apis/scheduling.k8s.io/v1/priorityclasses", {**body, "value": value})
 
     def end_lease(self, name: str) -> None:
         """Of a daemon that does nothing any more, so that nobody has to wait until it is over."""
@@ -131,7 +137,8 @@ class Cluster:
             part["metadata"] = {"name": lease, "namespace": part["metadata"]["namespace"]}
             if "roleRef" in part:
                 part["roleRef"]["name"] = lease
-            self.bed.kubectl("apply", "-f", "-", input=yaml.safe_dump(part))
+            group = f"/apis/{part['apiVersion']}/namespaces/{part['metadata']['namespace']}"
+            self.apply(f"{group}/{part['kind'].lower()}s", part)
         return Daemon(self.folder / name, self.kubeconfig, settings)
 
 

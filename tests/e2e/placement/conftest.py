@@ -1,15 +1,13 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One cluster for all tests of the daemon: twenty nodes on which pods seem to run, and two hosts for daemons."""
+"""One cluster for the tests of a process: twenty nodes on which pods seem to run, and hosts for daemons."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from e2e.beds import own_bed
@@ -19,14 +17,16 @@ from e2e.placement.daemon import Daemon, free_port
 from e2e.placement.proxy import Proxy
 from e2e.playing import until
 
-BED = f"place-{zlib.crc32(bytes(Path(__file__))):08x}"
+# Of each process its own, so that parts of these tests can run beside each other.
+BED = f"place-{os.getpid()}"
 NAMES = (f"place-{os.getpid()}-{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A bed of our own, because nodes for load switch off what other tests need."""
-    with own_bed(request, BED, "--nodes", "2", "--wlm", "none") as bed:
+    """A bed of our own, because nodes for load switch off what other tests need; with hosts, where a test has some."""
+    hosts = any("deployment" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    with own_bed(request, BED, "--nodes", "2" if hosts else "1", "--wlm", "none") as bed:
         made = Cluster(bed, tmp_path_factory.mktemp("placement"))
         made.prepare()
         yield made
@@ -46,7 +46,7 @@ def daemon(cluster: Cluster) -> Iterator[Daemon]:
     running.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def proxy(cluster: Cluster) -> Iterator[Proxy]:
     """A network that does what it is told to."""
     with Proxy(cluster.kubeconfig, cluster.folder / "proxy") as running:

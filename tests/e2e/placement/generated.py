@@ -43,6 +43,8 @@ class Draw:
         self.rng = rng
         self.number = number
         self.names = [f"f{number}-{index}" for index in range(NODES)]
+        # What the last pod has.
+        self.features: list[str] = []
 
     def some(self, *choices: Any) -> Any:
         return self.rng.choice(choices)
@@ -95,9 +97,9 @@ class Draw:
         spec: Json = {"containers": containers, "terminationGracePeriodSeconds": 30}
         labels = {"app": self.some("x", "y"), "rev": self.some("1", "2")}
         pod = {"metadata": {"name": name, "namespace": self.some(*NAMESPACES), "labels": labels}, "spec": spec}
-        drawn = self.rng.sample(sorted(FEATURES), k=self.some(0, 1, 1, 2, 3))
+        self.features = self.rng.sample(sorted(FEATURES), k=self.some(0, 1, 1, 2, 3))
         for feature, add in FEATURES.items():
-            if feature in drawn:
+            if feature in self.features:
                 add(self, spec)
         return pod
 

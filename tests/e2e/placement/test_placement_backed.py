@@ -22,8 +22,6 @@ from pbs_double.cluster import HOSTS
 from pbs_double.cluster import Cluster as Pbs
 from testbed.kube_api import STRATEGIC_PATCH
 
-pytestmark = pytest.mark.seconds(100)
-
 NAME = f"backed-{os.getpid()}"
 QUEUE = {"scheduling.converged.hpc/queue": NAME}
 CORES = "16"
@@ -152,6 +150,7 @@ def test_a_killed_daemon_and_mom_cost_no_job_that_has_a_pod_and_a_gang_without_i
     )
     backed.signal(signal.SIGKILL)
     backed.wait()
+    cluster.end_lease(NAME)
     with requeued(pbs, crew):
         cluster.api.delete(f"{team.group_path(KUBE_BATCH)}/crew")
         alone(team, "small")

@@ -18,13 +18,16 @@ from e2e.placement.daemon import free_port
 from e2e.placement.proxy import Proxy
 from e2e.playing import until
 
-pytestmark = pytest.mark.seconds(65)
 PODS = 12
 HOUR = 3600
-LOOKS = 40
+# Both look twice a second, so each has looked a few times.
+LOOKS = 12
 LARGE, NOTES = 60, "x" * 240_000
 
 
+# No decision reads a clock that can be set, and no two lead whatever their clocks say: tests/placement,
+# app/test_clocks.py and kube/test_lease.py.
+@pytest.mark.soak
 def test_clocks_that_are_put_on_and_back_make_no_second_leader_and_lose_no_pod(
     cluster: Cluster, team: Namespace
 ) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from e2e.placement.cluster import NODES, Cluster, Namespace
@@ -19,8 +18,6 @@ from e2e.placement.daemon import Daemon
 from e2e.playing import until
 from placement_kit.kube_batch import policy
 from testbed.kube_api import Json
-
-pytestmark = pytest.mark.seconds(45)
 
 WHOLE = "32"
 HALF = NODES // 2
@@ -220,32 +217,44 @@ def zones_of(cluster: Cluster, team: Namespace, prefix: str = "") -> set[str]:
     return {zones[node] for node in team.places(prefix).values()}
 
 
-RULES: dict[str, tuple[Json, dict[str, Any]]] = {
+# What a rule asks for, and what it makes of one measure of where the job's pods are.
+RULES: dict[str, tuple[Json, str, set[str] | int]] = {
     "node affinity": (
         {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": in_zones("zone-3")}]}}},
-        {"zones": {"zone-3"}},
+        "zones",
+        {"zone-3"},
     ),
     "preferred node affinity": (
         {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchExpressions": in_zones("zone-4")}}]}},
-        {"zones": {"zone-4"}},
+        "zones",
+        {"zone-4"},
     ),
-    "pod affinity": ({"podAffinity": {REQUIRED: [near({"app": "near"}, ZONE)]}}, {"spread": 1}),
+    "pod affinity": ({"podAffinity": {REQUIRED: [near({"app": "near"}, ZONE)]}}, "number of zones", 1),
     "preferred pod affinity": (
         {"podAffinity": {PREFERRED: [{"weight": 100, "podAffinityTerm": near({"app": "near"}, HOSTNAME)}]}},
-        {"nodes": 1},
+        "number of nodes",
+        1,
     ),
 }
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_affinity(cluster: Cluster, daemon: Daemon, team: Namespace, rule: str) -> None:
-    affinity, expected = RULES[rule]
+def spread_of_job(cluster: Cluster, team: Namespace, affinity: Json) -> dict[str, set[str] | int]:
+    """Run a job of four pods under a rule, and return the measures of where its pods are."""
     team.job("job", replicas=4, cpu="1", labels={"app": "near"}, affinity=affinity)
     until(lambda: len(team.bound()) == 4, "the job runs")
-    zones = zones_of(cluster, team)
-    assert zones == expected.get("zones", zones)
-    assert len(zones) == expected.get("spread", len(zones))
-    assert len(set(team.places().values())) == expected.get("nodes", len(set(team.places().values())))
+    zones, nodes = zones_of(cluster, team), set(team.places().values())
+    return {"zones": zones, "number of zones": len(zones), "number of nodes": len(nodes)}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_affinity(cluster: Cluster, daemon: Daemon, team: Namespace, rule: str) -> None:
+    affinity, measure, wanted = RULES[rule]
+    assert spread_of_job(cluster, team, affinity)[measure] == wanted
+
+
+def test_without_a_rule_a_job_is_where_no_rule_would_have_it(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
+    found = spread_of_job(cluster, team, {})
+    assert not [rule for rule, (_affinity, measure, wanted) in RULES.items() if found[measure] == wanted], found
 
 
 def test_least_requested(daemon: Daemon, team: Namespace) -> None:

@@ -16,7 +16,7 @@ import pytest
 from e2e.outage import without_api
 from e2e.placement import proxy as faults
 from e2e.placement.behind_proxy import BINDING, NAMES, assert_all_is_well, behind, bindings, fill, scheduler
-from e2e.placement.cluster import NODES, Cluster, Namespace
+from e2e.placement.cluster import LEASES, NODES, Cluster, Namespace
 from e2e.placement.daemon import Daemon, free_port
 from e2e.placement.proxy import Proxy
 from e2e.placement.role import ROLE
@@ -24,9 +24,8 @@ from e2e.playing import until
 from testbed.kube_api import STRATEGIC_PATCH, Json
 from testbed.run import run
 
-pytestmark = pytest.mark.seconds(95)
-
-OUTAGE_SECONDS = 30.0
+# How often the daemon tries in vain to renew its lease, which it does twice a second, before the API comes back.
+TRIES, LONG_TRIES = 10, 60
 KWOK = "kwok.service"
 ETCD = "http://127.0.0.1:2379"
 ODD = ("odd-1", "odd-2", "odd-3")
@@ -48,8 +47,14 @@ def relists(daemon: Daemon) -> int:
     return found
 
 
+def asked(proxy: Proxy, since: int, path: str) -> int:
+    """How often the daemon has asked for something, of all that came after so many requests."""
+    return sum(seen.path.startswith(path) for seen in proxy.seen[since:])
+
+
+@pytest.mark.parametrize("tries", [TRIES, pytest.param(LONG_TRIES, marks=pytest.mark.soak)])
 def test_an_outage_with_a_compaction_loses_neither_a_deletion_nor_a_namesake(
-    cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace
+    cluster: Cluster, proxy: Proxy, proxied: Daemon, team: Namespace, tries: int
 ) -> None:
     fill(team, proxied)
     listed = relists(proxied)
@@ -64,7 +69,9 @@ def test_an_outage_with_a_compaction_loses_neither_a_deletion_nor_a_namesake(
             team.pod("filler-1", cpu="32", scheduler=scheduler(proxied))
             compact(cluster)
             outage.enter_context(without_api(cluster.bed))
-        threading.Event().wait(OUTAGE_SECONDS)
+        since = len(proxy.seen)
+        until(lambda: asked(proxy, since, LEASES) >= tries, "it tries to renew its lease")
+        until(lambda: asked(proxy, since, "/api/v1/pods?") >= 2, "it tries to list pods")
     # The test's own connection ended with the old server.
     cluster.api.close()
     until(lambda: {"waits", "filler-1"} <= team.bound(), "both places are taken")
