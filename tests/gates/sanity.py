@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import re
 import shutil
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from gates.artifact import tree_for_ansible_test
@@ -33,20 +36,38 @@ sys.exit(main(["install", "--no-index", "--no-deps", "--disable-pip-version-chec
 def run_sanity(context: Context) -> None:
     """Runs every sanity test on a copy of the collection."""
     folder = tree_for_ansible_test(context)
-    home = context.own / "sanity-home"
-    provide_pip(context, home)
     found = interpreters(context.environ, lowest=(3, 8))
     bins = [str(path.parent) for path in found.values()]
     context.say(f"SHOW interpreters: {', '.join('{}.{}'.format(*version) for version in found)}")
-    env = {
-        "PATH": ":".join([str(Path(sys.executable).parent), *bins, "/usr/bin", "/bin"]),
-        "HOME": str(home),
-        "PYTHONPATH": "",
-        "ANSIBLE_COLLECTIONS_PATH": str(folder.parents[2]),
-    }
     tool = Path(sys.executable).with_name("ansible-test")
-    context.run([tool, "sanity", "--color", "no"], cwd=folder, env=env)
+    with a_home(context) as home:
+        provide_pip(context, home)
+        env = {
+            "PATH": ":".join([str(Path(sys.executable).parent), *bins, "/usr/bin", "/bin"]),
+            "HOME": str(home),
+            "PYTHONPATH": "",
+            "ANSIBLE_COLLECTIONS_PATH": str(folder.parents[2]),
+        }
+        context.run([tool, "sanity", "--color", "no"], cwd=folder, env=env)
     judge_skips(context, skips_in(context.log.read_text(encoding="utf-8")))
+
+
+@contextlib.contextmanager
+def a_home(context: Context) -> Iterator[Path]:
+    """Yield a home for ansible-test, which keeps its environments there: minutes to make, the same for all checkouts.
+
+    ansible-test does not expect a second run in the same home. While another checkout has the common one, this checkout
+    takes its own.
+    """
+    common = context.cache / "sanity" / Path(sys.prefix).name
+    common.mkdir(parents=True, exist_ok=True)
+    with (common / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield context.own / "sanity-home"
+        else:
+            yield common
 
 
 def skips_in(said: str) -> list[Skip]:

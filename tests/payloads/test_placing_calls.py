@@ -80,12 +80,13 @@ class PlacingCase(CliCase):
 
     @staticmethod
     @contextlib.contextmanager
-    def full_disk(*, after):
+    def full_disk(*, after, writes=1000000):
+        """Writes fail after so many that succeed; `writes` is how many fail before the disk has room again."""
         written = []
 
         def write(fd, data):
             written.append(fd)
-            if len(written) > after:
+            if after < len(written) <= after + writes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return really(fd, data)
 
@@ -240,6 +241,13 @@ class Faults(PlacingCase):
         self.assertEqual(set(codes[:-1]), {75})
         self.assertGreater(len(codes), 3, "lease, placeholder, cpuset")
 
+    def test_a_lease_that_the_disk_did_not_take_at_first_is_recorded_before_the_call_ends(self):
+        with self.full_disk(after=0, writes=1):
+            code, err = self.begin("--cpus", "2")
+        self.assertEqual((code, self.held()), (0, ["1.srv"]), err)
+        self.assertIn(" lease=new ", err)
+        self.assertNotIn("error=", err)
+
     def test_hooks_at_once_leave_exactly_what_has_not_ended(self):
         jobs = ["{}.srv".format(number) for number in range(1, 5)]
         for cpu, job in enumerate(jobs):
@@ -249,6 +257,7 @@ class Faults(PlacingCase):
             for process in [self.process(*call, *(("--cpus", "1") if call[0] == "begin" else ())) for call in calls]:
                 code, err = self.finished(process)
                 self.assertEqual(code, 0, err)
+                self.assertNotIn("error=", err)
 
         at_once(*(self.job("begin", job) for job in jobs[:3] + jobs[:3]))
         self.assertEqual(self.held(), jobs[:3])

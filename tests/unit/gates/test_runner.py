@@ -25,6 +25,7 @@ from gates.file_sets import FileMap
 from gates.gate import LONGEST_LIMIT, Context, Gate, GateFailure
 from gates.pool import in_order, run_gates
 from gates.process import INTERRUPTED, TIMED_OUT, run
+from gates.sanity import a_home
 from gates.stamps import Stamps
 
 GATES = catalogue.gates()
@@ -450,3 +451,16 @@ def test_what_tools_leave_in_the_checkout_is_found_and_fails_the_run(
     assert strays(tmp_path) == {"cache/"}
     assert cli.summary([], logs=tmp_path, seconds=1.0, left=["cache/"]) == 1
     assert "FAILED: the run has left cache/ in the checkout" in capsys.readouterr().out
+
+
+def test_checkouts_share_the_home_of_ansible_test_but_never_at_once(
+    context: Callable[[Gate], Context], tmp_path: Path
+) -> None:
+    one = dataclasses.replace(context(gate("sanity", passes)), own=tmp_path / "one")
+    other = dataclasses.replace(one, own=tmp_path / "other")
+
+    with a_home(one) as common, a_home(other) as own:
+        assert common.is_relative_to(tmp_path / "sanity")
+        assert own.is_relative_to(tmp_path / "other")
+    with a_home(other) as later:
+        assert later == common

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from . import durable, jobid, report, view
 from . import settings as site
 from .carry import Carrier, Told
-from .leases import Ended, LeaseStore
+from .leases import Ended, Lease, LeaseStore
 from .making_up import lease_of, make_up
 from .memory import HELD, MemoryStore
 from .settings import Settings
@@ -143,10 +143,24 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     except EXPECTED as error:
         code, more = _failure("begin", call.settings, unrecorded or str(error))
         return code, [*facts, *more]
+    if unrecorded:
+        answer, unrecorded = _recorded_after_all(call, lease)
     outcome = told.done.outcome
     if unrecorded and outcome == view.ACCEPT:
         outcome = call.settings.on_failure
     return EXIT[outcome], [*facts, ("outcome", outcome), ("lease", answer), *_told(told), ("error", unrecorded)]
+
+
+def _recorded_after_all(call: Call, lease: Lease) -> Tuple[str, str]:
+    """Record a lease that the disk did not take when the call began; a busy disk may be free by now.
+
+    Returns the store's answer, and the error where it could not be recorded this time either.
+    """
+    try:
+        with call.store.locked():
+            return call.store.begin(lease, mark_life=call.settings.mark_life), ""
+    except durable.StoreError as error:
+        return "", str(error)
 
 
 def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
