@@ -1,7 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conversions and ways back that are killed anywhere leave nothing behind, and cost no job."""
+"""Conversions and ways back that are killed anywhere leave nothing behind, and cost no job.
+
+`make soak` kills at every point. Every run of test_site_life.py is killed at one point on each way.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ import pytest
 from e2e.beds import own_bed
 from e2e.site_of import ConvertedSite
 from e2e.whole_site import CONF, differences, look
+
+pytestmark = (pytest.mark.soak, pytest.mark.repeated)
 
 BED = f"killed-{os.getpid()}"
 # Where a run may be killed: before any node is converted, and while it is.
@@ -79,7 +84,7 @@ PAIRS = [(point, BACK[(number + SEED) % len(BACK)]) for number, point in enumera
     ("there", "back"),
     [
         pytest.param(JOINED, LEFT, id="between nodes and the cluster's books"),
-        *(pytest.param(*pair, marks=pytest.mark.soak, id=f"{pair[0][1]}, {pair[1][1]}") for pair in PAIRS),
+        *(pytest.param(*pair, id=f"{pair[0][1]}, {pair[1][1]}") for pair in PAIRS),
     ],
 )
 def test_a_conversion_and_a_way_back_that_are_killed_anywhere_leave_nothing(

@@ -162,6 +162,10 @@ def test_left_out_it_is_drained_and_all_others_are_converted(site: Sharing) -> N
     for node in REACHED:
         assert scripts(site, node, "/run/slurm/conf/slurm.conf") == [SITE_PROLOG, OUR_PROLOG]
         assert site.node(node, f"ls {CONF}", check=False) == ""
+
+
+@pytest.mark.soak
+def test_a_second_run_changes_nothing(site: Sharing) -> None:
     again = site.play("site")
     assert set(again.changed().values()) == {0}, again.out
 

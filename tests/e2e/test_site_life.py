@@ -86,14 +86,15 @@ def job(site: ConvertedSite) -> str:
     return job_on(site, "n1")
 
 
-# Where copies of slurm.conf differ; where a node is about to join; and where nothing but pods is missing.
-@pytest.mark.soak
+# Every run is killed between the nodes and the cluster's books. Soak also kills it where copies of slurm.conf differ,
+# where a node is about to join, and where nothing but pods is missing.
 @pytest.mark.parametrize(
     ("part", "task"),
     [
-        ("Have Slurm call our scripts", "Change slurm.conf on the controller"),
-        ("Convert the nodes", "Join the node"),
-        ("Convert the nodes", "Let pods onto the nodes"),
+        pytest.param("Have Slurm call our scripts", "Change slurm.conf on the controller", marks=pytest.mark.soak),
+        pytest.param("Convert the nodes", "Join the node", marks=pytest.mark.soak),
+        ("Convert the nodes", "Label the nodes"),
+        pytest.param("Convert the nodes", "Let pods onto the nodes", marks=pytest.mark.soak),
     ],
 )
 def test_a_run_that_is_killed_costs_no_job_and_lets_no_pod_in(
@@ -187,6 +188,8 @@ def test_the_way_back_with_pods_and_a_job_and_what_the_site_has_changed(
         site.node(host, f"echo '{LINE}' >> {CONF}")
     site.node("n2", "echo >> /etc/converged/nodeshare.json")
 
+    site.killed_at("restore", "Take the nodes out of Kubernetes", "Take the kubelet away again")
+    assert site.ctl("squeue -h -t R -o '%A %N'") == f"{job} n1\n", "the job was lost"
     said = site.play("restore")
 
     assert site.ctl("squeue -h -t R -o '%A %N'") == f"{job} n1\n", "the job was lost"
