@@ -7,18 +7,28 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from bootstrap.environment import PACKAGES
 from gates import catalogue, file_sets
 from gates.gate import listed_files
 
 CHECKOUT = catalogue.CHECKOUT
 MAP = file_sets.load()
 FILES = listed_files(CHECKOUT)
-# Where absolute imports of the tests are found.
-ROOTS = (CHECKOUT / "tests", CHECKOUT / "roles/node_share/files", CHECKOUT / "roles/placement/files")
+# Where absolute imports of the tests are found; modules of the collection begin at the checkout.
+ROOTS = (CHECKOUT, *(CHECKOUT / folder for folder in PACKAGES), CHECKOUT / "tests/payloads")
+MAP_READS = {**MAP.gates, **{scope.name: scope.reads for scope in MAP.scopes}}
+RUN_MODULES = [
+    name for name in MAP_READS if name.startswith(("e2e-", "molecule-")) or name in ("demo", "payloads", "pbs")
+]
+# A program of the project that a molecule scenario starts, and a role of the collection that YAML names.
+PROGRAM = re.compile(r"python, -m, ([\w.]+)")
+ROLE = re.compile(r"\bconverged\.hpc\.(\w+)")
 
 
 def gates_that_read(path: str) -> set[str]:
@@ -55,21 +65,38 @@ def test_a_scope_says_whether_soak_has_tests_of_it() -> None:
         assert bool(scope.repeated) == ("mark.repeated" in text), scope.name
 
 
-def imported(path: Path) -> Iterator[Path]:
-    """Yield the files of the project that a module imports."""
+@cache
+def imported(path: Path) -> tuple[Path, ...]:
+    """Return the files of the project that a module imports, or starts by `python -m`, with their packages' own."""
+    found: list[Path] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
+            found += [path for alias in node.names for path in module(alias.name)]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for name in names:
-            parts = name.replace(".", "/")
-            yield from (root / f"{parts}.py" for root in ROOTS if (root / f"{parts}.py").is_file())
+            found += module(node.module)
+            found += [path for alias in node.names for path in module(f"{node.module}.{alias.name}")]
+        elif isinstance(node, (ast.List, ast.Tuple)):
+            words = [word.value if isinstance(word, ast.Constant) else None for word in node.elts]
+            found += [path for option, name in pairwise(words) if option == "-m" for path in program(str(name))]
+    return tuple(found)
 
 
-def reached(start: list[Path]) -> set[Path]:
+def module(name: str) -> Iterator[Path]:
+    """Yield the files of a module of the project: its own, and those of the packages that hold it."""
+    parts = name.removeprefix("ansible_collections.converged.hpc.").split(".")
+    for root in ROOTS:
+        for number in range(1, len(parts) + 1):
+            path = root.joinpath(*parts[:number])
+            yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())
+
+
+def program(name: str) -> Iterator[Path]:
+    """Yield the files of a module that is started by `python -m`."""
+    yield from module(name)
+    yield from module(f"{name}.__main__")
+
+
+def reached(start: Iterable[Path]) -> set[Path]:
     """Return all files of the project that these modules import, and those import."""
     seen: set[Path] = set()
     waiting = list(start)
@@ -81,24 +108,87 @@ def reached(start: list[Path]) -> set[Path]:
     return seen
 
 
-@pytest.mark.parametrize("scope", MAP.scopes, ids=lambda scope: scope.name)
-def test_a_scope_reads_every_file_that_its_tests_import(scope: file_sets.Scope) -> None:
-    tests = [
+def begins(gate: str) -> list[Path]:
+    """Return the modules with which a gate begins: its tests, the conftest.py files above them, and its programs."""
+    if gate == "demo":
+        return [*(CHECKOUT / "tests/demo").glob("*.py"), *program("testbed")]
+    if gate.startswith("molecule-"):
+        return [path for text in yaml_of(gate) for name in PROGRAM.findall(text) for path in program(name)]
+    if gate in ("pbs", "payloads"):
+        tests = [f"tests/{gate}"]
+    else:
+        tests = [one for scope in MAP.scopes if scope.name == gate for one in scope.tests]
+    files = [
         path
-        for one in scope.tests
-        for path in ([CHECKOUT / one] if one.endswith(".py") else (CHECKOUT / one).glob("*.py"))
+        for one in tests
+        for path in ([CHECKOUT / one] if one.endswith(".py") else sorted((CHECKOUT / one).glob("*.py")))
     ]
-    for path in sorted(reached([*tests, CHECKOUT / "tests/e2e/conftest.py"])):
+    above = {folder / "conftest.py" for path in files for folder in path.parents if folder.is_relative_to(CHECKOUT)}
+    on_bed = program("testbed") if gate.startswith("e2e-") else ()
+    return [*files, *(path for path in sorted(above) if path.is_file()), *on_bed]
+
+
+def yaml_of(gate: str) -> list[str]:
+    """Return the texts of a molecule scenario, with those that all scenarios share."""
+    folders = [CHECKOUT / "extensions/molecule" / name for name in (gate[9:].replace("-", "_"), "shared")]
+    return [path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.rglob("*.yml"))]
+
+
+def roles_of(gate: str) -> set[str]:
+    """Return the roles that a gate names; with the playbooks, all that these import (Ansible parses them all)."""
+    if gate.startswith("molecule-"):
+        named = {name for text in yaml_of(gate) for name in ROLE.findall(text)}
+    else:
+        named = {
+            str(node.value).partition("/")[0]
+            for path in reached(begins(gate))
+            if path.is_relative_to(CHECKOUT / "tests/e2e") or path.is_relative_to(CHECKOUT / "tests/demo")
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant)
+        }
+    if MAP.inputs(MAP_READS[gate], [Path("playbooks/site.yml")]):
+        for playbook in sorted((CHECKOUT / "playbooks").glob("*.yml")):
+            named |= {*ROLE.findall(playbook.read_text(encoding="utf-8"))}
+    return named & {path.name for path in (CHECKOUT / "roles").iterdir()}
+
+
+@pytest.mark.parametrize("gate", RUN_MODULES)
+def test_a_gate_reads_every_module_that_its_tests_and_programs_import(gate: str) -> None:
+    start = begins(gate)
+    assert start
+    for path in sorted(reached(start)):
         own = path.relative_to(CHECKOUT)
-        assert MAP.inputs(scope.reads, [own]), (
-            f"{scope.name} imports {own} and does not read the set '{MAP.set_of(own.as_posix())}'"
+        assert MAP.inputs(MAP_READS[gate], [own]), (
+            f"{gate} imports {own} and does not read the set '{MAP.set_of(own.as_posix())}'"
         )
 
 
-def test_the_demo_reads_every_file_that_it_imports() -> None:
-    reads = MAP.gates["demo"]
-    for path in reached(list((CHECKOUT / "tests/demo").glob("*.py"))):
-        assert MAP.inputs(reads, [path.relative_to(CHECKOUT)]), path
+@pytest.mark.parametrize("gate", [name for name in RUN_MODULES if name not in ("pbs", "payloads")])
+def test_a_gate_reads_every_role_that_it_runs_or_that_its_playbooks_import(gate: str) -> None:
+    for role in sorted(roles_of(gate)):
+        assert MAP.inputs(MAP_READS[gate], [Path(f"roles/{role}/tasks/main.yml")]), f"{gate} runs the role {role}"
+
+
+def test_the_search_for_roles_and_programs_finds_those_of_a_known_gate() -> None:
+    assert roles_of("molecule-pbs-share") >= {"node_share", "pbs_share"}
+    assert roles_of("e2e-placeholder") == {"node_kubelet", "node_runtime", "node_share"}
+    assert roles_of("demo") >= {"pbs_share", "singularity_cri"}
+    assert CHECKOUT / "tests/e2e/placement/role.py" in reached(begins("molecule-placement"))
+    assert CHECKOUT / "tests/testbed/supplies.py" in reached(begins("e2e-handover"))
+    assert CHECKOUT / "tests/payloads/seeds.py" in reached(begins("pbs"))
+
+
+@pytest.mark.parametrize(
+    ("path", "gate"),
+    [
+        ("tests/e2e/singularity/ask.go", "molecule-singularity-cri"),
+        ("tests/pbs/cgroups_hook.py", "e2e-pbs-site"),
+        ("tests/unit/plugins/module_utils/_record/fake_node.py", "sanity"),
+    ],
+)
+def test_a_gate_reads_a_file_that_it_copies_or_gives_to_a_program(path: str, gate: str) -> None:
+    assert (CHECKOUT / path).is_file()
+    assert gate in gates_that_read(path)
 
 
 def test_a_change_runs_what_reads_it() -> None:
