@@ -28,6 +28,19 @@ LOG_FOLDERS_KEPT = 20
 STROKE_SECONDS = 2.0
 # Python's own order of sets and the like is the same in every run.
 HASH_SEED = "0"
+# What a shell may have set for single tests: fewer of them, fewer draws, another bed. A gate sets its own.
+LEFT_OUT = (
+    "BED_CLUSTER",
+    "BED_CLUSTER_FROM_HERE",
+    "BED_CONTROLLERS",
+    "BED_WLM",
+    "CONVERGED_ONE_SEED_IN",
+    "CONVERGED_SEED",
+    "MAY_DIFFER",
+    "NODESHARE_HISTORIES",
+    "PYTEST_ADDOPTS",
+    "PYTEST_PLUGINS",
+)
 EXAMPLES = """\
 examples:
   make check                                        the tier that takes two minutes
@@ -185,8 +198,8 @@ def log_folder(logs: Path) -> Path:
 
 def context(gate: Gate, *, logs: Path, seed: int | None, quick: bool) -> Context:
     """Return what the gate sees. Test beds put their logs into a folder beside the gate's own log (CONVERGED_LOGS)."""
-    environ = {**os.environ, "CONVERGED_LOGS": str(logs / gate.name), "PYTHONHASHSEED": HASH_SEED}
-    environ.pop("CONVERGED_SEED", None)
+    kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
+    environ = {**kept, "CONVERGED_LOGS": str(logs / gate.name), "PYTHONHASHSEED": HASH_SEED}
     if seed is not None:
         environ["CONVERGED_SEED"] = str(seed)
     return Context(

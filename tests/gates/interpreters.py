@@ -36,6 +36,11 @@ def first_of_each(candidates: Iterable[Path], *, lowest: Version) -> dict[Versio
     return dict(sorted(found.items()))
 
 
+def full_version(path: Path) -> str:
+    """Return what the interpreter says of itself, with its patch level and build; empty where it does not run."""
+    return _said(path, "import sys; print(sys.version)")
+
+
 def version_in_name(name: str) -> Version | None:
     """(3, 8) for python3.8; nothing for python3, python3.8-config and the like."""
     match = re.fullmatch(r"python(3)\.(\d+)", name)
@@ -47,9 +52,12 @@ def _pythons(folder: Path) -> list[Path]:
 
 
 def _runs(path: Path, version: Version) -> bool:
-    program = "import sys; print(*sys.version_info[:2])"
+    return _said(path, "import sys; print(*sys.version_info[:2])").split() == [str(part) for part in version]
+
+
+def _said(path: Path, program: str) -> str:
     try:
         done = subprocess.run([path, "-c", program], capture_output=True, text=True, timeout=30, check=False, env={})
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.stdout.split() == [str(part) for part in version]
+        return ""
+    return done.stdout

@@ -9,11 +9,11 @@ that beds are made of. The stamp of a passed run lies in the cache, below the ga
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import time
@@ -22,14 +22,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from pbs_double.real import SERVER_PROGRAM, place
+from testbed.binaries import BIN_DIR_VARIABLE
+from testbed.cgroups import host_version
+from testbed.errors import BedError
+from testbed.kube_go import WHEEL, WHEEL_VERSION, go_environment, places, probe
+from testbed.paths import cache_dir
+
 from gates.file_sets import FileMap
 from gates.gate import Context, Gate, listed_files
-from gates.interpreters import interpreters
+from gates.interpreters import full_version, interpreters
 
-# What a user may set that changes what tests run on.
-VARIABLES = ("PBS_EXEC", "CONVERGED_BIN_DIR", "CONVERGED_KEEP_BED")
 KEPT_SECONDS = 14 * 24 * 3600.0
-GO_PLACES = ("go", "/usr/local/go/bin/go")
+# A file of a stamp that a kill has left unfinished is older than this.
+UNFINISHED_SECONDS = 600.0
+ENGINE_PACKAGES = ("podman", "conmon", "crun", "runc", "netavark", "aardvark-dns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,11 @@ class Stamps:
     _hashes: dict[tuple[str, int, int], str] = field(default_factory=dict)
 
     def key(self, gate: Gate, context: Context) -> str | None:
-        """Return what the gate's outcome depends on, as one digest; None for a gate that always runs."""
-        if gate.reads is None:
+        """Return what the gate's outcome depends on, as one digest; None for a gate that always runs.
+
+        A bed with programs from a folder of the user's own proves nothing about those of the project: no key either.
+        """
+        if gate.reads is None or (gate.on_bed and self.environ.get(BIN_DIR_VARIABLE)):
             return None
         digest = hashlib.sha256()
         parts = [gate.name, str(context.seed), str(context.quick), *self._environment]
@@ -92,28 +102,36 @@ class Stamps:
 
     def remove_old(self) -> None:
         """Remove stamps that are older than two weeks: the machine has changed in ways that no key covers."""
-        for path in self.folder.glob("*/*.json"):
-            if time.time() - path.stat().st_mtime > KEPT_SECONDS:
-                path.unlink(missing_ok=True)
+        for pattern, seconds in (("*/*.json", KEPT_SECONDS), ("*/.*.json.*", UNFINISHED_SECONDS)):
+            for path in self.folder.glob(pattern):
+                with contextlib.suppress(FileNotFoundError):  # another run was faster
+                    if time.time() - path.stat().st_mtime > seconds:
+                        path.unlink()
 
     def _path(self, gate: Gate, key: str) -> Path:
         return self.folder / gate.name / f"{key[:32]}.json"
 
     @cached_property
     def _environment(self) -> list[str]:
-        """The pinned tools, the interpreters and the kernel."""
+        """The pinned tools, the interpreters, the kernel, and OpenPBS or its double."""
         tools = [
             Path(self.environ[name]).name for name in ("VIRTUAL_ENV", "CONVERGED_IMPORTER_VENV") if name in self.environ
         ]
         found = interpreters(self.environ, lowest=(3, 6))
-        pythons = [f"{path}" for path in found.values()]
-        given = [f"{name}={self.environ.get(name, '')}" for name in VARIABLES]
-        return [sys.version, platform.release(), *tools, *pythons, *given]
+        pythons = [f"{path} {full_version(path)}" for path in found.values()]
+        # A bed that was kept is used again, so that nothing shows whether it comes up.
+        kept = f"kept beds: {self.environ.get('CONVERGED_KEEP_BED', '')}"
+        return [sys.version, platform.release(), *tools, *pythons, _pbs(self.environ), kept]
 
     def _beds(self) -> list[str]:
-        """The tool chain, and the contents of the node images in the cache."""
+        """The tool chain, the container engine, and the contents of the node images in the cache."""
         manifests = sorted((Path(self.environ["CONVERGED_CACHE"]) / "images").glob("*/manifest.json"))
-        return [_go_version(), *(f"{path.parent.name} {self._hash(path)}" for path in manifests)]
+        return [*self._machine, *(f"{path.parent.name} {self._hash(path)}" for path in manifests)]
+
+    @cached_property
+    def _machine(self) -> list[str]:
+        """What of the machine makes and runs beds; asked once a run."""
+        return [_go(), _engine(self.environ)]
 
     def _hash(self, path: Path) -> str:
         state = path.stat()
@@ -124,10 +142,31 @@ class Stamps:
         return self._hashes[known]
 
 
-def _go_version() -> str:
-    """The tool chain that builds the beds' programs; a machine without one takes a pinned one."""
-    program = next((found for place in GO_PLACES if (found := shutil.which(place))), None)
-    if program is None:
-        return "no go"
-    asked: Sequence[str] = [program, "env", "GOVERSION"]
-    return subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+def _pbs(environ: Mapping[str, str]) -> str:
+    """Return which OpenPBS is installed, and whether this run may start it; tests run on its double otherwise."""
+    root = place(environ)
+    if root is None:
+        return "the double of PBS"
+    state = (root / SERVER_PROGRAM).stat()
+    return f"{root} {state.st_mtime_ns} {state.st_size} user {os.geteuid()}"
+
+
+def _go() -> str:
+    """Return the version of the tool chain that builds the beds' programs."""
+    cache = cache_dir()
+    found = (probe(program, go_environment(cache)) for program in places())
+    return next((go.version for go in found if go), f"{WHEEL} {WHEEL_VERSION}")
+
+
+def _engine(environ: Mapping[str, str]) -> str:
+    """Return the versions of the packages that run containers, and of the machine's cgroups."""
+    try:
+        cgroups = f"cgroup v{host_version()}"
+    except BedError as error:
+        cgroups = str(error)
+    argv: Sequence[str] = ["dpkg-query", "--show", *ENGINE_PACKAGES]
+    try:
+        said = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=environ).stdout
+    except OSError:
+        said = "no dpkg"
+    return f"{cgroups}\n{said}"

@@ -23,6 +23,7 @@ from pbs_double.cluster import CALLER, HOSTS, PROGRAMS, SERVER, Cluster
 _ADDRESSES = {SERVER: "10.99.0.1", **{host: f"10.99.0.{number}" for number, host in enumerate(HOSTS, 2)}}
 # PBS wants a home below folders that only root writes; every host has a file system of its own there.
 HOME = "/var/spool/pbs"
+SERVER_PROGRAM = "sbin/pbs_server"
 _CONF = "/var/spool/pbs.conf"
 _START = 120.0
 
@@ -35,10 +36,15 @@ def settings(root: str | Path, server: str, *, serves: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def place(environ: t.Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of the installed OpenPBS; None where there is none, or where PBS_EXEC is empty."""
+    given = environ.get("PBS_EXEC", "/opt/pbs")
+    return Path(given) if given and (Path(given) / SERVER_PROGRAM).exists() else None
+
+
 def installation() -> Path | None:
-    """Where OpenPBS is, if it is and may be started."""
-    root = Path(os.environ.get("PBS_EXEC", "/opt/pbs"))
-    return root if os.geteuid() == 0 and (root / "sbin/pbs_server").exists() else None
+    """Return the folder of the installed OpenPBS if this process may start it."""
+    return place() if os.geteuid() == 0 else None
 
 
 @contextlib.contextmanager

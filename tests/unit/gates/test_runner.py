@@ -187,7 +187,7 @@ def test_a_gate_that_passed_on_the_same_files_is_not_run_again(
     assert (ran(), ran()) == (1, 0)
     assert re.search(r"one +cached: passed at \d{4}-", capsys.readouterr().out)
     assert ran(fresh=True) == 1, "FRESH=1 believes nothing"
-    assert ran(PBS_EXEC="/opt/pbs") == 1, "another PBS is another outcome"
+    assert ran(CONVERGED_KEEP_BED="1") == 1, "a bed that was kept may hide what a new one shows"
     (checkout / "c").write_text("changed", encoding="utf-8")
     assert ran() == 0, "the gate does not read that set"
     (checkout / "a").write_text("changed", encoding="utf-8")
@@ -221,6 +221,102 @@ def test_another_seed_and_a_quick_run_are_other_inputs(
     others = [using, dataclasses.replace(using, seed=2), dataclasses.replace(using, quick=False)]
 
     assert len({stamped().key(one, other) for other in others}) == 3
+
+
+def test_a_stamp_of_the_double_of_pbs_is_not_believed_for_an_installed_openpbs(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps], tmp_path: Path
+) -> None:
+    one = gate("one", passes, reads=("one",))
+    using = context(one)
+
+    def installed(folder: str) -> str:
+        server = tmp_path / folder / "sbin/pbs_server"
+        server.parent.mkdir(parents=True)
+        server.touch()
+        os.utime(server, (1, 1))
+        return str(tmp_path / folder)
+
+    def key(**variables: str) -> str | None:
+        return stamped(**variables).key(one, using)
+
+    double = key(PBS_EXEC="")
+    here, there = installed("here"), installed("there")
+    if not Path("/opt/pbs/sbin/pbs_server").exists():
+        assert key() == double, "unset means /opt/pbs, where there is none"
+    assert key(PBS_EXEC=str(tmp_path)) == double, "a folder without a server has no OpenPBS"
+    real = key(PBS_EXEC=here)
+    assert len({double, real, key(PBS_EXEC=there)}) == 3
+    os.utime(f"{here}/sbin/pbs_server", (2, 2))
+    newer = key(PBS_EXEC=here)
+    assert newer not in (double, real), "it was installed anew"
+
+
+def test_beds_with_programs_of_the_users_own_leave_no_stamp(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps]
+) -> None:
+    bed, plain = gate("bed", passes, on_bed=True, reads=("one",)), gate("plain", passes, reads=("one",))
+    for one, cached in ((bed, False), (plain, True)):
+        run_gates([one], context, stamps=stamped(CONVERGED_BIN_DIR="/srv/bin"))
+        again = run_gates([one], context, stamps=stamped(CONVERGED_BIN_DIR="/srv/bin"))
+        assert bool(again[0].cached) == cached
+
+
+def test_the_container_engine_decides_for_beds_and_every_patch_level_of_python_for_all(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps], tmp_path: Path
+) -> None:
+    def program(name: str, text: str) -> None:
+        path = tmp_path / "programs" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def keys() -> tuple[str | None, str | None]:
+        stamps = stamped(PATH=f"{tmp_path}/programs:/usr/bin:/bin")
+        bed, plain = gate("bed", passes, on_bed=True, reads=("one",)), gate("plain", passes, reads=("one",))
+        return stamps.key(bed, context(bed)), stamps.key(plain, context(plain))
+
+    program("dpkg-query", "echo podman 4.3.1")
+    before = keys()
+    assert keys() == before
+    program("dpkg-query", "echo podman 4.3.2")
+    other_engine = keys()
+    assert (other_engine[0] == before[0], other_engine[1] == before[1]) == (False, True)
+    patch = 'case "$2" in *version_info*) echo 3 99 ;; *) echo 3.99.{} ;; esac'
+    program("python3.99", patch.format(1))
+    one_python = keys()
+    program("python3.99", patch.format(2))
+    assert not {*one_python} & {*keys()}
+
+
+def test_a_key_asks_the_tool_chain_once_a_run(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go-of-the-user/go"
+    go.parent.mkdir()
+    go.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho go1.99.1 amd64\n", encoding="utf-8")
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{go.parent}:{os.environ['PATH']}")
+    bed = gate("bed", passes, on_bed=True, reads=("one",))
+    stamps = stamped()
+    assert stamps.key(bed, context(bed)) == stamps.key(bed, context(bed))
+    assert (tmp_path / "asked").read_text(encoding="utf-8") == "asked\n"
+
+
+def test_old_stamps_and_those_that_a_kill_left_unfinished_are_removed(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps]
+) -> None:
+    one = gate("one", passes, reads=("one",))
+    run_gates([one], context, stamps=stamped())
+    folder = stamped().folder / "one"
+    (young,) = folder.glob("*.json")
+    for name, age in (("old.json", 15 * 24 * 3600), (".k.json.12", 3600), (".k.json.13", 0)):
+        (folder / name).touch()
+        os.utime(folder / name, (time.time() - age,) * 2)
+    (folder / "gone.json").symlink_to(folder / "nothing")  # as for a stamp that another run has removed meanwhile
+
+    stamped().remove_old()
+
+    assert {path.name for path in folder.iterdir()} == {young.name, ".k.json.13", "gone.json"}
 
 
 def test_a_stamp_that_was_cut_short_counts_for_nothing(
@@ -366,6 +462,16 @@ def test_the_seed_is_the_repositorys_unless_one_is_given_and_soak_draws_one() ->
     for wrong in ("x", "-1", "1.5", str(2**32)):
         with pytest.raises(cli.UsageError, match=f"CONVERGED_SEED is '{wrong}'; it takes a number from 0 to"):
             cli.seed_of({"CONVERGED_SEED": wrong}, draw=False)
+
+
+@pytest.mark.parametrize(
+    "variable", ["PYTEST_ADDOPTS", "NODESHARE_HISTORIES", "CONVERGED_ONE_SEED_IN", "MAY_DIFFER", "BED_WLM"]
+)
+def test_what_a_shell_sets_for_single_tests_weakens_no_gate(
+    variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(variable, "1")
+    assert variable not in cli.context(gate("one", passes), logs=tmp_path, seed=None, quick=True).environ
 
 
 def test_gates_see_the_same_hash_seed_and_only_a_seed_that_was_given(
