@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+from gates import asked
 from testbed.kube_go import work_folder
 
 from bootstrap import checks, packages, venvs
@@ -69,14 +70,25 @@ def main(arguments: list[str]) -> int:
             wrong = "exec: no command given" if name == "exec" else f"unknown target '{name}'"
             print(f"error: {wrong}\n{USAGE}", file=sys.stderr)
             return 2
+        if "gates" in target.program:
+            check_values(os.environ)
         environ = prepare(where, target, os.environ)
         become(argv or [os.path.join(environ["VIRTUAL_ENV"], "bin", "python"), *target.program, *rest], environ)
+    except asked.UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except BootstrapError as error:
         print(f"error: {error}", file=sys.stderr)
     except OSError as error:
         # A full disk, a folder that may not be written: the name and the reason are all there is to say.
         print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
     return 1
+
+
+def check_values(environ: Mapping[str, str]) -> None:
+    """Raise UsageError for a seed or another value that the gates would refuse, before minutes are spent."""
+    asked.seed_of(environ)
+    asked.is_fresh(environ)
 
 
 def become(argv: list[str], environ: Mapping[str, str]) -> NoReturn:

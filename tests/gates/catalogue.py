@@ -37,24 +37,24 @@ FULL = frozenset({"test"})
 ON_BEDS = frozenset({"test", "soak", "bench"})
 CHECKOUT = Path(__file__).resolve().parents[2]
 
-# Name, what it proves, what it does, and the tiers that it is part of.
-WITHOUT_BED: tuple[tuple[str, str, Callable[[Context], None], frozenset[str]], ...] = (
-    ("payloads", "payload tests under every Python", run_payload_tests, QUICK),
-    ("sanity", "ansible-test sanity", run_sanity, FULL),
-    ("unit", "tests that need no cluster", run_unit_tests, QUICK),
-    ("pbs", "tests on PBS or its double", run_pbs_tests, FULL),
-    ("docs", "documentation", check_docs, QUICK),
-    ("ansible-lint", "profile production, no skips", lint_ansible, QUICK),
-    ("types", "mypy, strict", check_types, QUICK),
-    ("format", "ruff format", commands(["ruff", "format", "--check", "."]), QUICK),
-    ("lint", "ruff check", commands(["ruff", "check", "."]), QUICK),
-    ("floors", "Python 3.6 and 3.8", check_floors, QUICK),
-    ("layers", "import contracts", check_layers, QUICK),
-    ("yamllint", "YAML", commands(["yamllint", "--strict", "."]), QUICK),
-    ("shell", "shellcheck", check_shell, QUICK),
-    ("roles", "defaults and argument_specs", check_roles, QUICK),
-    ("changelog", "fragments", check_changelog, QUICK),
-    ("importer", "galaxy-importer", run_importer, FULL),
+# Name, what it does, and the tiers that it is part of.
+WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] = (
+    ("payloads", run_payload_tests, QUICK),
+    ("sanity", run_sanity, FULL),
+    ("unit", run_unit_tests, QUICK),
+    ("pbs", run_pbs_tests, FULL),
+    ("docs", check_docs, QUICK),
+    ("ansible-lint", lint_ansible, QUICK),
+    ("types", check_types, QUICK),
+    ("format", commands(["ruff", "format", "--check", "."]), QUICK),
+    ("lint", commands(["ruff", "check", "."]), QUICK),
+    ("floors", check_floors, QUICK),
+    ("layers", check_layers, QUICK),
+    ("yamllint", commands(["yamllint", "--strict", "."]), QUICK),
+    ("shell", check_shell, QUICK),
+    ("roles", check_roles, QUICK),
+    ("changelog", check_changelog, QUICK),
+    ("importer", run_importer, FULL),
 )
 
 
@@ -64,15 +64,11 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate
     scenarios = sorted(path.parent.name for path in checkout.glob("extensions/molecule/*/molecule.yml"))
     scripts = [path for path in sorted(checkout.glob("tests/bench/*.py")) if not path.name.startswith("_")]
     return (
-        Gate(name=SUPPLIES, what="programs and images of test beds", action=fill_caches, tiers=ON_BEDS, limit=40 * 60),
-        *(
-            Gate(name=name, what=what, action=action, tiers=tiers, reads=known.gates[name])
-            for name, what, action, tiers in WITHOUT_BED
-        ),
+        Gate(name=SUPPLIES, action=fill_caches, tiers=ON_BEDS, limit=40 * 60),
+        *(Gate(name=name, action=action, tiers=tiers, reads=known.gates[name]) for name, action, tiers in WITHOUT_BED),
         *(
             Gate(
                 name=scope.name,
-                what=scope.what,
                 action=run_scope(scope),
                 tiers=FULL,
                 reads=scope.reads,
@@ -84,7 +80,6 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate
         *(
             Gate(
                 name=f"molecule-{name.replace('_', '-')}",
-                what="a molecule scenario",
                 action=run_scenario(name),
                 tiers=FULL,
                 reads=known.gates[f"molecule-{name.replace('_', '-')}"],
@@ -95,7 +90,6 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate
         ),
         Gate(
             name="demo",
-            what="the main job, as shown to a newcomer",
             action=run_demo,
             tiers=FULL,
             reads=known.gates["demo"],

@@ -13,15 +13,16 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gates import timings
+from gates.asked import HIGHEST_SEED, UsageError, is_fresh, seed_of
 from gates.catalogue import CHECKOUT, gates
 from gates.checkout import strays
 from gates.file_sets import load
 from gates.gate import Context, Gate
-from gates.pool import WORKERS, Outcome, run_gates
+from gates.pool import SUPPLIES, WORKERS, Outcome, run_gates
 from gates.stamps import Stamps
 
 LOG_FOLDERS_KEPT = 20
@@ -51,10 +52,6 @@ examples:
   sh tests/bootstrap/enter.sh exec python -m gates durations    keep the durations of the newest runs as data"""
 
 
-class UsageError(Exception):
-    """The command line or the environment asks for something that does not exist."""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the gates of a tier; return 0 when all passed."""
     parser = argparse.ArgumentParser(
@@ -72,20 +69,21 @@ def main(arguments: Sequence[str]) -> int:
         return refresh_durations([gate.name for gate in every if "test" in gate.tiers])
     try:
         wanted = chosen(every, options.tier, options.names)
-        seed = seed_of(os.environ, draw=options.tier == "soak")
+        given = seed_of(os.environ)
         fresh = is_fresh(os.environ)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return run(wanted, tier=options.tier, seed=seed, fresh=fresh)
+    drawn = drawn_seed(wanted) if given is None else given
+    return run(wanted, tier=options.tier, given=given, drawn=drawn, fresh=fresh)
 
 
-def run(wanted: Sequence[Gate], *, tier: str, seed: int | None, fresh: bool) -> int:
-    """Run these gates, and print how they went."""
+def run(wanted: Sequence[Gate], *, tier: str, given: int | None, drawn: int | None, fresh: bool) -> int:
+    """Run these gates, and print how they went; `given` is the seed of all, `drawn` that of the parts of soak."""
     cache, own = Path(os.environ["CONVERGED_CACHE"]), Path(os.environ["CONVERGED_OWN_CACHE"])
     logs = log_folder(cache / "logs")
     counted = "1 gate" if len(wanted) == 1 else f"{len(wanted)} gates"
-    seeds = "random tests take the seeds of the repository" if seed is None else f"CONVERGED_SEED={seed}"
+    seeds = "random tests take the seeds of the repository" if drawn is None else f"CONVERGED_SEED={drawn}"
     print(f"{counted}; {seeds}; logs in {logs}", flush=True)
     began = time.monotonic()
     scratch = own / "scratch" / logs.name
@@ -96,7 +94,7 @@ def run(wanted: Sequence[Gate], *, tier: str, seed: int | None, fresh: bool) -> 
     try:
         outcomes = run_gates(
             wanted,
-            lambda gate: context(gate, logs=logs, seed=seed, quick=tier == "check"),
+            lambda gate: context(gate, logs=logs, seed=drawn if is_soak(gate) else given, quick=tier == "check"),
             stamps=stamps,
             durations=timings.kept_durations(),
             workers=1 if tier == "bench" else WORKERS,
@@ -106,7 +104,8 @@ def run(wanted: Sequence[Gate], *, tier: str, seed: int | None, fresh: bool) -> 
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     left = sorted(strays(CHECKOUT) - before)
-    timings.write_run(outcomes, logs)
+    if tier == "test":  # a gate of `make check` does less, and one that runs alone is faster
+        timings.write_run(outcomes, logs)
     for line in timings.slowest(outcomes, logs):
         print(line)
     return summary(outcomes, logs=logs, seconds=time.monotonic() - began, left=left)
@@ -155,7 +154,7 @@ def chosen(every: Sequence[Gate], tier: str, names: Sequence[str]) -> list[Gate]
     if unknown:
         raise UsageError(f"unknown gate '{' '.join(unknown)}'; there are: {listed(offered)}")
     found = [gate for gate in offered if {gate.name, gate.group} & {*names}]
-    supplies = [gate for gate in every if gate.name == "supplies" and gate not in found]
+    supplies = [gate for gate in every if gate.name == SUPPLIES and gate not in found]
     return [*supplies, *found] if any(gate.on_bed for gate in found) else found
 
 
@@ -169,22 +168,14 @@ def listed(offered: Sequence[Gate]) -> str:
     return "; ".join(words)
 
 
-def seed_of(environ: Mapping[str, str], *, draw: bool) -> int | None:
-    """Return the given seed of all random tests; without one a new seed, or None for the seeds of the repository."""
-    given = environ.get("CONVERGED_SEED", "")
-    if not given:
-        return random.randrange(2**32) if draw else None
-    if not given.isdecimal() or int(given) >= 2**32:
-        raise UsageError(f"CONVERGED_SEED is '{given}'; it takes a number from 0 to {2**32 - 1}.")
-    return int(given)
+def drawn_seed(wanted: Sequence[Gate]) -> int | None:
+    """Return a new seed for the parts of soak; None where no part of it is wanted."""
+    return random.randrange(HIGHEST_SEED + 1) if any(is_soak(gate) for gate in wanted) else None
 
 
-def is_fresh(environ: Mapping[str, str]) -> bool:
-    """Return whether no earlier run is believed."""
-    given = environ.get("FRESH", "")
-    if given not in ("", "0", "1"):
-        raise UsageError(f"FRESH is '{given}'; it takes 1 (run everything) or 0 (believe runs on the same files).")
-    return given == "1"
+def is_soak(gate: Gate) -> bool:
+    """Return whether the gate is a part of soak, which draws anew in every run."""
+    return gate.group == "soak"
 
 
 def log_folder(logs: Path) -> Path:
@@ -226,5 +217,7 @@ def summary(outcomes: Sequence[Outcome], *, logs: Path, seconds: float, left: Se
     for name in left:
         print(f"FAILED: the run has left {name} in the checkout")
     print(f"{seconds:.0f} s")
-    print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
+    earlier = sum(1 for outcome in outcomes if outcome.cached)
+    of_them = f" ({earlier} of them earlier)" if earlier else ""
+    print(f"{len(outcomes) - len(failed)} passed{of_them}, {len(failed)} failed")
     return 1 if failed or left else 0

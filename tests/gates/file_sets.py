@@ -26,11 +26,11 @@ class Scope:
     """End-to-end tests that share beds: one process of pytest, one gate."""
 
     name: str
-    what: str
     tests: tuple[str, ...]  # files or folders, relative to the checkout
     reads: tuple[str, ...]
     soak: bool  # some of its tests are part of `make soak` only
     repeated: int  # parts of `make soak` into which its repeated tests are divided
+    alone: bool = False  # its part of `make soak` runs beside no other gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ def load(path: Path = MAP) -> FileMap:
     scopes = tuple(
         Scope(
             name=name,
-            what=one["what"],
             tests=tuple(one["tests"]),
             reads=expanded(name, [name, *one["reads"]]),
             soak=one.get("soak", False),
             repeated=one.get("repeated", 0),
+            alone=one.get("alone", False),
         )
         for name, one in data["scopes"].items()
     )

@@ -85,12 +85,12 @@ class Gate:
     """One thing that must hold, and one entry of the pool."""
 
     name: str
-    what: str
     action: Callable[[Context], None]
     tiers: frozenset[str]
     reads: tuple[str, ...] | None = None  # sets of files (scopes.toml) that decide its outcome; None: run it always
     group: str = ""  # GATE=GROUP runs all gates of the group
     on_bed: bool = False  # waits for the gate `supplies`
+    alone: bool = False  # starts when no other gate runs, and none starts beside it
     limit: float = 20 * 60.0  # seconds
 
 

@@ -17,8 +17,17 @@ from gates.gate import Context, Gate, GateFailure
 
 PART_LIMIT = 80 * 60.0
 HISTORIES = 500
-HISTORY_TESTS = ["test_random_histories", "test_placing_histories"]
+# The payloads' modules that draw by `seeds`: all that test_lengthy.py finds there.
+DRAWING_TESTS = [
+    "test_controller_decisions",
+    "test_jobid",
+    "test_leases",
+    "test_placing_histories",
+    "test_random_histories",
+    "test_room",
+]
 RANDOM = "(hypothesis or drawn or soak) and not repeated"
+PROFILE = "--hypothesis-profile=soak"
 # Part -> folders of tests; what is random there is drawn with 2,000 examples a property.
 RANDOM_PARTS = {
     "soak-unit": ["tests/unit"],
@@ -30,30 +39,25 @@ Tests = Callable[[Context], None]
 
 def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
     """Return all parts of `make soak`."""
-    parts = [_part("soak-payloads", f"{HISTORIES} random histories of each kind", soak_histories, on_bed=False)]
-    parts += [
-        _part(name, "random tests, 2,000 examples a property", _random(arguments), on_bed=False)
-        for name, arguments in RANDOM_PARTS.items()
-    ]
+    parts = [_part("soak-payloads", soak_payloads)]
+    parts += [_part(name, _random(arguments)) for name, arguments in RANDOM_PARTS.items()]
     for scope in scopes:
         if scope.soak:
-            long = f"{scope.what}, the long tests"
-            parts.append(_part(f"soak-{scope.name}", long, _on_bed(scope, RANDOM), on_bed=True))
+            parts.append(_part(f"soak-{scope.name}", _on_bed(scope, RANDOM), on_bed=True, alone=scope.alone))
         for number in range(1, scope.repeated + 1):
-            again = f"{scope.what}, a hundred times, part {number} of {scope.repeated}"
             action = _on_bed(scope, "repeated", f"--part={number}/{scope.repeated}")
-            parts.append(_part(f"soak-{scope.name}-{number}", again, action, on_bed=True))
+            parts.append(_part(f"soak-{scope.name}-{number}", action, on_bed=True))
     return parts
 
 
-def _part(name: str, what: str, action: Tests, *, on_bed: bool) -> Gate:
+def _part(name: str, action: Tests, *, on_bed: bool = False, alone: bool = False) -> Gate:
     return Gate(
         name=name,
-        what=what,
         action=_repeatable(name, action),
         tiers=frozenset({"soak"}),
         group="soak",
         on_bed=on_bed,
+        alone=alone,
         limit=PART_LIMIT,
     )
 
@@ -70,17 +74,17 @@ def _repeatable(name: str, action: Tests) -> Tests:
     return run
 
 
-def soak_histories(context: Context) -> None:
-    """Run the payloads' random histories with the run's seed."""
+def soak_payloads(context: Context) -> None:
+    """Run the payloads' tests that draw, by the run's seed, with 500 random histories of each kind."""
     roots = [str(context.checkout / root) for root in context.payload_roots()]
     settings = {"NODESHARE_HISTORIES": str(HISTORIES), "PYTHONPATH": ":".join(roots)}
-    argv = [sys.executable, "-W", "error", "-m", "unittest", *HISTORY_TESTS]
+    argv = [sys.executable, "-W", "error", "-m", "unittest", *DRAWING_TESTS]
     context.run(argv, cwd=context.checkout / "tests/payloads", env=settings)
 
 
 def _random(arguments: list[str]) -> Tests:
     def run(context: Context) -> None:
-        argv = [sys.executable, "-m", "pytest", "-v", "-p", "gates.timings", "-m", RANDOM, "--hypothesis-profile=soak"]
+        argv = [sys.executable, "-m", "pytest", "-v", "-p", "gates.timings", "-m", RANDOM, PROFILE]
         context.run([*argv, "--hypothesis-show-statistics", *arguments], env=context.timings())
 
     return run
@@ -88,7 +92,7 @@ def _random(arguments: list[str]) -> Tests:
 
 def _on_bed(scope: Scope, marks: str, *options: str) -> Tests:
     def run(context: Context) -> None:
-        run_pytest_on_bed(context, scope, marks, *options)
+        run_pytest_on_bed(context, scope, marks, PROFILE, *options)
 
     return run
 
@@ -106,7 +110,6 @@ def bench_parts(scripts: list[Path]) -> list[Gate]:
     return [
         Gate(
             name=f"bench-{script.stem.replace('_', '-')}",
-            what="figures",
             action=_figures(script),
             tiers=frozenset({"bench"}),
             group="bench",

@@ -4,7 +4,7 @@
 """Run all gates in one pool, the longest first, and report each as it ends.
 
 A failing gate does not stop the others: a run names everything that is wrong. Gates on beds wait until the gate
-`supplies` has filled the caches, so that no worker of the pool is kept by a build.
+`supplies` has filled the caches, so that no worker of the pool is kept by a build. Gates that must be alone run last.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def run_gates(
     pool = ThreadPoolExecutor(max_workers=workers)
     try:
         while waiting or running:
-            while len(running) < workers and (gate := next_ready(waiting, supplied=is_supplied(gates, outcomes))):
+            while len(running) < workers:
+                gate = next_ready(waiting, running=[*running.values()], supplied=is_supplied(gates, outcomes))
+                if gate is None:
+                    break
                 waiting.remove(gate)
                 running[pool.submit(run_gate, gate, context, stamps)] = gate
             done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -83,13 +86,19 @@ def run_gates(
 
 
 def in_order(gates: Sequence[Gate], durations: Mapping[str, float]) -> list[Gate]:
-    """Return the gates in the order in which they start: supplies first, then the longest first."""
-    return sorted(gates, key=lambda gate: (gate.name != SUPPLIES, -durations.get(gate.name, UNKNOWN_SECONDS)))
+    """Return the gates in the order in which they start: supplies, the others from the longest on, those alone."""
+
+    def place(gate: Gate) -> tuple[bool, bool, float]:
+        return gate.name != SUPPLIES, gate.alone, -durations.get(gate.name, UNKNOWN_SECONDS)
+
+    return sorted(gates, key=place)
 
 
-def next_ready(waiting: Sequence[Gate], *, supplied: bool) -> Gate | None:
-    """Return the first gate that may start now."""
-    return next((gate for gate in waiting if supplied or not gate.on_bed), None)
+def next_ready(waiting: Sequence[Gate], *, running: Sequence[Gate], supplied: bool) -> Gate | None:
+    """Return the first gate that may start beside those that run."""
+    if any(gate.alone for gate in running):
+        return None
+    return next((gate for gate in waiting if (supplied or not gate.on_bed) and not (gate.alone and running)), None)
 
 
 def is_supplied(gates: Sequence[Gate], outcomes: Sequence[Outcome]) -> bool:
@@ -108,7 +117,7 @@ def run_gate(gate: Gate, context: MakeContext, stamps: Stamps | None = None) -> 
         if known:
             return Outcome(gate=gate, seconds=time.monotonic() - began, failure="", log=using.log, cached=known)
         gate.action(using)
-        # Files that changed meanwhile: nobody can say on which of them it passed.
+        # Files that changed meanwhile: it may have passed on the old ones or on the new ones.
         if stamps and key == stamps.key(gate, using):
             stamps.write(gate, key, Stamp(at=time.time(), seconds=time.monotonic() - began, seed=using.seed))
     except GateFailure as error:

@@ -150,6 +150,37 @@ def test_an_unknown_target_is_a_usage_error_that_names_the_known_ones(
     assert "demo|test|check" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("target", ["test", "check", "soak", "bench", "gate"])
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("FRESH", "maybe", "FRESH is 'maybe'; it takes 1 (run everything) or 0 (believe runs on the same files)."),
+        ("CONVERGED_SEED", "1.5", "CONVERGED_SEED is '1.5'; it takes a number from 0 to 4294967295."),
+    ],
+)
+def test_a_value_that_the_gates_would_refuse_is_refused_before_the_machine_is_prepared(
+    target: str,
+    name: str,
+    value: str,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("CONVERGED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv(name, value)
+
+    def prepare(*_arguments: object) -> None:
+        raise BootstrapError("the machine is being prepared")
+
+    monkeypatch.setattr(cli, "prepare", prepare)
+
+    assert cli.main([target]) == 2
+    assert capsys.readouterr().err == f"error: {expected}\n"
+    monkeypatch.setenv(name, "1")
+    assert (cli.main([target]), capsys.readouterr().err) == (1, "error: the machine is being prepared\n")
+
+
 def test_a_folder_with_other_files_is_never_taken_for_a_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

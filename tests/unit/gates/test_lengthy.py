@@ -20,11 +20,11 @@ import pytest
 from bench import _figures
 from gates.file_sets import Scope
 from gates.gate import Context, GateFailure
-from gates.lengthy import HISTORY_TESTS, RANDOM_PARTS, bench_parts, soak_parts
+from gates.lengthy import DRAWING_TESTS, RANDOM_PARTS, bench_parts, soak_parts
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCRIPTS = sorted(path for path in (REPOSITORY / "tests/bench").glob("*.py") if not path.name.startswith("_"))
-SCOPE = Scope(name="e2e-one", what="one", tests=("tests/e2e",), reads=(), soak=True, repeated=2)
+SCOPE = Scope(name="e2e-one", tests=("tests/e2e",), reads=(), soak=True, repeated=2)
 
 
 @pytest.fixture
@@ -69,6 +69,8 @@ def test_a_part_runs_the_long_tests_of_its_scope_and_no_others(context: Context)
     write(
         context,
         "tests/e2e/conftest.py",
+        "import hypothesis\n"
+        "hypothesis.settings.register_profile('soak', max_examples=2000)\n"
         "def pytest_configure(config):\n"
         + "".join(
             f"    config.addinivalue_line('markers', '{mark}')\n"
@@ -80,12 +82,13 @@ def test_a_part_runs_the_long_tests_of_its_scope_and_no_others(context: Context)
         context,
         "tests/e2e/test_it.py",
         """
+import hypothesis
 import pytest
 
 def test_short(): pass
 
 @pytest.mark.soak
-def test_long(): pass
+def test_long(): assert hypothesis.settings().max_examples == 2000
 
 @pytest.mark.soak
 @pytest.mark.repeated
@@ -120,17 +123,27 @@ def test_the_parts_of_a_scope_are_all_its_tests_once_and_a_wrong_part_is_refused
         assert f"--part is '{wrong}'; it takes K/N with K from 1 to N" in said(wrong).stderr
 
 
-def test_the_histories_of_payloads_are_drawn_by_the_seed_of_the_run(context: Context) -> None:
-    for name in HISTORY_TESTS:
+def test_what_payloads_draw_is_drawn_by_the_seed_of_the_run(context: Context) -> None:
+    for name in DRAWING_TESTS:
         history = "import os, unittest\nclass T(unittest.TestCase):\n"
         history += " def test(self): print('lived', os.environ['CONVERGED_SEED'])\n"
         write(context, f"tests/payloads/{name}.py", history)
     soak_parts(())[0].action(context)
-    assert re.findall("lived (.*)", context.log.read_text(encoding="utf-8")) == ["7", "7"]
+    assert re.findall("lived (.*)", context.log.read_text(encoding="utf-8")) == ["7"] * len(DRAWING_TESTS)
+
+
+def test_soak_runs_every_module_of_the_payloads_tests_that_draws() -> None:
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests/payloads").glob("*.py")}
+    draws = {name for name, text in texts.items() if re.search(r"^from seeds import|^import seeds", text, re.MULTILINE)}
+    assert "histories" in draws
+    kits = "|".join(name for name in draws if not name.startswith("test_"))
+    draws |= {name for name, text in texts.items() if re.search(rf"^from ({kits}) import|^import ({kits})", text, re.M)}
+
+    assert {name for name in draws if name.startswith("test_")} == {*DRAWING_TESTS}
 
 
 def test_a_part_that_fails_says_how_to_repeat_it(context: Context) -> None:
-    write(context, f"tests/payloads/{HISTORY_TESTS[0]}.py", "raise SystemExit(3)\n")
+    write(context, f"tests/payloads/{DRAWING_TESTS[0]}.py", "raise SystemExit(3)\n")
     with pytest.raises(GateFailure, match="; CONVERGED_SEED=7 make soak GATE=soak-payloads repeats it"):
         soak_parts(())[0].action(context)
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 from bootstrap.cli import GATES_ON_BEDS
-from gates import catalogue, cli, timings
+from gates import asked, catalogue, cli, timings
 from gates.checkout import strays
 from gates.file_sets import FileMap
 from gates.gate import LONGEST_LIMIT, Context, Gate, GateFailure
-from gates.pool import in_order, run_gates
+from gates.pool import Outcome, in_order, run_gates
 from gates.process import INTERRUPTED, TIMED_OUT, run
 from gates.sanity import a_home
 from gates.stamps import Stamps
@@ -34,7 +34,7 @@ GATES = catalogue.gates()
 def gate(
     name: str, action: Callable[[Context], None], *, on_bed: bool = False, reads: tuple[str, ...] | None = None
 ) -> Gate:
-    return Gate(name=name, what="a test", action=action, tiers=frozenset({"check"}), on_bed=on_bed, reads=reads)
+    return Gate(name=name, action=action, tiers=frozenset({"check"}), on_bed=on_bed, reads=reads)
 
 
 def passes(context: Context) -> None:
@@ -97,6 +97,17 @@ def test_the_end_names_failures_the_log_folder_and_the_counts(
     assert lines[-1] == "1 passed, 1 failed"
 
 
+def test_the_end_says_how_many_gates_have_not_been_run(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, always = gate("one", passes, reads=("one",)), gate("always", passes)
+    run_gates([one], context, stamps=stamped())
+
+    assert cli.summary(run_gates([one, always], context, stamps=stamped()), logs=stamped().folder, seconds=1.0) == 0
+
+    assert capsys.readouterr().out.splitlines()[-1] == "2 passed (1 of them earlier), 0 failed"
+
+
 def test_gates_on_beds_wait_until_the_caches_are_filled(context: Callable[[Gate], Context]) -> None:
     order: list[str] = []
     began = threading.Event()
@@ -153,6 +164,37 @@ def test_no_more_gates_run_at_once_than_there_are_workers(context: Callable[[Gat
     run_gates([gate(str(number), action) for number in range(9)], context, workers=3)
 
     assert counts == [0, 3]
+
+
+def test_a_gate_that_must_be_alone_starts_when_nothing_runs_and_nothing_starts_beside_it(
+    context: Callable[[Gate], Context],
+) -> None:
+    lock, running, seen = threading.Lock(), set[str](), dict[str, set[str]]()
+
+    def action(context: Context) -> None:
+        with lock:
+            running.add(context.log.stem)
+            for one in running:
+                seen.setdefault(one, set()).update(running)
+        time.sleep(0.1)
+        with lock:
+            running.discard(context.log.stem)
+
+    alone = dataclasses.replace(gate("alone", action), alone=True)
+    other = dataclasses.replace(gate("other", action), alone=True)
+    durations = {"alone": 900.0, "other": 800.0, "third": 0.1}
+
+    outcomes = run_gates(
+        [alone, *(gate(name, action) for name in ("one", "two", "third")), other], context, durations=durations
+    )
+
+    assert [one.failure for one in outcomes] == [""] * 5
+    assert (seen["alone"], seen["other"]) == ({"alone"}, {"other"})
+    assert len(seen["one"]) > 1, "the others run side by side"
+
+
+def test_of_soak_only_the_part_that_waits_for_no_bed_runs_alone() -> None:
+    assert {one.name for one in GATES if one.alone} == {"soak-e2e-bed"}
 
 
 @pytest.fixture
@@ -380,7 +422,7 @@ SCRIPT = "trap 'sleep 0.5; touch cleaned; exit 1' INT; touch began; while :; do 
 def slow(context):
     context.run(["sh", "-c", SCRIPT], cwd=context.own)
 
-cli.gates = lambda: (Gate(name="slow", what="", action=slow, tiers=frozenset()),)
+cli.gates = lambda: (Gate(name="slow", action=slow, tiers=frozenset()),)
 sys.exit(cli.main(["only", "slow"]))
 """
     environment = {**os.environ, "CONVERGED_CACHE": str(tmp_path), "CONVERGED_OWN_CACHE": str(tmp_path)}
@@ -430,9 +472,9 @@ def test_only_gates_on_beds_ask_for_root() -> None:
 
 
 def test_an_unknown_gate_is_answered_with_the_list() -> None:
-    with pytest.raises(cli.UsageError, match="unknown gate 'lnit'; there are: supplies, payloads, .* e2e .e2e-bed, "):
+    with pytest.raises(asked.UsageError, match="unknown gate 'lnit'; there are: supplies, payloads, .* e2e .e2e-bed, "):
         cli.chosen(GATES, "only", ["lint", "lnit"])
-    with pytest.raises(cli.UsageError, match="no gate named; there are: supplies, "):
+    with pytest.raises(asked.UsageError, match="no gate named; there are: supplies, "):
         cli.chosen(GATES, "only", [])
 
 
@@ -441,7 +483,7 @@ def test_parts_of_soak_and_bench_run_one_by_one_and_others_are_refused(target: s
     make = ["make", "--dry-run", "--directory", str(cli.CHECKOUT), target, "GATE=lint"]
     said = subprocess.run(make, timeout=300, check=True, capture_output=True, text=True).stdout
     assert f"enter.sh {target} lint\n" in said
-    with pytest.raises(cli.UsageError, match=rf"unknown gate 'lint'; there are: supplies; {target} \({target}-"):
+    with pytest.raises(asked.UsageError, match=rf"unknown gate 'lint'; there are: supplies; {target} \({target}-"):
         cli.chosen(GATES, target, ["lint"])
     names = {one.name for one in cli.chosen(GATES, target, [])} - {"supplies"}
     assert {one.name for one in cli.chosen(GATES, target, [target])} - {"supplies"} == names
@@ -455,13 +497,44 @@ def test_a_group_is_all_its_gates_and_what_fills_the_caches_comes_along() -> Non
     assert [one.name for one in cli.chosen(GATES, "only", ["lint"])] == ["lint"]
 
 
-def test_the_seed_is_the_repositorys_unless_one_is_given_and_soak_draws_one() -> None:
-    assert cli.seed_of({"CONVERGED_SEED": "42"}, draw=False) == cli.seed_of({"CONVERGED_SEED": "42"}, draw=True) == 42
-    assert cli.seed_of({}, draw=False) is None
-    assert len({cli.seed_of({}, draw=True) for _number in range(4)}) > 1
-    for wrong in ("x", "-1", "1.5", str(2**32)):
-        with pytest.raises(cli.UsageError, match=f"CONVERGED_SEED is '{wrong}'; it takes a number from 0 to"):
-            cli.seed_of({"CONVERGED_SEED": wrong}, draw=False)
+def test_the_seed_is_the_repositorys_unless_one_is_given() -> None:
+    assert asked.seed_of({"CONVERGED_SEED": "42"}) == 42
+    assert asked.seed_of({}) is asked.seed_of({"CONVERGED_SEED": ""}) is None
+    for wrong in ("x", "-1", "1.5", "²", "٣", str(2**32)):
+        with pytest.raises(asked.UsageError, match=f"CONVERGED_SEED is '{wrong}'; it takes a number from 0 to"):
+            asked.seed_of({"CONVERGED_SEED": wrong})
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "drawn"),
+    [
+        (["soak"], {}, {"soak-unit": True, "soak-e2e-bed": True}),
+        (["only", "lint", "soak-unit"], {}, {"lint": False, "soak-unit": True}),
+        (["only", "lint"], {}, {"lint": False}),
+        (["only", "lint", "soak-unit"], {"CONVERGED_SEED": "7"}, {"lint": True, "soak-unit": True}),
+    ],
+)
+def test_a_part_of_soak_draws_a_seed_however_it_is_started_and_no_other_gate_does(
+    words: list[str], given: dict[str, str], drawn: dict[str, bool], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seeds: list[dict[str, int | None]] = []
+
+    def note(wanted: list[Gate], make: Callable[[Gate], Context], **_options: object) -> list[Outcome]:
+        seeds.append({one.name: make(one).seed for one in wanted})
+        return []
+
+    monkeypatch.setattr(cli, "run_gates", note)
+    monkeypatch.setattr(cli, "heed_interrupts", lambda: None)
+    monkeypatch.delenv("CONVERGED_SEED", raising=False)
+    for number in ("1", "2"):
+        folder = str(tmp_path / number)
+        for name, value in {**given, "CONVERGED_CACHE": folder, "CONVERGED_OWN_CACHE": folder}.items():
+            monkeypatch.setenv(name, value)
+        assert cli.main(words) == 0
+
+    for name, has_one in drawn.items():
+        assert [one[name] is not None for one in seeds] == [has_one] * 2
+        assert (seeds[0][name] != seeds[1][name]) == (has_one and not given)
 
 
 @pytest.mark.parametrize(
@@ -484,12 +557,12 @@ def test_gates_see_the_same_hash_seed_and_only_a_seed_that_was_given(
 
 
 def test_fresh_is_yes_or_no() -> None:
-    assert [cli.is_fresh(environ) for environ in ({}, {"FRESH": ""}, {"FRESH": "0"}, {"FRESH": "1"})] == [
+    assert [asked.is_fresh(environ) for environ in ({}, {"FRESH": ""}, {"FRESH": "0"}, {"FRESH": "1"})] == [
         *[False] * 3,
         True,
     ]
-    with pytest.raises(cli.UsageError, match="FRESH is 'maybe'; it takes 1 .* or 0"):
-        cli.is_fresh({"FRESH": "maybe"})
+    with pytest.raises(asked.UsageError, match="FRESH is 'maybe'; it takes 1 .* or 0"):
+        asked.is_fresh({"FRESH": "maybe"})
 
 
 def test_a_run_ends_with_what_took_longest_and_keeps_it(context: Callable[[Gate], Context], tmp_path: Path) -> None:
@@ -505,6 +578,18 @@ def test_a_run_ends_with_what_took_longest_and_keeps_it(context: Callable[[Gate]
     assert [line.split()[-1] for line in lines[-20:]] == [f"t{number}" for number in range(29, 9, -1)]
     assert {line.split()[-1] for line in lines[1:3]} == {"good", "bad"}
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8")).keys() == {"good"}
+
+
+@pytest.mark.parametrize(("tier", "kept"), [("test", True), ("check", False), ("only", False)])
+def test_only_whole_runs_keep_durations_because_a_quick_gate_does_less(
+    tier: str, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("CONVERGED_CACHE", "CONVERGED_OWN_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path))
+
+    assert cli.run([gate("one", passes)], tier=tier, given=None, drawn=None, fresh=False) == 0
+
+    assert bool([*tmp_path.glob("logs/*/run.json")]) == kept
 
 
 def test_durations_are_those_of_the_newest_run_of_each_gate(tmp_path: Path) -> None:
