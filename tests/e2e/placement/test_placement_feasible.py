@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -21,6 +20,7 @@ from e2e.placement.cluster import Cluster
 from e2e.placement.generated import LABEL, NAMESPACES, Draw, Json
 from e2e.placement.reference import SCHEDULER, Reference
 from e2e.playing import until
+from payloads import seeds
 from placement.core.scheduler import Scheduler
 from placement.kube.decode import Decoder
 from placement.kube.sources import BUILT_IN
@@ -237,7 +237,7 @@ def test_feasible_nodes_are_those_of_kube_scheduler(cluster: Cluster, reference:
 @pytest.mark.soak
 @pytest.mark.drawn
 def test_feasible_nodes_of_fresh_clusters_are_those_of_kube_scheduler(cluster: Cluster, reference: Reference) -> None:
-    seed = int(os.environ.get("CONVERGED_SEED", "0"))
+    seed = seeds.first()
     print(f"CONVERGED_SEED={seed} repeats these clusters")
     choices = sum(compare_cluster(cluster, reference, seed, number)[0] for number in range(CLUSTERS))
     assert choices >= CHOICES * CLUSTERS, "hardly a pod had to choose"

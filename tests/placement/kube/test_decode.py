@@ -513,7 +513,7 @@ def test_any_mutated_object_is_a_record_or_a_refusal(value: Json, kind: type) ->
 
 
 @given(st.binary(max_size=60), st.sampled_from(ALL_KINDS))
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 def test_any_bytes_are_refused_or_read(raw: bytes, kind: type) -> None:
     decoder = Decoder()
     assert isinstance(decoder.decode_object(kind, raw), kind | Refusal)

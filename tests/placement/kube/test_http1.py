@@ -34,7 +34,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes | None]:
     return [data[left:right] for left, right in itertools.pairwise(edges)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=max(10, settings().max_examples * 2 // 5))
 @given(
     lines=st.lists(st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\n", b"x")), max_size=8),
     chunk=st.integers(1, 50),

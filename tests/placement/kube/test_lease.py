@@ -123,7 +123,7 @@ def test_a_lease_that_was_given_back_is_taken_at_once():
     assert (first.leads, second.leads) == (False, True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(
     steps=st.lists(
         st.tuples(

@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.http1 import TooLong
@@ -220,7 +220,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(STEPS)
 def test_by_a_watch_or_by_a_list_the_same_is_known(steps):
     version, script, there = 10, [page(10)], {}

@@ -265,14 +265,14 @@ def test_whatever_users_and_the_site_do_gangs_and_jobs_come_to_rest(operations):
 
 
 @pytest.mark.soak
-@settings(max_examples=1000)
+@settings(max_examples=settings().max_examples // 2)
 @given(steps(*FORGED, least=10, most=60))
 def test_whoever_forges_for_long_pays_for_it_himself(operations):
     live_beside_a_forger(operations)
 
 
 @pytest.mark.soak
-@settings(max_examples=1000)
+@settings(max_examples=settings().max_examples // 2)
 @given(steps(*ALL, least=10, most=60))
 def test_whatever_users_and_the_site_do_for_long_gangs_and_jobs_come_to_rest(operations):
     live(operations)

@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, note, settings
+from hypothesis import given, note
 from hypothesis import strategies as st
 from placement.model.action import Action, Bind, Evict, Release, Submit
 from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
@@ -324,7 +324,6 @@ def test_whatever_fails_jobs_and_pods_come_together_again(operations):
 
 
 @pytest.mark.soak
-@settings(max_examples=2000)
 @given(st.lists(st.sampled_from(OPERATIONS), min_size=5, max_size=60))
 def test_whatever_fails_for_long_jobs_and_pods_come_together_again(operations):
     come_together(operations)

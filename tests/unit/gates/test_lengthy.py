@@ -142,6 +142,13 @@ def test_soak_runs_every_module_of_the_payloads_tests_that_draws() -> None:
     assert {name for name in draws if name.startswith("test_")} == {*DRAWING_TESTS}
 
 
+def test_every_property_takes_a_share_of_the_examples_of_the_profile() -> None:
+    tests = [path for path in (REPOSITORY / "tests").rglob("test_*.py") if path != Path(__file__)]
+    assert len(tests) > 100
+    fixed = [path.name for path in tests if re.search(r"max_examples=\d+ *[,)]", path.read_text(encoding="utf-8"))]
+    assert not fixed, "the number of examples of soak must not be that of every change"
+
+
 def test_a_part_that_fails_says_how_to_repeat_it(context: Context) -> None:
     write(context, f"tests/payloads/{DRAWING_TESTS[0]}.py", "raise SystemExit(3)\n")
     with pytest.raises(GateFailure, match="; CONVERGED_SEED=7 make soak GATE=soak-payloads repeats it"):
