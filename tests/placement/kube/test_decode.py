@@ -82,7 +82,21 @@ def test_an_ended_pod_holds_nothing() -> None:
         ("Failed", "OutOfcpu", True),
         ("Failed", "OutOfexample.com/gpu", True),
         ("Failed", "UnexpectedAdmissionError", True),
+        ("Failed", "OutOfpods", True),
+        ("Failed", "NodeShutdown", True),
+        ("Failed", "TopologyAffinityError", True),
+        ("Failed", "SMTAlignmentError", True),
+        ("Failed", "EmptyPodSharedPoolError", True),
+        ("Failed", "VolumeAttachmentLimitExceeded", True),
+        ("Failed", "PodFeatureUnsupported", True),
+        ("Failed", "SysctlForbidden", True),
+        ("Failed", "AppArmor", True),
+        ("Failed", "NodeAffinity", True),
+        ("Failed", "TaintToleration", True),
         ("Failed", "Evicted", False),
+        ("Failed", "Terminated", False),
+        ("Failed", "Preempting", False),
+        ("Failed", "DeadlineExceeded", False),
         ("Failed", None, False),
         ("Running", "OutOfcpu", False),
     ],
@@ -91,6 +105,25 @@ def test_a_pod_that_its_kubelet_did_not_take_is_told_from_one_that_failed(
     phase: str, reason: str | None, rejected: bool
 ) -> None:
     assert accepted(pod(status={"phase": phase, "reason": reason}, nodeName="n1")).rejected is rejected
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "SomethingNew"])
+def test_a_rejection_for_a_reason_that_others_use_too_is_known_by_its_message(reason: str) -> None:
+    status = {
+        "phase": "Failed",
+        "reason": reason,
+        "message": "Pod was rejected: The node had condition: [DiskPressure]",
+    }
+    assert accepted(pod(status=status, nodeName="n1")).rejected
+    assert not accepted(pod(status={**status, "message": "The node was low on resource"}, nodeName="n1")).rejected
+
+
+@pytest.mark.parametrize(
+    ("reason", "unsuited"),
+    [("OutOfcpu", False), ("NodeShutdown", False), ("TopologyAffinityError", True), ("SysctlForbidden", True)],
+)
+def test_a_rejection_says_whether_it_is_for_what_the_pod_asks_for(reason: str, unsuited: bool) -> None:
+    assert accepted(pod(status={"phase": "Failed", "reason": reason}, nodeName="n1")).unsuited is unsuited
 
 
 def test_the_rules_of_a_pod_are_read() -> None:
@@ -380,7 +413,7 @@ def test_a_node_is_read() -> None:
     )
     assert (node.name, node.unschedulable, node.held_by, node.leases) == ("a", True, "slurm/7", "")
     assert node.taints == (Taint("k", "", Effect.NO_SCHEDULE),)
-    assert node.allocatable == (("cpu", 63500), ("memory", 2**40), ("pods", 110))
+    assert node.allocatable == (("cpu", 63500), ("example.com/gpu", 0), ("memory", 2**40), ("pods", 110))
 
 
 @pytest.mark.parametrize(

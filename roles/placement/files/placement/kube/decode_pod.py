@@ -4,7 +4,8 @@
 """A pod from its JSON."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -13,16 +14,47 @@ from placement.kube.field_error import FieldError, shown
 from placement.kube.metadata import Sharing, require_identity
 from placement.kube.resources import read_request
 from placement.kube.rules import Affinity, read_affinity, read_spread, read_tolerations
+from placement.model.affinity import TopologySpread
 from placement.model.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
-from placement.model.selector import LabelPairs, NodeSelector
+from placement.model.selector import LabelPairs, NodeSelector, Toleration
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 # Annotations that the scheduler reads; the others would only cost memory.
 _KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/", "pod-group.scheduling.")
 _NO_STATUS = wire.PodStatus()
 _NO_AFFINITY = Affinity()
-# What a kubelet says that has no room for a pod after all, or no device.
-_REJECTIONS = ("OutOf", "UnexpectedAdmissionError")
+_NO_TOLERATIONS: Final[tuple[Toleration, ...]] = ()
+_NO_SPREAD: Final[tuple[TopologySpread, ...]] = ()
+# Reasons of a kubelet (1.36) that rejects a pod. First those that are about the node, whatever a pod asks for.
+_NODE_REJECTIONS: Final = ("OutOf", "NodeShutdown", "InvalidNodeInfo", "Evicted")
+# A pod that has run is evicted with this reason, too; the message tells the two apart.
+_EVICTED: Final = "Evicted"
+_REJECTED: Final = "Pod was rejected"
+# Those that are about the node and such pods together: how their CPUs, memory and devices lie, what the node supports,
+# what volumes it can attach, and the plugins of the scheduler that a kubelet runs once more.
+_POD_REJECTIONS: Final = frozenset(
+    {
+        "TopologyAffinityError",
+        "SMTAlignmentError",
+        "EmptyPodSharedPoolError",
+        "UnexpectedAdmissionError",
+        "UnexpectedPredicateFailureType",
+        "UnknownReason",
+        "VolumeAttachmentLimitExceeded",
+        "PodFeatureUnsupported",
+        "PodLevelResourcesNotSupported",
+        "InitContainerRestartPolicyForbidden",
+        "SupplementalGroupsPolicyNotSupported",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "AppArmor",
+        "SysctlForbidden",
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "TaintToleration",
+    }
+)
 # A UID has fewer characters.
 _LONGEST_TAG = 64
 _EMPTY_JSON = frozenset({b"", b"null", b"[]", b"{}"})
@@ -30,6 +62,7 @@ _EMPTY_JSON = frozenset({b"", b"null", b"[]", b"{}"})
 _IN_TREE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
 
 _decoder = msgspec.json.Decoder(wire.Pod)
+_T = TypeVar("_T")
 
 
 def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
@@ -46,6 +79,7 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
     except ValueError:
         raise FieldError("status.phase", f"unknown phase {shown(status.phase)}") from None
     claims = dict(_claims(spec, meta.name))
+    rejected, unsuited = _rejection(status) if phase is Phase.FAILED else (False, False)
     return Pod(
         uid=meta.uid,
         namespace=sys.intern(meta.namespace),
@@ -60,7 +94,8 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         node=sys.intern(spec.node_name or ""),
         nominated_node=sys.intern(status.nominated_node_name or ""),
         phase=phase,
-        rejected=phase is Phase.FAILED and (status.reason or "").startswith(_REJECTIONS),
+        rejected=rejected,
+        unsuited=unsuited,
         terminating=meta.deletion_timestamp is not None,
         gated=bytes(spec.scheduling_gates) not in _EMPTY_JSON,
         mirror=MIRROR_ANNOTATION in annotations,
@@ -72,10 +107,26 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
     )
 
 
+def _rejection(status: wire.PodStatus) -> tuple[bool, bool]:
+    """Return whether a kubelet rejected the failed pod, and whether for what it asks for, not for the node's state."""
+    reason = status.reason or ""
+    about_node = reason.startswith(_NODE_REJECTIONS)
+    named = reason in _POD_REJECTIONS or (about_node and reason != _EVICTED)
+    rejected = named or (status.message or "").startswith(_REJECTED)
+    return rejected, rejected and not about_node
+
+
 def _read_spec(spec: wire.PodSpec, namespace: str, labels: LabelPairs, sharing: Sharing) -> PodSpec:
     affinity_text, tolerations_text = bytes(spec.affinity), bytes(spec.tolerations)
     spread_text = bytes(spec.topology_spread_constraints)
-    affinity = _NO_AFFINITY if affinity_text in _EMPTY_JSON else read_affinity(affinity_text, namespace)
+    placed = bool(spec.node_name)
+    affinity, tolerations, spread = _NO_AFFINITY, _NO_TOLERATIONS, _NO_SPREAD
+    if affinity_text not in _EMPTY_JSON:
+        affinity = _rules(lambda: read_affinity(affinity_text, namespace), _NO_AFFINITY, placed=placed)
+    if tolerations_text not in _EMPTY_JSON:
+        tolerations = _rules(lambda: read_tolerations(tolerations_text), _NO_TOLERATIONS, placed=placed)
+    if spread_text not in _EMPTY_JSON:
+        spread = _rules(lambda: read_spread(spread_text, namespace, labels), _NO_SPREAD, placed=placed)
     return sharing.spec(
         PodSpec(
             scheduler_name=spec.scheduler_name or "default-scheduler",
@@ -84,16 +135,29 @@ def _read_spec(spec: wire.PodSpec, namespace: str, labels: LabelPairs, sharing: 
             preempts=spec.preemption_policy != "Never",
             selector=NodeSelector(sharing.labels(spec.node_selector), affinity.node_terms),
             preferred_nodes=affinity.preferred_nodes,
-            tolerations=() if tolerations_text in _EMPTY_JSON else read_tolerations(tolerations_text),
+            tolerations=tolerations,
             affinity=affinity.pods,
             anti_affinity=affinity.anti_pods,
             preferred_pods=affinity.preferred_pods,
-            spread=() if spread_text in _EMPTY_JSON else read_spread(spread_text, namespace, labels),
+            spread=spread,
             host_ports=tuple(sorted(set(_host_ports(spec)))),
             deadline=spec.active_deadline_seconds,
             unsupported=tuple(_unsupported(spec)),
         )
     )
+
+
+def _rules(read: Callable[[], _T], none: _T, *, placed: bool) -> _T:
+    """Return a part of the spec; of a pod that has a node, none of it where it cannot be read.
+
+    What such a pod takes of its node is known all the same, and the pods of any user could otherwise close nodes.
+    """
+    try:
+        return read()
+    except (FieldError, msgspec.DecodeError):
+        if not placed:
+            raise
+        return none
 
 
 def _host_ports(spec: wire.PodSpec) -> Iterator[HostPort]:

@@ -128,17 +128,32 @@ class Condition(Wire):
     reason: str | None = None
 
 
+class RequestMapping(Wire):
+    """A container's extended resource that a resource claim of the pod stands for."""
+
+    container_name: str = ""
+    resource_name: str = ""
+
+
+class ExtendedResourceClaim(Wire):
+    """The claim that kube-scheduler has made for a pod's extended resources."""
+
+    request_mappings: list[RequestMapping] | None = None
+
+
 class PodStatus(Wire):
     """The status of a pod."""
 
     phase: str | None = None
     reason: str | None = None
+    message: str | None = None
     nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: Resources = None
     resources: Requests | None = None
+    extended_resource_claim_status: ExtendedResourceClaim | None = None
 
 
 class Pod(Wire):

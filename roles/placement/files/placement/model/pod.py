@@ -97,8 +97,10 @@ class Pod:
     node: str = ""
     nominated_node: str = ""
     phase: Phase = Phase.PENDING
-    # Whether the node's kubelet did not take it, although it was bound there.
+    # Whether the node's kubelet rejected it, although it was bound there; and whether for what pods of this kind ask
+    # for, such as whole cores of one socket, and not for the state of the node.
     rejected: bool = False
+    unsuited: bool = False
     terminating: bool = False
     gated: bool = False
     # Mirror and DaemonSet pods are left alone by drains and preemption.

@@ -116,3 +116,8 @@ def maximum(first: ResourceList, *others: ResourceList) -> dict[str, int]:
             if name not in greatest or nano > greatest[name]:
                 greatest[name] = nano
     return greatest
+
+
+def is_extended(resource: str) -> bool:
+    """Return whether this is an extended resource, by Kubernetes' rule: a name with a prefix that is not its own."""
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
