@@ -67,7 +67,7 @@ def test_room_is_kept_for_whom_it_was_made() -> None:
 def test_a_new_scheduler_keeps_the_room_that_an_old_one_nominated() -> None:
     simulated = full()
     simulated.see(replace(simulated.named("low1a"), terminating=True))
-    simulated.see(mine("high", nominated_node="n1"), mine("late", priority=20, preempts=False))
+    simulated.see(mine("high", priority=20, nominated_node="n1"), mine("late", priority=20, preempts=False))
     assert not any(isinstance(action, Bind) for action in simulated.run())
     simulated.gone(simulated.named("low1a"))
     assert [action.name for action in simulated.run() if isinstance(action, Bind)] == ["high"]

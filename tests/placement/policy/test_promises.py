@@ -145,3 +145,68 @@ def test_members_go_where_they_were_promised_room_when_the_best_node_of_one_is_t
     ]
     placements = simulated.placements()
     assert (placements["one"], placements["two"]) == ("n2", "n1")
+
+
+@pytest.mark.parametrize(("theirs", "placed"), [(-10, True), (999, True), (1000, False), (1001, False)])
+def test_room_that_another_scheduler_nominated_is_closed_to_pods_of_no_higher_priority(
+    theirs: int, placed: bool
+) -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"), pod("theirs", priority=theirs, nominated_node="n1", request=amounts(cpu="4")))
+    simulated.see(mine("p", priority=1000))
+    simulated.run()
+    assert simulated.placements() == ({"p": "n1"} if placed else {})
+    if not placed:
+        assert simulated.conditions()["p"] == "0/1 nodes are available: 1 Insufficient cpu"
+
+
+def test_several_nominations_on_a_node_count_each_by_its_priority() -> None:
+    simulated = Simulated()
+    simulated.see(node("n1"))
+    for priority in (0, 10, 20, 30):
+        simulated.see(pod(f"theirs{priority}", priority=priority, nominated_node="n1"))
+    # One core each: of priority 15 and above two are kept.
+    simulated.see(*(mine(f"p{index}", priority=15) for index in range(3)))
+    simulated.run()
+    assert len(simulated.placements()) == 2
+    simulated.gone(simulated.named("theirs30"))
+    simulated.run()
+    assert len(simulated.placements()) == 3
+    simulated.see(mine("least", priority=-1))
+    simulated.run()
+    assert "least" not in simulated.placements()
+
+
+def test_a_gang_goes_where_nominations_of_lower_priority_are_as_a_whole() -> None:
+    simulated = Simulated()
+    simulated.see(priority_class("high", 10), gang("g", 4, priority_class="high"))
+    for name in ("n1", "n2"):
+        simulated.see(node(name))
+        simulated.see(pod(f"theirs-{name}", priority=5, nominated_node=name, request=amounts(cpu="3")))
+    # Their own priority is lower: their gang's counts.
+    simulated.see(*(mine(f"g{index}", group="g", request=amounts(cpu="2")) for index in range(4)))
+    simulated.run()
+    assert len(simulated.placements()) == 4
+
+
+def test_room_that_is_kept_for_a_gang_is_kept_by_the_priority_of_its_group() -> None:
+    simulated = full(2)
+    assert claimants(simulated) == ["n1", "n1", "n1", "n1"]
+    # Of a higher priority than the members, not than the gang.
+    simulated.see(*(mine(f"late{index}", priority=10, preempts=False) for index in range(4)))
+    simulated.run()
+    assert {"one", "two"} <= simulated.placements().keys()
+
+
+def test_who_takes_room_of_lower_priority_has_nobody_leave_for_it_and_the_other_looks_again() -> None:
+    simulated = Simulated(load(policy("allocate, preempt"), "test"))
+    simulated.see(node("n1"), node("n2"))
+    for name in ("n1", "n2"):
+        simulated.see(mine(f"{name}-low", node=name, phase=Phase.RUNNING, request=amounts(cpu="4")))
+    simulated.see(mine("middle", priority=10, request=amounts(cpu="4")))
+    (first,) = [action for action in simulated.run_once() if isinstance(action, Evict)]
+    simulated.carry_out(first)
+    # The room is free, and the one that it was made for has not been bound yet.
+    simulated.see(mine("high", priority=100, request=amounts(cpu="4")))
+    simulated.run()
+    assert sorted(simulated.placements()) == ["high", "middle"]

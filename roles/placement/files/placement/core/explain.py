@@ -121,12 +121,13 @@ class Explainer:
         fits = session.chooser.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
         allowed = session.chooser.allowed(task)
         rows = np.flatnonzero(fits if allowed is None else fits & allowed)
-        lacking = np.maximum(vector.dense[:, None] - columns.open[:, rows], 0) / np.maximum(vector.dense[:, None], 1)
+        opened = columns.opened(len(columns.axis), columns.lower_rank(task.priority))
+        lacking = np.maximum(vector.dense[:, None] - opened[:, rows], 0) / np.maximum(vector.dense[:, None], 1)
         nearest = rows[np.argsort(lacking.max(axis=0), kind="stable")[:_NODES]]
         answers: list[tuple[int, str]] = []
         for row in nearest.tolist():
             node = columns.nodes[row]
-            short = np.maximum(vector.dense - columns.open[:, row], 0)
+            short = np.maximum(vector.dense - opened[:, row], 0)
             short[vector.dense == 0] = 0
             leaving = self._holders(node.name, short) if node is not None and short.any() else []
             if node is not None and leaving:
@@ -162,13 +163,13 @@ class Explainer:
         main = int(short.argmax())
 
         def size(entry: PodEntry) -> tuple[int, str]:
-            return (-int(columns.axis.request(entry.pod.request).dense[main]), entry.pod.uid)
+            return (-int(columns.charged(columns.rows[node], entry.pod.request).dense[main]), entry.pod.uid)
 
         left, found = short.copy(), list[PodEntry]()
         for entry in sorted(entries, key=size):
             if (left <= 0).all():
                 break
-            left -= columns.axis.request(entry.pod.request).dense
+            left -= columns.charged(columns.rows[node], entry.pod.request).dense
             found.append(entry)
         return found if (left <= 0).all() else []
 

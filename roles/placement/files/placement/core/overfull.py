@@ -58,7 +58,7 @@ class Overfull:
         for uid in coming:
             entry = self._pods.by_uid.get(uid)
             if entry is not None and entry.charged and entry.row >= 0 and not (entry.pod.node or entry.leaving):
-                left[:, entry.row] += columns.axis.request(entry.pod.request).dense
+                left[:, entry.row] += columns.charged(entry.row, entry.pod.request).dense
         return left
 
     def _told(self, node: Node, left: NDArray[np.int64]) -> NodeOverfull:

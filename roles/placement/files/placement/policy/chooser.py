@@ -39,7 +39,7 @@ class Chooser:
     def best(self, task: Task) -> str:
         """The best node for the task, or nothing."""
         pod = task.pod
-        shape = self.shapes.row(pod.spec, pod.request)
+        shape = self.shapes.row(pod.spec, pod.request, task.priority)
         liked = None
         if self._pod_preference and (pod.spec.preferred_pods or pod.spec.spread):
             liked = self.domains.preferences(pod.spec, task.entry.labelset)
@@ -68,7 +68,7 @@ class Chooser:
                     statement.place(task, node)
             else:
                 run = tasks[start:end]
-                rows = self.shapes.targets(self.shapes.row(first.pod.spec, first.pod.request), len(run))
+                rows = self.shapes.targets(self.shapes.row(first.pod.spec, first.pod.request, first.priority), len(run))
                 for task, row in zip(run, rows, strict=False):
                     statement.place(task, self._name(row))
                 if len(rows) < len(run):
@@ -84,7 +84,7 @@ class Chooser:
             if task is not tasks[0]:
                 yield
             row, allowed = self._cluster.columns.rows.get(node), self.allowed(task)
-            shape = self.shapes.row(task.pod.spec, task.pod.request)
+            shape = self.shapes.row(task.pod.spec, task.pod.request, task.priority)
             if row is None or shape.scores[row] == INFEASIBLE or (allowed is not None and not allowed[row]):
                 return False
             statement.place(task, node)
@@ -94,14 +94,17 @@ class Chooser:
         """Whether placing one of several equal pods can change where the next may go, beyond the room it takes."""
         spec = task.pod.spec
         prefers = bool(self._pod_preference) and bool(spec.preferred_pods or spec.spread)
-        return prefers or bool(task.pod.volume_claims) or self.domains.apply_to(task.pod.spec, task.entry.labelset)
+        if prefers or task.pod.volume_claims or self._cluster.suited(task.pod) is not None:
+            return True
+        return self.domains.apply_to(task.pod.spec, task.entry.labelset)
 
     def kind(self, tasks: Sequence[Task]) -> Hashable:
         """Equal for tasks that fit where the others fit; None where that is not only for them and the nodes to say."""
         first = tasks[0]
         if self.one_by_one(first) or not all(alike(task.pod, first.pod) for task in tasks):
             return None
-        return (first.pod.spec, first.pod.request, len(tasks))
+        ignored = self._cluster.columns.lower_rank(first.priority)
+        return (first.pod.spec, first.pod.request, ignored, len(tasks))
 
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
@@ -139,7 +142,7 @@ class Chooser:
         columns = self._cluster.columns
         row = columns.rows[task.node]
         wanted = columns.axis.request(task.pod.request).dense > 0
-        left = columns.free[:, row] - (0 if task.entry.charged else columns.nominated[:, row])
+        left = columns.free[:, row] - (0 if task.entry.charged else columns.nominated_from(row, task.priority))
         if leaving:
             left = left + columns.releasing[:, row]
         if np.any(left[wanted] < 0):
@@ -152,22 +155,24 @@ class Chooser:
         return True
 
     def allowed(self, task: Task) -> Bools | None:
-        """Rows that the rules about other pods and about volumes allow; None means all."""
-        allowed = self.domains.allowed(task.pod.spec, task.entry.labelset)
-        if not task.pod.volume_claims:
-            return allowed
-        reached = self.volumes.allowed(task.pod)
-        if allowed is None or reached is None:
-            return reached if allowed is None else allowed
-        return allowed & reached
+        """Return the rows that rules about other pods, volumes and rejections of late allow; None means all."""
+        pod = task.pod
+        allowed = _both(self.domains.allowed(pod.spec, task.entry.labelset), self._cluster.suited(pod))
+        return _both(allowed, self.volumes.allowed(pod)) if pod.volume_claims else allowed
 
     def reasons(self, task: Task) -> Reasons:
         """Why no node can have the task as things stand."""
-        return self._refusals.of(task.pod, task.entry.labelset)
+        return self._refusals.of(task.pod, task.entry.labelset, task.priority)
 
     def _name(self, row: int) -> str:
         node = self._cluster.columns.nodes[row]
         return node.name if node is not None else ""
+
+
+def _both(rows: Bools | None, others: Bools | None) -> Bools | None:
+    if rows is None or others is None:
+        return rows if others is None else others
+    return rows & others
 
 
 def alike(pod: Pod, other: Pod) -> bool:

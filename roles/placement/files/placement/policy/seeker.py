@@ -129,7 +129,8 @@ class Seeker:
         vector = columns.axis.request(claimant.pod.request)
         if vector.unknown or (columns.alloc[:, row] < vector.dense).any():
             return None
-        lacking = vector.dense - columns.free[:, row] - columns.releasing[:, row] + columns.nominated[:, row]
+        lacking = vector.dense - columns.free[:, row] - columns.releasing[:, row]
+        lacking = lacking + columns.nominated_from(row, claimant.priority)
         # What is not asked for is never lacking, even where too much of it has been promised.
         short = np.flatnonzero((lacking > 0) & (vector.dense > 0)).tolist()
         return {columns.axis.names[index]: int(lacking[index]) for index in short}

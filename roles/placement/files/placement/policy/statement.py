@@ -28,7 +28,7 @@ class Statement:
 
     def promise(self, task: Task, node: str) -> None:
         """Room that others leave on this node is kept for the task."""
-        self._pods.promise(task.uid, node)
+        self._pods.promise(task.uid, node, task.priority)
         self._shift(task, Status.PROMISED)
 
     def release(self, task: Task) -> None:

@@ -8,7 +8,10 @@ and a deleted one does not rise again. After any such order the state is that of
 """
 
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Final
+
+import numpy as np
 
 from placement.model.event import (
     UNSERVED,
@@ -23,13 +26,14 @@ from placement.model.event import (
 )
 from placement.model.node import Node
 from placement.model.pod import Pod
+from placement.model.quantity import Amounts
 from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
 from placement.model.workload import Namespace, PodGroup
 from placement.state.claims import ClaimTable
-from placement.state.columns import UNREADABLE, NodeColumns
+from placement.state.columns import UNREADABLE, NodeColumns, offered_names
 from placement.state.labelsets import LabelSets
-from placement.state.masks import MaskTable
+from placement.state.masks import Bools, MaskTable
 from placement.state.objects import ObjectTable
 from placement.state.pods import PodTable
 from placement.state.ports import PortTable
@@ -38,6 +42,8 @@ from placement.state.volumes import VolumeRules
 # Deleted UIDs that are remembered. An event that comes later than so many deletions is from before the last relist.
 _GRAVES: Final = 1 << 15
 _NO_LABELS: LabelMap = {}
+# Namespace and request: what pods are told apart by where a node rejects them for what they ask for.
+Shape = tuple[str, Amounts]
 
 
 class Cluster:
@@ -45,6 +51,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.columns = NodeColumns()
+        # Nodes that rejected pods a moment ago for what such pods ask for.
+        self.unsuited: dict[Shape, dict[str, None]] = {}
         self.masks = MaskTable(self.columns)
         self.labelsets = LabelSets(self._namespace_labels)
         self.ports = PortTable()
@@ -95,6 +103,29 @@ class Cluster:
         if row is not None and bool(self.columns.flags[row] & why) != closed:
             self.columns.set_flag(row, why, closed)
             self.masks.update(row)
+
+    def set_unsuited(self, node: str, shape: Shape, *, unsuited: bool) -> None:
+        """Keep pods of this namespace and request off the node, or let them go there again."""
+        nodes = self.unsuited.setdefault(shape, {})
+        if unsuited:
+            nodes[node] = None
+        else:
+            nodes.pop(node, None)
+        if not nodes:
+            del self.unsuited[shape]
+
+    def unsuiting(self, pod: Pod) -> Collection[str]:
+        """Return the nodes that have rejected pods like this a moment ago, by name."""
+        return self.unsuited.get((pod.namespace, pod.request), ()) if self.unsuited else ()
+
+    def suited(self, pod: Pod) -> Bools | None:
+        """Return the rows that have rejected no pod like this a moment ago; None where no node has."""
+        nodes = self.unsuiting(pod)
+        if not nodes:
+            return None
+        found = np.ones(self.columns.capacity, np.bool_)
+        found[[self.columns.rows[node] for node in nodes if node in self.columns.rows]] = False
+        return found
 
     def _note(self, kind: type[Object], uid: str) -> None:
         self.changed.setdefault(kind, {})[uid] = None
@@ -159,6 +190,11 @@ class Cluster:
             self.labelsets.grow(self.columns.capacity)
             self.pods.charge_node(node.name)
             self._reflag(node.name)
+        elif self.columns.offers[row] != offered_names(node):
+            # Pods on it are charged with what it has of what they ask for, so with something else from now on.
+            self.pods.uncharge_node(node.name)
+            self.columns.set_node(row, node)
+            self.pods.charge_node(node.name)
         else:
             self.columns.set_node(row, node)
         self.masks.update(row)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.node import Node
+from placement.model.quantity import Amounts, is_extended
 from placement.model.selector import Effect, LabelPairs, Taint
 from placement.state.vectors import ResourceAxis, Vector
 
@@ -32,6 +33,7 @@ _LABEL_COLUMNS: Final = 256
 _TAINT_SETS: Final = 1 << 12
 _FIRST_CAPACITY: Final = 64
 _NO_TAINTS: tuple[Taint, ...] = ()
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 class LabelColumn:
@@ -65,12 +67,17 @@ class NodeColumns:
         self.axis = ResourceAxis()
         self.rows: dict[str, int] = {}
         self.nodes: list[Node | None] = []
+        # The names of extended resources that each node has, be it none of one.
+        self.offers: list[frozenset[str]] = []
         self._tombstones: list[int] = []
         shape = (len(self.axis), _FIRST_CAPACITY)
         self.alloc = np.zeros(shape, np.int64)
         # What of the charge is on its way out; what is promised to pods not yet placed.
         self.releasing = np.zeros(shape, np.int64)
         self.nominated = np.zeros(shape, np.int64)
+        # The same promises by row and rank, with their number; and their number by rank on all nodes.
+        self._promised: dict[int, dict[int, tuple[int, NDArray[np.int64]]]] = {}
+        self._ranks: dict[int, int] = {}
         # What is not charged, and what a pod without a promise may take, which is that less the promises that leaving
         # pods do not cover: in one array, because every charge changes both.
         self._room, self.free, self.open = _divided(np.zeros((2 * len(self.axis), _FIRST_CAPACITY), np.int64))
@@ -102,13 +109,6 @@ class NodeColumns:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def free_in_all(self) -> dict[str, int]:
-        """What is free in all on nodes that are neither held nor unreadable, by resource."""
-        # Rows without a node are all zero.
-        closed = np.flatnonzero(self.flags & (HELD | UNREADABLE))
-        sums = self.free.sum(axis=1) - self.free[:, closed].sum(axis=1)
-        return dict(zip(self.axis.names, sums.tolist(), strict=True))
-
     def add_resource(self, name: str) -> None:
         """One more line in every array of amounts."""
         line = np.zeros((1, self.capacity), np.int64)
@@ -116,6 +116,8 @@ class NodeColumns:
         self.axis.add(name)
         for array in ("alloc", "releasing", "nominated"):
             setattr(self, array, np.vstack((getattr(self, array), line)))
+        for promised in self._promised.values():
+            promised.update({rank: (number, np.append(sums, 0)) for rank, (number, sums) in promised.items()})
 
     def add_node(self, node: Node) -> int:
         """Gives a new node a row, without any charge."""
@@ -124,6 +126,7 @@ class NodeColumns:
         else:
             row = len(self.nodes)
             self.nodes.append(None)
+            self.offers.append(_NO_NAMES)
             if row == self.capacity:
                 self._double()
         self.rows[node.name] = row
@@ -142,6 +145,7 @@ class NodeColumns:
         kept = int(self.flags[row]) & (UNREADABLE | RESTING | LEASED | UNKNOWN)
         self.flags[row] = kept | PRESENT | UNSCHEDULABLE * node.unschedulable | HELD * bool(node.held_by.strip())
         self.taint_set[row] = self._taint_set(node.taints)
+        self.offers[row] = offered_names(node)
         if old is None or old.labels != node.labels:
             self._relabel(row, old.labels if old else (), node.labels)
         self.nodes[row] = node
@@ -157,6 +161,7 @@ class NodeColumns:
         self.taint_set[row] = 0
         self._relabel(row, node.labels, ())
         self.nodes[row] = None
+        self.offers[row] = _NO_NAMES
         self._tombstones.append(row)
         self.touch(row)
         return row
@@ -182,11 +187,62 @@ class NodeColumns:
         self._reopen(row)
         self.touch(row)
 
-    def promise(self, row: int, vector: Vector, number: int) -> None:
-        """Notes that room is promised to a pod (1), or no longer (-1)."""
+    def charged(self, row: int, amounts: Amounts) -> Vector:
+        """Return what a pod takes of the node, without extended resources that the node has not got.
+
+        Its kubelet ignores those, as when a driver of resource claims gives them.
+        """
+        vector, offered = self.axis.request(amounts), self.offers[row]
+        if vector.extended <= offered:
+            return vector
+        return self.axis.request(
+            tuple((name, amount) for name, amount in amounts if name not in vector.extended or name in offered)
+        )
+
+    def promise(self, row: int, vector: Vector, number: int, rank: int) -> None:
+        """Note that room is promised to a pod of this rank (1), or no longer (-1)."""
         self.nominated[:, row] += number * vector.dense
+        promised = self._promised.setdefault(row, {})
+        known, sums = promised.get(rank, (0, np.zeros(len(self.axis), np.int64)))
+        promised[rank] = (known + number, sums + number * vector.dense)
+        self._ranks[rank] = self._ranks.get(rank, 0) + number
+        if not known + number:
+            del promised[rank]
+        if not promised:
+            del self._promised[row]
+        if not self._ranks[rank]:
+            del self._ranks[rank]
         self._reopen(row)
         self.touch(row)
+
+    def lower_rank(self, rank: int) -> int | None:
+        """Return the highest rank below this one that any room is promised to; None where there is none."""
+        return max((other for other in self._ranks if other < rank), default=None) if self._ranks else None
+
+    def nominated_from(self, row: int, rank: int) -> NDArray[np.int64]:
+        """Return what is promised on the row to this rank and those above it."""
+        found: NDArray[np.int64] = self.nominated[:, row]
+        for other, (_unused, sums) in self._promised.get(row, {}).items():
+            if other < rank:
+                found = found - sums
+        return found
+
+    def opened(self, lines: int, ignored: int | None, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
+        """Return the open room of these rows, or of all, as far as so many resource lines.
+
+        Promises to ranks up to the ignored one do not count: a pod of a higher rank may have that room.
+        """
+        opened = self.open[:lines] if rows is None else self.open[:lines].take(rows, axis=1)
+        if ignored is None:
+            return opened
+        if rows is None:
+            opened = opened.copy()
+        concerned = self._promised.keys() if rows is None else self._promised.keys() & set(rows.tolist())
+        for row in concerned:
+            uncovered = np.minimum(self.releasing[:, row] - self.nominated_from(row, ignored + 1), 0)
+            room = (self.free[:, row] + uncovered)[:lines, None]
+            opened[:, [row] if rows is None else np.flatnonzero(rows == row)] = room
+        return opened
 
     def _reopen(self, row: int) -> None:
         uncovered = np.minimum(self.releasing[:, row] - self.nominated[:, row], 0)
@@ -253,6 +309,11 @@ class NodeColumns:
         self.taint_set = np.pad(self.taint_set, (0, more))
         for column in self._labels.values():
             column.of_row = np.pad(column.of_row, (0, more), constant_values=-1)
+
+
+def offered_names(node: Node) -> frozenset[str]:
+    """Return the names of the extended resources that the node has."""
+    return frozenset(name for name, _unused in node.allocatable if is_extended(name)) or _NO_NAMES
 
 
 def _divided(room: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -45,8 +45,8 @@ _RECENT: Final = 128
 _CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 
 
-def _lets_in(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
-    """Who wrote a toleration could write one for nodes of backed queues, too: there it does not count."""
+def lets_in(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
+    """Return whether a pod with these gets in; for backed pods' nodes none counts, because any user can write one."""
     backed = any(taint.key == BACKED_TAINT and taint.effect is not Effect.PREFER_NO_SCHEDULE for taint in taints)
     return not backed and untolerated(taints, tolerations) is None
 
@@ -146,13 +146,13 @@ class MaskTable:
         return opened
 
     def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bools:
-        verdicts = [_lets_in(taints, tolerations) for taints in self._columns.taint_sets]
+        verdicts = [lets_in(taints, tolerations) for taints in self._columns.taint_sets]
         tolerated: Bools = np.array(verdicts, np.bool_)[self._columns.taint_set]
         return tolerated
 
     def _tolerates(self, tolerations: tuple[Toleration, ...], row: int) -> bool:
         node = self._columns.nodes[row]
-        return node is None or _lets_in(node.taints, tolerations)
+        return node is None or lets_in(node.taints, tolerations)
 
     def _selects(self, selector: NodeSelector, row: int) -> bool:
         node = self._columns.nodes[row]

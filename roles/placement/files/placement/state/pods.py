@@ -29,12 +29,14 @@ _NOWHERE: Final = "/"
 class PodEntry:
     """What the state knows of one pod."""
 
-    __slots__ = ("at", "charged", "labelset", "plan", "pod", "row", "vector")
+    __slots__ = ("at", "charged", "labelset", "plan", "pod", "rank", "row", "vector")
 
     def __init__(self, pod: Pod, labelset: LabelSet) -> None:
         self.pod = pod
         self.labelset = labelset
         self.plan = NO_PLAN
+        # Room that is promised to it is open to pods of higher rank.
+        self.rank = pod.spec.priority
         # The name of the node it belongs to, charged or promised, and that node's row while it has one.
         self.at = ""
         self.charged = False
@@ -141,9 +143,13 @@ class PodTable:
         entry = self.by_uid[uid]
         self._plan(entry, (node, "", entry.plan[2], volumes))
 
-    def promise(self, uid: str, node: str) -> None:
-        """Room on this node is kept for the pod until it is placed."""
+    def promise(self, uid: str, node: str, rank: int | None = None) -> None:
+        """Keep room on this node for the pod until it is placed; its rank is its priority unless another is given."""
         entry = self.by_uid[uid]
+        if rank is not None and rank != entry.rank:
+            self._withdraw(entry)
+            entry.rank = rank
+            self._deposit(entry)
         self._plan(entry, ("", node, entry.plan[2], ()))
 
     def forget(self, uid: str) -> None:
@@ -209,8 +215,10 @@ class PodTable:
         pod, row, vector = entry.pod, entry.row, entry.vector
         if vector is None or len(vector.dense) != len(self._columns.axis):
             vector = entry.vector = self._columns.axis.request(pod.request)
+        if vector.extended:
+            vector = self._columns.charged(row, pod.request)
         if not entry.charged:
-            self._columns.promise(row, vector, number)
+            self._columns.promise(row, vector, number, entry.rank)
             return
         self._columns.charge(row, vector, number)
         if entry.leaving:

@@ -58,8 +58,8 @@ class Refusals:
         self._volumes = volumes
         self._domains = domains
 
-    def of(self, pod: Pod, labelset: LabelSet) -> Reasons:
-        """The reasons for this pod as things stand."""
+    def of(self, pod: Pod, labelset: LabelSet, rank: int) -> Reasons:
+        """Return the reasons for this pod, of this rank, as things stand."""
         columns = self._cluster.columns
         left = self._cluster.masks.present()
         number = int(left.sum())
@@ -76,6 +76,9 @@ class Refusals:
         take("of which nobody knows whether batch jobs have them", np.not_equal(columns.flags & UNKNOWN, 0))
         take("with an unreadable Node or pod", np.not_equal(columns.flags & UNREADABLE, 0))
         take("that turned pods away a moment ago", np.not_equal(columns.flags & RESTING, 0))
+        suited = self._cluster.suited(pod)
+        if suited is not None:
+            take("that turned pods like this away a moment ago", ~suited)
         if untolerated((_CORDON,), pod.spec.tolerations) is not None:
             take("unschedulable", np.not_equal(columns.flags & UNSCHEDULABLE, 0))
         if not self._cluster.masks.taints(pod.spec.tolerations).allows.all():
@@ -89,15 +92,16 @@ class Refusals:
             ports = np.zeros(columns.capacity, np.bool_)
             ports[self._cluster.ports.clashing_rows(pod.spec.host_ports)] = True
             take("without free host ports", ports)
-        self._amounts(pod, left, found)
+        self._amounts(pod, rank, left, found)
         for reason, allowed in [*self._volumes.answers(pod), *self._domains.answers(pod.spec, labelset)]:
             take(f"refused by {reason}", ~allowed)
         return Reasons(number, tuple(sorted((self._named(*item) for item in found.items()), key=_frequency)))
 
-    def _amounts(self, pod: Pod, left: Bools, found: dict[str, NDArray[np.intp]]) -> None:
+    def _amounts(self, pod: Pod, rank: int, left: Bools, found: dict[str, NDArray[np.intp]]) -> None:
         """Too little of something: a node is counted under everything it has too little of."""
         columns = self._cluster.columns
         vector = columns.axis.request(pod.request)
+        opened = columns.opened(len(columns.axis), columns.lower_rank(rank))
         short = np.zeros(columns.capacity, np.bool_)
         for name in vector.unknown:
             found[f"without {name}"] = np.flatnonzero(left)
@@ -106,7 +110,7 @@ class Refusals:
             wanted = int(vector.dense[index])
             if not wanted:
                 continue
-            lacking = left & (columns.open[index] < wanted)
+            lacking = left & (opened[index] < wanted)
             never = lacking & (columns.alloc[index] < wanted)
             for reason, rows in (("too small: ", never), ("Insufficient ", lacking & ~never)):
                 if rows.any():

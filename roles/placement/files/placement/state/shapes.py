@@ -39,10 +39,16 @@ _MET: Final = 1 << 12
 class ShapeRow:
     """One kind of pod: its score by row, as of a point in the ring of changes."""
 
-    __slots__ = ("cursor", "mask", "narrowed", "preferred", "request", "scores", "spec", "used", "vector")
+    __slots__ = ("cursor", "ignored", "mask", "narrowed", "preferred", "request", "scores", "spec", "used", "vector")
 
     def __init__(
-        self, spec: PodSpec, request: Amounts, vector: Vector, mask: Mask, preferred: list[tuple[np.float32, Mask]]
+        self,
+        spec: PodSpec,
+        request: Amounts,
+        vector: Vector,
+        mask: Mask,
+        preferred: list[tuple[np.float32, Mask]],
+        ignored: int | None,
     ) -> None:
         self.spec = spec
         self.request = request
@@ -50,6 +56,8 @@ class ShapeRow:
         self.mask = mask
         # What a node scores more where a mask allows it.
         self.preferred = preferred
+        # Room that is promised to ranks up to this one is open to it.
+        self.ignored = ignored
         self.scores: Scores = np.zeros(0, np.float32)
         self.cursor = -1
         self.narrowed = 0
@@ -78,32 +86,33 @@ class ShapeTable:
         self._rows: dict[tuple[object, ...], ShapeRow] = {}
         self._uses = 0
         # Shapes by the identity of spec and request, which are kept so that no other object takes their identity.
-        self._met: dict[tuple[int, int], tuple[PodSpec, Amounts, ShapeRow, bool]] = {}
+        self._met: dict[tuple[int, int, int | None], tuple[PodSpec, Amounts, ShapeRow, bool]] = {}
 
-    def row(self, spec: PodSpec, request: Amounts) -> ShapeRow:
-        """The row of pods with this spec and request, up to date."""
+    def row(self, spec: PodSpec, request: Amounts, rank: int | None = None) -> ShapeRow:
+        """Return the up-to-date row of pods with this spec, request and rank; the rank is their priority by default."""
+        ignored = self._columns.lower_rank(spec.priority if rank is None else rank)
         # Equal pods mostly share one spec and one request, and hashing those costs more than placing a pod.
-        known = self._met.get((id(spec), id(request)))
+        known = self._met.get((id(spec), id(request), ignored))
         if known is not None and known[0] is spec and known[1] is request and known[3] is self._columns.soft_taints:
             shape = known[2]
         else:
-            shape = self._obtain(spec, request)
+            shape = self._obtain(spec, request, ignored)
             if len(self._met) >= _MET:
                 self._met.clear()
-            self._met[id(spec), id(request)] = (spec, request, shape, self._columns.soft_taints)
+            self._met[id(spec), id(request), ignored] = (spec, request, shape, self._columns.soft_taints)
         self._uses += 1
         shape.used = self._uses
         self.catch_up(shape)
         return shape
 
-    def _obtain(self, spec: PodSpec, request: Amounts) -> ShapeRow:
+    def _obtain(self, spec: PodSpec, request: Amounts, ignored: int | None) -> ShapeRow:
         soft = self._columns.soft_taints
-        key = (spec.selector, spec.tolerations, spec.host_ports, spec.preferred_nodes, soft, request)
+        key = (spec.selector, spec.tolerations, spec.host_ports, spec.preferred_nodes, soft, request, ignored)
         shape = self._rows.get(key)
         if shape is None:
             mask = self._masks.usable(spec.selector, spec.tolerations)
             vector = self._columns.axis.request(request)
-            shape = self._rows[key] = ShapeRow(spec, request, vector, mask, self._preferred(spec))
+            shape = self._rows[key] = ShapeRow(spec, request, vector, mask, self._preferred(spec), ignored)
             if len(self._rows) > self._capacity:
                 oldest = min((key for key, row in self._rows.items() if row is not shape), key=self._last_use)
                 del self._rows[oldest]
@@ -137,7 +146,9 @@ class ShapeTable:
         older = len(shape.vector.dense) != len(columns.axis) or len(shape.scores) != columns.capacity
         if rows is None or older:
             shape.vector = columns.axis.request(shape.request)
-            shape.scores = self._evaluate(shape, columns.size, columns.open[: len(shape.vector.asked)], None)
+            shape.scores = self._evaluate(
+                shape, columns.size, columns.opened(len(shape.vector.asked), shape.ignored), None
+            )
             np.putmask(shape.scores, ~mask.allows, INFEASIBLE)
             if shape.spec.host_ports:
                 shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
@@ -152,7 +163,7 @@ class ShapeTable:
         if not len(rows):
             return
         # `take`, because plain indexing of so few columns costs several times as much.
-        opened = self._columns.open[: len(shape.vector.asked)].take(rows, axis=1)
+        opened = self._columns.opened(len(shape.vector.asked), shape.ignored, rows)
         shape.scores[rows] = self._evaluate(shape, self._columns.size.take(rows, axis=1), opened, rows)
         if shape.spec.host_ports:
             clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
@@ -215,7 +226,7 @@ class ShapeTable:
         if shape.spec.host_ports:
             return [float(INFEASIBLE)] * len(rows)
         columns, asked = self._columns, shape.vector.asked
-        opened = columns.open[: len(asked)].take(rows, axis=1) - asked
+        opened = columns.opened(len(asked), shape.ignored, rows) - asked
         scores: list[float] = self._evaluate(shape, columns.size.take(rows, axis=1), opened, rows).tolist()
         return scores
 
@@ -223,7 +234,7 @@ class ShapeTable:
         """Scores of one node after `placed` pods of the shape, one more, two more, ...; the next one last."""
         counts = np.arange(placed + _LADDER - 1, placed - 1, -1, dtype=np.int64)
         asked = shape.vector.asked
-        opened = self._columns.open[: len(asked), row, None] - asked * counts
+        opened = self._columns.opened(len(asked), shape.ignored, np.array([row])) - asked * counts
         size = np.repeat(self._columns.size[:, row, None], _LADDER, axis=1)
         ladder: list[float] = self._evaluate(shape, size, opened, np.full(_LADDER, row)).tolist()
         return ladder

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts
+from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, is_extended
 
 MEMORY_INDEX: Final = 1
 PODS_INDEX: Final = 2
@@ -34,6 +34,8 @@ class Vector:
     least: NDArray[np.int64]
     # Resources asked for that no node offers.
     unknown: tuple[str, ...]
+    # Extended resources asked for that some node offers.
+    extended: frozenset[str]
 
 
 class ResourceAxis:
@@ -78,7 +80,9 @@ class ResourceAxis:
             last = int(np.flatnonzero(dense)[-1])
             asked = dense[: last + 1, None]
             least = np.where(asked > 0, asked, np.iinfo(np.int64).min)
-            vector = Vector(dense, np.concatenate((dense, dense)), asked, least, tuple(self.unknown_names(amounts)))
+            twice = np.concatenate((dense, dense))
+            extended = frozenset(name for name, _unused in amounts if name in self._index and is_extended(name))
+            vector = Vector(dense, twice, asked, least, tuple(self.unknown_names(amounts)), extended)
             if len(self._requests) >= 1 << 16:
                 self._requests.clear()
             self._requests[amounts] = vector
