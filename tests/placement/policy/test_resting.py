@@ -121,3 +121,78 @@ def test_a_job_of_the_batch_system_is_kept_while_its_node_rests() -> None:
     site.settle(seconds=4)
     assert site.placements() == {"next": "n1"}
     assert "uid-next" not in [action.uid for action in site.actions if isinstance(action, Release)]
+
+
+def unsuited(simulated: Simulated, *names: str) -> None:
+    """The kubelet cannot lay out what these ask for."""
+    for name in names:
+        simulated.see(replace(simulated.named(name), phase=Phase.FAILED, rejected=True, unsuited=True))
+
+
+def sockets() -> Simulated:
+    """Two nodes, of which the first is the better one for every pod."""
+    simulated = Simulated()
+    simulated.once_bound = Phase.PENDING
+    for name, cores in (("n1", "64"), ("n2", "63")):
+        simulated.see(node(name, allocatable=amounts(cpu=cores, memory="256Gi", pods="110")))
+    return simulated
+
+
+LARGE = amounts(cpu="40")
+
+
+def test_the_next_pod_of_a_job_goes_to_another_node_when_a_kubelet_cannot_lay_one_out() -> None:
+    simulated = sockets()
+    seen = []
+    for number in range(20):
+        name = f"try{number}"
+        simulated.see(mine(name, owner="job-1", request=LARGE))
+        simulated.run()
+        seen.append(simulated.named(name).node)
+        if seen[-1] == "n2":
+            break
+        unsuited(simulated, name)
+        simulated.now += 1
+    assert seen == ["n1", "n2"]
+
+
+def test_a_node_that_cannot_lay_out_some_pods_is_open_to_others() -> None:
+    simulated = sockets()
+    simulated.see(mine("first", request=LARGE))
+    simulated.run()
+    unsuited(simulated, "first")
+    simulated.see(
+        mine("smaller", request=amounts(cpu="20")),
+        mine("elsewhere", namespace="others", request=LARGE),
+        mine("like-it", request=LARGE),
+    )
+    simulated.run()
+    assert simulated.placements() == {"smaller": "n1", "elsewhere": "n1", "like-it": "n2"}
+
+
+def test_pods_that_no_node_can_lay_out_are_told_so_and_tried_again_later() -> None:
+    simulated = sockets()
+    for name in ("a", "b"):
+        simulated.see(mine(name, request=LARGE))
+        simulated.run()
+        unsuited(simulated, name)
+    simulated.see(*(mine(f"next{index}", request=LARGE) for index in range(2)))
+    simulated.run()
+    told = "0/2 nodes are available: 2 that turned pods like this away a moment ago"
+    assert simulated.conditions() == {"next0": told, "next1": told}
+    simulated.now += 5
+    simulated.run()
+    assert sorted(simulated.placements().values()) == ["n1", "n2"]
+
+
+def test_a_job_of_the_batch_system_is_kept_while_its_node_cannot_lay_out_its_pods() -> None:
+    site = Backed()
+    site.see(site.pod("p1"))
+    site.settle()
+    unsuited(site, "p1")
+    site.gone(site.named("p1"))
+    site.see(site.pod("next"))
+    site.settle(seconds=4)
+    assert "turned pods away a moment ago" in site.conditions()["next"]
+    site.settle(seconds=4)
+    assert site.placements() == {"next": "n1"}

@@ -18,15 +18,15 @@ it wants to be called once a second, for what is written no more often than that
 """
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from placement.core.explain import Explainer
 from placement.core.overfull import Overfull
 from placement.model.action import Action
 from placement.model.batch import BackingRules
-from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Seen, Unsaid
-from placement.model.pod import Pod
+from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Gone, Relisted, Seen, Unsaid
+from placement.model.pod import TERMINAL, Pod
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
 from placement.policy.actions.back import back
@@ -43,10 +43,11 @@ from placement.policy.budgets import Budgets
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
 from placement.policy.jobs import Status
+from placement.policy.membership import group_key
 from placement.policy.resting import Resting
 from placement.policy.rules import Rules
 from placement.policy.session import PATIENCE, ActionRun, Refused, Session, Spared
-from placement.state.cluster import Cluster
+from placement.state.cluster import Cluster, Shape
 from placement.state.columns import RESTING
 
 ACTIONS: Final[dict[str, ActionRun]] = {
@@ -161,7 +162,7 @@ class Scheduler:
             return
         if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
-        self.cluster.apply(event)
+        self.cluster.apply(self._without_ended(event))
         if isinstance(event, Seen) and isinstance(event.item, Pod):
             self._note_tag(event.item.uid)
         if isinstance(event, EvictRefused):
@@ -171,6 +172,21 @@ class Scheduler:
             said = f"{task} could not be bound to node {event.node}: {event.message}"
             self.session.blocked[task.job.key] = Refused("BindingFailed", said)
         self._news = True
+
+    def _without_ended(self, event: Event) -> Event:
+        """Return the event without foreign pods that have ended, which count as gone."""
+        match event:
+            case Seen(Pod() as pod) if self._is_of_no_use(pod):
+                return Gone(Pod, pod.uid, pod.version)
+            case Relisted(kind=kind, items=items) if kind is Pod:
+                kept = [item for item in items if not (isinstance(item, Pod) and self._is_of_no_use(item))]
+                return replace(event, items=kept) if len(kept) < len(items) else event
+        return event
+
+    def _is_of_no_use(self, pod: Pod) -> bool:
+        """Return whether this is a foreign pod that has ended, and in no group; those of ours count in their jobs."""
+        foreign = pod.spec.scheduler_name != self.book.scheduler_name
+        return pod.phase in TERMINAL and foreign and not group_key(pod).named
 
     def _note_tag(self, uid: str) -> None:
         """At once: the next word of the pod, with what its owner has written since, may hide what it was bound with."""
@@ -186,9 +202,11 @@ class Scheduler:
             self.session.refusing[budget] = now + _REFUSING
 
     def _turned_away(self, pod: Pod) -> None:
-        """A node rejected a pod of ours: it rests, so that the pod's successor does not meet the same fate at once.
+        """Let the node that rejected a pod of ours rest, so that the pod's successor is not rejected at once.
 
-        Where the pod does not fit by our own figures, somebody else has put it there, and the node is as it was.
+        It rests for pods of the same namespace and request alone where the reason lies in what they ask for: otherwise
+        the pods of one user would keep all others off. Where the pod does not fit by our own figures, its owner or
+        another scheduler has put it there, and the node is as it was.
         """
         task = self.book.tasks.get(pod.uid)
         columns = self.cluster.columns
@@ -196,8 +214,16 @@ class Scheduler:
         if row is None or columns.axis.request(pod.request).unknown or (columns.free[:, row] < 0).any():
             return
         if task is not None and task.status is not Status.FAILED:
-            self._resting.turned_away(pod.node, self.session.now)
-            self.cluster.close(pod.node, RESTING, closed=True)
+            shape = (pod.namespace, pod.request) if pod.unsuited else None
+            self._resting.turned_away((pod.node, shape), self.session.now)
+            self._rest(pod.node, shape, rests=True)
+
+    def _rest(self, node: str, shape: Shape | None, *, rests: bool) -> None:
+        """Close the node, to all pods or to those of this shape, or open it again."""
+        if shape is None:
+            self.cluster.close(node, RESTING, closed=rests)
+        else:
+            self.cluster.set_unsuited(node, shape, unsuited=rests)
 
     def follow(self) -> bool:
         """Keeps up without deciding; says whether there is more to take in at once."""
@@ -223,7 +249,8 @@ class Scheduler:
                 return Decision((), True)
             session.actions += self.overfull.look(now, session.provisioning)
         if self._cycle is None:
-            due = any(until <= now for until in session.deadlines.values())
+            waits = (*session.deadlines.values(), *session.unclaimed.values())
+            due = any(until <= now for until in waits)
             if not self._news and not self.book.stirred and not due:
                 return self._decided(more=self.book.arriving)
             self._news = session.unfinished = False
@@ -244,8 +271,8 @@ class Scheduler:
         """Evictions, bindings, nodes that rested and statuses that could not be written are tried again."""
         self._news |= self.book.retry_held(now) | self._announcer.say_again()
         spared, refusing = self.session.spared, self.session.refusing
-        for node in self._resting.rested(now):
-            self.cluster.close(node, RESTING, closed=False)
+        for node, shape in self._resting.rested(now):
+            self._rest(node, shape, rests=False)
             self.book.generation += 1
             self._news = True
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a pod may be on the node that a batch system chose for it, by everything that allocate goes by, too."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -59,11 +60,13 @@ def largest(session: Session) -> int:
     return int(session.book.cluster.columns.alloc[MEMORY_INDEX].max()) // 1024
 
 
-def is_resting(session: Session, name: str) -> bool:
-    """Whether the node turned a pod away a moment ago; it will be tried again soon."""
-    columns = session.book.cluster.columns
-    row = columns.rows.get(name)
-    return row is not None and bool(columns.flags[row] & RESTING)
+def is_resting(session: Session, name: str, tasks: Iterable[Task]) -> bool:
+    """Return whether the node turned pods away a moment ago, or such pods as these; it will be tried again soon."""
+    cluster = session.book.cluster
+    row = cluster.columns.rows.get(name)
+    if row is None:
+        return False
+    return bool(cluster.columns.flags[row] & RESTING) or any(name in cluster.unsuiting(task.pod) for task in tasks)
 
 
 def why_not(session: Session, task: Task, name: str) -> str:
@@ -76,7 +79,7 @@ def why_not(session: Session, task: Task, name: str) -> str:
         return f"there is no node {name}"
     if columns.flags[row] & (HELD | UNREADABLE):
         return f"node {name} is held by batch jobs, or cannot be read"
-    if is_resting(session, name):
+    if is_resting(session, name, (task,)):
         return f"node {name} turned pods away a moment ago"
     taints = tuple(taint for taint in node.taints if taint.key != BACKED_TAINT)
     taint = untolerated((*taints, *((_CORDON,) if node.unschedulable else ())), spec.tolerations)

@@ -246,7 +246,7 @@ def _without(session: Session, job: Job, unit: Unit, batch: BatchJob, there: Seq
     if any(task.status is Status.RELEASING for task in there):
         # Their parts are the next ones'.
         _tell(session, job, Refused("JobWaiting", f"pods are still leaving job {batch.job}"))
-    elif any(is_resting(session, node_of(session, share.host)) for share in batch.shares):
+    elif any(is_resting(session, node_of(session, share.host), job.tasks.values()) for share in batch.shares):
         # The job is as good as it was, and its node will be tried again.
         _tell(session, job, Refused("JobWaiting", refused))
     elif there and (job.whole or not job.missing):
