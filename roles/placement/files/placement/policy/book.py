@@ -10,7 +10,7 @@ from placement.model.pod import Pod
 from placement.model.selector import LabelPairs
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 from placement.policy.arrivals import Arrivals
-from placement.policy.jobs import BEGUN, TAKING, Job, Status, Task, counted, status_of
+from placement.policy.jobs import BEGUN, CLAIMING, TAKING, Job, Status, Task, counted, status_of
 from placement.policy.membership import VOLCANO_SCHEDULER, GroupKey, group_key
 from placement.policy.rules import Rules
 from placement.policy.standing import Standing
@@ -128,6 +128,9 @@ class Book(Standing):
         old, task.pod = task.pod, pod
         if (pod.request, pod.spec, pod.annotations) == (old.request, old.spec, old.annotations):
             return
+        if pod.spec.tolerations != old.spec.tolerations and task.status in CLAIMING:
+            self._claim_room(old, came=False)
+            self._claim_room(pod, came=True)
         job = task.job
         self._book(task, task.status, None)
         if task.status is Status.PENDING:
@@ -162,7 +165,7 @@ class Book(Standing):
         if not job.tasks and job.group is not None:
             # Whether it is over, and whose it is, shows only now.
             self.push(job)
-        highest = task.pod.spec.priority == job.priority and not (job.group is not None and job.group.priority_class)
+        highest = task.pod.spec.priority == job.priority and not (job.group is not None and job.group.has_priority)
         if highest and job.tasks and all(left.pod.spec.priority < job.priority for left in job.tasks.values()):
             self._read_again(job)
         self._forget_empty(job.key)
@@ -180,7 +183,7 @@ class Book(Standing):
         if len(job.tasks) == 1:
             self._refresh(job)
             return
-        if job.group is None or not job.group.priority_class:
+        if job.group is None or not job.group.has_priority:
             job.priority = max(job.priority, task.pod.spec.priority)
         if job.group is None:
             job.created = min(job.created, task.pod.created)
@@ -193,6 +196,13 @@ class Book(Standing):
             self.moved(task, old)
             self.push(task.job)
 
+    def _claim_room(self, pod: Pod, *, came: bool) -> None:
+        """Note a pod that waits or is placed, or one that does so no longer: nodes that it tolerates are shared."""
+        if came:
+            self.room.enter(pod.spec.tolerations)
+        else:
+            self.room.leave(pod.spec.tolerations)
+
     def shift(self, task: Task, status: Status) -> None:
         """Counts the task under another status; tentative moves do this and take it back the same way."""
         self.wake(task)
@@ -202,6 +212,8 @@ class Book(Standing):
         job.counts[status] += 1
         if task.pod.request:
             job.asking += (status is Status.PENDING) - (old is Status.PENDING)
+        if (status in CLAIMING) != (old in CLAIMING):
+            self._claim_room(task.pod, came=status in CLAIMING)
         task.status = status
         if status is Status.PENDING:
             job.wait(task)

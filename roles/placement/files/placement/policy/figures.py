@@ -8,6 +8,7 @@ from placement.policy.amounts import Totals, add
 from placement.policy.jobs import HOLDING, SHARING, TAKING, WANTING, Status, Task
 from placement.policy.queues import QueueTree
 from placement.policy.register import Register
+from placement.policy.room import UsableRoom
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
 
@@ -19,6 +20,7 @@ class Figures(Register):
         super().__init__(rules, tree)
         self.cluster = cluster
         self._held: Totals = {}
+        self.room = UsableRoom(cluster, self.tasks.__contains__)
 
     def _book(self, task: Task, old: Status | None, new: Status | None) -> None:
         """Counts the task under its new status instead of the old one; under none before it comes and after it goes."""
@@ -51,13 +53,22 @@ class Figures(Register):
             queue.begun.pop(job.key, None)
 
     def idle(self) -> Totals:
-        """What is free of what there is for our pods."""
-        return {name: amount - self._held.get(name, 0) for name, amount in self.total.items()}
+        """Return what is free of what queues share."""
+        held = self._held_of_shares()
+        return {name: amount - held.get(name, 0) for name, amount in self.total.items()}
+
+    def _held_of_shares(self) -> Totals:
+        """Return what our pods hold, without those that a batch system has given nodes of its own."""
+        held = dict(self._held)
+        for queue in self.tree.backed:
+            add(held, queue.held.items(), -1)
+            add(held, queue.promised.items())
+        return held
 
     def _add_up(self) -> None:
-        """What there is for our pods, and what each queue deserves of it."""
-        free = self.cluster.columns.free_in_all()
-        total = {name: amount + self._held.get(name, 0) for name, amount in free.items() if name != PODS}
+        """Add up what queues share, and divide it among them."""
+        free, held = self.room.free(), self._held_of_shares()
+        total = {name: max(0, amount + held.get(name, 0)) for name, amount in free.items() if name != PODS}
         if total != self.total:
             self.total = total
             begun = [job for queue in self.tree.by_name.values() for job in queue.begun.values()]

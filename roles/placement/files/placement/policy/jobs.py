@@ -49,11 +49,13 @@ BEGUN: Final = SHARING | {Status.SUCCEEDED}
 HOLDING: Final = PLACED | {Status.RELEASING}
 # What nobody else can have now.
 TAKING: Final = HOLDING | {Status.PROMISED}
+# On a node, on the way there, or waiting for one.
+CLAIMING: Final = TAKING | {Status.PENDING}
 
 # On a node, as the API says.
 _THERE: Final = (Status.BOUND, Status.RUNNING, Status.RELEASING)
-# Phases of groups that have never been whole.
-_NOT_BEGUN: Final = frozenset({"Pending", "Inqueue", "Scheduling"})
+# Phases of groups that have never been whole; one that no phase was ever written for is such a group, too.
+_NOT_BEGUN: Final = frozenset({"", "Pending", "Inqueue", "Scheduling"})
 
 # Priority first, then age.
 TaskKey = tuple[int, str, str]
@@ -154,6 +156,7 @@ class Job:
         "grown",
         "inqueue",
         "key",
+        "lapses",
         "min_member",
         "order",
         "parked",
@@ -186,6 +189,8 @@ class Job:
         self.allocated: Totals = {}
         self.waiting: list[TaskKey] = []
         self.inqueue = False
+        # How often what was kept for it lapsed, because its pods did not come.
+        self.lapses = 0
         # Bindings that failed in a row.
         self.failures = 0
         # Whether its minimum has been bound once, as far as is known.
@@ -217,7 +222,7 @@ class Job:
     def partial(self) -> bool:
         """Whether some members have been bound of a gang that has never been whole."""
         begun = self.counts[Status.BOUND] or self.counts[Status.RUNNING]
-        return bool(begun) and not self.whole and self.bound < self.min_member
+        return bool(begun) and not self.whole and not self.foreign and self.bound < self.min_member
 
     @property
     def occupied(self) -> int:
@@ -240,15 +245,17 @@ class Job:
         return self.counts[Status.PENDING]
 
     def note(self, status: Status, old: Status) -> None:
-        """Takes note of what the final move of a member says about the whole.
+        """Take note of what the final move of a member says about the whole.
 
-        Who is found bound by somebody else may be what is left of a gang that was whole, unless its group denies it.
+        A member that is found bound may be what is left of a gang that was whole once, unless the gang is ours alone
+        and its group's phase says that it has not begun.
         """
         counts = self.counts
         found = status in _THERE and old not in TAKING
         if status in _THERE:
             self.failures = 0
-        if self.bound >= self.min_member or (found and (self.group is None or self.group.phase not in _NOT_BEGUN)):
+        denied = self.group is not None and not self.foreign and self.group.phase in _NOT_BEGUN
+        if self.bound >= self.min_member or (found and not denied):
             self.whole = True
         elif not any(counts[held] for held in _THERE):
             self.whole = False

@@ -8,6 +8,7 @@ guarantee is room that the rest of the cluster leaves free until the queue uses 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from sys import maxsize
 from types import MappingProxyType
 from typing import Final
 
@@ -36,6 +37,8 @@ class QueueTree:
         self._divided: tuple[dict[str, int], list[Totals]] | None = None
         self._link()
         self.guarantees = any(node.guarantee for node in self.by_name.values())
+        # Queues whose pods are on nodes that a batch system chooses: they share no room with the others.
+        self.backed = [node for node in self.by_name.values() if _is_backed(node)]
 
     def _link(self) -> None:
         for node in self.by_name.values():
@@ -146,6 +149,12 @@ class QueueTree:
         for node in self.in_order():
             if node.children:
                 self._divide(node.deserved, node.children, claims)
+        for node in self.backed:
+            node.deserved = {
+                name: min(node.requests.get(name, 0), node.capability.get(name, maxsize)) for name in total
+            }
+            for above in node.path[1:]:
+                add(above.deserved, node.deserved.items())
         return before != [node.deserved for node in self.by_name.values()]
 
     def _divide(
@@ -164,6 +173,9 @@ class QueueTree:
             node.claimed_below = {}
             for child in node.children:
                 add(node.claimed_below, child.claimed.items())
+            if _is_backed(node):
+                node.claimed = {}
+                continue
             own = node.held if leaving else node.allocated
             names = node.guarantee.keys() | own.keys() | node.claimed_below.keys()
             base = node.claimed_below if node.children else own
@@ -246,11 +258,17 @@ def _claims(usable: Sequence[QueueNode], name: str) -> dict[str, Claim]:
 
 
 def _claim(node: QueueNode, name: str, below: Sequence[Claim]) -> Claim:
+    if _is_backed(node):
+        return Claim(node.record.weight, 0, 0)
     limit = node.capability.get(name)
     wanted = sum(claim.ceiling for claim in below) if below else node.requests.get(name, 0)
     ceiling = wanted if limit is None else min(wanted, limit)
     guaranteed = max(node.guarantee.get(name, 0), sum(claim.floor for claim in below))
     return Claim(node.record.weight, min(guaranteed, ceiling), ceiling)
+
+
+def _is_backed(node: QueueNode) -> bool:
+    return bool(node.record.backed_by) and not node.children
 
 
 def _precedence(record: Queue) -> tuple[str, int, str]:
@@ -262,6 +280,8 @@ def _own_problem(record: Queue) -> str:
     """What is wrong with the queue's own fields."""
     if record.weight < 1:
         return f"spec.weight: {record.weight} is not a positive integer"
+    if record.unsupported:
+        return "; ".join(record.unsupported)
     capability = dict(record.capability)
     for field, amounts in (("capability", record.capability), ("guarantee", record.guarantee)):
         negative = next((name for name, amount in amounts if amount < 0), None)
