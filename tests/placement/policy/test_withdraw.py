@@ -3,16 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gangs that are bound in part: which leave, when, and what is said of it."""
 
+import json
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from placement.kube.dialects import BY_NAME
+from placement.kube.metadata import Sharing
 from placement.model.action import Action, Bind, Evict
 from placement.model.event import BindFailed, EvictRefused
 from placement.model.node import Node
 from placement.model.pod import Phase
+from placement.model.workload import UPSTREAM_ALPHA, PodGroup
 from placement_kit.builders import amounts, gang, mine, node, pod
 from placement_kit.simulated import Simulated
 
@@ -84,7 +89,7 @@ def test_a_gang_that_was_whole_and_lost_a_member_is_left_alone() -> None:
     assert not later(simulated, 2 * PATIENCE)
 
 
-@pytest.mark.parametrize(("phase", "leaves"), [("Pending", True), ("Unknown", False), ("", False)])
+@pytest.mark.parametrize(("phase", "leaves"), [("Pending", True), ("", True), ("Unknown", False)])
 def test_what_an_earlier_scheduler_bound_leaves_only_if_its_group_has_never_begun(phase: str, leaves: bool) -> None:
     simulated = Simulated()
     simulated.see(node("n1"), gang("g", 2, phase=phase), mine("g0", group="g", node="n1", phase=Phase.RUNNING))
@@ -194,3 +199,36 @@ def test_only_gangs_that_were_never_whole_are_withdrawn_and_none_stays_bound_in_
         failing.step(failing=False)
     for job in failing.simulated.scheduler.book.jobs.values():
         assert failing.bound(job.key.name) in (0, job.min_member) or job.whole
+
+
+def upstream(status: str) -> PodGroup:
+    """A gang of three as the API has it, with this status of its condition."""
+    written = {
+        "metadata": {"uid": "g", "name": "g", "namespace": "team", "resourceVersion": "7"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}},
+        "status": {"conditions": [{"type": "PodGroupScheduled", "status": status}]},
+    }
+    read = BY_NAME[UPSTREAM_ALPHA].read_group
+    assert read is not None
+    return read(json.dumps(written).encode(), Sharing())
+
+
+@pytest.mark.parametrize(("status", "leaves"), [("False", ["a"]), ("Unknown", ["a"]), ("True", [])])
+def test_half_an_upstream_gang_leaves_after_a_failover_unless_its_condition_says_it_was_whole(
+    status: str, leaves: list[str]
+) -> None:
+    simulated = Simulated()
+    member: dict[str, Any] = {"scheduling_group": "g", "request": amounts(cpu="4")}
+    simulated.see(node("n1"), upstream(status), mine("a", node="n1", phase=Phase.RUNNING, **member))
+    simulated.see(*(mine(name, **member) for name in "bc"))
+    simulated.run()
+    assert [gone.name for gone in later(simulated, PATIENCE)] == leaves
+
+
+def test_half_a_gang_with_a_member_of_another_scheduler_is_left_alone() -> None:
+    simulated = Simulated()
+    theirs = pod("theirs", annotations=(("scheduling.k8s.io/group-name", "g"),))
+    simulated.see(node("n1"), gang("g", 3, phase="Pending"))
+    simulated.see(mine("g0", group="g", node="n1", phase=Phase.RUNNING), theirs)
+    simulated.run()
+    assert not later(simulated, 2 * PATIENCE)

@@ -50,6 +50,8 @@ class Line:
         # What is kept for those that have been let in and have not begun, for all and for each.
         self.reserved: Totals = {}
         self._reserved_for: dict[GroupKey, Amounts] = {}
+        # Those of them that lack the pods to begin: what is kept for them is kept for a while.
+        self.unclaimed: dict[GroupKey, Job] = {}
         # Jobs that room is kept for.
         self.promised: dict[GroupKey, Job] = {}
         # Jobs whose bindings failed, and until when they are not tried.
@@ -143,7 +145,7 @@ class Line:
         """The job is in, unless room that its group asks for is still to be found: that is enqueue's."""
         if job.inqueue or job.key in self.outside or is_over(job):
             return
-        if not job.occupied and group.phase in NOT_LET_IN:
+        if not job.occupied and (group.phase in NOT_LET_IN or job.lapses):
             if job.problem is not None:
                 return
             if self.rules.enqueues and group.min_resources and not queue.record.backed_by:
@@ -152,7 +154,8 @@ class Line:
         job.inqueue = True
 
     def _keep_out(self, job: Job, group: PodGroup) -> None:
-        job.order = self.rules.job_order(job, self.total)
+        # A group that let its room lapse comes after those that did not.
+        job.order = (job.lapses, *self.rules.job_order(job, self.total))
         self.outside[job.key] = job
         kind = (job.queue, group.min_resources)
         if kind not in self.outsiders:
@@ -162,12 +165,15 @@ class Line:
     def _reserve(self, job: Job, queue: QueueNode | None) -> None:
         """Keeps what the job's group asks for at least, from when it is let in until it begins."""
         add(self.reserved, self._reserved_for.pop(job.key, ()), -1)
+        self.unclaimed.pop(job.key, None)
         group = job.group
         if group is None or not group.min_resources or (queue is not None and queue.record.backed_by):
             return
         if job.inqueue and not job.occupied and job.problem is None and not is_over(job):
             self._reserved_for[job.key] = group.min_resources
             add(self.reserved, group.min_resources)
+            if not job.tasks or not self.enough(job):
+                self.unclaimed[job.key] = job
 
     def enough(self, job: Job) -> bool:
         """Whether the job has as many members as must start together."""
@@ -213,6 +219,12 @@ class Line:
     def let_in(self, job: Job) -> None:
         """What the group asks for at least is free."""
         job.inqueue = True
+        self.push(job)
+
+    def put_back(self, job: Job) -> None:
+        """Let go of what is kept for a job that lacks pods; it waits again, behind those that have not lapsed."""
+        job.lapses += 1
+        job.inqueue = False
         self.push(job)
 
     def hold(self, job: Job, now: float) -> None:
@@ -269,6 +281,7 @@ class Line:
         for waiting in (self.parked, self.outside, self.backed, self.partial, self.stirred, self._near_others):
             waiting.pop(key, None)
         self.promised.pop(key, None)
+        self.unclaimed.pop(key, None)
         self.held.pop(key, None)
         self.restless.pop(key, None)
         for known in self.known:

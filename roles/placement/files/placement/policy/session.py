@@ -78,6 +78,8 @@ class Session:
     patience: float = PATIENCE
     deadlines: dict[GroupKey, float] = field(default_factory=dict)
     withdrawn: dict[GroupKey, Refused] = field(default_factory=dict)
+    # Groups that lack pods, and until when room is kept for them.
+    unclaimed: dict[GroupKey, float] = field(default_factory=dict)
     # Pods that have a node and wait for volumes, their own or those of others of their gang.
     provisioning: dict[str, Provisioning] = field(default_factory=dict)
     # Jobs of the batch system that back pods.
@@ -91,7 +93,7 @@ class Session:
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = Claimants(self.book), Claimants(self.book)
         turns = (self.preempting.turns, self.reclaiming.turns)
-        self.book.known += (self.refusals, self.blocked, self.deadlines, self.withdrawn, *turns)
+        self.book.known += (self.refusals, self.blocked, self.deadlines, self.withdrawn, self.unclaimed, *turns)
 
     def statement(self) -> Statement:
         """Begins tentative moves."""

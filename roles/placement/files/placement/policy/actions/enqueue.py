@@ -5,6 +5,9 @@
 
 This is Volcano's action. It spares the others the search for room that cannot be there. Groups that ask for the same in
 the same queue are told the same, so only the first of them is looked at until it is let in.
+
+What is kept for a group that is in is kept for CLAIM_SECONDS while it lacks the pods to begin with. Then the group
+waits again, behind all that have not let their room lapse: one that never gets pods would keep the others out for ever.
 """
 
 from collections.abc import Iterator
@@ -19,11 +22,14 @@ from placement.policy.session import Session
 
 # So many kinds of groups are looked at in one go.
 _AT_ONCE: Final = 256
+# Seconds for which room is kept for a group that lacks pods. Volcano's controller makes them in a few.
+CLAIM_SECONDS: Final = 300.0
 
 
 def enqueue(session: Session) -> Iterator[None]:
     """The action."""
     book = session.book
+    _expire(session)
     firsts: list[tuple[Place, Ranking]] = []
     for number, (kind, ranking) in enumerate(list(book.outsiders.items())):
         if number % _AT_ONCE == _AT_ONCE - 1:
@@ -51,6 +57,17 @@ def enqueue(session: Session) -> Iterator[None]:
         if place is not None:
             heappush(firsts, (place, ranking))
         yield
+
+
+def _expire(session: Session) -> None:
+    """Put back the groups for which room has been kept in vain for too long."""
+    book, due = session.book, session.unclaimed
+    for key in due.keys() - book.unclaimed.keys():
+        del due[key]
+    for key, job in list(book.unclaimed.items()):
+        if due.setdefault(key, session.now + CLAIM_SECONDS) <= session.now:
+            del due[key]
+            book.put_back(job)
 
 
 def _wanted(session: Session, job: Job) -> dict[str, int]:
