@@ -14,7 +14,7 @@ from placement.kube.dialects import BY_NAME
 from placement.kube.http1 import TooLong
 from placement.kube.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Reflector, Source
 from placement.model.event import Gone, Relisted, Seen, Unreadable
-from placement.model.workload import INCUBATOR, Namespace, PodGroup
+from placement.model.workload import INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, Namespace, PodGroup
 from placement.state.cluster import Cluster
 from placement_kit.fake_api import LOST, ScriptedConnection
 
@@ -252,3 +252,69 @@ def test_by_a_watch_or_by_a_list_the_same_is_known(steps):
 def test_an_overloaded_server_is_asked_again():
     events, _connection, _refused = told(PLAIN, (429, b""), (503, b""), LOST, page(9, item("a", 3)), [])
     assert [type(event) for event in events] == [Relisted]
+
+
+OLDER = Source("older", PodGroup, f"/apis/{UPSTREAM_ALPHA}/podgroups", BY_NAME[UPSTREAM_ALPHA].read_group, shared=True)
+NEWER = Source("newer", PodGroup, f"/apis/{UPSTREAM}/podgroups", BY_NAME[UPSTREAM].read_group, shared=True, older=OLDER)
+
+
+class Over(Exception):
+    """The script is at its end."""
+
+
+def dialects(events: list) -> list[str]:
+    return [event.item.dialect for event in events if isinstance(event, Seen)]
+
+
+def test_of_two_versions_the_newer_is_read_where_it_is_served():
+    events, connection, _refused = told(NEWER, page(9, item("a", 3)), [event("ADDED", item("b", 12))])
+    assert dialects(events) == [UPSTREAM, UPSTREAM]
+    assert not any(UPSTREAM_ALPHA in path for _method, path, _body in connection.asked)
+
+
+def test_the_older_version_is_read_where_the_newer_is_not_served():
+    events, connection, _refused = told(NEWER, (404, b""), page(9, item("a", 3)), [event("ADDED", item("b", 12))])
+    assert dialects(events) == [UPSTREAM_ALPHA, UPSTREAM_ALPHA]
+    assert [UPSTREAM_ALPHA in path for _method, path, _body in connection.asked] == [False, True, True]
+
+
+def test_an_api_that_serves_neither_version_is_absent_until_it_serves_one():
+    events, _connection, _refused = told(
+        NEWER, (404, b""), (404, b""), (404, b""), page(9, item("a", 3)), [], stop=Waits()
+    )
+    assert dialects(events) == [UPSTREAM_ALPHA]
+
+
+def test_groups_are_read_anew_by_the_newer_version_when_an_upgrade_takes_the_older_away():
+    events, _connection, _refused = told(
+        NEWER,
+        (404, b""),
+        page(9, item("a", 3)),
+        (404,),
+        page(9, item("a", 3)),
+        [event("MODIFIED", item("a", 12))],
+        stop=Waits(),
+    )
+    assert dialects(events) == [UPSTREAM_ALPHA, UPSTREAM, UPSTREAM]
+    cluster = Cluster()
+    seen = []
+    for told_of in events:
+        cluster.apply(told_of)
+        seen += [found.dialect for found in cluster.objects.get(PodGroup, {}).values()]
+    assert seen == [UPSTREAM_ALPHA, UPSTREAM, UPSTREAM]
+
+
+def test_an_unreadable_group_is_answered_in_the_version_that_it_was_read_in():
+    connection = ScriptedConnection((404, b""), page(9, item("a", 3, spec=3)), [Over()])
+    answered = []
+    reflector = Reflector(
+        NEWER,
+        connection,
+        lambda _events: None,
+        stop=threading.Event(),
+        log=lambda *_words: None,
+        refused=lambda source, _refusal: answered.append(source),
+    )
+    with pytest.raises(Over):
+        reflector.run()
+    assert answered == [OLDER]

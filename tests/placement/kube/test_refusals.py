@@ -9,7 +9,7 @@ from placement.kube.refusals import Refusals
 from placement.kube.sources import sources
 from placement.model.action import GroupStatus, PodCondition, QueueStatus
 from placement.model.refusal import Refusal
-from placement.model.workload import CONVERGED, COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, VOLCANO
+from placement.model.workload import CONVERGED, COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
 
 BY_NAME = {source.name: source for source in sources()}
 PODS = BY_NAME["pods"]
@@ -52,7 +52,7 @@ def test_a_group_that_becomes_unreadable_while_it_runs_keeps_its_phase_and_its_n
         name: dialect.group_status(status, "now") for name, dialect in BY_DIALECT.items() if dialect.group_status
     }
     assert {name: set(fields) for name, fields in written.items() if fields} == {
-        name: {"conditions"} for name in (UPSTREAM, INCUBATOR, SIGS, VOLCANO)
+        name: {"conditions"} for name in (UPSTREAM, UPSTREAM_ALPHA, INCUBATOR, SIGS, VOLCANO)
     }
     assert written[VOLCANO]["conditions"][0]["message"] == "spec.x: is odd"
     assert requests.group_status(status, BY_DIALECT[COSCHEDULING], "now") is None

@@ -12,21 +12,24 @@ from placement.kube.metadata import Sharing
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
 from placement.model.event import Object, Unsaid
 from placement.model.pod import Phase
-from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, VOLCANO
+from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
 from placement_kit.builders import amounts, gang, mine, node, pod
 from placement_kit.builders import queue as queue_of
 from placement_kit.simulated import Simulated
 
 
-@pytest.mark.parametrize(("status", "phase"), [("True", "Running"), ("False", ""), ("Unknown", "")])
-def test_the_upstream_condition_says_whether_a_group_has_had_its_nodes(status: str, phase: str) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "name"), [(UPSTREAM, "PodGroupInitiallyScheduled"), (UPSTREAM_ALPHA, "PodGroupScheduled")]
+)
+@pytest.mark.parametrize(("status", "phase"), [("True", "Running"), ("False", "Pending"), ("Unknown", "Pending")])
+def test_the_upstream_condition_says_whether_a_group_has_had_its_nodes(
+    dialect: str, name: str, status: str, phase: str
+) -> None:
     written = {
         "metadata": {"uid": "u1", "name": "g", "namespace": "team", "resourceVersion": "7"},
-        "status": {
-            "conditions": [{"type": "Other", "status": "True"}, {"type": "PodGroupScheduled", "status": status}]
-        },
+        "status": {"conditions": [{"type": "Other", "status": "True"}, {"type": name, "status": status}]},
     }
-    read = BY_NAME[UPSTREAM].read_group
+    read = BY_NAME[dialect].read_group
     assert read is not None
     assert read(json.dumps(written).encode(), Sharing()).phase == phase
 

@@ -11,7 +11,7 @@ long list nor a flood of events fills the memory.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
@@ -53,6 +53,14 @@ class Source:
     path: str
     reader: Reader | None = None
     shared: bool = False
+    # The same objects in an older version, for where this one is not served.
+    older: "Source | None" = None
+
+    def versions(self) -> Iterator["Source"]:
+        """Yield the source in all of its versions, the newest first."""
+        yield self
+        if self.older is not None:
+            yield from self.older.versions()
 
 
 @dataclass(slots=True)
@@ -90,7 +98,9 @@ class Reflector:
         self.source = source
         self.health = Health()
         self._connection = connection
-        self._decoder = Decoder({source.kind: source.reader} if source.reader else None)
+        # In the version that was listed last.
+        self._served = source
+        self._decoder = _decoder_of(source)
         self._put = put
         self._stop = stop
         self._log = log
@@ -102,6 +112,7 @@ class Reflector:
         self._alive = False
         # UIDs and versions of what a shared source has.
         self._known: dict[str, int] = {}
+        self._known_in = source
         # Since when the API server does not serve it.
         self._missed: float | None = None
 
@@ -136,12 +147,24 @@ class Reflector:
                 return
 
     def _list(self) -> None:
-        """All pages of one list, as one event."""
+        """List all pages, as one event, in the newest version that is served; raise Refused where none is."""
+        for source in self.source.versions():
+            try:
+                self._list_version(source)
+            except Refused as error:
+                if error.answer.status != _NOT_FOUND or source.older is None:
+                    raise
+            else:
+                return
+
+    def _list_version(self, source: Source) -> None:
+        if source is not self._served:
+            self._served, self._decoder = source, _decoder_of(source)
         pages: list[Page] = []
         token = ""
         while True:
             query = {"limit": str(PAGE)} | ({"continue": token} if token else {})
-            answer = self._connection.request("GET", f"{self.source.path}?{urlencode(query)}")
+            answer = self._connection.request("GET", f"{source.path}?{urlencode(query)}")
             if answer.status == _GONE:
                 raise Relist("the list took longer than the server remembers")
             if answer.status != _OK:
@@ -155,7 +178,7 @@ class Reflector:
                 break
         whole = relisted(self.source.kind, pages)
         for refusal in whole.refused:
-            self._refused(self.source, refusal)
+            self._refused(self._served, refusal)
         self._put(self._replaced(whole) if self.source.shared else [whole])
         self._version = whole.version
         self.health.relists += 1
@@ -170,6 +193,10 @@ class Reflector:
         events: list[Event] = [*map(Seen, whole.items), *(Unreadable(kind, refusal) for refusal in whole.refused)]
         before, self._known = self._known, {}
         self._remember(events)
+        other, self._known_in = self._known_in is not self._served, self._served
+        if other:
+            # The same objects at the same versions, but by another reader.
+            return [*(Gone(kind, uid, UNSERVED) for uid in before), *events]
         return [*(Gone(kind, uid, whole.version) for uid in before if uid not in self._known), *events]
 
     def _not_served(self) -> None:
@@ -198,7 +225,7 @@ class Reflector:
             "timeoutSeconds": str(WATCH_SECONDS),
         }
         try:
-            for lines in self._connection.lines(f"{self.source.path}?{urlencode(query)}"):
+            for lines in self._connection.lines(f"{self._served.path}?{urlencode(query)}"):
                 self._take(lines)
         except Refused as error:
             if error.answer.status == _GONE:
@@ -231,7 +258,7 @@ class Reflector:
                 self.health.events += 1
                 continue
             if isinstance(found, Unreadable):
-                self._refused(self.source, found.refusal)
+                self._refused(self._served, found.refusal)
             events.append(found)
             version = max(version, _version_of(found))
         if events:
@@ -265,6 +292,10 @@ class Reflector:
         if text != self.health.error:
             self._log(self.source.name, text)
         self.health.error = text
+
+
+def _decoder_of(source: Source) -> Decoder:
+    return Decoder({source.kind: source.reader} if source.reader else None)
 
 
 def _version_of(event: Event) -> int:

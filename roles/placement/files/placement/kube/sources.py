@@ -4,12 +4,12 @@
 """Everything that the daemon lists and watches.
 
 A dialect that the API does not serve answers 404, and is asked again less and less often, down to twice a minute: it
-may be installed later.
+may be installed later. Of a dialect with several versions the newest that is served is read, chosen at every list.
 """
 
 from typing import Final
 
-from placement.kube.dialects import DIALECTS
+from placement.kube.dialects import DIALECTS, Dialect
 from placement.kube.reflector import Source
 from placement.model.disruption import DisruptionBudget
 from placement.model.node import Node
@@ -43,11 +43,17 @@ BUILT_IN: Final = (
 def sources() -> tuple[Source, ...]:
     """The built-in APIs and those of all dialects."""
     found = list(BUILT_IN)
-    for dialect in DIALECTS:
+    older = {id(dialect.older) for dialect in DIALECTS}
+    for dialect in (item for item in DIALECTS if id(item) not in older):
         if dialect.read_group is not None:
-            path = f"{dialect.path}/podgroups"
-            found.append(Source(f"podgroups.{dialect.name}", PodGroup, path, dialect.read_group, shared=True))
+            found.append(_groups(dialect))
         if dialect.read_queue is not None:
             path = f"{dialect.path}/queues"
             found.append(Source(f"queues.{dialect.name}", Queue, path, dialect.read_queue, shared=True))
     return tuple(found)
+
+
+def _groups(dialect: Dialect) -> Source:
+    older = _groups(dialect.older) if dialect.older is not None else None
+    path = f"{dialect.path}/podgroups"
+    return Source(f"podgroups.{dialect.name}", PodGroup, path, dialect.read_group, shared=True, older=older)

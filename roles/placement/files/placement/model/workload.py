@@ -10,13 +10,15 @@ from placement.model.quantity import Amounts
 from placement.model.selector import LabelPairs
 
 # The APIs that groups and queues come in; where one name is found in several, the first of these counts.
-UPSTREAM: Final = "scheduling.k8s.io/v1alpha2"
+UPSTREAM: Final = "scheduling.k8s.io/v1beta1"
+# What Kubernetes 1.36 serves in its place.
+UPSTREAM_ALPHA: Final = "scheduling.k8s.io/v1alpha2"
 CONVERGED: Final = "scheduling.converged.hpc/v1alpha1"
 INCUBATOR: Final = "scheduling.incubator.k8s.io/v1alpha1"
 SIGS: Final = "scheduling.sigs.dev/v1alpha2"
 VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 COSCHEDULING: Final = "scheduling.x-k8s.io/v1alpha1"
-DIALECTS: Final = (UPSTREAM, CONVERGED, INCUBATOR, SIGS, VOLCANO, COSCHEDULING)
+DIALECTS: Final = (UPSTREAM, UPSTREAM_ALPHA, CONVERGED, INCUBATOR, SIGS, VOLCANO, COSCHEDULING)
 
 
 # What phases say of groups that have never been let in, and of those that have ended, in the words of all dialects.
@@ -43,6 +45,16 @@ class PodGroup:
     member_field: str = "spec.minMember"
     # The phase that the API has: a dialect with an Inqueue phase is not let in twice.
     phase: str = ""
+    # Its priority where the API has that itself, and whether pods of lower priority may be evicted for it.
+    priority: int | None = None
+    preempts: bool = True
+    # Fields that demand what is not served, each with what was found and what was expected.
+    unsupported: tuple[str, ...] = ()
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether the group says its priority; where it does not, its pods do."""
+        return self.priority is not None or bool(self.priority_class)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +75,8 @@ class Queue:
     namespaces: frozenset[str] | None = None
     # The batch system whose jobs its pods are; empty where the daemon itself chooses their nodes.
     backed_by: str = ""
+    # As in a group; of what a queue of another API demands.
+    unsupported: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

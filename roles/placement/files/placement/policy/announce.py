@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
-from placement.model.workload import NOT_LET_IN, UPSTREAM, PodGroup
+from placement.model.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.policy.amounts import frozen, shown
 from placement.policy.jobs import Job, Status, Task
 from placement.policy.line import is_over
@@ -220,8 +220,10 @@ class Announcer:
         yield status
 
     def _queue(self, queue: QueueNode) -> Iterator[Action | None]:
+        # What another API's queue demands is its scheduler's to serve, unless jobs of ours are in it.
+        problem = queue.problem if queue.jobs or not queue.record.unsupported else ""
         before, when = self._queues.get(queue.record.uid, (None, 0.0))
-        if before is not None and before.message == queue.problem and self._session.now - when < _PAUSE:
+        if before is not None and before.message == problem and self._session.now - when < _PAUSE:
             return
         phases = dict.fromkeys(GroupPhase, 0)
         for number, job in enumerate(list(queue.jobs.values())):
@@ -239,8 +241,8 @@ class Announcer:
             unknown=phases[GroupPhase.UNKNOWN],
             allocated=frozen(queue.allocated),
             deserved=frozen(queue.deserved),
-            reason="InvalidQueue" if queue.problem else "",
-            message=queue.problem,
+            reason="InvalidQueue" if problem else "",
+            message=problem,
         )
         self._queues[queue.record.uid] = (status, self._session.now)
         if before != status:
@@ -249,7 +251,7 @@ class Announcer:
 
 def _stays_scheduled(group: PodGroup) -> bool:
     """Whether the API says that the group has had its nodes, and that this is never taken back."""
-    return group.dialect == UPSTREAM and group.phase == GroupPhase.RUNNING
+    return group.dialect in (UPSTREAM, UPSTREAM_ALPHA) and group.phase == GroupPhase.RUNNING
 
 
 def _phase(job: Job, *, enough: bool) -> GroupPhase:

@@ -90,7 +90,9 @@ class GroupIndex:
         first = min((task.pod.created for task in tasks), default="")
         problem: Problem | None = None
         priority = highest
-        if group is not None and group.priority_class:
+        if group is not None and group.priority is not None:
+            priority = group.priority
+        elif group is not None and group.priority_class:
             found = self._class(group.priority_class)
             if found is None:
                 problem = Problem(
@@ -102,6 +104,8 @@ class GroupIndex:
             members, problem = self._unwritten(job, value_of(annotations, GROUP_MIN_MEMBER))
         elif group is not None and not 1 <= members <= _MAX_MEMBERS:
             problem = Problem("InvalidGroup", f"{group.member_field}: {members} is not a number of pods from 1")
+        if group is not None and group.unsupported and problem is None:
+            problem = Problem("Unsupported", "; ".join(group.unsupported))
         if job.foreign:
             problem = Problem(
                 "ForeignMembers", f"{job.foreign} pods of the group name another scheduler; a group needs one"
@@ -129,6 +133,8 @@ class GroupIndex:
 
     def preempts(self, group: PodGroup | None) -> bool:
         """Whether the group's class lets others be asked to leave for it."""
+        if group is not None and not group.preempts:
+            return False
         found = self._class(group.priority_class) if group is not None and group.priority_class else None
         return found is None or found.preempts
 

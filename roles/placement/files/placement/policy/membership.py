@@ -13,7 +13,7 @@ from typing import Final
 
 from placement.model.pod import Pod
 from placement.model.selector import LabelPairs
-from placement.model.workload import COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, VOLCANO
+from placement.model.workload import COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
 
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 GROUP_MIN_MEMBER: Final = "scheduling.k8s.io/group-min-member"
@@ -39,7 +39,7 @@ class Source(IntEnum):
 
 # The APIs in which a group is looked up, by what named it; the first that has it counts.
 LOOKED_UP: Final = {
-    Source.UPSTREAM: (UPSTREAM,),
+    Source.UPSTREAM: (UPSTREAM, UPSTREAM_ALPHA),
     Source.ANNOTATION: (INCUBATOR, SIGS, VOLCANO),
     Source.LABEL: (COSCHEDULING,),
 }

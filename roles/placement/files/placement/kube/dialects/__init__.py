@@ -13,6 +13,7 @@ from placement.kube.dialects.dialect import Dialect
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     upstream.DIALECT,
+    upstream.ALPHA_DIALECT,
     converged.DIALECT,
     kube_batch.INCUBATOR_DIALECT,
     kube_batch.SIGS_DIALECT,

@@ -36,6 +36,8 @@ class Dialect:
     patch: str = MERGE_PATCH
     # Older CRDs of a dialect may lack the subresource for the status, which is then written with the object.
     may_lack_subresource: bool = False
+    # The version of the same objects that an older API server serves in place of this one.
+    older: "Dialect | None" = None
 
     @property
     def path(self) -> str:

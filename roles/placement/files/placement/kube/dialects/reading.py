@@ -5,9 +5,12 @@
 
 from typing import Any
 
+import msgspec
+
 from placement.kube import wire
 from placement.kube.dialects import wire_group
-from placement.kube.field_error import FieldError
+from placement.kube.dialects.dialect import Raw
+from placement.kube.field_error import FieldError, shown
 from placement.kube.metadata import Sharing, require_identity
 from placement.kube.resources import read_resources
 from placement.model.quantity import MAX_AMOUNT, Amounts, round_amounts
@@ -16,6 +19,7 @@ from placement.model.workload import PodGroup, Queue
 # Of queues; Volcano's and ours are in this range too.
 MAX_WEIGHT = 2**20
 MAX_PRIORITY = 2**31 - 1
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def member_count(value: int | None) -> int:
@@ -52,6 +56,20 @@ def bounds(resources: wire.Resources, field: str, sharing: Sharing) -> Amounts:
     return sharing.amounts(tuple(sorted((*amounts(resources, field, sharing), *zeros))))
 
 
+def demand(field: str, found: object, expected: str = "nothing") -> str:
+    """Return the sentence about a field that demands what is not served: its name, what was found, what is expected."""
+    return f"{field}: found {shown(found)}, expected {expected}"
+
+
+def is_object_of(raw: Raw, key: str) -> bool:
+    """Return whether this is an object with no other key than this one."""
+    try:
+        found = _object.decode(raw)
+    except msgspec.DecodeError:
+        return False
+    return found.keys() == {key}
+
+
 def group(
     meta: wire.Metadata,
     dialect: str,
@@ -62,6 +80,9 @@ def group(
     min_resources: Amounts = (),
     member_field: str = "spec.minMember",
     phase: str = "",
+    priority: int | None = None,
+    preempts: bool = True,
+    unsupported: tuple[str, ...] = (),
 ) -> PodGroup:
     """The group with its identity."""
     return PodGroup(
@@ -77,6 +98,9 @@ def group(
         min_resources=min_resources,
         member_field=member_field,
         phase=phase,
+        priority=priority,
+        preempts=preempts,
+        unsupported=unsupported,
     )
 
 

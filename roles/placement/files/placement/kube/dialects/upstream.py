@@ -1,8 +1,13 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Upstream's own PodGroup (1.36): pods name it in `spec.schedulingGroup`, and its status has conditions only."""
+"""Upstream's own PodGroup: pods name it in `spec.schedulingGroup`, and its status has conditions only.
 
+Kubernetes 1.36 serves `v1alpha2`, 1.37 serves `v1beta1` in its place. They differ in the condition's name and in how
+`disruptionMode` is written.
+"""
+
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -12,17 +17,20 @@ from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect, Json, Raw
 from placement.kube.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus
-from placement.model.workload import UPSTREAM, PodGroup
+from placement.model.workload import UPSTREAM, UPSTREAM_ALPHA, PodGroup
 
 MEMBER_FIELD: Final = "spec.schedulingPolicy.gang.minCount"
 _group = msgspec.json.Decoder(wire_group.UpstreamGroup)
 _NO_GROUP: Final = wire_group.UpstreamSpec()
 _NO_POLICY: Final = wire_group.Policy()
-_SCHEDULED: Final = "PodGroupScheduled"
+# The condition that says whether the gang has its nodes.
+_SCHEDULED: Final = {UPSTREAM: "PodGroupInitiallyScheduled", UPSTREAM_ALPHA: "PodGroupScheduled"}
+# `disruptionMode` where pods may be disrupted one by one, in both versions.
+_ONE_BY_ONE: Final = (b'"Pod"', b"null", b"{}", b"")
 
 
 def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
-    """The group; with the `basic` policy its pods are scheduled one by one."""
+    """Return the group; with the `basic` policy its pods are scheduled one by one."""
     found = _group.decode(raw)
     spec = found.spec or _NO_GROUP
     gang = (spec.scheduling_policy or _NO_POLICY).gang
@@ -32,26 +40,55 @@ def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
         min_member=1 if gang is None else reading.member_count(gang.min_count),
         priority_class=spec.priority_class_name or "",
         member_field=MEMBER_FIELD,
-        phase=GroupPhase.RUNNING if _is_scheduled(found) else "",
+        phase=GroupPhase.RUNNING if _is_scheduled(found, _SCHEDULED[dialect]) else GroupPhase.PENDING,
+        priority=spec.priority,
+        preempts=spec.preemption_policy != "Never",
+        unsupported=tuple(_unsupported(spec)),
     )
 
 
-def _is_scheduled(found: wire_group.UpstreamGroup) -> bool:
+def _unsupported(spec: wire_group.UpstreamSpec) -> Iterator[str]:
+    policy = spec.scheduling_policy or _NO_POLICY
+    if policy.gang is not None and policy.basic is not None:
+        yield reading.demand("spec.schedulingPolicy", "basic and gang", "one of them")
+    constraints = spec.scheduling_constraints
+    keys = [item.key for item in (constraints.topology if constraints is not None else None) or ()]
+    if keys:
+        yield reading.demand("spec.schedulingConstraints.topology", keys)
+    mode = spec.disruption_mode
+    if bytes(mode) not in _ONE_BY_ONE and not reading.is_object_of(mode, "single"):
+        yield reading.demand("spec.disruptionMode", bytes(mode).decode(errors="replace"), "Pod, or single")
+    if spec.resource_claims:
+        yield reading.demand("spec.resourceClaims", [item.name for item in spec.resource_claims])
+    if spec.parent_composite_pod_group_name:
+        yield reading.demand("spec.parentCompositePodGroupName", spec.parent_composite_pod_group_name)
+
+
+def _is_scheduled(found: wire_group.UpstreamGroup, name: str) -> bool:
     conditions = (found.status.conditions if found.status else None) or ()
-    return any((condition.type, condition.status) == (_SCHEDULED, "True") for condition in conditions)
+    return any((condition.type, condition.status) == (name, "True") for condition in conditions)
 
 
-def group_status(status: GroupStatus, now: str) -> Json:
-    """The condition PodGroupScheduled; its reasons are named by the API."""
+def group_status(name: str, status: GroupStatus, now: str) -> Json:
+    """Return the condition of this name; its reasons are named by the API."""
     if status.scheduled:
         said = {"status": "True", "reason": "Scheduled", "message": status.message}
     else:
         # Our own reasons are finer; they begin the message.
         message = f"{status.reason}: {status.message}" if status.reason else status.message
         said = {"status": "False", "reason": "Unschedulable", "message": message}
-    return {"conditions": [{"type": _SCHEDULED, "lastTransitionTime": now, **said}]}
+    return {"conditions": [{"type": name, "lastTransitionTime": now, **said}]}
 
 
-DIALECT: Final = Dialect(
-    name=UPSTREAM, read_group=partial(read_group, UPSTREAM), group_status=group_status, patch=STRATEGIC_PATCH
-)
+def _dialect(name: str, older: Dialect | None = None) -> Dialect:
+    return Dialect(
+        name=name,
+        read_group=partial(read_group, name),
+        group_status=partial(group_status, _SCHEDULED[name]),
+        patch=STRATEGIC_PATCH,
+        older=older,
+    )
+
+
+ALPHA_DIALECT: Final = _dialect(UPSTREAM_ALPHA)
+DIALECT: Final = _dialect(UPSTREAM, ALPHA_DIALECT)

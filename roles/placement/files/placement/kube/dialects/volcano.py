@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Volcano: kube-batch's shapes, with `Inqueue` and `Completed`, least resources, and queues that can be closed."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -20,6 +21,7 @@ _group = msgspec.json.Decoder(wire_group.Group)
 _queue = msgspec.json.Decoder(wire_group.Queue)
 _NO_GROUP: Final = wire_group.GroupSpec()
 _NO_QUEUE: Final = wire_group.QueueSpec()
+_NO_AFFINITY: Final = wire_group.QueueAffinity()
 _CLOSED: Final = frozenset({"Closed", "Closing"})
 
 
@@ -35,6 +37,7 @@ def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
         priority_class=spec.priority_class_name or "",
         min_resources=reading.amounts(spec.min_resources, "spec.minResources", sharing),
         phase=(found.status.phase if found.status else None) or "",
+        unsupported=tuple(_group_demands(spec)),
     )
 
 
@@ -54,7 +57,33 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
         parent="" if spec.parent == "root" else spec.parent or "",
         is_open=(found.status.state if found.status else None) not in _CLOSED,
         priority=reading.priority(spec.priority),
+        unsupported=tuple(_queue_demands(spec)),
     )
+
+
+def _group_demands(spec: wire_group.GroupSpec) -> Iterator[str]:
+    topology = spec.network_topology
+    if topology is not None and topology.mode != "soft":
+        yield reading.demand("spec.networkTopology.mode", topology.mode or "hard", "soft")
+    if spec.sub_group_policy:
+        yield reading.demand("spec.subGroupPolicy", [item.name for item in spec.sub_group_policy])
+
+
+def _queue_demands(spec: wire_group.QueueSpec) -> Iterator[str]:
+    if spec.deserved:
+        yield reading.demand("spec.deserved", spec.deserved, "nothing: a queue deserves a part by its weight")
+    affinity = spec.affinity or _NO_AFFINITY
+    for name, groups in (
+        ("nodeGroupAffinity", affinity.node_group_affinity),
+        ("nodeGroupAntiAffinity", affinity.node_group_anti_affinity),
+    ):
+        if groups is not None and groups.required:
+            field = f"spec.affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution"
+            yield reading.demand(field, groups.required)
+    if spec.extend_clusters:
+        yield reading.demand("spec.extendClusters", [item.name for item in spec.extend_clusters])
+    if spec.dequeue_strategy not in (None, "", "traverse"):
+        yield reading.demand("spec.dequeueStrategy", spec.dequeue_strategy, "traverse")
 
 
 def group_status(status: GroupStatus, now: str) -> Json:

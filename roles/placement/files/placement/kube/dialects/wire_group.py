@@ -1,11 +1,26 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PodGroups and Queues of all dialects as msgspec structs; each dialect reads the fields that its API has."""
+"""PodGroups and Queues of all dialects as msgspec structs; each dialect reads the fields that its API has.
 
-from msgspec import field
+Fields that demand what is not served are among them, so that they are refused by name.
+"""
 
-from placement.kube.wire import Named, Resources, Wire
+from msgspec import Raw, field
+
+from placement.kube.wire import ABSENT, Named, Resources, Wire
+
+
+class Titled(Wire):
+    """An element of a list by its name."""
+
+    name: str | None = None
+
+
+class NetworkTopology(Wire):
+    """Volcano's demand that a gang stays within one tier of the network."""
+
+    mode: str | None = None
 
 
 class GroupSpec(Wire):
@@ -15,6 +30,8 @@ class GroupSpec(Wire):
     queue: str | None = None
     priority_class_name: str | None = None
     min_resources: Resources = None
+    network_topology: NetworkTopology | None = None
+    sub_group_policy: list[Titled] | None = None
 
 
 class Phase(Wire):
@@ -39,7 +56,20 @@ class Gang(Wire):
 class Policy(Wire):
     """Upstream's choice between pods by themselves and a gang."""
 
+    basic: dict[str, Raw] | None = None
     gang: Gang | None = None
+
+
+class TopologyConstraint(Wire):
+    """Upstream's demand that a group stays within one domain of this label."""
+
+    key: str = ""
+
+
+class Constraints(Wire):
+    """Upstream's demands of a group's nodes together."""
+
+    topology: list[TopologyConstraint] | None = None
 
 
 class UpstreamSpec(Wire):
@@ -47,6 +77,12 @@ class UpstreamSpec(Wire):
 
     scheduling_policy: Policy | None = None
     priority_class_name: str | None = None
+    priority: int | None = None
+    preemption_policy: str | None = None
+    scheduling_constraints: Constraints | None = None
+    disruption_mode: Raw = ABSENT
+    resource_claims: list[Titled] | None = None
+    parent_composite_pod_group_name: str | None = None
 
 
 class UpstreamCondition(Wire):
@@ -81,6 +117,19 @@ class Guarantee(Wire):
     resource: Resources = None
 
 
+class NodeGroups(Wire):
+    """The node groups that pods of one of Volcano's queues have to be on, or off."""
+
+    required: list[str] | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class QueueAffinity(Wire):
+    """What nodes Volcano gives a queue."""
+
+    node_group_affinity: NodeGroups | None = None
+    node_group_anti_affinity: NodeGroups | None = None
+
+
 class QueueSpec(Wire):
     """The spec of a queue of kube-batch and Volcano."""
 
@@ -90,6 +139,10 @@ class QueueSpec(Wire):
     parent: str | None = None
     priority: int | None = None
     guarantee: Guarantee | None = None
+    deserved: Resources = None
+    affinity: QueueAffinity | None = None
+    extend_clusters: list[Titled] | None = None
+    dequeue_strategy: str | None = None
 
 
 class Queue(Named):
