@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Leader election by a Lease, so that of several daemons one writes.
 
-Two rules make it safe without trust in anybody's clock: another's lease is taken only after we have watched it
-unchanged for as long as it lasts, by our own monotonic clock; and we stop writing `renew_deadline` after the last
-renewal was *sent*, which is sooner than anybody else may take it. A process that was stopped in between finds its
+Three rules make it safe without trust in the clocks of others. Another's lease is taken only after we have watched it
+unchanged for as long as it lasts, by our own monotonic clock. We stop writing `renew_deadline` after the last renewal
+was *sent*, which is sooner than another daemon may take the lease. And a lapse is final: actions have been given up
+meanwhile, so a late renewal revives nothing, and the process ends. A process that was stopped in between finds its
 right expired when it goes on. The clock counts while the machine sleeps.
 """
 
@@ -85,47 +86,62 @@ class Leadership:
         self._stop = stop
         self._clock = clock
         self._log = log
+        # Guards the four below it: a lapse that one thread has seen must be one for all.
+        self._lock = threading.Lock()
         self._until = float("-inf")
+        self._held = False
+        self._lapsed = False
+        self.lost = False
         self._observed = ("", "")
         self._observed_at = 0.0
-        self._held = False
         self._transitions = 0
         self._acquired = ""
         # What was the matter at the last try; told once.
         self._trouble = ""
-        self.lost = False
         self.holder = ""
 
     def may_write(self) -> bool:
-        """Whether the lease is ours, with time left before anybody else may think otherwise."""
-        return self._clock() < self._until and not self.lost
+        """Return whether the lease is ours, with time left before another daemon may take it.
+
+        The first thread that finds the time over makes that final for all threads.
+        """
+        with self._lock:
+            return self._in_time()
+
+    def _in_time(self) -> bool:
+        if self._held and not self.lost and self._clock() >= self._until:
+            self.lost = self._lapsed = True
+        return self._held and not self.lost
 
     def run(self) -> None:
         """Takes the lease when it is free, renews it, and returns once it is lost or everything is to stop."""
-        while not self._stop.is_set() and not self.lost:
+        while not (self._stop.is_set() or self.lost):
             self.try_once()
-            if self._held and not self.may_write():
-                self.lost = True
-                self._log("lease", "not renewed in time; stop writing")
-                return
-            if self._stop.wait(self._terms.retry):
-                return
+            self._stop.wait(self._terms.retry)
+        if self._lapsed:
+            self._log("lease", "not renewed in time; stop writing")
 
     def release(self) -> None:
-        """Lets another take it at once; after the last write."""
-        if not self._held or self.lost:
+        """Gives the lease back, so that another daemon takes it at once; to be called after the last write.
+
+        A lease that has lapsed is given back too, if it still names us.
+        """
+        with self._lock:
+            held, self._held = self._held, False
+        if not held:
             return
-        self._until = float("-inf")
         try:
             found = self._read()
             if found is not None and found.spec.holder_identity == self._terms.identity:
                 self._write(found, holder="", duration=1)
         except NoAnswer as error:
             self._log("lease", f"not released: {error}")
-        self._held = False
 
     def try_once(self) -> None:
-        """One look at the lease, and one write where it is ours to take."""
+        """One look at the lease, and one write where it is ours to take; nothing more once it is lost."""
+        self.may_write()
+        if self.lost:
+            return
         try:
             found = self._read()
             if found is None:
@@ -139,7 +155,8 @@ class Leadership:
                 self._take(found)
             elif self._held:
                 self._log("lease", f"{self.holder} has it")
-                self.lost = True
+                with self._lock:
+                    self.lost = True
             elif self._clock() - self._observed_at > (found.spec.lease_duration_seconds or self._terms.duration):
                 self._take(found)
             self._trouble = ""
@@ -160,8 +177,16 @@ class Leadership:
             raise NoAnswer(f"reading the lease: {error}", sent=True) from None
 
     def _take(self, found: _Lease | None) -> None:
+        if not self._held:
+            before = (found.spec.lease_transitions or 0) if found else -1
+            self._transitions, self._acquired = before + 1, _now()
         begun = self._clock()
-        if self._write(found, holder=self._terms.identity, duration=int(self._terms.duration)):
+        if not self._write(found, holder=self._terms.identity, duration=int(self._terms.duration)):
+            return
+        with self._lock:
+            if self._held and not self._in_time():
+                # The renewal came too late.
+                return
             if not self._held:
                 self._log("lease", "ours")
             self._held = True
@@ -169,10 +194,6 @@ class Leadership:
             self._until = begun + self._terms.deadline
 
     def _write(self, found: _Lease | None, *, holder: str, duration: int) -> bool:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        if not self._held:
-            before = (found.spec.lease_transitions or 0) if found else -1
-            self._transitions, self._acquired = before + 1, now
         body: dict[str, Any] = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -181,7 +202,7 @@ class Leadership:
                 "holderIdentity": holder,
                 "leaseDurationSeconds": duration,
                 "acquireTime": self._acquired,
-                "renewTime": now,
+                "renewTime": _now(),
                 "leaseTransitions": self._transitions,
             },
         }
@@ -195,8 +216,12 @@ class Leadership:
         return answer.status in _OK
 
 
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 class Alone:
-    """Where there is one daemon only and nobody asks for an election."""
+    """The right to write where there is one daemon only, without an election."""
 
     lost = False
     holder = ""
