@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the list of faults (tests/mutations) showed to be missing: each test here fails with a fault of that list."""
 
+import itertools
 import json
 import threading
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from placement.kube.lease import Leadership, Terms
 from placement.kube.performer import Performer
 from placement.kube.sender import Sender
 from placement.model.action import Bind, Evict
-from placement.model.event import Event, EvictRefused
+from placement.model.event import BindFailed, Event, EvictRefused
 from placement_kit.fake_api import ScriptedConnection
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")
@@ -21,23 +22,33 @@ EVICT = Evict(uid="u", namespace="team", name="pod", reason="Preempted", message
 FORBIDDEN = (403, {"kind": "Status", "message": "the right was taken away"})
 
 
+class Impatient(threading.Event):
+    """Nobody waits for anything."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return False
+
+
 def performed(action: Bind | Evict, *script: tuple[int, dict[str, str]]) -> list[Event]:
+    clock = itertools.count()
     sender = Sender(
         ScriptedConnection(*script),
-        stop=threading.Event(),
+        stop=Impatient(),
         may_write=lambda: True,
         observe=lambda *_unused: None,
+        clock=lambda: 10.0 * next(clock),
     )
     performer = Performer(sender, tell=lambda _telling: None, refused=lambda *_unused: None)
     return performer.perform(action)
 
 
 def test_a_pod_that_cannot_be_read_after_its_binding_was_refused_is_not_taken_for_gone() -> None:
-    assert performed(BIND, FORBIDDEN, FORBIDDEN) == []
+    # Nor does it stay assumed: it is asked for half a minute, and then the binding has failed.
+    assert performed(BIND, *[FORBIDDEN] * 10) == [BindFailed("u", "n1", "the right was taken away")]
 
 
 def test_a_pod_that_cannot_be_read_after_its_eviction_was_refused_is_not_taken_for_gone() -> None:
-    assert performed(EVICT, FORBIDDEN, FORBIDDEN) == [EvictRefused("u", "the right was taken away")]
+    assert performed(EVICT, *[FORBIDDEN] * 10) == [EvictRefused("u", "the right was taken away")]
 
 
 class Lease:

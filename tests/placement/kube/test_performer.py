@@ -11,8 +11,17 @@ import pytest
 from placement.kube import requests
 from placement.kube.performer import Performer, told
 from placement.kube.sender import Sender
-from placement.model.action import Bind, BindVolume, Evict, GroupPhase, GroupStatus, PodCondition, QueueStatus
-from placement.model.event import BindFailed, EvictRefused, Gone, Seen
+from placement.model.action import (
+    Bind,
+    BindVolume,
+    Evict,
+    GroupPhase,
+    GroupStatus,
+    PodCondition,
+    QueueStatus,
+    SelectNode,
+)
+from placement.model.event import BindFailed, EvictRefused, Gone, Seen, Unreadable, Unsent
 from placement.model.pod import Pod
 from placement.model.workload import DIALECTS, UPSTREAM, UPSTREAM_ALPHA
 from placement_kit.fake_api import LOST, ScriptedConnection
@@ -31,13 +40,49 @@ def said(status: int, message: str, **more) -> tuple[int, dict]:
     return status, {"kind": "Status", "message": message, **more}
 
 
+def missing(kind: str = "pods", name: str = "pod") -> tuple[int, dict]:
+    """What an API server says of an object that is not there."""
+    return said(404, f'{kind} "{name}" not found', reason="NotFound", code=404, details={"name": name, "kind": kind})
+
+
+# What stands before an API server, or in its place, says of whatever it is asked for.
+FOREIGN = [
+    pytest.param((404, b"<html>default backend - 404</html>"), id="a proxy's page"),
+    pytest.param((404, b"404 page not found\n"), id="plain text"),
+    pytest.param((404, {"message": "no Route matched with those values"}), id="a proxy's JSON"),
+    pytest.param(said(404, "x", reason="NotFound", code=404, details={"name": "other", "kind": "pods"}), id="another"),
+    pytest.param(said(404, "x", reason="NotFound", code=404, details={"kind": "namespaces"}), id="another kind"),
+    pytest.param((403, b"<html>forbidden</html>"), id="no right"),
+    pytest.param((302, b""), id="elsewhere"),
+]
+
+
+class Time(threading.Event):
+    """Goes on as far as anybody waits, and nobody does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.now += timeout or 0.0
+        return self.is_set()
+
+
 class Case:
     """A performer on a scripted connection."""
 
     def __init__(self, *script, may_write=lambda: True) -> None:
         self.connection = ScriptedConnection(*script)
         self.tellings, self.refusals = [], []
-        sender = Sender(self.connection, stop=threading.Event(), may_write=may_write, observe=lambda *_unused: None)
+        self.time = Time()
+        sender = Sender(
+            self.connection,
+            stop=self.time,
+            may_write=may_write,
+            observe=lambda *_unused: None,
+            clock=lambda: self.time.now,
+        )
         self.performer = Performer(
             sender,
             tell=self.tellings.append,
@@ -121,7 +166,7 @@ def test_the_claim_for_which_a_volume_was_made_is_not_called_our_choice():
         (volume("c"), [Seen]),
         (volume("another"), [Seen, BindFailed]),
         (volume("another", uid="w"), [Gone, Seen, BindFailed]),
-        (said(404, "not found"), [Gone, BindFailed]),
+        (missing("persistentvolumes", "pv"), [Gone, BindFailed]),
     ],
 )
 def test_a_volume_that_is_refused_may_be_the_claims_already(there, events):
@@ -151,8 +196,42 @@ def test_a_refused_binding_says_nothing_until_the_pod_could_be_read():
     assert case.perform(BIND)[-1] == BindFailed("u", "n1", "no")
 
 
-def test_a_pod_that_is_gone_is_gone():
-    assert Case(said(404, "not found"), (404, b"")).perform(BIND) == [Gone(Pod, "u", 0)]
+@pytest.mark.parametrize("action", [BIND, EVICT])
+def test_a_pod_that_is_gone_is_gone(action):
+    case = Case(missing(), missing())
+    assert case.perform(action) == [Gone(Pod, "u", 0)]
+    assert case.refusals == []
+
+
+@pytest.mark.parametrize("action", [BIND, EVICT])
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_an_answer_that_says_nothing_of_the_pod_is_no_deletion(action, foreign):
+    case = Case(foreign, foreign, foreign, pod())
+    events = case.perform(action)
+    assert not any(isinstance(event, Gone) for event in events)
+    assert isinstance(events[0], Seen)
+    assert [type(event) for event in events[1:]] == [BindFailed if action is BIND else EvictRefused]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_pod_that_cannot_be_read_for_half_a_minute_is_not_assumed_for_ever(foreign):
+    case = Case(*[foreign] * 1000)
+    assert [type(event) for event in case.perform(BIND)] == [BindFailed]
+    assert 30 <= case.time.now < 60
+    before = case.time.now
+    assert [type(event) for event in case.perform(EVICT)] == [EvictRefused]
+    assert case.time.now < before + 10
+
+
+def test_a_pod_that_is_there_and_cannot_be_decoded_is_where_it_says():
+    def odd(node: str) -> tuple[int, dict]:
+        status, body = pod(node)
+        return status, {**body, "status": {"phase": "Strange"}}
+
+    assert [type(event) for event in Case(said(409, "no"), odd("")).perform(BIND)] == [Unreadable, BindFailed]
+    case = Case(said(409, "already assigned"), odd("n1"))
+    assert [type(event) for event in case.perform(BIND)] == [Unreadable]
+    assert [telling.reason for telling in case.tellings] == ["Scheduled"]
 
 
 def test_a_namesake_is_another_pod():
@@ -161,11 +240,40 @@ def test_a_namesake_is_another_pod():
     assert seen.item.uid == "other"
 
 
-def test_who_has_lost_the_right_to_write_concludes_nothing():
+CONDITION = PodCondition(uid="u", namespace="team", name="pod", reason="Unschedulable", message="0/3 nodes")
+SELECT = SelectNode(uid="c", namespace="team", name="data", node="n1")
+GROUP = GroupStatus(
+    uid="g",
+    namespace="team",
+    name="gang",
+    dialect="scheduling.volcano.sh/v1beta1",
+    phase=GroupPhase.RUNNING,
+    scheduled=True,
+)
+QUEUE = QueueStatus(uid="q", name="night", dialect="scheduling.volcano.sh/v1beta1")
+ALL = [BIND, GIVEN, EVICT, CONDITION, SELECT, GROUP, QUEUE]
+
+
+@pytest.mark.parametrize("action", ALL)
+def test_what_was_not_sent_for_want_of_the_right_to_write_comes_back(action):
+    case = Case(may_write=lambda: False)
+    assert case.perform(action) == [Unsent(action)]
+    assert case.asked == case.tellings == case.refusals == []
+
+
+@pytest.mark.parametrize("action", ALL)
+def test_what_was_not_answered_before_everything_stops_comes_back(action):
+    case = Case(LOST)
+    case.time.set()
+    assert case.perform(action) == [Unsent(action)]
+    assert len(case.asked) == 1
+
+
+@pytest.mark.parametrize("action", [BIND, GIVEN, EVICT])
+def test_what_was_refused_and_could_not_be_read_any_more_comes_back(action):
     right = iter([True, False])
-    case = Case(LOST, may_write=lambda: next(right))
-    assert case.perform(BIND) == []
-    assert case.asked == ["POST"]
+    case = Case(said(409, "no"), may_write=lambda: next(right))
+    assert case.perform(action) == [Unsent(action)]
     assert case.tellings == case.refusals == []
 
 
@@ -174,7 +282,14 @@ def test_a_disruption_budget_that_holds_a_pod_is_named():
     case = Case(said(429, "Cannot evict: it would violate the pod's disruption budget.", details=causes), pod("n1"))
     refused = case.perform(EVICT)[-1]
     assert isinstance(refused, EvictRefused)
+    assert refused.budget
     assert "quorum" in refused.message
+
+
+@pytest.mark.parametrize("status", [403, 409, 422])
+def test_an_eviction_that_is_refused_otherwise_says_nothing_of_budgets(status):
+    refused = Case(said(status, "no"), pod("n1")).perform(EVICT)[-1]
+    assert refused == EvictRefused("u", "no", budget=False)
 
 
 @pytest.mark.parametrize(("grace", "options"), [(None, {}), (60, {"gracePeriodSeconds": 60})])

@@ -243,7 +243,7 @@ def test_a_budget_that_refuses_costs_others_once_and_not_again_until_it_allows_m
             simulated.now += 1
             for action in simulated.run_once():
                 if isinstance(action, Evict) and action.name == "kept":
-                    simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/keep"))
+                    simulated.scheduler.apply(EvictRefused(action.uid, "disruption budget team/keep", budget=True))
                     continue
                 simulated.carry_out(action)
                 if isinstance(action, Evict):
@@ -254,6 +254,24 @@ def test_a_budget_that_refuses_costs_others_once_and_not_again_until_it_allows_m
     assert lost(600) == ["free0"]
     simulated.see(replace(budget("keep", allowed=1, app="kept"), version=2))
     assert "kept" in evicted(simulated.run_once())
+
+
+@pytest.mark.parametrize("budget_refuses", [True, False])
+def test_only_an_eviction_that_a_budget_refuses_says_that_the_budget_refuses(budget_refuses: bool) -> None:
+    simulated = Simulated(acting("allocate, preempt"))
+    simulated.see(node("n1", allocatable=amounts(cpu="1", memory="8Gi", pods="10")))
+    simulated.see(budget("keep", allowed=0, app="kept"))
+    simulated.see(mine("kept", node="n1", phase=Phase.RUNNING, labels=pairs(app="kept")))
+    simulated.run()
+    simulated.see(mine("high", priority=10))
+    asked = []
+    for simulated.now in range(0, 300, 10):
+        for action in simulated.run_once():
+            if isinstance(action, Evict):
+                asked.append(action.name)
+                simulated.scheduler.apply(EvictRefused(action.uid, "no", budget=budget_refuses))
+    # Asked again when the pod has been spared for half a minute, unless the budget is known to refuse.
+    assert len(asked) == (1 if budget_refuses else 10)
 
 
 def test_pods_outside_a_spent_budget_go_first() -> None:

@@ -23,9 +23,9 @@ from typing import Final
 
 from placement.core.explain import Explainer
 from placement.core.overfull import Overfull
-from placement.model.action import Action
+from placement.model.action import Action, Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
 from placement.model.batch import BackingRules
-from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Gone, Relisted, Seen, Unsaid
+from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Gone, Relisted, Seen, Unsaid, Unsent
 from placement.model.pod import TERMINAL, Pod
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
@@ -160,6 +160,9 @@ class Scheduler:
         if isinstance(event, Unsaid):
             self._announcer.failed(event.uid)
             return
+        if isinstance(event, Unsent):
+            self._undo(event.action)
+            return
         if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
         self.cluster.apply(self._without_ended(event))
@@ -188,6 +191,22 @@ class Scheduler:
         foreign = pod.spec.scheduler_name != self.book.scheduler_name
         return pod.phase in TERMINAL and foreign and not group_key(pod).named
 
+    def _undo(self, action: Action) -> None:
+        """Undo the plan of an action that was not carried out: no one is to blame, and it may be decided again."""
+        match action:
+            case Bind() | BindVolume():
+                self.cluster.apply(BindFailed(action.uid, action.node, ""))
+            case Evict():
+                self.cluster.apply(EvictRefused(action.uid, ""))
+            case SelectNode():
+                provisioning = self.session.provisioning
+                for uid, waiting in provisioning.items():
+                    if any(claim.uid == action.uid for claim in waiting.claims):
+                        provisioning[uid] = replace(waiting, until=self.session.now)
+            case PodCondition() | GroupStatus() | QueueStatus():
+                self._announcer.failed(action.uid)
+        self._news = True
+
     def _note_tag(self, uid: str) -> None:
         """At once: the next word of the pod, with what its owner has written since, may hide what it was bound with."""
         entry = self.cluster.pods.by_uid.get(uid)
@@ -198,7 +217,9 @@ class Scheduler:
         """The API did not let a pod go."""
         now, task = self.session.now, self.book.tasks.get(refused.uid)
         self.session.spared[refused.uid] = Spared(refused.message, now + _SPARED)
-        for budget in Budgets(self.book).of(task) if task is not None else ():
+        if task is None or not refused.budget:
+            return
+        for budget in Budgets(self.book).of(task):
             self.session.refusing[budget] = now + _REFUSING
 
     def _turned_away(self, pod: Pod) -> None:

@@ -4,7 +4,8 @@
 """Carries out one action: the request, and what its answer means, as events.
 
 A binding that was accepted says nothing here: the watch brings the pod. After any other answer the pod is read, and
-what it says is the event; nothing is concluded from an answer alone.
+what it says is the event; nothing is concluded from an answer alone. An action that was given up without an answer
+comes back as `Unsent`: none vanishes.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,9 @@ from typing import Final
 from placement.kube import requests
 from placement.kube.decode import Decoder
 from placement.kube.dialects import BY_NAME
+from placement.kube.http1 import Answer
 from placement.kube.requests import Request, Subject
-from placement.kube.sender import Sender, blocked_by_budget, message
+from placement.kube.sender import Sender, blocked_by_budget, message, not_found
 from placement.model.action import (
     Action,
     Bind,
@@ -28,7 +30,7 @@ from placement.model.action import (
     QueueStatus,
     SelectNode,
 )
-from placement.model.event import BindFailed, Event, EvictRefused, Gone, Seen, Unreadable, Unsaid
+from placement.model.event import BindFailed, Event, EvictRefused, Gone, Seen, Unreadable, Unsaid, Unsent
 from placement.model.pod import Pod
 from placement.model.refusal import Refusal
 from placement.model.volume import PersistentVolume
@@ -85,7 +87,7 @@ class Performer:
             case PodCondition():
                 return self._say(action, requests.pod_condition(action, self._now()))
             case SelectNode():
-                self._write(action, requests.select_node(action))
+                return [Unsent(action)] if self._write(action, requests.select_node(action)) is None else []
             case BindVolume():
                 return self._bind_volume(action)
             case GroupStatus():
@@ -104,29 +106,33 @@ class Performer:
     def _bind(self, action: Bind) -> list[Event]:
         answer = self._sender.send("bind", requests.bind(action))
         if answer is None:
-            return []
+            return [Unsent(action)]
         if answer.status in _CREATED:
             self._tell(scheduled(action))
             return []
         said = message(answer)
         found = self._read_pod(action.namespace, action.name, action.uid)
-        for event in found:
-            if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.uid == action.uid:
-                if event.item.node == action.node:
-                    # An earlier try had landed after all.
-                    self._tell(scheduled(action))
-                elif not event.item.node:
-                    self._refused(action, answer.status, said)
-                    found.append(BindFailed(action.uid, action.node, said))
-                break
+        if found is None:
+            return [Unsent(action)]
+        node = next((node for event in found if (node := _node_of(event, action.uid)) is not None), "")
+        if node == action.node:
+            # An earlier try had landed after all.
+            self._tell(scheduled(action))
+        elif not node and Gone(Pod, action.uid, 0) not in found:
+            self._refused(action, answer.status, said)
+            found.append(BindFailed(action.uid, action.node, said))
         return found
 
     def _bind_volume(self, action: BindVolume) -> list[Event]:
         answer = self._sender.send("bind volume", requests.bind_volume(action))
-        if answer is None or answer.status in _CREATED:
+        if answer is None:
+            return [Unsent(action)]
+        if answer.status in _CREATED:
             return []
         said = f"volume {action.volume}: {message(answer)}"
         found = self._read(PersistentVolume, requests.volume_path(action.volume), action.volume_uid)
+        if found is None:
+            return [Unsent(action)]
         there = [event.item for event in found if isinstance(event, Seen)]
         if any(isinstance(item, PersistentVolume) and item.claim_uid == action.claim_uid for item in there):
             # An earlier try had landed after all, or another pod that shares the claim had asked for the same.
@@ -138,24 +144,28 @@ class Performer:
         subject = Subject(api_version="v1", kind="Pod", namespace=action.namespace, name=action.name, uid=action.uid)
         answer = self._sender.send("evict", requests.evict(action))
         if answer is None:
-            return []
+            return [Unsent(action)]
         if answer.status in _CREATED:
             self._tell(Telling(subject, action.reason, action.message, "Preempting", warning=False))
             return []
         said = message(answer)
-        if blocked_by_budget(answer) or answer.status != _NOT_FOUND:
-            self._refused(action, answer.status, said)
-            return [*self._read_pod(action.namespace, action.name, action.uid), EvictRefused(action.uid, said)]
-        return self._read_pod(action.namespace, action.name, action.uid)
+        found = self._read_pod(action.namespace, action.name, action.uid)
+        if found is None:
+            return [Unsent(action)]
+        if Gone(Pod, action.uid, 0) in found:
+            return found
+        self._refused(action, answer.status, said)
+        return [*found, EvictRefused(action.uid, said, budget=blocked_by_budget(answer))]
 
-    def _read_pod(self, namespace: str, name: str, uid: str) -> list[Event]:
+    def _read_pod(self, namespace: str, name: str, uid: str) -> list[Event] | None:
         return self._read(Pod, requests.pod_path(namespace, name), uid)
 
-    def _read(self, kind: type[Pod | PersistentVolume], path: str, uid: str) -> list[Event]:
+    def _read(self, kind: type[Pod | PersistentVolume], path: str, uid: str) -> list[Event] | None:
+        """What is true of the object, as events: none where no answer tells; None where the reading was given up."""
         answer = self._sender.send("read", Request("GET", path, b""))
         if answer is None:
-            return []
-        if answer.status == _NOT_FOUND:
+            return None
+        if not_found(answer, path):
             return [Gone(kind, uid, 0)]
         if answer.status not in _CREATED:
             return []
@@ -166,13 +176,17 @@ class Performer:
 
     def _say(self, action: Action, request: Request | None, *, or_whole: bool = False) -> list[Event]:
         """A status: nothing else brings to light that the server has failed at it, and it is to be said again."""
-        lost = request is not None and self._write(action, request, or_whole=or_whole) >= _SERVER
-        return [Unsaid(action.uid)] if lost else []
+        if request is None:
+            return []
+        answer = self._write(action, request, or_whole=or_whole)
+        if answer is None:
+            return [Unsent(action)]
+        return [Unsaid(action.uid)] if answer.status >= _SERVER else []
 
-    def _write(self, action: Action, request: Request, *, or_whole: bool = False) -> int:
+    def _write(self, action: Action, request: Request, *, or_whole: bool = False) -> Answer | None:
         """A write whose result the watch brings; one that is refused is told and not tried again here.
 
-        The answer is the server's, or 0 where nobody knows it.
+        Returns the server's answer, or None where the writing was given up without one.
         """
         what = _NAMES[type(action)]
         answer = self._sender.send(what, request)
@@ -181,7 +195,16 @@ class Performer:
             answer = self._sender.send(what, Request(request.method, whole, request.body, request.content_type))
         if answer is not None and answer.status not in _CREATED and answer.status != _NOT_FOUND:
             self._refused(action, answer.status, message(answer))
-        return answer.status if answer is not None else 0
+        return answer
+
+
+def _node_of(event: Event, uid: str) -> str | None:
+    """The node that a pod has as it was just read, empty where it has none; None where the event is not about it."""
+    if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.uid == uid:
+        return event.item.node
+    if isinstance(event, Unreadable) and event.refusal.uid == uid:
+        return event.refusal.node
+    return None
 
 
 def scheduled(action: Bind) -> Telling:

@@ -7,8 +7,8 @@ No answer, an overloaded server and one that is just starting are reasons to sen
 right to write is asked for before every try: who has lost it stops in the middle.
 
 A write that the server answers with an error of its own for half a minute, as it does where an admission webhook is
-broken, is refused: who waits for one object for ever holds up all others. Reads go through no admission, and end only
-with an answer.
+broken, is refused: who waits for one object for ever holds up all others. A read that is answered for as long by
+something that says nothing of the object, a proxy's page or a refusal, is given up likewise.
 """
 
 import threading
@@ -22,11 +22,14 @@ from placement.kube.backoff import Backoff
 from placement.kube.http1 import UNAUTHORIZED, Answer, Connection, NoAnswer
 from placement.kube.requests import Request
 
+_OK: Final = 200
+_NOT_FOUND: Final = 404
 # An overloaded server gets over it.
 _TOO_MANY: Final = 429
 _SERVER: Final = 500
 _FORBIDDEN: Final = 403
-# How long a write may be answered 500 without a break, and how long where the one before it in its namespace was.
+# How long a write may be answered 500 without a break, and a read by what says nothing; and how long where the one
+# before it in its namespace was.
 PATIENCE_SECONDS: Final = 30.0
 _NEXT_PATIENCE_SECONDS: Final = 1.0
 _MOST_REMEMBERED: Final = 10_000
@@ -42,10 +45,15 @@ class _Cause(msgspec.Struct):
 
 
 class _Details(msgspec.Struct):
+    name: str = ""
+    kind: str = ""
     causes: list[_Cause] | None = None
 
 
 class _Status(msgspec.Struct):
+    kind: str = ""
+    code: int = 0
+    reason: str = ""
     message: str = ""
     details: _Details | None = None
 
@@ -70,7 +78,7 @@ class Sender:
         self._may_write = may_write
         self._observe = observe
         self._clock = clock
-        # Where a write has been given up, and none has succeeded since: what is written, and the collection it is in.
+        # Where a request has been given up, and none has succeeded since: what it does, and the collection it is about.
         self._failing: set[tuple[str, str]] = set()
 
     def send(self, what: str, request: Request) -> Answer | None:
@@ -78,22 +86,23 @@ class Sender:
         backoff = Backoff(self._stop)
         since: float | None = None
         while self._may_write():
-            begun, asked, status, its_own = time.monotonic(), 0.0, 0, False
+            begun, asked, status, bounded = time.monotonic(), 0.0, 0, False
             try:
                 answer = self.connection.request(
                     request.method, request.path, request.body, content_type=request.content_type
                 )
                 status, asked = answer.status, answer.retry_after
-                its_own = request.method != "GET" and _about_itself(answer)
-                again = _again(answer)
-                if not again or (its_own and self._too_long(what, request, since)):
+                reads = request.method == "GET"
+                bounded = _says_nothing(answer, request.path) if reads else _about_itself(answer)
+                again = _again(answer) or (reads and bounded)
+                if not again or (bounded and self._too_long(what, request, since)):
                     self._remember(what, request, failing=again)
                     return answer
             except NoAnswer:
                 pass
             finally:
                 self._observe(what, status, time.monotonic() - begun)
-            since = (self._clock() if since is None else since) if its_own else None
+            since = (self._clock() if since is None else since) if bounded else None
             if not backoff.wait(asked):
                 return None
         return None
@@ -135,6 +144,23 @@ def _about_itself(answer: Answer) -> bool:
         return False
     status = _said(answer)
     return status is not None and bool(status.message)
+
+
+def _says_nothing(answer: Answer, path: str) -> bool:
+    """Whether the answer to a read tells neither what the object is nor that there is none, nor to ask again."""
+    return not (answer.status == _OK or _again(answer) or not_found(answer, path))
+
+
+def not_found(answer: Answer, path: str = "") -> bool:
+    """Return whether the API server says that something is missing; with a path, that the object there is.
+
+    A status 404 alone says nothing: a proxy without a server behind it answers so too.
+    """
+    status = _said(answer) if answer.status == _NOT_FOUND else None
+    if status is None or (status.kind, status.code, status.reason) != ("Status", _NOT_FOUND, "NotFound"):
+        return False
+    details, (kind, name) = status.details or _Details(), path.split("/")[-2:] if path else ("", "")
+    return not path or (details.kind in ("", kind) and details.name in ("", name))
 
 
 def _again(answer: Answer) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from placement.model.action import Action
 from placement.model.batch import BatchJob
 from placement.model.disruption import DisruptionBudget
 from placement.model.node import Node
@@ -88,10 +89,22 @@ class BindFailed:
 
 @dataclass(frozen=True, slots=True)
 class EvictRefused:
-    """The API does not let the pod go now, most often for a disruption budget, which the message names."""
+    """The API does not let the pod go now; `budget` says whether for a disruption budget, which the message names."""
 
     uid: str
     message: str
+    budget: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """The action has been given up without an answer, because the right to write was lost or everything stops.
+
+    A request may have arrived all the same. That right never comes back to the same process, so nothing is decided on
+    the room that the undone plan frees before a new process has read what is true.
+    """
+
+    action: Action
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +143,4 @@ class SubmitEnded:
 
 
 BatchEvent = JobsRead | JobsUnread | SubmitEnded
-Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused | Unsaid | BatchEvent
+Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused | Unsaid | Unsent | BatchEvent

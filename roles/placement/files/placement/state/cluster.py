@@ -90,7 +90,7 @@ class Cluster:
                     self.pods.forget(uid)
                     self.pods.settle()
                     self._note(Pod, uid)
-            case EvictRefused(uid, _unused):
+            case EvictRefused(uid):
                 if uid in self.pods.by_uid:
                     self.pods.evict(uid, evicting=False)
                     self.pods.settle()
