@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from placement.kube.credentials import Endpoint
 from placement.kube.http1 import Answer, NoAnswer, Refused
 
-# Pieces of one answer; an empty piece cuts the connection, None is silence.
+# Pieces of one answer; an empty piece cuts the connection, after None it stays and nothing comes over it any more.
 Script = list[list[bytes | None]]
 
 
@@ -32,6 +33,7 @@ class Server:
         self._script = script
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._done = threading.Event()
+        self._silent: list[socket.socket] = []
         self.requests: list[bytes] = []
         self.connections = 0
         self.thread = threading.Thread(target=self._serve, daemon=True)
@@ -47,6 +49,16 @@ class Server:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.thread.join(5)
+        for connection in self._silent:
+            connection.close()
+
+    def wait_for(self, number: int) -> list[bytes]:
+        """The requests, once there are so many."""
+        give_up = time.monotonic() + 300
+        while len(self.requests) < number:
+            assert time.monotonic() < give_up, self.requests
+            self._done.wait(0.01)
+        return self.requests
 
     def _serve(self) -> None:
         while not self._done.is_set():
@@ -55,28 +67,30 @@ class Server:
             except OSError:
                 return
             self.connections += 1
-            with connection:
-                self._converse(connection)
+            if not self._converse(connection):
+                connection.close()
 
-    def _converse(self, connection: socket.socket) -> None:
+    def _converse(self, connection: socket.socket) -> bool:
+        """Answers over one connection; says whether that is to stay, silent."""
         while self._script:
             try:
                 head = b""
                 while b"\r\n\r\n" not in head:
                     piece = connection.recv(65536)
                     if not piece:
-                        return
+                        return False
                     head += piece
                 self.requests.append(head)
                 for part in self._script.pop(0):
                     if part == b"":
-                        return
+                        return False
                     if part is None:
-                        self._done.wait(300)
-                        return
+                        self._silent.append(connection)
+                        return True
                     connection.sendall(part)
             except OSError:
-                return
+                return False
+        return False
 
 
 @contextmanager
@@ -124,7 +138,8 @@ class ScriptedConnection:
         self.asked.append(("WATCH", path, b""))
         found = self.script.pop(0)
         if isinstance(found, tuple):
-            raise Refused(Answer(found[0], b""))
+            status, content = (*found, b"")[:2]
+            raise Refused(Answer(status, content if isinstance(content, bytes) else json.dumps(content).encode()))
         for line in found:
             if isinstance(line, Exception):
                 raise line

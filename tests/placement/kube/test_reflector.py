@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """List and watch: whatever ends a watch, in the end the daemon knows what a fresh list says."""
 
+import itertools
 import json
 import threading
 import time
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.http1 import TooLong
-from placement.kube.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Reflector, Source
+from placement.kube.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Backwards, Reflector, Source
 from placement.model.event import Gone, Relisted, Seen, Unreadable
 from placement.model.workload import INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, Namespace, PodGroup
 from placement.state.cluster import Cluster
@@ -20,6 +21,10 @@ from placement_kit.fake_api import LOST, ScriptedConnection
 
 PLAIN = Source("namespaces", Namespace, "/api/v1/namespaces")
 SHARED = Source("podgroups", PodGroup, f"/apis/{INCUBATOR}/podgroups", BY_NAME[INCUBATOR].read_group, shared=True)
+
+
+# What an API server says of a resource that it does not have.
+UNSERVED = (404, b"404 page not found\n")
 
 
 def item(name: str, version: int, **more) -> dict:
@@ -128,7 +133,7 @@ def test_an_api_that_is_taken_away_takes_its_objects_along():
     for there in (item("a", 3), odd("b", 4)):
         clock = iter([100.0, 101.0, 100.0 + DOUBT_SECONDS]).__next__
         events, _connection, _refused = told(
-            SHARED, page(9, there), (404,), (404, b""), (404, b""), stop=Waits(), clock=clock
+            SHARED, page(9, there), UNSERVED, UNSERVED, UNSERVED, stop=Waits(), clock=clock
         )
         assert [type(event) for event in events[1:]] == [Gone]
         for event in events:
@@ -141,7 +146,7 @@ def test_an_api_that_is_served_again_has_its_objects_as_they_were():
     cluster = Cluster()
     clock = iter([100.0, 100.0 + DOUBT_SECONDS]).__next__
     lists = [page(9, item("a", 3), odd("b", 4)), page(20, item("a", 3), odd("b", 4))]
-    script = [lists[0], (404,), (404, b""), lists[1], []]
+    script = [lists[0], UNSERVED, UNSERVED, lists[1], []]
     events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
     assert [type(event) for event in events] == [Seen, Unreadable, Gone, Gone, Seen, Unreadable]
     for event in events:
@@ -150,14 +155,72 @@ def test_an_api_that_is_served_again_has_its_objects_as_they_were():
     assert [*cluster.unreadable[PodGroup]] == ["b"]
 
 
+FOREIGN = [
+    pytest.param((404, b"<html>404 Not Found</html>"), id="a page"),
+    pytest.param((404, b"default backend - 404"), id="plain text"),
+    pytest.param((404, b""), id="nothing"),
+    pytest.param((404, {"message": "no Route matched with those values"}), id="JSON"),
+]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_a_proxy_s_404_does_not_take_an_api_away(foreign):
+    clock = itertools.count(100.0, DOUBT_SECONDS).__next__
+    script = [page(9, item("a", 3)), *[foreign] * 5, [event("DELETED", item("a", 12))]]
+    events, connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
+    # It goes on from its version, and hears of what happened meanwhile.
+    assert [type(found) for found in events] == [Seen, Gone]
+    assert [method for method, _path, _body in connection.asked] == ["GET"] + ["WATCH"] * 6
+
+
+@pytest.mark.parametrize("said", [UNSERVED, *FOREIGN])
+def test_what_every_api_server_serves_is_never_taken_for_absent(said):
+    connection = ScriptedConnection(*[said] * 5, StopIteration())
+    reflector = Reflector(
+        PLAIN, connection, fail, stop=Waits(), log=lambda *_words: None, refused=fail, clock=itertools.count().__next__
+    )
+    with pytest.raises(StopIteration):
+        reflector.run()
+    assert (reflector.health.absent, reflector.health.synced) == (False, False)
+    assert reflector.health.error.startswith("404: ")
+
+
+def fail(*_words) -> None:
+    pytest.fail("nothing is to be told")
+
+
+@pytest.mark.parametrize("source", [PLAIN, SHARED])
+def test_a_list_from_before_what_was_heard_ends_the_daemon_and_is_not_believed(source):
+    # Version 30 was heard of by a bookmark.
+    script = [page(9, item("a", 3)), [bookmark(30)], (410,), page(29, item("b", 12))]
+    with pytest.raises(Backwards, match=r"at version 29, and this daemon has seen version 30: etcd was restored"):
+        told(source, *script, stop=Waits())
+
+
+def test_a_watch_that_tells_nothing_to_its_end_is_asked_about(monkeypatch):
+    # As from a version that a restored cluster has yet to reach: even bookmarks are held back.
+    monkeypatch.setattr("placement.kube.reflector._AT_ONCE", 0.0)
+    script = [page(9, item("a", 3)), [], page(9), [event("ADDED", item("b", 12))], [], page(11)]
+    with pytest.raises(Backwards, match="at version 11, and this daemon has seen version 12"):
+        told(PLAIN, *script, stop=Waits())
+
+
+def test_a_version_that_the_server_has_not_reached_leads_to_a_list():
+    ahead = (504, {"kind": "Status", "message": "Timeout: Too large resource version: 30, current: 9", "code": 504})
+    with pytest.raises(Backwards):
+        told(PLAIN, page(30), ahead, page(9), stop=Waits())
+    events, _connection, _refused = told(PLAIN, page(30), ahead, page(31), [], stop=Waits())
+    assert [event.version for event in events] == [30, 31]
+
+
 def test_silence_between_two_slips_is_no_time_in_which_it_is_not_served():
     clock = iter([100.0, 100.0 + 12 * DOUBT_SECONDS]).__next__
-    script = [page(9, item("a", 3)), (404,), LOST, (404, b""), page(20, item("a", 3)), []]
+    script = [page(9, item("a", 3)), UNSERVED, LOST, UNSERVED, page(20, item("a", 3)), []]
     events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
     assert [type(event) for event in events] == [Seen, Seen]
 
 
-@pytest.mark.parametrize("slip", [[(404,)], [(404,), (404, b""), LOST, (404, b"")]])
+@pytest.mark.parametrize("slip", [[UNSERVED], [UNSERVED, UNSERVED, LOST, UNSERVED]])
 def test_what_is_not_served_for_a_moment_is_kept(slip):
     # Each slip is short, and a while after the one before.
     asked = sum(answer != LOST for answer in slip)
@@ -170,7 +233,7 @@ def test_what_is_not_served_for_a_moment_is_kept(slip):
 
 def test_an_api_that_is_not_served_is_asked_for_less_and_less_often_and_found_soon_after_a_slip():
     waits = Waits()
-    told(SHARED, *[(404, b"")] * 20, page(9), [bookmark(10), LOST], stop=waits)
+    told(SHARED, *[UNSERVED] * 20, page(9), [bookmark(10), LOST], stop=waits)
     assert waits.seconds[0] < 0.1
     assert sum(waits.seconds[:8]) < 15
     assert all(ABSENT_SECONDS / 2 <= seconds <= ABSENT_SECONDS for seconds in waits.seconds[12:20])

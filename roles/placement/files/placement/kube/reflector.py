@@ -7,6 +7,9 @@ A watch goes on from the last version, whatever ended it. Only when the server n
 answer, 410 as an event, or watches that end at once without a word) everything is listed again, and what is missing
 in the list is gone. Pages and lines are handed on as they come, and a full inbox holds the reading back, so neither a
 long list nor a flood of events fills the memory.
+
+Versions only grow, unless etcd is restored from a backup: then a watch from our version is silent for as long as the
+cluster is behind it, and nothing that is known can be trusted. `Backwards` says so, and ends the daemon.
 """
 
 import threading
@@ -18,7 +21,8 @@ from urllib.parse import urlencode
 
 from placement.kube.backoff import LONGEST_SECONDS, Backoff
 from placement.kube.decode import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
-from placement.kube.http1 import Connection, NoAnswer, Refused, TooLong
+from placement.kube.http1 import Answer, Connection, NoAnswer, Refused, TooLong
+from placement.kube.sender import not_found
 from placement.model.event import UNSERVED, Event, Gone, Object, Relisted, Seen, Unreadable
 from placement.model.refusal import Refusal
 
@@ -38,6 +42,12 @@ _GONE: Final = 410
 _TOO_MANY: Final = 429
 _OK: Final = 200
 _NOT_FOUND: Final = 404
+# What an API server says, in plain text, of a resource that it does not serve.
+_NOT_SERVED: Final = b"404 page not found"
+# What it says of a watch from a version that it has not reached.
+_AHEAD: Final = b"Too large resource version"
+# Resources below it are served by every API server.
+_CORE: Final = "/api/v1/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,16 @@ class Relist(Exception):
     """The version we have is of no use any more."""
 
 
+class Backwards(Exception):
+    """The API server is at an older version than one it has told us of: its store was restored from a backup."""
+
+    def __init__(self, source: str, version: int, known: int) -> None:
+        super().__init__(
+            f"{source}: the API server is at version {version}, and this daemon has seen version {known}: "
+            "etcd was restored from a backup; the daemon ends, and must be started again to read everything anew"
+        )
+
+
 class Reflector:
     """Keeps one source in step. `run` is the body of a thread."""
 
@@ -107,6 +127,8 @@ class Reflector:
         self._refused = refused
         self._clock = clock
         self._version = 0
+        # The newest version of which anything was heard, also before the last list.
+        self._newest = 0
         self._mute = 0
         # Whether the current watch has brought anything.
         self._alive = False
@@ -131,7 +153,7 @@ class Reflector:
                 self._note(f"list again: {error}")
                 self._version = 0
             except Refused as error:
-                if error.answer.status == _NOT_FOUND:
+                if self._is_unserved(error.answer):
                     self._not_served()
                 else:
                     self._missed = None
@@ -177,10 +199,11 @@ class Reflector:
             if not token:
                 break
         whole = relisted(self.source.kind, pages)
+        self._assure_progress(whole.version)
         for refusal in whole.refused:
             self._refused(self._served, refusal)
         self._put(self._replaced(whole) if self.source.shared else [whole])
-        self._version = whole.version
+        self._version = self._newest = whole.version
         self.health.relists += 1
         self.health.absent = False
         self._missed = None
@@ -198,6 +221,26 @@ class Reflector:
             # The same objects at the same versions, but by another reader.
             return [*(Gone(kind, uid, UNSERVED) for uid in before), *events]
         return [*(Gone(kind, uid, whole.version) for uid in before if uid not in self._known), *events]
+
+    def _assure_progress(self, version: int) -> None:
+        if version < self._newest:
+            raise Backwards(self.source.name, version, self._newest)
+
+    def _look_at_version(self) -> None:
+        """Asks for the server's version: a watch told nothing, not even the bookmark before its end."""
+        answer = self._connection.request("GET", f"{self.source.path}?{urlencode({'limit': '1'})}")
+        if answer.status != _OK:
+            raise Refused(answer)
+        page = self._decoder.decode_page(self.source.kind, answer.body)
+        if isinstance(page, WatchFailed):
+            raise NoAnswer(f"unreadable list: {page.reason}", sent=True)
+        self._assure_progress(page.version)
+
+    def _is_unserved(self, answer: Answer) -> bool:
+        """Whether the API server itself says that it has no such resource; a proxy's own 404 says nothing."""
+        if answer.status != _NOT_FOUND or self.source.path.startswith(_CORE):
+            return False
+        return answer.body.strip() == _NOT_SERVED or not_found(answer)
 
     def _not_served(self) -> None:
         """The API has no such resource: what it had before is gone with it if that is still so some seconds later."""
@@ -230,16 +273,21 @@ class Reflector:
         except Refused as error:
             if error.answer.status == _GONE:
                 raise Relist("the version is too old") from None
+            if _AHEAD in error.answer.body:
+                raise Relist("the server has not reached the version") from None
             raise
         except TooLong as error:
             raise Relist(str(error)) from None
-        mute = self.health.events == before and time.monotonic() - begun < _AT_ONCE
+        silent = self.health.events == before
+        mute = silent and time.monotonic() - begun < _AT_ONCE
         self._mute = self._mute + 1 if mute else 0
         if self._mute >= _MUTE_WATCHES:
             self._mute = 0
             raise Relist("watches end without a word")
-        if mute and self._stop.wait(_AT_ONCE):
-            return
+        if mute:
+            self._stop.wait(_AT_ONCE)
+        elif silent:
+            self._look_at_version()
 
     def _take(self, lines: list[bytes]) -> None:
         """Decodes lines that came together and hands them on together."""
@@ -267,6 +315,7 @@ class Reflector:
             self._put(events)
         self._alive = self._alive or version > self._version
         self._version = version
+        self._newest = max(self._newest, version)
         self._hear(len(events))
         if failed is not None:
             if failed.code == _TOO_MANY:
