@@ -108,9 +108,3 @@ def test_a_machine_that_stood_still_gives_the_loop_time_to_turn(parts):
     dog.look()
     assert isinstance(parts.switches.crash, Stuck)
     assert parts.switches.closing.is_set()
-
-
-def test_who_is_held_back_by_events_is_not_stuck(parts, monkeypatch):
-    monkeypatch.setattr(type(parts.announcer), "full", True)
-    assert all(Watchdog(parts, looks=1).look() for _unused in range(3))
-    assert parts.switches.crash is None

@@ -7,6 +7,7 @@ import itertools
 import json
 import queue
 import threading
+from time import monotonic
 
 import pytest
 from placement.kube.announcer import Announcer, Limiter
@@ -112,7 +113,7 @@ class Daemon:
     def carry(self, *actions) -> list:
         self.carrier.start()
         self.carrier.carry(actions)
-        self.carrier.finish(300)
+        self.carrier.finish(monotonic() + 300)
         assert self.crashes == []
         assert (self.carrier.binding, self.carrier.writing) == (0, 0)
         return [event for _unused in range(self.events.qsize()) for event in self.events.get()]
@@ -159,6 +160,7 @@ def test_events_that_fail_for_good_let_others_through_and_are_counted():
         controller="c",
         instance="i",
         lost=lambda telling, number: lost.append((telling.subject.name, number)),
+        shed=lambda _telling: None,
     )
     for namespace in ["broken"] * 4 + ["team"]:
         subject = Subject(api_version="v1", kind="Pod", namespace=namespace, name=namespace, uid=namespace)

@@ -5,7 +5,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,8 @@ _WRITE_SECONDS: Final = 15.0
 _LEASE_SECONDS: Final = 4.0
 # A view that is older is none: a node may have gone meanwhile.
 STALE_SECONDS: Final = 60.0
+# That Events are shed is said no more often than this; each is counted.
+_SHED_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -47,6 +49,14 @@ class Switches:
     stop: threading.Event = field(default_factory=threading.Event)
     # The error that ended it, if one did.
     crash: BaseException | None = None
+    # When the end began, in monotonic seconds.
+    closed: float | None = None
+
+    def close(self) -> None:
+        """Begin the end: nothing more is decided or written."""
+        if self.closed is None:
+            self.closed = time.monotonic()
+        self.closing.set()
 
 
 class Assembly:
@@ -66,6 +76,7 @@ class Assembly:
             controller=settings.scheduler_name,
             instance=self.identity,
             lost=self._event_lost,
+            shed=self._event_shed,
             most=settings.events_waiting,
         )
         self.carrier = Carrier(self._performer, self._put, binders=settings.binders, crashed=self.crashed)
@@ -106,6 +117,8 @@ class Assembly:
         self._journal = self._decisions() if settings.journal else None
         self._journal_error = ""
         self._announcers: list[threading.Thread] = []
+        self._electing: threading.Thread | None = None
+        self._shed_said = float("-inf")
         self._synced = False
 
     def _election(self) -> Leadership | Alone:
@@ -150,22 +163,32 @@ class Assembly:
             for index in range(ANNOUNCERS)
         ]
         if isinstance(self.leadership, Leadership):
-            self._thread("lease", self.leadership.run)
+            self._electing = self._thread("lease", self.leadership.run)
 
-    def finish(self, *, seconds: float) -> None:
-        """Stops writing, tells what is left to tell, gives the lease back, and stops everything."""
-        until = time.monotonic() + seconds
-        self.switches.closing.set()
-        self.carrier.finish(1.0)
-        for _unused in self._announcers:
-            self.announcer.finish()
-        for thread in self._announcers:
-            thread.join(max(0.0, until - time.monotonic()))
-        if isinstance(self.leadership, Leadership):
-            self.leadership.release()
+    def finish(self, *, until: float) -> None:
+        """Stop writing, give the lease back, tell what is left to tell, and stop everything.
+
+        All of it ends by `until`, in monotonic seconds, whatever does not answer. Writes that are under way have half
+        of the time at most; one that arrives after the lease has been given back is a late binding like any other.
+        """
+        self.switches.close()
+        self.carrier.finish(until - _left(until) / 2)
+        self._release(until)
+        self.announcer.finish()
+        _join(self._announcers, until)
         self.switches.stop.set()
+        if len(self.announcer):
+            self.log.warning("Events were not told before the end", events=len(self.announcer))
         if self._journal is not None:
             self._journal.close()
+
+    def _release(self, until: float) -> None:
+        """Gives the lease back, if the election's thread has let go of its connection; else it runs out."""
+        if self._electing is None or not isinstance(self.leadership, Leadership):
+            return
+        _join([self._electing], until)
+        if not self._electing.is_alive():
+            _join([self._thread("release", self.leadership.release)], until)
 
     def synced(self) -> bool:
         """Whether every source has been listed once."""
@@ -193,7 +216,7 @@ class Assembly:
         """An error that nobody expected: better to start afresh than to go on in part."""
         if self.switches.crash is None:
             self.switches.crash = error
-        self.switches.closing.set()
+        self.switches.close()
 
     def _connect(self, seconds: float) -> Connection:
         return Connection(self._credentials, timeout=seconds)
@@ -221,7 +244,7 @@ class Assembly:
         self.loop.put(events)
 
     def _event_rate(self) -> float:
-        busy = self.carrier.binding > 0
+        busy = self.carrier.binding > 0 and not self.announcer.behind
         return self.settings.events_per_second_busy if busy else self.settings.events_per_second
 
     def _tell(self, actions: tuple[Action, ...]) -> None:
@@ -244,6 +267,15 @@ class Assembly:
         self.metrics.refused.add(action="Event", status=str(status))
         self.log.warning("Event not accepted", reason=telling.reason, name=telling.subject.name, status=status)
 
+    def _event_shed(self, telling: Telling) -> None:
+        kind = "Warning" if telling.warning else "Normal"
+        self.metrics.events_shed.add(type=kind, reason=telling.reason)
+        now = time.monotonic()
+        if now - self._shed_said >= _SHED_SECONDS:
+            self._shed_said = now
+            most = self.settings.events_waiting
+            self.log.warning("Events are shed, the oldest first: too many wait", type=kind, events_waiting=most)
+
     def _journal_lost(self, lines: int, error: OSError) -> None:
         self.metrics.journal_lost.add(lines)
         if str(error) != self._journal_error:
@@ -252,3 +284,12 @@ class Assembly:
 
     def _said(self, who: str, text: str) -> None:
         self.log.info(text, source=who)
+
+
+def _left(until: float) -> float:
+    return max(0.0, until - time.monotonic())
+
+
+def _join(threads: Iterable[threading.Thread], until: float) -> None:
+    for thread in threads:
+        thread.join(_left(until))

@@ -34,7 +34,10 @@ CRASHED: Final = 1
 DEPOSED: Final = 3
 
 _RELOAD_SECONDS: Final = 2.0
-_FINISH_SECONDS: Final = 12.0
+# How long the end may take in all: less than TimeoutStopSec= of the unit, 20 s, also with the last word.
+_STOP_SECONDS: Final = 16.0
+# How much of it is left for what has no time limit of its own, the servers and the journal's disk.
+_CLOSE_SECONDS: Final = 2.0
 # How long the loop may take to notice that all is to end; one slice, where it turns at all.
 _LEAVE_SECONDS: Final = 10.0
 # How long its end may be logged: what hangs may hold the log.
@@ -61,6 +64,7 @@ class Daemon:
         self._terminated = False
         self._end = end
         self._left = threading.Event()
+        self._ended = threading.Event()
         self._watchdog = Watchdog(self._parts)
         self._rest = collector.Rest()
         add_gauges(self._parts)
@@ -83,10 +87,17 @@ class Daemon:
         except Exception as error:  # noqa: BLE001 -- logged whole, and the end of the process
             parts.crashed(error)
         self._left.set()
-        parts.finish(seconds=_FINISH_SECONDS)
+        parts.switches.close()
+        parts.finish(until=self._stop_by() - _CLOSE_SECONDS)
         for server in servers:
             server.close()
+        self._ended.set()
         return self._verdict()
+
+    def _stop_by(self) -> float:
+        """When the process is to be at its end, in monotonic seconds."""
+        closed = self._parts.switches.closed
+        return (time.monotonic() if closed is None else closed) + _STOP_SECONDS
 
     def _verdict(self) -> int:
         crash = self._parts.switches.crash
@@ -94,14 +105,14 @@ class Daemon:
             self._log.error("ended by an error", error=f"{type(crash).__name__}: {crash}", trace=_trace(crash))
             return CRASHED
         if not self._terminated and self._parts.leadership.lost:
-            self._log.warning("ended: another has the lease")
+            self._log.warning("ended: the lease was lost")
             return DEPOSED
         self._log.info("stopped")
         return STOPPED
 
     def _terminate(self, _number: int, _frame: object) -> None:
         self._terminated = True
-        self._parts.switches.closing.set()
+        self._parts.switches.close()
 
     def _serve(self) -> list[Web | LocalSocket]:
         settings = self._parts.settings
@@ -124,7 +135,7 @@ class Daemon:
         closing = self._parts.switches.closing
         while not closing.wait(0.1):
             if self._parts.leadership.lost:
-                closing.set()
+                self._parts.switches.close()
             if not self._watchdog.look():
                 # Whoever had something for the loop now would wait for it.
                 continue
@@ -134,11 +145,14 @@ class Daemon:
             if time.monotonic() - looked >= _RELOAD_SECONDS:
                 looked = time.monotonic()
                 self._reload()
-        if not self._left.wait(_LEAVE_SECONDS):
+        left = self._left.wait(_LEAVE_SECONDS)
+        if not (left and self._ended.wait(max(0.0, self._stop_by() - time.monotonic()))):
             # Nothing can end a thread that hangs: the process goes, and with it the lease after its time.
             bound = threading.Timer(_LAST_WORD_SECONDS, self._end, (CRASHED,))
             bound.daemon = True
             bound.start()
+            if left:
+                self._log.warning("not everything has ended in time", seconds=_STOP_SECONDS)
             code = self._verdict() or CRASHED
             bound.cancel()
             self._end(code)

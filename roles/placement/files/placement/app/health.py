@@ -21,8 +21,7 @@ class Stuck(Exception):
 def healthy(parts: Assembly) -> Verdict:
     """Alive is who still turns the loop."""
     silent = time.monotonic() - parts.loop.beat
-    # Who has too many Events to tell is held back on purpose, as through an outage of the API.
-    good = (silent < _DEAD_SECONDS or parts.announcer.full) and parts.switches.crash is None
+    good = silent < _DEAD_SECONDS and parts.switches.crash is None
     return good, "ok\n" if good else f"the loop has not turned for {silent:.0f} s\n"
 
 

@@ -134,10 +134,13 @@ class Metrics:
         self.collections = Histogram("gc_pause_seconds", "Pauses of Python's garbage collection", SECONDS)
         self.reloads = Counter("settings_reloads_total", "Reloads of the settings by result")
         self.journal_lost = Counter("journal_lost_lines_total", "Decisions that the journal could not take")
+        self.events_shed = Counter(
+            "shed_events_total", "Events that were never told for want of room, by type and reason"
+        )
         self._all: list[Counter | Histogram | Gauge] = [
             *(self.e2e, self.action, self.task, self.attempts, victims, self.preemptions, self.evictions),
             *(self.cycle, self.lag, self.applied, self.api, self.refused, self.collections, self.reloads),
-            self.journal_lost,
+            *(self.journal_lost, self.events_shed),
         ]
 
     def timed(self, action: str, steps: Iterator[None]) -> Generator[None, None, None]:

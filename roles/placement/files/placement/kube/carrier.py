@@ -10,6 +10,7 @@ newer; a binding of a pod whose condition is still on its way waits behind it.
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -80,14 +81,17 @@ class Carrier:
                     work = self._writes[hash(action.uid) % len(self._writes)]
             work.put(action)
 
-    def finish(self, timeout: float) -> None:
-        """Ends the threads after what is queued; the right to write is asked for as always."""
+    def finish(self, until: float) -> None:
+        """Ends the threads after what is queued, and waits for them until then, in monotonic seconds.
+
+        The right to write is asked for as always.
+        """
         for _unused in range(sum(thread.name.startswith("bind") for thread in self._threads)):
             self._binds.put(None)
         for work in self._writes:
             work.put(None)
         for thread in self._threads:
-            thread.join(timeout)
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _bind_all(self) -> None:
         self._guarded(self._binds, ordered=False)
