@@ -112,6 +112,55 @@ def test_whoever_begins_to_decide_has_taken_in_all_that_had_come(part):
     assert applied_at_first[0] == 5
 
 
+def test_whoever_begins_under_load_decides_once_what_had_come_before_is_taken_in(part):
+    # Each event that is applied brings another: the inbox is never empty.
+    allowed, applied_at_first = [False], []
+    loop = loop_of(part, may_decide=lambda: allowed[0])
+    loop.slice_seconds = 0.0
+    number = count(5)
+
+    def apply(event) -> None:
+        Recorder.apply(part, event)
+        if len(part.applied) < 200:
+            loop.put([Gone(Pod, str(next(number)), 1)])
+        if len(part.applied) == 20:
+            # It may decide from now on, with five batches before it.
+            allowed[0] = True
+
+    part.apply = apply
+    part.decide = lambda _now, _expired, **_more: applied_at_first.append(len(part.applied)) or Decision((), False)
+    for index in range(5):
+        loop.put([Gone(Pod, str(index), 1)])
+    run_until(loop, lambda: len(part.applied) == 204)
+    assert applied_at_first[0] == 25
+
+
+def test_whoever_begins_again_has_taken_in_what_came_while_another_led(part):
+    allowed, counted = [True], []
+    loop = loop_of(part, may_decide=lambda: allowed[0])
+    loop.slice_seconds = 0.0
+    part.decide = lambda _now, _expired, **_more: counted.append(len(part.applied)) or Decision((), False)
+    stop = threading.Event()
+    thread = threading.Thread(target=loop.run, args=(stop,))
+    thread.start()
+    until(lambda: counted)
+    allowed[0] = False
+    until(lambda: part.followed)
+    hold, held = threading.Event(), threading.Event()
+    loop.put_call(lambda: held.set() or hold.wait(300))
+    until(held.is_set)
+    for index in range(10):
+        loop.put([Gone(Pod, str(index), 1)])
+    allowed[0] = True
+    counted.clear()
+    hold.set()
+    until(lambda: counted)
+    stop.set()
+    loop.put([])
+    thread.join()
+    assert counted[0] == 10
+
+
 def test_while_bindings_crowd_nothing_more_is_decided(part):
     part.binding = 1000
     loop = loop_of(part)

@@ -96,6 +96,9 @@ class Loop:
         # What is left of the batch that is being taken in, and when it came.
         self._left: Iterator[Event] | None = None
         self._came = 0.0
+        # How many items have been taken out of the inbox, and how many there were before deciding may begin.
+        self._taken = 0
+        self._begins_after: int | None = None
         self._more = False
         self._decided_at = float("-inf")
         self.beat = clock()
@@ -148,15 +151,13 @@ class Loop:
                     item.fail(Unanswered(_ENDED))
 
     def _turn(self, stop: threading.Event) -> None:
-        following = True
+        self._begins_after = None
         while not stop.is_set():
             self.beat = self._clock()
             crowded = self._carrier.binding > self._crowd
             under_way = self.scheduler.under_way
             took = not under_way and self._take_in(self._pause(crowded))
-            # What has been listed may still be in the inbox: whoever begins to decide takes that in first.
-            following = not self._may_decide() or (following and self.waiting() > 0)
-            if following:
+            if not self._has_begun():
                 self._more = self.scheduler.follow()
                 continue
             if crowded and not under_way:
@@ -164,6 +165,18 @@ class Loop:
             # Policies look at the clock too, so they are asked now and then without any event.
             if took or self._more or self._clock() - self._decided_at >= _IDLE_SECONDS:
                 self._decide(hurry=crowded or self.waiting() > 0)
+
+    def _has_begun(self) -> bool:
+        """Whether to decide: what had come when that was first allowed, a whole list perhaps, has been taken in.
+
+        What comes later is not waited for: under load the inbox may never be empty.
+        """
+        if not self._may_decide():
+            self._begins_after = None
+            return False
+        if self._begins_after is None:
+            self._begins_after = self._taken + len(self._inbox)
+        return self._taken > self._begins_after or (self._taken == self._begins_after and self._left is None)
 
     def _pause(self, crowded: bool) -> float:
         if self._left is not None:
@@ -198,6 +211,7 @@ class Loop:
         item = self._inbox.get(pause)
         if item is None:
             return False
+        self._taken += 1
         if isinstance(item, tuple):
             self._came, events = item
             self._left = iter(events)
