@@ -6,6 +6,9 @@
 Credentials are replaced while the daemon runs (certificates expire, tokens rotate), so the files are looked at again
 before every new connection, and a 401 ends the one there is; a file that has become unreadable leaves the credentials
 as they are.
+
+A kubeconfig says how the server is to be trusted and how we prove who we are. A field that is not known here would be
+ignored, so it is refused by name: the daemon would fail for ever, or worse, do something else than the file says.
 """
 
 import base64
@@ -15,6 +18,7 @@ import ssl
 import tempfile
 import threading
 import urllib.parse
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +26,28 @@ from typing import Final
 import yaml
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+# What is read of a cluster and of a user, and what changes nothing for us.
+_OF_CLUSTERS: Final = frozenset(
+    {"server", "certificate-authority", "certificate-authority-data", "disable-compression", "extensions"}
+)
+_OF_USERS: Final = frozenset(
+    {
+        *("client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"),
+        "extensions",
+    }
+)
+# What to do instead.
+_INSTEAD: Final = {
+    "insecure-skip-tls-verify": "give the server's authority as certificate-authority or certificate-authority-data",
+    "tls-server-name": "name a server that its certificate names",
+    "proxy-url": "name a server that is reached without a proxy",
+    "exec": "give a client certificate, a token or a tokenFile",
+    "auth-provider": "give a client certificate, a token or a tokenFile",
+    "username": "give a client certificate, a token or a tokenFile",
+    "password": "give a client certificate, a token or a tokenFile",
+    "as": "give the credentials of the user itself",
+}
 
 
 class CredentialsError(Exception):
@@ -95,12 +121,16 @@ def _kubeconfig(path: Path, wanted: str) -> tuple[tuple[Path, ...], Endpoint]:
         context = {entry["name"]: entry["context"] for entry in config["contexts"]}[name]
         cluster = {entry["name"]: entry["cluster"] for entry in config["clusters"]}[context["cluster"]]
         user = {entry["name"]: entry["user"] for entry in config["users"]}[context["user"]]
+        _assure_known(path, f"cluster {context['cluster']!r}", cluster, _OF_CLUSTERS)
+        _assure_known(path, f"user {context['user']!r}", user, _OF_USERS)
         address = urllib.parse.urlsplit(cluster["server"])
         port = address.port or 443
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CredentialsError(f"{path}: not a usable kubeconfig: {type(error).__name__}: {error}") from None
     if address.scheme != "https" or not address.hostname:
         raise CredentialsError(f"{path}: server {cluster['server']!r}: only https is spoken")
+    if address.path not in ("", "/") or address.query or address.username:
+        raise CredentialsError(f"{path}: server {cluster['server']!r}: expected https://HOST:PORT and nothing more")
     files = [path]
 
     def material(holder: dict[str, str], key: str) -> bytes:
@@ -117,14 +147,26 @@ def _kubeconfig(path: Path, wanted: str) -> tuple[tuple[Path, ...], Endpoint]:
 
     tls = _tls(path, material(cluster, "certificate-authority"))
     certificate, key = material(user, "client-certificate"), material(user, "client-key")
-    if certificate and key:
+    if bool(certificate) != bool(key):
+        missing = "client-key" if certificate else "client-certificate"
+        raise CredentialsError(f"{path}: user {context['user']!r}: {missing} is missing")
+    if certificate:
         _load_pair(path, tls, certificate, key)
     token = user.get("token") or ""
-    if not token and user.get("tokenFile"):
+    if user.get("tokenFile"):
+        # As for kubectl it goes before a token that is written out.
         token = material(user, "tokenFile").decode().strip()
     if not token and not certificate:
         raise CredentialsError(f"{path}: user {context['user']!r} has neither a client certificate nor a token")
     return tuple(files), Endpoint(address.hostname, port, tls, f"Bearer {token}" if token else "")
+
+
+def _assure_known(path: Path, holder: str, fields: dict[str, object], known: Collection[str]) -> None:
+    """Refuses a field that asks for something which is not done; one that is empty or false asks for nothing."""
+    for name, value in fields.items():
+        if value and name not in known:
+            instead = _INSTEAD.get(name)
+            raise CredentialsError(f"{path}: {holder}: {name} is not supported{f'; {instead}' if instead else ''}")
 
 
 def _tls(path: Path, authority: bytes) -> ssl.SSLContext:
