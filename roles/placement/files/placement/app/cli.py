@@ -12,6 +12,7 @@ from typing import Any, Final
 from placement.app import local_socket, render
 from placement.app.daemon import Daemon
 from placement.app.limits import LimitError, assure_files
+from placement.app.listening import ListenError
 from placement.app.local_socket import AskError
 from placement.app.logs import Log
 from placement.app.settings import Settings, SettingsError, is_policy, read_policy, read_settings
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return int(options.run(options))
-    except (SettingsError, CredentialsError, AskError, LimitError) as error:
+    except (SettingsError, CredentialsError, AskError, LimitError, ListenError) as error:
         print(f"placement: {error}", file=sys.stderr)
         return FAILED
     except BrokenPipeError:

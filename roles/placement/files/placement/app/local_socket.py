@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from placement.app.listening import ListenError, listen_error
+
 Json = dict[str, Any]
 
 _SECONDS: Final = 15.0
@@ -47,10 +49,12 @@ class LocalSocket:
             def handle_error(self, request: object, client_address: object) -> None:
                 """Says nothing: who asks and goes away is no error of ours."""
 
-        path.unlink(missing_ok=True)
+        _remove_stale(path)
         before = os.umask(0o777 & ~_MODE)
         try:
             self._server = Server(str(path), Handler)
+        except OSError as error:
+            raise listen_error("socket", str(path), error) from None
         finally:
             os.umask(before)
         self._path = path
@@ -65,6 +69,23 @@ class LocalSocket:
         self._server.shutdown()
         self._server.server_close()
         self._path.unlink(missing_ok=True)
+
+
+def _remove_stale(path: Path) -> None:
+    """Removes what an earlier daemon has left; ListenError where a daemon still answers, or it is no socket."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_SECONDS)
+            connection.connect(str(path))
+        raise ListenError(f"socket: {path}: another daemon answers there; end it, or set another path")
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError:
+        if not path.is_socket():
+            raise ListenError(f"socket: {path}: there is a file that is no socket; set another path") from None
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise listen_error("socket", str(path), error) from None
 
 
 def ask(path: Path, question: Json) -> Json:

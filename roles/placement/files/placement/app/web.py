@@ -9,6 +9,8 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
+from placement.app.listening import listen_error
+
 _REQUEST_SECONDS: Final = 10
 # What answers each path: whether all is well, and the text.
 Page = Callable[[], tuple[bool, str]]
@@ -48,7 +50,10 @@ class Web:
             def handle_error(self, request: object, client_address: object) -> None:
                 """Says nothing: a client that goes away is no error of ours."""
 
-        self._server = Server(address, Handler)
+        try:
+            self._server = Server(address, Handler)
+        except OSError as error:
+            raise listen_error("listen", f"{address[0]}:{address[1]}", error) from None
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, name="web", daemon=True)
 
