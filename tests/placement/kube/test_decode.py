@@ -232,6 +232,28 @@ def test_what_is_not_supported_is_named_and_not_ignored() -> None:
     assert accepted(pod(resourceClaims=[], volumes=None)).spec.unsupported == ()
 
 
+RESTART_ALL = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        ({"containers": [{"name": "c", "restartPolicyRules": RESTART_ALL}]}, "RestartAllContainers"),
+        ({"initContainers": [{"name": "c", "restartPolicyRules": RESTART_ALL}]}, "RestartAllContainers"),
+        ({"hostNetwork": True, "hostUsers": False}, "hostUsers"),
+        ({"hostNetwork": True, "hostUsers": True}, ""),
+        ({"hostNetwork": False, "hostUsers": False}, ""),
+        ({"hostNetwork": True}, ""),
+        ({"containers": [{"name": "RestartAllContainers", "restartPolicyRules": [{"action": "Restart"}]}]}, ""),
+        ({"containers": [{"name": "c", "restartPolicyRules": None}]}, ""),
+    ],
+)
+def test_a_pod_that_needs_what_nodes_have_to_declare_is_not_placed(spec: Json, named: str) -> None:
+    unsupported = accepted(pod(**spec)).spec.unsupported
+    assert len(unsupported) == bool(named)
+    assert all(named in field for field in unsupported)
+
+
 def test_a_resize_in_place_counts_what_is_promised_and_in_force() -> None:
     wish = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}
     container = {"name": "c", "allocatedResources": {"cpu": "2"}, "resources": {"requests": {"cpu": "3"}}}

@@ -5,7 +5,14 @@
 
 import pytest
 from placement.model.selector import NodeSelectorTerm, Operator, Requirement
-from placement.model.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
+from placement.model.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+)
 from placement_kit.decoded import Json, decode, meta
 
 
@@ -27,6 +34,32 @@ def test_volumes_claims_and_the_drivers_of_a_node_are_read() -> None:
     assert (claim.binding, claim.lost, claim.terminating, claim.owner) == (True, False, False, "")
     drivers = [{"name": "d", "allocatable": {"count": 5}}, {"name": "e"}]
     assert decode(CSINode, {"metadata": meta(), "spec": {"drivers": drivers}}).limits == (("d", 5),)
+
+
+@pytest.mark.parametrize(
+    ("source", "plugin", "driver"),
+    [
+        ({"awsElasticBlockStore": {"volumeID": "disk"}}, "aws-ebs", "ebs.csi.aws.com"),
+        ({"gcePersistentDisk": {"pdName": "disk"}}, "gce-pd", "pd.csi.storage.gke.io"),
+        ({"azureDisk": {"diskName": "disk", "diskURI": "x"}}, "azure-disk", "disk.csi.azure.com"),
+        ({"cinder": {"volumeID": "disk"}}, "cinder", "cinder.csi.openstack.org"),
+        ({"vsphereVolume": {"volumePath": "disk"}}, "vsphere-volume", "csi.vsphere.vmware.com"),
+        ({"portworxVolume": {"volumeID": "disk"}}, "portworx-volume", "pxd.portworx.com"),
+    ],
+)
+def test_an_in_tree_volume_counts_for_the_driver_that_attaches_it(source: Json, plugin: str, driver: str) -> None:
+    volume = decode(PersistentVolume, {"metadata": meta(), "spec": source})
+    assert (volume.driver, volume.handle) == (driver, "disk")
+    made_by = decode(StorageClass, {"metadata": meta(), "provisioner": f"kubernetes.io/{plugin}"})
+    assert made_by.provisioner == driver
+
+
+@pytest.mark.parametrize("source", [{"nfs": {"server": "s", "path": "/"}}, {"local": {"path": "/x"}}, {}])
+def test_a_volume_that_no_driver_attaches_counts_for_none(source: Json) -> None:
+    volume = decode(PersistentVolume, {"metadata": meta(), "spec": source})
+    assert (volume.driver, volume.handle) == ("", "")
+    made_by = decode(StorageClass, {"metadata": meta(), "provisioner": "kubernetes.io/no-provisioner"})
+    assert made_by.provisioner == "kubernetes.io/no-provisioner"
 
 
 def test_what_a_claim_asks_of_a_volume_is_read_from_both() -> None:

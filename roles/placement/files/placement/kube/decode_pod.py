@@ -58,6 +58,7 @@ _POD_REJECTIONS: Final = frozenset(
 # A UID has fewer characters.
 _LONGEST_TAG = 64
 _EMPTY_JSON = frozenset({b"", b"null", b"[]", b"{}"})
+_RESTART_ALL = b'"RestartAllContainers"'
 # Disks that must not be attached twice, without a claim to count them by.
 _IN_TREE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
 
@@ -183,3 +184,10 @@ def _unsupported(spec: wire.PodSpec) -> Iterator[str]:
         yield "spec.resourceClaims (dynamic resource allocation)"
     if any(bytes(getattr(volume, disk)) not in _EMPTY_JSON for volume in spec.volumes or () for disk in _IN_TREE_DISKS):
         yield "spec.volumes of in-tree disks"
+    # What kube-scheduler infers for its filter NodeDeclaredFeatures: a node may not be able to run such a pod, and its
+    # kubelet rejects it then.
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    if any(_RESTART_ALL in bytes(container.restart_policy_rules) for container in containers):
+        yield "restartPolicyRules with the action RestartAllContainers"
+    if spec.host_network and spec.host_users is False:
+        yield "spec.hostUsers: false with spec.hostNetwork"

@@ -8,6 +8,7 @@ import msgspec
 from placement.kube import wire, wire_rule
 from placement.kube.metadata import Sharing, require_identity
 from placement.kube.rules import label_selector
+from placement.kube.wire_volume import MIGRATED
 from placement.model.disruption import DisruptionBudget
 from placement.model.selector import NodeSelectorTerm, Operator, Requirement
 from placement.model.volume import StorageClass
@@ -68,7 +69,7 @@ def decode_storage_class(raw: bytes | msgspec.Raw, _sharing: Sharing) -> Storage
         uid=item.metadata.uid,
         name=item.metadata.name,
         version=require_identity(item.metadata, namespaced=False),
-        provisioner=item.provisioner,
+        provisioner=MIGRATED.get(item.provisioner, item.provisioner),
         waits=item.volume_binding_mode == "WaitForFirstConsumer",
         topology=None if not item.allowed_topologies else tuple(_term(term) for term in item.allowed_topologies),
     )

@@ -15,6 +15,15 @@ _volume = msgspec.json.Decoder(wire_volume.PersistentVolume)
 _claim = msgspec.json.Decoder(wire_volume.PersistentVolumeClaim)
 _csi_node = msgspec.json.Decoder(wire_volume.CSINode)
 _NO_PHASE = wire_volume.VolumePhase()
+# The CSI drivers that attach what once was in-tree, by the field of the volume: they count it for their limits.
+_MIGRATED = {
+    "aws_elastic_block_store": wire_volume.MIGRATED["kubernetes.io/aws-ebs"],
+    "gce_persistent_disk": wire_volume.MIGRATED["kubernetes.io/gce-pd"],
+    "azure_disk": wire_volume.MIGRATED["kubernetes.io/azure-disk"],
+    "cinder": wire_volume.MIGRATED["kubernetes.io/cinder"],
+    "vsphere_volume": wire_volume.MIGRATED["kubernetes.io/vsphere-volume"],
+    "portworx_volume": wire_volume.MIGRATED["kubernetes.io/portworx-volume"],
+}
 
 
 def decode_volume(raw: bytes | msgspec.Raw, sharing: Sharing) -> PersistentVolume:
@@ -23,14 +32,15 @@ def decode_volume(raw: bytes | msgspec.Raw, sharing: Sharing) -> PersistentVolum
     meta, spec = item.metadata, item.spec or wire_volume.PersistentVolumeSpec()
     required = spec.node_affinity.required if spec.node_affinity else None
     owner = spec.claim_ref
+    driver, handle = _attached(spec)
     return PersistentVolume(
         uid=meta.uid,
         name=meta.name,
         version=require_identity(meta, namespaced=False),
         labels=sharing.labels(meta.labels),
         node_terms=None if required is None else node_terms(required),
-        driver=spec.csi.driver if spec.csi else "",
-        handle=spec.csi.volume_handle if spec.csi else "",
+        driver=driver,
+        handle=handle,
         storage_class=_class(meta, spec),
         attributes_class=spec.volume_attributes_class_name or "",
         modes=tuple(spec.access_modes or ()),
@@ -41,6 +51,17 @@ def decode_volume(raw: bytes | msgspec.Raw, sharing: Sharing) -> PersistentVolum
         available=(item.status or _NO_PHASE).phase == "Available",
         terminating=meta.deletion_timestamp is not None,
     )
+
+
+def _attached(spec: wire_volume.PersistentVolumeSpec) -> tuple[str, str]:
+    """The CSI driver that attaches the volume, and what the volume is to it; empty where none does."""
+    if spec.csi is not None:
+        return spec.csi.driver, spec.csi.volume_handle
+    for field, driver in _MIGRATED.items():
+        disk: wire_volume.InTreeSource | None = getattr(spec, field)
+        if disk is not None:
+            return driver, disk.volume_id or disk.pd_name or disk.disk_name or disk.volume_path
+    return "", ""
 
 
 def decode_claim(raw: bytes | msgspec.Raw, _sharing: Sharing) -> PersistentVolumeClaim:

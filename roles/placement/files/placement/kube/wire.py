@@ -64,6 +64,7 @@ class Container(Wire):
     resources: Requests | None = None
     ports: list[Port] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: Raw = ABSENT
 
 
 class Claim(Wire):
@@ -111,6 +112,8 @@ class PodSpec(Wire):
     scheduling_gates: Raw = ABSENT
     resource_claims: Raw = ABSENT
     active_deadline_seconds: int | None = None
+    host_network: bool | None = None
+    host_users: bool | None = None
 
 
 class ContainerStatus(Wire):

@@ -5,6 +5,8 @@
 
 from typing import Final
 
+from msgspec import field
+
 from placement.kube.wire import Named, Quantity, Requests, Resources, Wire
 from placement.kube.wire_rule import LabelSelector, NodeSelector
 
@@ -15,6 +17,16 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 # Where volumes and claims named their class before there was a field for it; it still goes first.
 OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+
+# The CSI drivers that make and attach for the plugins that Kubernetes once had itself, by the plugin's name.
+MIGRATED: Final = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
 
 
 class VolumeNodeAffinity(Wire):
@@ -30,6 +42,15 @@ class CsiSource(Wire):
     volume_handle: str = ""
 
 
+class InTreeSource(Wire):
+    """A disk of a plugin that Kubernetes once had itself; each names it by another field."""
+
+    volume_id: str = field(default="", name="volumeID")
+    pd_name: str = ""
+    disk_name: str = ""
+    volume_path: str = ""
+
+
 class ClaimRef(Wire):
     """The claim a volume is bound to."""
 
@@ -43,6 +64,12 @@ class PersistentVolumeSpec(Wire):
 
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
+    aws_elastic_block_store: InTreeSource | None = None
+    gce_persistent_disk: InTreeSource | None = None
+    azure_disk: InTreeSource | None = None
+    cinder: InTreeSource | None = None
+    vsphere_volume: InTreeSource | None = None
+    portworx_volume: InTreeSource | None = None
     claim_ref: ClaimRef | None = None
     storage_class_name: str | None = None
     volume_attributes_class_name: str | None = None
