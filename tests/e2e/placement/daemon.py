@@ -12,8 +12,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,12 @@ class Daemon:
 
     def start(self) -> Daemon:
         """Starts it, and waits until it answers."""
+        self.begin()
+        until(self.synced, "the daemon is synced")
+        return self
+
+    def begin(self) -> None:
+        """Starts it."""
         self.started = datetime.now(UTC)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -74,8 +81,6 @@ class Daemon:
                 env=self.environment(),
                 stderr=log,
             )
-        until(self.synced, "the daemon is synced")
-        return self
 
     def synced(self) -> bool:
         """Whether it has seen everything."""
@@ -127,6 +132,33 @@ class Daemon:
         """Its exit status."""
         assert self.process is not None
         return self.process.wait(timeout=seconds)
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[list[int]]:
+        """Start the daemon, and again whenever it ends, as systemd does; gives the statuses with which it has ended."""
+        ended: list[int] = []
+        over, lock = threading.Event(), threading.Lock()
+
+        def keep() -> None:
+            while True:
+                assert self.process is not None
+                status = self.process.wait()
+                with lock:
+                    if over.is_set():
+                        return
+                    ended.append(status)
+                    self.begin()
+
+        self.start()
+        keeper = threading.Thread(target=keep, daemon=True)
+        keeper.start()
+        try:
+            yield ended
+        finally:
+            with lock:
+                over.set()
+            self.stop()
+            keeper.join(300)
 
     def stop(self) -> None:
         """Ends it, however it is."""

@@ -91,6 +91,8 @@ class Proxy:
         # Connections that are there, and over which nothing passes any more.
         self.mute: set[socket.socket] = set()
         self._rules: list[Rule] = []
+        # What every request meets, whatever the rules say.
+        self._outage: Rule | None = None
         self._lock = threading.Lock()
         self._server = Listener(self)
         self.kubeconfig = self._prepare(folder, variables or {})
@@ -153,7 +155,19 @@ class Proxy:
         """The fault that a request meets."""
         with self._lock:
             self.seen.append(Seen(method, path))
-            return next((rule for rule in self._rules if rule.meets(method, path)), None)
+            return self._outage or next((rule for rule in self._rules if rule.meets(method, path)), None)
+
+    @contextlib.contextmanager
+    def outage(self, fault: Fault | None = None) -> Iterator[None]:
+        """Cut all connections; until the context ends every request meets the fault, or else never arrives."""
+        with self._lock:
+            self._outage = Rule("", re.compile(""), fault or lost_before, 0, 0)
+        self.cut()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._outage = None
 
     def cut(self) -> None:
         """Ends all connections, whatever is under way."""
