@@ -94,12 +94,12 @@ BUSY: Fault = lambda proxy, _daemon: proxy.outage(faults.answered(429))  # noqa:
 BUSY_AND_SAYS_SO: Fault = lambda proxy, _daemon: proxy.outage(faults.answered(429, retry_after="7"))  # noqa: E731
 
 CASES = [
-    pytest.param(SMALL, AWAY, 9, id="away for 9 s"),
-    *(pytest.param(LARGE, AWAY, n, id=f"many, away for {n} s", marks=pytest.mark.soak) for n in (6, 8, 10, 12)),
-    *(pytest.param(LARGE, FROZEN, n, id=f"many, frozen for {n} s", marks=pytest.mark.soak) for n in (5, 9, 12, 20)),
-    pytest.param(LARGE, SILENT, 40, id="many, half open connections", marks=pytest.mark.soak),
-    pytest.param(LARGE, BUSY, 60, id="many, 429 for a minute", marks=pytest.mark.soak),
-    pytest.param(LARGE, BUSY_AND_SAYS_SO, 60, id="many, 429 with Retry-After for a minute", marks=pytest.mark.soak),
+    pytest.param(SMALL, AWAY, 9, id="away-9"),
+    *(pytest.param(LARGE, AWAY, n, id=f"many-away-{n}", marks=pytest.mark.soak) for n in (6, 8, 10, 12)),
+    *(pytest.param(LARGE, FROZEN, n, id=f"many-frozen-{n}", marks=pytest.mark.soak) for n in (5, 9, 12, 20)),
+    pytest.param(LARGE, SILENT, 40, id="many-half-open", marks=pytest.mark.soak),
+    pytest.param(LARGE, BUSY, 60, id="many-429", marks=pytest.mark.soak),
+    pytest.param(LARGE, BUSY_AND_SAYS_SO, 60, id="many-429-retry-after", marks=pytest.mark.soak),
 ]
 
 
