@@ -17,7 +17,7 @@ from e2e.beds import own_bed
 from e2e.site_of import ConvertedSite
 from e2e.whole_site import CONF, differences, look
 
-pytestmark = (pytest.mark.soak, pytest.mark.repeated)
+pytestmark = [pytest.mark.soak, pytest.mark.repeated]
 
 BED = f"killed-{os.getpid()}"
 # Where a run may be killed: before any node is converted, and while it is.

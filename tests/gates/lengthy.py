@@ -43,7 +43,8 @@ def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
     parts += [_part(name, _random(arguments)) for name, arguments in RANDOM_PARTS.items()]
     for scope in scopes:
         if scope.soak:
-            parts.append(_part(f"soak-{scope.name}", _on_bed(scope, RANDOM), on_bed=True, alone=scope.alone))
+            # All of its tests: in many files each test takes the next step on the same bed.
+            parts.append(_part(f"soak-{scope.name}", _on_bed(scope, "not repeated"), on_bed=True, alone=scope.alone))
         for number in range(1, scope.repeated + 1):
             action = _on_bed(scope, "repeated", f"--part={number}/{scope.repeated}")
             parts.append(_part(f"soak-{scope.name}-{number}", action, on_bed=True))

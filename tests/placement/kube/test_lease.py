@@ -241,7 +241,7 @@ def test_the_right_to_write_never_comes_back_in_any_history(steps, late):
         assert changes <= 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(steps=STEPS, offsets=st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3))
 def test_no_two_lead_at_once_in_any_history(steps, offsets):
     server = LeaseServer()

@@ -336,24 +336,28 @@ def test_of_two_versions_the_newer_is_read_where_it_is_served():
 
 
 def test_the_older_version_is_read_where_the_newer_is_not_served():
-    events, connection, _refused = told(NEWER, (404, b""), page(9, item("a", 3)), [event("ADDED", item("b", 12))])
+    events, connection, _refused = told(NEWER, UNSERVED, page(9, item("a", 3)), [event("ADDED", item("b", 12))])
     assert dialects(events) == [UPSTREAM_ALPHA, UPSTREAM_ALPHA]
     assert [UPSTREAM_ALPHA in path for _method, path, _body in connection.asked] == [False, True, True]
 
 
+@pytest.mark.parametrize("foreign", [(404, b""), (404, b"<html>404 Not Found</html>"), (503, b"")])
+def test_a_proxy_s_answer_is_no_reason_to_read_an_older_version(foreign):
+    events, _connection, _refused = told(NEWER, foreign, page(9, item("a", 3)), [], stop=Waits())
+    assert dialects(events) == [UPSTREAM]
+
+
 def test_an_api_that_serves_neither_version_is_absent_until_it_serves_one():
-    events, _connection, _refused = told(
-        NEWER, (404, b""), (404, b""), (404, b""), page(9, item("a", 3)), [], stop=Waits()
-    )
+    events, _connection, _refused = told(NEWER, UNSERVED, UNSERVED, UNSERVED, page(9, item("a", 3)), [], stop=Waits())
     assert dialects(events) == [UPSTREAM_ALPHA]
 
 
 def test_groups_are_read_anew_by_the_newer_version_when_an_upgrade_takes_the_older_away():
     events, _connection, _refused = told(
         NEWER,
-        (404, b""),
+        UNSERVED,
         page(9, item("a", 3)),
-        (404,),
+        UNSERVED,
         page(9, item("a", 3)),
         [event("MODIFIED", item("a", 12))],
         stop=Waits(),
@@ -368,7 +372,7 @@ def test_groups_are_read_anew_by_the_newer_version_when_an_upgrade_takes_the_old
 
 
 def test_an_unreadable_group_is_answered_in_the_version_that_it_was_read_in():
-    connection = ScriptedConnection((404, b""), page(9, item("a", 3, spec=3)), [Over()])
+    connection = ScriptedConnection(UNSERVED, page(9, item("a", 3, spec=3)), [Over()])
     answered = []
     reflector = Reflector(
         NEWER,

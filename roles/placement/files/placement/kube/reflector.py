@@ -174,7 +174,7 @@ class Reflector:
             try:
                 self._list_version(source)
             except Refused as error:
-                if error.answer.status != _NOT_FOUND or source.older is None:
+                if not self._is_unserved(error.answer) or source.older is None:
                     raise
             else:
                 return
