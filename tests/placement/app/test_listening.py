@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An address that cannot be listened on is named at the start, and nobody's file or socket is taken away."""
+"""An address that cannot be listened on is named at the start; no socket or file of another program is removed."""
 
 import re
 import socket
@@ -53,10 +53,10 @@ def test_what_a_daemon_that_was_killed_has_left_is_no_obstacle(tmp_path):
 
 def test_a_file_is_not_deleted_for_a_socket(tmp_path):
     path = tmp_path / "socket"
-    path.write_text("dear to somebody")
+    path.write_text("still in use")
     with pytest.raises(ListenError, match=re.escape(f"socket: {path}: there is a file that is no socket")):
         LocalSocket(path, lambda _question: {})
-    assert path.read_text() == "dear to somebody"
+    assert path.read_text() == "still in use"
 
 
 @pytest.mark.parametrize("name", ["nowhere/socket", "x" * 200])

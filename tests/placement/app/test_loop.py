@@ -112,7 +112,7 @@ def test_whoever_begins_to_decide_has_taken_in_all_that_had_come(part):
     assert applied_at_first[0] == 5
 
 
-def test_whoever_begins_under_load_decides_once_what_had_come_before_is_taken_in(part):
+def test_a_new_leader_under_load_decides_once_what_had_come_before_is_taken_in(part):
     # Each event that is applied brings another: the inbox is never empty.
     allowed, applied_at_first = [False], []
     loop = loop_of(part, may_decide=lambda: allowed[0])
@@ -135,7 +135,7 @@ def test_whoever_begins_under_load_decides_once_what_had_come_before_is_taken_in
     assert applied_at_first[0] == 25
 
 
-def test_whoever_begins_again_has_taken_in_what_came_while_another_led(part):
+def test_a_leader_that_begins_again_has_taken_in_what_came_while_another_led(part):
     allowed, counted = [True], []
     loop = loop_of(part, may_decide=lambda: allowed[0])
     loop.slice_seconds = 0.0

@@ -129,7 +129,7 @@ def test_half_of_the_room_taken_calls_for_more_than_a_trickle():
     assert case.announcer.behind
 
 
-def test_nobody_waits_to_tell_and_bindings_go_on_while_no_event_gets_through():
+def test_bindings_go_on_while_no_event_gets_through():
     case = Told(most=50)
     bound = []
 

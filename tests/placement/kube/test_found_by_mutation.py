@@ -23,7 +23,7 @@ FORBIDDEN = (403, {"kind": "Status", "message": "the right was taken away"})
 
 
 class Impatient(threading.Event):
-    """Nobody waits for anything."""
+    """Every wait is over at once."""
 
     def wait(self, timeout: float | None = None) -> bool:
         return False

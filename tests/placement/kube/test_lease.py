@@ -136,15 +136,15 @@ def test_a_renewal_that_is_sent_after_the_deadline_revives_nothing():
     for first.now in (2.0, 4.0, 6.0, 8.0):
         first.look()
     server.down = False
-    # The fifth try comes a little late, and nobody has asked for the right to write meanwhile.
+    # The fifth try comes a little late, and no thread has asked for the right to write meanwhile.
     first.now = 10.05
     first.look()
     assert (first.leads, first.leadership.lost) == (False, True)
     assert server.version == 1
 
 
-@pytest.mark.parametrize("somebody_asks", [True, False])
-def test_a_renewal_that_is_answered_after_the_deadline_revives_nothing(somebody_asks):
+@pytest.mark.parametrize("another_asks", [True, False])
+def test_a_renewal_that_is_answered_after_the_deadline_revives_nothing(another_asks):
     server = LeaseServer()
     first = Candidate("a", server)
     first.look()
@@ -152,7 +152,7 @@ def test_a_renewal_that_is_answered_after_the_deadline_revives_nothing(somebody_
 
     def late() -> None:
         first.now = 10.1
-        if somebody_asks:
+        if another_asks:
             assert not first.leads
 
     server.meanwhile = late

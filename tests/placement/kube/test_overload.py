@@ -31,7 +31,7 @@ ACTIONS = [
 
 
 class Time(threading.Event):
-    """Goes on as far as anybody waits, and nobody does."""
+    """A clock that a wait puts on by its whole time, at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ def test_a_list_comes_after_a_minute_of_429(busy):
 
 
 def test_a_leader_ends_for_good_where_429_outlasts_its_time(busy):
-    """The election asks as often as ever, and who has not renewed in time does not begin again by itself."""
+    """The election asks as often as ever, and a leader that has not renewed in time does not begin again."""
     server = SimpleNamespace(taken=False)
 
     def request(method, path, body=b"", **more) -> Answer:

@@ -58,7 +58,7 @@ FOREIGN = [
 
 
 class Time(threading.Event):
-    """Goes on as far as anybody waits, and nobody does."""
+    """A clock that a wait puts on by its whole time, at once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -142,8 +142,8 @@ class Announcer:
                 time=datetime.fromtimestamp(waiting.since, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             )
             answer = sender.send("event", requests.event(note, controller=self._controller, instance=self._instance))
-            # Where there is no such namespace any more, or it is about to end, nobody is left to tell. Any other
-            # refusal is a loss, as for a right that is missing or a quota that is full.
+            # Where its namespace is gone or about to end, an Event has no reader any more. Any other refusal is a
+            # loss, as for a right that is missing or a quota that is full.
             if answer is not None and (answer.status in _DONE or not_found(answer) or namespace_ends(answer)):
                 self.told += 1
             else:

@@ -7,7 +7,7 @@ No answer, an overloaded server and one that is just starting are reasons to sen
 right to write is asked for before every try: who has lost it stops in the middle.
 
 A write that the server answers with an error of its own for half a minute, as it does where an admission webhook is
-broken, is refused: who waits for one object for ever holds up all others. A read that is answered for as long by
+broken, is refused: waiting for one object for ever would hold up all others. A read that is answered for as long by
 something that says nothing of the object, a proxy's page or a refusal, is given up likewise.
 """
 
