@@ -133,6 +133,24 @@ def test_the_lease_is_given_back_within_the_deadline_though_other_requests_hang(
     assert not parts.may_write()
 
 
+def test_the_lease_is_given_back_as_soon_as_the_api_is_back(api):
+    parts = leading(api)
+    lease, tries = api._lease, []
+
+    def away(method: str, body: bytes) -> Answer:
+        tries.append(method)
+        if len(tries) == 5:
+            api._lease = lease
+        raise NoAnswer("away", sent=False)
+
+    until(lambda: api.holder == parts.identity)
+    parts.switches.close()
+    parts._electing.join(LONG_SECONDS)
+    api._lease = away
+    parts.finish(until=time.monotonic() + LONG_SECONDS)
+    assert (len(tries), api.holder) == (5, "")
+
+
 def test_the_end_comes_in_time_though_nothing_answers_any_more(api):
     parts = leading(api)
     api.hangs = ("/",)

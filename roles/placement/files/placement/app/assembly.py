@@ -18,6 +18,7 @@ from placement.app.metrics import Metrics
 from placement.app.settings import Settings, identity
 from placement.core.scheduler import Scheduler
 from placement.kube.announcer import Announcer, Limiter
+from placement.kube.backoff import Backoff
 from placement.kube.carrier import Carrier
 from placement.kube.credentials import Credentials
 from placement.kube.http1 import Connection
@@ -173,22 +174,23 @@ class Assembly:
         """
         self.switches.close()
         self.carrier.finish(until - _left(until) / 2)
-        self._release(until)
         self.announcer.finish()
-        _join(self._announcers, until)
+        releasing = self._thread("release", self._release)
+        _join([releasing, *self._announcers], until)
         self.switches.stop.set()
         if len(self.announcer):
             self.log.warning("Events were not told before the end", events=len(self.announcer))
         if self._journal is not None:
             self._journal.close()
 
-    def _release(self, until: float) -> None:
-        """Gives the lease back, if the election's thread has let go of its connection; else it runs out."""
+    def _release(self) -> None:
+        """Gives the lease back once the election's thread has ended; tries again until everything stops."""
         if self._electing is None or not isinstance(self.leadership, Leadership):
             return
-        _join([self._electing], until)
-        if not self._electing.is_alive():
-            _join([self._thread("release", self.leadership.release)], until)
+        self._electing.join()
+        backoff = Backoff(self.switches.stop)
+        while not self.leadership.release() and backoff.wait():
+            pass
 
     def synced(self) -> bool:
         """Whether every source has been listed once."""

@@ -86,11 +86,12 @@ class Leadership:
         self._stop = stop
         self._clock = clock
         self._log = log
-        # Guards the four below it: a lapse that one thread has seen must be one for all.
+        # Guards the five below it: a lapse that one thread has seen must be one for all.
         self._lock = threading.Lock()
         self._until = float("-inf")
         self._held = False
         self._lapsed = False
+        self._ending = False
         self.lost = False
         self._observed = ("", "")
         self._observed_at = 0.0
@@ -111,7 +112,7 @@ class Leadership:
     def _in_time(self) -> bool:
         if self._held and not self.lost and self._clock() >= self._until:
             self.lost = self._lapsed = True
-        return self._held and not self.lost
+        return self._held and not (self.lost or self._ending)
 
     def run(self) -> None:
         """Takes the lease when it is free, renews it, and returns once it is lost or everything is to stop."""
@@ -121,21 +122,22 @@ class Leadership:
         if self._lapsed:
             self._log("lease", "not renewed in time; stop writing")
 
-    def release(self) -> None:
-        """Gives the lease back, so that another daemon takes it at once; to be called after the last write.
+    def release(self) -> bool:
+        """Give the lease back, so that another daemon takes it at once; to be called after the last write.
 
-        A lease that has lapsed is given back too, if it still names us.
+        A lease that has lapsed is given back too, if it still names us. Return False where it must be tried again.
         """
         with self._lock:
-            held, self._held = self._held, False
-        if not held:
-            return
+            self._ending = True
+        if not self._held:
+            return True
         try:
             found = self._read()
-            if found is not None and found.spec.holder_identity == self._terms.identity:
-                self._write(found, holder="", duration=1)
+            done = found is None or found.spec.holder_identity != self._terms.identity
+            return done or self._write(found, holder="", duration=1)
         except NoAnswer as error:
-            self._log("lease", f"not released: {error}")
+            self._tell_trouble(f"not released: {error}")
+            return False
 
     def try_once(self) -> None:
         """One look at the lease, and one write where it is ours to take; nothing more once it is lost."""
@@ -161,9 +163,12 @@ class Leadership:
                 self._take(found)
             self._trouble = ""
         except NoAnswer as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                self._log("lease", self._trouble)
+            self._tell_trouble(str(error))
+
+    def _tell_trouble(self, trouble: str) -> None:
+        if trouble != self._trouble:
+            self._log("lease", trouble)
+        self._trouble = trouble
 
     def _read(self) -> _Lease | None:
         answer = self._connection.request("GET", f"{self._terms.path}/{self._terms.name}")
