@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
 from placement.model.node import Node
 from placement.model.pod import Pod
+from placement.model.quantity import is_extended
 from placement.model.selector import UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
 
 CORDON = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
@@ -25,13 +26,15 @@ class NaiveCluster:
         self._namespaces = namespaces
 
     def used(self, node: str) -> dict[str, int]:
-        """What the pods on a node hold."""
+        """Return what the pods on a node hold; its kubelet ignores extended resources that the node has not got."""
         total: dict[str, int] = {"pods": 0}
+        offered = dict(self.nodes[node].allocatable)
         for pod in self.pods:
             if pod.node == node:
                 total["pods"] += 1
                 for name, amount in pod.request:
-                    total[name] = total.get(name, 0) + amount
+                    if name in offered or not is_extended(name):
+                        total[name] = total.get(name, 0) + amount
         return total
 
     def fits_alone(self, pod: Pod, node: Node) -> bool:

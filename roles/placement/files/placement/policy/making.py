@@ -118,7 +118,9 @@ class Making:
         return book.jobs.get(job.key) is job and book.admits(job) and book.tree.by_name.get(job.queue) is queue
 
     def _seeker(self, claimant: Task) -> Seeker:
-        key = (claimant.pod.spec, claimant.pod.request, self._taking.key(claimant))
+        # What room is promised to lesser ones is open to the claimant, and so are other nodes than to these.
+        ignored = self._session.book.cluster.columns.lower_rank(claimant.priority)
+        key = (claimant.pod.spec, claimant.pod.request, ignored, self._taking.key(claimant))
         question = self._taking.question(claimant, self._budgets)
         seeker = self._seekers.get(key)
         if seeker is None:
