@@ -70,11 +70,6 @@ class Figures:
     reads: float
 
 
-def gang_of(job: str) -> str:
-    """The gang that a job is for, whose name is the end of the job's; those of our gangs have no `_`."""
-    return job.rpartition("_")[2]
-
-
 def known_to_the_double(_pbs: Pbs, folder: Path) -> dict[str, float]:
     with state.opened(folder) as known:
         return {key: job.started for key, job in known.jobs.items() if job.started is not None}
@@ -125,7 +120,7 @@ class Site:
     def started(self) -> dict[str, float]:
         """When PBS has allocated each job, by the name of the gang."""
         when = self._batch.allocations(self.pbs, self._folder)
-        return {gang_of(job["Job_Name"]): when[key] for key, job in self._jobs().items()}
+        return {job["Job_Name"]: when[key] for key, job in self._jobs().items()}
 
     def end(self) -> None:
         """No pod and no job is left."""

@@ -16,7 +16,7 @@ from pbs_double.callers import caller, may_submit
 from pbs_double.cluster import SERVER
 from pbs_double.state import VERSION, Attributes, Job, Refused, State
 
-_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,230}")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,229}")
 _CHUNK = re.compile(r"(?:(\d+):)?(\w+=[^:=+]+(?::\w+=[^:=+]+)*)")
 _KNOWN = ("ncpus", "mem", "vmem", "ngpus", "walltime", "cput", "host", "vnode", "arch")
 _ID = re.compile(r"(\d+)(\[\d*\])?(?:\.\S+)?")
@@ -27,7 +27,7 @@ def qsub(state: State, arguments: list[str]) -> int:
     try:
         options, command = getopt.getopt(arguments, "N:l:q:J:v:hj:o:e:A:P:m:")
         given = dict(options)
-        if "N" in given and not _NAME.fullmatch(given["-N"]):
+        if "-N" in given and not _NAME.fullmatch(given["-N"]):
             raise getopt.GetoptError("illegal -N value")
     except getopt.GetoptError as error:
         print(f"qsub: {error}", file=sys.stderr)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from placement.core.scheduler import Scheduler
-from placement.model.action import Action, Evict, Release, Submit
+from placement.model.action import Action, AskHosts, Evict, Release, Submit
 from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
-from placement.model.event import JobsRead, SubmitEnded
+from placement.model.event import HostsRead, JobsRead, SubmitEnded
 from placement.model.pod import Pod
 from placement.model.workload import Namespace
 from placement.policy.backing import mark_of
@@ -34,8 +34,9 @@ class Batch:
         self.endless = False
         # With what it refuses every submission.
         self.refusal = ""
-        # Hosts that it gives nobody, and jobs that it starts for nobody.
+        # Hosts that it gives nobody, and jobs that it starts for nobody; whether it says of hosts how they are.
         self.down: set[str] = set()
+        self.tells_of_hosts = True
         self.stays_queued: set[str] = set()
         # Whose jobs are, where nothing else is said.
         self.mark = ""
@@ -96,6 +97,10 @@ class Batch:
     def hosts_of_job(self, name: str) -> tuple[str, ...]:
         """Where a job runs."""
         return self.jobs[name].hosts if name in self.jobs else ()
+
+    def unreachable(self, name: str) -> bool:
+        """Whether a host of a job is down, so that it ends by force only."""
+        return bool(self.down & {*self.hosts_of_job(name)})
 
     def requeue(self, owner: str = "") -> None:
         """A user's jobs run no more, and say nothing of where they did; nothing runs again."""
@@ -164,8 +169,11 @@ class Backed(Simulated):
             answer = "" if self.batch.loses_answers else job
             said = "" if answer else refusal or "timed out"
             self.tell(SubmitEnded(action.uid, answer, said, self.now + 0.01))
+        elif isinstance(action, AskHosts):
+            if self.batch.tells_of_hosts:
+                self.tell(HostsRead(frozenset(self.batch.down & {*action.hosts}), self.now))
         elif isinstance(action, Release):
-            if not self.batch.endless:
+            if not (self.batch.endless or (self.batch.unreachable(action.name) and not action.force)):
                 self.batch.jobs.pop(action.name, None)
         elif isinstance(action, Evict) and self.stubborn:
             self.see(replace(self.pods[action.uid], terminating=True))

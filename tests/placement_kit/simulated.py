@@ -14,6 +14,7 @@ from placement.model.node import Node
 from placement.model.pod import Phase, Pod
 from placement.model.report import Explanation
 from placement.policy.configuration import DEFAULT, Configuration
+from placement.policy.reservations import RESERVE_AFTER
 
 OURS = "placement"
 
@@ -21,8 +22,17 @@ OURS = "placement"
 class Simulated:
     """What the API server and the kubelets would make of the decisions."""
 
-    def __init__(self, configuration: Configuration = DEFAULT, *, scheduler_name: str = OURS) -> None:
-        self.scheduler = Scheduler(configuration, scheduler_name=scheduler_name)
+    def __init__(
+        self,
+        configuration: Configuration = DEFAULT,
+        *,
+        scheduler_name: str = OURS,
+        reserve_after: float = RESERVE_AFTER,
+        epoch: float | None = None,
+    ) -> None:
+        self.scheduler = Scheduler(
+            configuration, scheduler_name=scheduler_name, reserve_after=reserve_after, epoch=epoch
+        )
         self.pods: dict[str, Pod] = {}
         self.actions: list[Action] = []
         self.version = 1000

@@ -10,9 +10,9 @@ import pytest
 from placement.app.batch import BatchSide, identities_of, ledger_of, rules_of
 from placement.app.settings import Settings
 from placement.ledger.pbs import PbsError
-from placement.model.action import Bind, Release, Submit
+from placement.model.action import AskHosts, Bind, Release, Submit
 from placement.model.batch import BatchJob
-from placement.model.event import JobsRead, JobsUnread, SubmitEnded
+from placement.model.event import HostsRead, JobsRead, JobsUnread, SubmitEnded
 
 SUBMIT = Submit(uid="u", namespace="team", name="p", queue="q", namespace_labels=(), chunks=(), mark="0a1b2c3d")
 BIND = Bind(uid="u", namespace="team", name="p", node="n1")
@@ -42,6 +42,11 @@ class Part:
 
     def release(self, action):
         self.answers.append(action)
+
+    def down(self, hosts):
+        if self.broken:
+            raise PbsError(self.broken)
+        return frozenset(hosts[:1])
 
     def carry(self, actions):
         self.answers += actions
@@ -114,6 +119,17 @@ def test_a_submission_ends_with_a_job_or_with_why_there_is_none(part, side, brok
     until(lambda: any(isinstance(event, SubmitEnded) for event in part.events))
     (event,) = [event for event in part.events if isinstance(event, SubmitEnded)]
     assert (event.job, event.message) == (job, broken)
+
+
+@pytest.mark.parametrize(("broken", "down"), [("", [frozenset({"n1"})]), ("pbsnodes: exit status 1", [])])
+def test_that_nothing_is_known_of_hosts_is_no_event(part, side, broken, down):
+    part.broken = broken
+    side[0].carry((AskHosts(hosts=("n1", "n2")), SUBMIT))
+    side[1]()
+    until(lambda: any(isinstance(event, SubmitEnded) for event in part.events))
+    if down:
+        until(lambda: any(isinstance(event, HostsRead) for event in part.events))
+    assert [event.down for event in part.events if isinstance(event, HostsRead)] == down
 
 
 def test_what_concerns_the_api_goes_there(part, side):

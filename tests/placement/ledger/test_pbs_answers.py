@@ -14,7 +14,8 @@ from placement.model.batch import Share
 UID = "0d1f6a52-1111-4222-8333-944455556666"
 MARK = "0a1b2c3d"
 RUNNING = {
-    "Job_Name": f"cv-{MARK}_{UID}_trainer",
+    "Job_Name": "trainer",
+    "Variable_List": {"CONVERGED_TAG": f"cv-{MARK}_{UID}_team_", "PBS_O_HOST": "pbs-srv"},
     "Job_Owner": "placement@pbs-srv",
     "job_state": "R",
     "substate": 41,
@@ -68,16 +69,38 @@ def test_vnodes_are_not_hosts(exec_vnode, exec_host, shares):
         ({}, UID),
         ({"Job_Owner": "mallory@pbs-srv"}, ""),
         ({"Job_Owner": "placement.evil@pbs-srv"}, ""),
-        ({"Job_Name": "kube-apiserver"}, ""),
-        ({"Job_Name": "cv-../x"}, ""),
-        ({"Job_Name": f"cv-{UID}_trainer"}, ""),
-        ({"Job_Name": f"cv-{MARK}_../x"}, ""),
-        ({"Job_Name": f"cv-{MARK}_{UID}"}, UID),
-        ({"Job_Name": 7}, ""),
+        ({"Job_Name": "kube-apiserver"}, UID),
+        ({"Job_Name": 7}, UID),
+        *(
+            ({"Variable_List": {"CONVERGED_TAG": text}}, "")
+            for text in ("cv-../x", f"cv-{UID}_team_", f"cv-{MARK}_../x", "", 7, {"x": f"cv-{MARK}_{UID}"}, [UID])
+        ),
+        ({"Variable_List": {"X": f"cv-{MARK}_{UID}_team_", "converged_tag": f"cv-{MARK}_{UID}_team_"}}, ""),
+        ({"Variable_List": f"CONVERGED_TAG=cv-{MARK}_{UID}_team_"}, ""),
+        ({"Variable_List": None}, ""),
+        ({"Variable_List": {"CONVERGED_TAG": f"cv-{MARK}_{UID}"}}, UID),
     ],
 )
 def test_a_job_is_ours_by_its_owner_and_its_tag_together(changes, tag):
     assert one(**changes).tag == tag
+
+
+@pytest.mark.parametrize(
+    ("changes", "tag"),
+    [
+        ({}, UID),
+        ({"Job_Owner": "mallory@pbs-srv"}, ""),
+        ({"Job_Name": "cv-../x"}, ""),
+        ({"Job_Name": f"cv-{UID}_trainer"}, ""),
+        ({"Job_Name": f"cv-{MARK}_../x"}, ""),
+        ({"Job_Name": f"cv-{MARK}_{UID}"}, UID),
+        # What is in the variable counts, whatever the job is called.
+        ({"Variable_List": {"CONVERGED_TAG": "cv-../x"}}, ""),
+    ],
+)
+def test_a_job_of_a_former_version_has_its_tag_in_its_name(changes, tag):
+    former = {"Job_Name": f"cv-{MARK}_{UID}_trainer", "Variable_List": {"PBS_O_HOST": "pbs-srv"}}
+    assert one(**{**former, **changes}).tag == tag
 
 
 @pytest.mark.parametrize(
@@ -90,9 +113,13 @@ def test_a_job_is_ours_by_its_owner_and_its_tag_together(changes, tag):
         ("0.x_y", ""),
     ],
 )
-def test_a_job_s_name_says_of_which_namespace_it_is(name, namespace):
-    job = one(Job_Name=f"cv-{MARK}_{UID}_{name}")
-    assert (job.tag, job.namespace) == (UID, namespace)
+def test_a_job_s_tag_says_of_which_namespace_it_is(name, namespace):
+    for changes in (
+        {"Variable_List": {"CONVERGED_TAG": f"cv-{MARK}_{UID}_{name}"}},
+        {"Variable_List": {}, "Job_Name": f"cv-{MARK}_{UID}_{name}"},
+    ):
+        job = one(**changes)
+        assert (job.tag, job.namespace) == (UID, namespace)
 
 
 def test_the_run_is_what_its_owner_cannot_alter():
@@ -101,7 +128,7 @@ def test_the_run_is_what_its_owner_cannot_alter():
 
 
 def test_a_job_of_a_user_that_none_of_ours_looks_like_is_not_ours_and_hides_no_other():
-    holds = {"Submit_arguments": f"-N cv-{UID} -- /bin/sleep infinity", "Job_Name": f"cv-{MARK}_{UID}"}
+    holds = {"Submit_arguments": "-N trainer -- /bin/sleep infinity"}
     odd = {**RUNNING, **holds, "Job_Owner": "mallory@pbs-srv", "exec_vnode": "(n1:mem=1024kb)", "exec_host": "n1/0"}
     jobs = read_jobs(printed(**{"7_pbs-srv": RUNNING, "8_pbs-srv": odd}), owner="placement")
     assert [job.tag for job in jobs] == [UID, ""]

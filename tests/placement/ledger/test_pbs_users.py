@@ -89,17 +89,21 @@ def test_jobs_of_the_daemon_s_own_are_asked_for_as_ever():
         ({"Submit_arguments": "-N cv -- /bin/sleep 60"}, "", ""),
         ({"Submit_arguments": None}, "", ""),
         # What people call their cross-validation is their business.
-        ({"Job_Name": "cv-fold1"}, "", ""),
-        ({"Job_Name": f"cv-{MARK}_fold1"}, "", ""),
+        ({"Job_Name": "cv-fold1", "Variable_List": {}}, "", ""),
+        ({"Job_Name": f"cv-{MARK}_fold1", "Variable_List": {}}, "", ""),
+        ({"Variable_List": {"CONVERGED_TAG": f"cv-{MARK}_fold1"}}, "", ""),
         ({"Job_Owner": "Alice B@srv"}, "", ""),
+        # One of a former version.
+        ({"Job_Name": f"cv-{MARK}_{UID}_p1", "Variable_List": {}}, UID, "alice"),
     ],
 )
 def test_a_job_of_a_user_s_may_be_ours_only_where_nothing_is_lost_with_it(changes, tag, owner):
     fields = {
         "job_state": "Q",
         "Job_Owner": "alice@srv",
-        "Job_Name": f"cv-{MARK}_{UID}_p1",
-        "Submit_arguments": f"-N cv-{MARK}_{UID}_p1 -q pods -- /bin/sleep infinity",
+        "Job_Name": "p1",
+        "Variable_List": {"CONVERGED_TAG": f"cv-{MARK}_{UID}_team_"},
+        "Submit_arguments": f"-N p1 -v CONVERGED_TAG=cv-{MARK}_{UID}_team_ -q pods -- /bin/sleep infinity",
         "queue": "pods",
         **changes,
     }
@@ -120,8 +124,8 @@ def test_a_job_of_a_user_s_may_be_ours_only_where_nothing_is_lost_with_it(change
     ],
 )
 def test_where_the_daemon_submits_all_no_user_has_a_job_of_ours_but_in_the_queue_of_all(queue, user, found):
-    name = f"cv-{MARK}_{UID}_p1"
-    job = {"job_state": "Q", "Job_Owner": "alice@srv", "Job_Name": name, "Submit_arguments": "-- /bin/sleep infinity"}
+    tag = {"Job_Name": "p1", "Variable_List": {"CONVERGED_TAG": f"cv-{MARK}_{UID}_team_"}}
+    job = {"job_state": "Q", "Job_Owner": "alice@srv", **tag, "Submit_arguments": "-- /bin/sleep infinity"}
     jobs = {f"{number}.srv": {**job, "queue": each} for number, each in enumerate(found)}
     answer = Answer(0, json.dumps({"timestamp": 1, "Jobs": jobs}), "")
     identities = Identities(queue=queue, user=user)

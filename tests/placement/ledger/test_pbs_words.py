@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What PBS's programs are called with, whatever pods are called and say."""
 
+import json
 import os
 import re
 import signal
 
 import pytest
-from bench.placement_backed import gang_of
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.ledger.command import Answer, CommandError, run
@@ -51,7 +51,7 @@ def test_1_4_6_a_gang_is_submitted_with_its_shapes_for_the_namespace_s_account()
         Chunk(count=7, cores=1, devices=(("ngpus", 1),)),
     )
     assert words(chunks=chunks, walltime=3600) == [
-        *("-N", f"cv-{MARK}_{UID}_team_trainer", "-q", "pods", "-A", "physics", "-P", "team"),
+        *("-N", "trainer", "-v", f"CONVERGED_TAG=cv-{MARK}_{UID}_team_", "-q", "pods", "-A", "physics", "-P", "team"),
         *("-l", "select=1:ncpus=2:mem=2048kb:host=n1+7:ncpus=1:ngpus=1", "-l", "place=free", "-l", "walltime=3660"),
         *("-j", "oe", "-o", "localhost:/dev/null", "-m", "n", "--", "/bin/sleep", "infinity"),
     ]
@@ -60,13 +60,22 @@ def test_1_4_6_a_gang_is_submitted_with_its_shapes_for_the_namespace_s_account()
 @given(st.text(max_size=300))
 def test_no_name_of_a_pod_is_more_than_a_name(name):
     said = words(name=name)
-    assert re.fullmatch(rf"cv-{MARK}_{UID}_team_[A-Za-z0-9.-]*", said[1])
-    assert len(words(name=name, uid="x" * 64, namespace="n" * 63)[1]) <= 230
+    assert re.fullmatch("[A-Za-z][A-Za-z0-9.-]{0,229}", said[1])
     assert said[2:] == words()[2:]
 
 
-def test_figures_are_taken_by_the_gang_at_the_end_of_a_name():
-    assert gang_of(words(name="gang-3")[1]) == "gang-3"
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("trainer-0", "trainer-0"),
+        ("7b-model.v2", "p7b-model.v2"),
+        ("a" * 253, "a" * 230),
+        ("0" * 253, "p" + "0" * 229),
+        ("", "p"),
+    ],
+)
+def test_a_user_knows_his_pod_by_the_name_of_its_job(name, shown):
+    assert words(name=name)[1] == shown
 
 
 @pytest.mark.parametrize("value", ["n1+1000:ncpus=64", "n1:ncpus=64", "-rf", "a b", "$(reboot)", "", "x\n", "../x"])
@@ -160,6 +169,47 @@ def test_nothing_but_a_job_is_deleted(name):
     with pytest.raises(PbsError):
         pbs(Answer(0, "", ""), said).release(Release(uid=UID, name=name))
     assert said == []
+
+
+def test_a_job_on_a_host_that_is_down_ends_by_force():
+    said: list[list[str]] = []
+    pbs(Answer(0, "", ""), said).release(Release(uid=UID, name="7.pbs-srv", force=True))
+    assert said == [["/opt/pbs/bin/qdel", "-W", "force", "7.pbs-srv"]]
+
+
+def nodes(**states: str) -> str:
+    return json.dumps({"timestamp": 1, "nodes": {name: {"state": state} for name, state in states.items()}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "down"),
+    [
+        (Answer(0, nodes(n1="down", n2="free"), ""), {"n1"}),
+        (Answer(0, nodes(n1="down,offline", n2="job-busy,down"), ""), {"n1", "n2"}),
+        # A server that has only just started has heard of no host.
+        (Answer(0, nodes(n1="state-unknown,down", n2="offline"), ""), set()),
+        # Of hosts that it does not know it says nothing, and tells of the others; nobody asked for the third.
+        (Answer(1, nodes(n1="down", n3="down"), "Node: n2,  Error: Unknown node\n"), {"n1"}),
+    ],
+)
+def test_hosts_are_down_that_pbs_says_are(answer, down):
+    said: list[list[str]] = []
+    assert pbs(answer, said).down(("n1", "n2", "-av")) == down
+    assert said == [["/opt/pbs/bin/pbsnodes", "-F", "json", "n1", "n2"]]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(1, "", "pbsnodes: cannot connect to server"),
+        Answer(0, '{"timestamp": 1, "nodes": {"n1": {"state": "do', ""),
+        Answer(0, '{"timestamp": 1}', ""),
+        CommandError("pbsnodes: no answer in 20 s"),
+    ],
+)
+def test_where_pbs_cannot_tell_no_host_is_down(answer):
+    with pytest.raises(PbsError):
+        pbs(answer).down(("n1",))
 
 
 @pytest.mark.parametrize("text", ["gpu", "a=b=c,", "=x", "a=-rf", "a=b:ncpus"])

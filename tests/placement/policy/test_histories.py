@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
@@ -25,7 +26,7 @@ from placement.policy.configuration import load
 from placement.policy.failures import Failure, Failures, Searches
 from placement.policy.jobs import Status
 from placement.policy.membership import VOLCANO_SCHEDULER
-from placement_kit.builders import budget, labelled, node, pairs, pod, priority_class
+from placement_kit.builders import amounts, budget, gang, labelled, mine, node, pairs, pod, priority_class, queue
 from placement_kit.simulated import OURS, Simulated
 
 T = TypeVar("T")
@@ -364,3 +365,101 @@ def test_in_histories_pods_are_bound_and_evicted() -> None:
     assert kinds["Bind"] > 200
     assert kinds["Preempted"] > 3
     assert kinds["Reclaimed"] > 3
+
+
+class Flow:
+    """Small jobs come and end all the time in front of and behind one gang that has the highest priority."""
+
+    PATIENCE = 20.0
+    LONGEST = 15
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        take = self._random.choice
+        self._proportion = take((True, False))
+        plugins = [name for name in PLUGINS if self._proportion or name != "proportion"]
+        actions = ["allocate", "backfill", *self._random.sample(("preempt", "reclaim"), take((0, 1, 2)))]
+        lines = [f'actions: "{", ".join(actions)}"', "tiers:", "- plugins:", *(f"  - name: {name}" for name in plugins)]
+        self.simulated = Simulated(load("\n".join(lines), "test"), reserve_after=self.PATIENCE, epoch=0.0)
+        self.cores = [take((2, 4, 8)) for _unused in range(self._random.randint(2, 6))]
+        allocatable = (amounts(cpu=str(cores), memory="64Gi", pods="110") for cores in self.cores)
+        self.simulated.see(*(node(f"n{index}", allocatable=each) for index, each in enumerate(allocatable)))
+        self.simulated.see(queue("stream"), queue("others"), queue("head"), priority_class("high", 100))
+        self._lasting: dict[str, int] = {}
+        self._ends: dict[str, float] = {}
+        self._made = 0
+        self.evicted: list[Evict] = []
+
+    def small(self) -> None:
+        """A pod or a small gang comes; it never has the head's priority, nor lasts longer than the longest."""
+        take = self._random.choice
+        self._made += 1
+        name, lasts = f"s{self._made}", self._random.randint(1, self.LONGEST)
+        group = gang(name, 2, queue=take(("stream", "others"))) if take((False, False, True)) else None
+        annotations = () if group else (("scheduling.converged.hpc/queue", take(("stream", "others"))),)
+        deadline = lasts if take((True, False)) else None
+        if group:
+            self.simulated.see(group)
+        for number in range(2 if group else 1):
+            more: dict[str, Any] = {"group": name} if group else {"annotations": annotations}
+            cpu = amounts(cpu=take(("500m", "1", "2")))
+            pod = mine(f"{name}-{number}", request=cpu, priority=take((0, 5)), deadline=deadline, **more)
+            self._lasting[pod.name] = lasts
+            self.simulated.see(pod)
+
+    def head(self) -> list[str]:
+        """A gang that fits the empty cluster comes, in a queue of its own where shares count."""
+        each = self._random.randint(1, max(self.cores))
+        places = sum(cores // each for cores in self.cores)
+        members = self._random.randint(1, places)
+        names = [f"head{number}" for number in range(members)]
+        name = "head" if self._proportion else self._random.choice(("head", "stream"))
+        self.simulated.see(gang("head", members, queue=name, priority_class="high"))
+        request = amounts(cpu=str(each))
+        self.simulated.see(*(mine(member, group="head", request=request, priority=100) for member in names))
+        return names
+
+    def second(self) -> None:
+        """A second passes."""
+        simulated = self.simulated
+        simulated.now += 1.0
+        for name in [name for name, end in self._ends.items() if end <= simulated.now]:
+            del self._ends[name]
+            if any(pod.name == name for pod in simulated.pods.values()):
+                simulated.finish(name)
+        for _unused in range(self._random.randint(0, 4)):
+            self.small()
+        self.evicted += [action for action in simulated.run() if isinstance(action, Evict)]
+        for pod in list(simulated.pods.values()):
+            if pod.node and pod.name in self._lasting:
+                self._ends[pod.name] = simulated.now + self._lasting.pop(pod.name)
+                began = datetime.fromtimestamp(simulated.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+                simulated.see(replace(pod, started=began if pod.spec.deadline else ""))
+        simulated.check()
+
+
+@given(st.integers(0, 2**32))
+def test_the_first_job_starts_within_the_patience_and_the_longest_pod_whatever_comes_meanwhile(seed: int) -> None:
+    flow = Flow(seed)
+    for _unused in range(10):
+        flow.second()
+    names = flow.head()
+    seconds = 0
+    while not all(flow.simulated.named(name).node for name in names):
+        assert seconds <= flow.PATIENCE + flow.LONGEST + 3
+        flow.second()
+        seconds += 1
+
+
+def test_in_such_histories_the_head_is_passed_without_a_reservation() -> None:
+    passed = 0
+    for seed in range(20):
+        flow = Flow(seed)
+        flow.simulated.scheduler.session.reservations.patience = 1e6
+        for _unused in range(10):
+            flow.second()
+        names = flow.head()
+        for _unused in range(int(flow.PATIENCE) + flow.LONGEST + 3):
+            flow.second()
+        passed += not flow.simulated.named(names[0]).node and not flow.evicted
+    assert passed >= 3

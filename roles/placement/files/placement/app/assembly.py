@@ -87,6 +87,8 @@ class Assembly:
             scheduler_name=settings.scheduler_name,
             default_queue=settings.default_queue,
             patience=settings.half_gang_seconds,
+            reserve_after=settings.reserve_after_seconds,
+            epoch=time.time() - time.monotonic(),
             backing=rules_of(settings, identities),
             timed=self.metrics.timed,
         )

@@ -11,7 +11,7 @@ import pwd
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -19,15 +19,16 @@ from placement.app.loop import Carrying
 from placement.app.settings import Settings
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms, read_names, read_properties
-from placement.model.action import Action, BatchAction, Release, Submit
+from placement.model.action import Action, AskHosts, BatchAction, Release, Submit
 from placement.model.batch import BackingRules, BatchJob
-from placement.model.event import Event, JobsRead, JobsUnread, SubmitEnded
+from placement.model.event import Event, HostsRead, JobsRead, JobsUnread, SubmitEnded
 
 INTERVAL: Final = 1.0
 SUBMITTERS: Final = 4
 # A read that is older, and whatever the next one may take, is too old to place anybody by.
 _OLD: Final = 60.0
 _NAMESPACES: Final = 1 << 12
+_PROGRAMS: Final[dict[type[BatchAction], str]] = {Submit: "qsub", Release: "qdel", AskHosts: "pbsnodes"}
 
 
 class Ledger(Protocol):
@@ -41,6 +42,9 @@ class Ledger(Protocol):
 
     def release(self, action: Release) -> None:
         """Has a job end."""
+
+    def down(self, hosts: Sequence[str]) -> frozenset[str]:
+        """Return those of the hosts that are certainly down."""
 
 
 def ledger_of(settings: Settings, identities: Identities) -> Ledger | None:
@@ -81,6 +85,7 @@ def rules_of(settings: Settings, identities: Identities) -> BackingRules:
         labels=read_names(settings.pbs_labels),
         grace=settings.pbs_grace_seconds,
         linger=settings.pbs_linger_seconds,
+        lost=settings.pbs_lost_seconds,
         # Asked about every pod that waits, in every cycle.
         whose=lru_cache(_NAMESPACES)(identities.whose),
         make_room=settings.pbs_make_room,
@@ -179,13 +184,16 @@ class BatchSide:
 
     def _perform(self, ledger: Ledger, action: BatchAction) -> Event | None:
         begun, job, trouble = time.monotonic(), "", "the right to write was lost"
-        what = "qsub" if isinstance(action, Submit) else "qdel"
+        down: frozenset[str] | None = None
+        what = _PROGRAMS[type(action)]
         if self._may_write():
             try:
                 if isinstance(action, Submit):
                     job = ledger.submit(action)
-                else:
+                elif isinstance(action, Release):
                     ledger.release(action)
+                else:
+                    down = ledger.down(action.hosts)
                 trouble = ""
             except PbsError as error:
                 trouble = str(error)
@@ -194,4 +202,6 @@ class BatchSide:
                     self._said("pbs", trouble)
                 self._last_said = trouble
             self._observe(what, int(bool(trouble)), time.monotonic() - begun)
-        return SubmitEnded(action.uid, job, trouble, time.monotonic()) if isinstance(action, Submit) else None
+        if isinstance(action, Submit):
+            return SubmitEnded(action.uid, job, trouble, time.monotonic())
+        return HostsRead(down, begun) if down is not None else None

@@ -175,8 +175,13 @@ class Daemon:
             parts.metrics.reloads.add(result="refused")
             self._log.error("settings not reloaded: restart to change them", keys=fixed)
             return
-        scheduler, configuration, patience = parts.loop.scheduler, new.configuration, new.half_gang_seconds
-        if not parts.loop.put_call(lambda: scheduler.configure(configuration, patience=patience), _ROOM_SECONDS):
+        configure = partial(
+            parts.loop.scheduler.configure,
+            new.configuration,
+            patience=new.half_gang_seconds,
+            reserve_after=new.reserve_after_seconds,
+        )
+        if not parts.loop.put_call(configure, _ROOM_SECONDS):
             self._untaken = new
             return
         parts.settings = new

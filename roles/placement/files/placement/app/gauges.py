@@ -43,6 +43,7 @@ def add_gauges(parts: Assembly) -> None:
     for name, (text, read) in simple.items():
         parts.metrics.gauge(name, text, partial(_single, read))
     parts.metrics.gauge("queue_pending_pods", "Pods that wait for a node, by queue", partial(_pending, parts))
+    parts.metrics.gauge("kept_nodes", "Nodes kept for the first job of a queue, by queue", partial(_kept, parts))
     parts.metrics.gauge("unschedule_task_count", "Pods that jobs lack to their minimum", partial(_lacking, parts))
     parts.metrics.gauge("unschedule_job_count", "Jobs without nodes for their minimum", partial(_unready, parts))
     parts.metrics.gauge(
@@ -76,6 +77,12 @@ def _pending(parts: Assembly) -> dict[Labels, float]:
     except Unanswered:
         return {}
     return {(("queue", name),): float(number) for name, number in found.items()}
+
+
+def _kept(parts: Assembly) -> dict[Labels, float]:
+    # A tuple that is never changed: no need to ask the loop.
+    active = parts.loop.scheduler.session.reservations.active
+    return {(("queue", item.job.queue),): float(len(item.nodes)) for item in active if not item.paused}
 
 
 def _lacking(parts: Assembly) -> dict[Labels, float]:

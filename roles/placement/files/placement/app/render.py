@@ -29,6 +29,9 @@ def explanation(found: Json) -> str:
     if found["must_end"]:
         lines.append("  would have to end first:")
         lines += [f"    {sentence}" for sentence in found["must_end"]]
+    if found["kept"]:
+        lines.append("  reservations:")
+        lines += [f"    {sentence}" for sentence in found["kept"]]
     if found["batch"]:
         lines.append("  batch jobs:")
         lines += [f"    {sentence}" for sentence in found["batch"]]

@@ -24,6 +24,7 @@ from placement.ledger.identity import expression_error
 from placement.ledger.pbs import read_names, read_properties
 from placement.policy import configuration
 from placement.policy.configuration import Configuration, ConfigurationError
+from placement.policy.reservations import RESERVE_AFTER
 from placement.policy.session import PATIENCE
 
 MOST_BINDERS: Final = 512
@@ -63,6 +64,8 @@ class Settings:
     slice_milliseconds: float = 8.0
     # How long a gang that has never been whole may be bound in part.
     half_gang_seconds: float = PATIENCE
+    # How long the first job of a queue waits before nodes are kept for it on which pods have no known end.
+    reserve_after_seconds: float = RESERVE_AFTER
     log_level: str = "info"
     # Where PBS's programs are; empty where no queue is backed by PBS.
     pbs_bin_dir: str = ""
@@ -84,6 +87,8 @@ class Settings:
     # How long pods may take to end before their job does, and containers of a pod that was deleted by force.
     pbs_grace_seconds: float = 60.0
     pbs_linger_seconds: float = 30.0
+    # How long a node has been unreachable before pods that hang there are lost, if PBS says too that it is down.
+    pbs_lost_seconds: float = 300.0
     pbs_timeout: float = 20.0
     # Whether pods in the way of PBS's other jobs are asked to leave before the nodes themselves ask.
     pbs_make_room: bool = True
@@ -116,7 +121,7 @@ FIXED: Final = frozenset(
         *("binders", "events_waiting", "default_queue", "log_level"),
         *("pbs_bin_dir", "pbs_queue", "pbs_account", "pbs_project", "pbs_place", "pbs_cores", "pbs_resources"),
         *("pbs_chunk", "pbs_user", "pbs_least_uid", "pbs_labels", "pbs_grace_seconds", "pbs_linger_seconds"),
-        *("pbs_timeout", "pbs_make_room"),
+        *("pbs_timeout", "pbs_make_room", "pbs_lost_seconds"),
     }
 )
 
@@ -179,6 +184,7 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "events_waiting": _between(100, 10_000_000),
     "slice_milliseconds": _between(0.5, 100),
     "half_gang_seconds": _between(1, 86_400),
+    "reserve_after_seconds": _between(1, 604_800),
     "log_level": _level,
     "pbs_queue": _expression,
     "pbs_account": _expression,
@@ -192,6 +198,7 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "pbs_labels": _read_by(read_names, "a list of names"),
     "pbs_grace_seconds": _between(0, 86_400),
     "pbs_linger_seconds": _between(0, 86_400),
+    "pbs_lost_seconds": _between(10, 604_800),
     "pbs_timeout": _between(1, 600),
 }
 _TYPES: Final = {item.name: item.type for item in dataclasses.fields(Settings) if item.name != "configuration"}

@@ -16,6 +16,7 @@ from placement.policy.announce import Announcer
 from placement.policy.jobs import PLACED, Job, Status, Task
 from placement.policy.leases import said, sentences
 from placement.policy.queue_node import QueueNode
+from placement.policy.reservations import NO_SHADOW, Kept, Reservation
 from placement.policy.session import Session
 from placement.state.columns import HELD, LEASED, UNKNOWN
 from placement.state.pods import PodEntry
@@ -88,6 +89,7 @@ class Explainer:
             limit=self._limit(task),
             nodes=tuple(NodeReason(reason=item.reason, nodes=item.nodes, examples=item.examples) for item in refusing),
             must_end=tuple(self._must_end(task)) if task.status is Status.PENDING else (),
+            kept=tuple(islice(self._kept(task), _ANSWERS)) if task.status is Status.PENDING else (),
             batch=tuple(islice(self._batch(task), _ANSWERS)),
         )
 
@@ -135,6 +137,28 @@ class Explainer:
                 more = f" and {len(leaving) - _NAMED} more" if len(leaving) > _NAMED else ""
                 answers.append((len(leaving), f"on node {node.name}: {named}{more}"))
         yield from (text for _unused, text in sorted(answers)[:_ANSWERS])
+
+    def _kept(self, task: Task) -> Iterator[str]:
+        """Yield what is kept for the task's job and what that waits for, then what is kept for jobs before it."""
+        kept, now = self._session.reservations, self._session.now
+        own = kept.of(task.job)
+        head = kept.heads.get(task.job.queue)
+        if own is not None:
+            yield f"{_named(own.nodes)} kept for {task.job} for {now - own.since:.0f} s{self._until(own)}"
+        elif head is not None and head.job is task.job:
+            left = kept.patience - kept.waited(task.job)
+            if left > 0:
+                yield f"{task.job} is the first of queue {task.job.queue}; nodes are kept for it in {left:.0f} s"
+            else:
+                yield f"no nodes are kept for {task.job}: those it may have do not become free for it, or are kept for others"
+        for item in kept.binding(task):
+            yield f"{_named(item.nodes)} kept for {item.job} of queue {item.job.queue}{self._until(item)}"
+
+    def _until(self, item: Reservation) -> str:
+        left = item.shadow - self._session.now
+        if left == NO_SHADOW:
+            return "; when the pods there end is not known"
+        return f"; it can start in {left:.0f} s" if left > 0 else "; it can start now"
 
     def _batch(self, task: Task) -> Iterator[str]:
         """Of its own job, else of others': expected where it is, or now on nodes that it could be on without them."""
@@ -209,3 +233,10 @@ class Explainer:
         yield from queue.every_job()
         for child in queue.children:
             yield from self._jobs(child)
+
+
+def _named(nodes: Kept) -> str:
+    """Return the first of these nodes by name, and how many more there are."""
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    named = f"{', '.join(islice(nodes, _NAMED))}{more}"
+    return f"nodes {named} are" if len(nodes) > 1 else f"node {named} is"

@@ -13,7 +13,7 @@ And while nothing is `under_way`:
     scheduler.explain("team", "pod")                # in steps, each of them while nothing is under way
     scheduler.queues()
 
-It reads no clock: `now` is monotonic seconds, and `expired` says when the slice has lasted long enough. Without events
+It reads no clock: `now` is monotonic seconds, `epoch` the seconds since 1970 at which they began, and `expired` says when the slice has lasted long enough. Without events
 it wants to be called once a second, for what is written no more often than that.
 """
 
@@ -35,6 +35,7 @@ from placement.policy.actions.enqueue import enqueue
 from placement.policy.actions.preempt import preempt
 from placement.policy.actions.reclaim import reclaim
 from placement.policy.actions.redeem import redeem
+from placement.policy.actions.reserve import reserve
 from placement.policy.actions.withdraw import withdraw
 from placement.policy.announce import Announcer
 from placement.policy.backing import mark_of
@@ -44,6 +45,7 @@ from placement.policy.chooser import Chooser
 from placement.policy.configuration import Configuration
 from placement.policy.jobs import Status
 from placement.policy.membership import group_key
+from placement.policy.reservations import RESERVE_AFTER, Reservations
 from placement.policy.resting import Resting
 from placement.policy.rules import Rules
 from placement.policy.session import PATIENCE, ActionRun, Refused, Session, Spared
@@ -88,6 +90,8 @@ class Scheduler:
         scheduler_name: str,
         default_queue: str = "default",
         patience: float = PATIENCE,
+        reserve_after: float = RESERVE_AFTER,
+        epoch: float | None = None,
         backing: BackingRules | None = None,
         timed: Timed = _untimed,
     ) -> None:
@@ -95,7 +99,9 @@ class Scheduler:
         self.configuration = configuration
         rules = Rules(configuration)
         self.book = Book(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
-        self.session = Session(self.book, Chooser(self.cluster, rules), rules, patience=patience)
+        reservations = Reservations(self.cluster.columns)
+        reservations.patience, reservations.epoch = reserve_after, epoch
+        self.session = Session(self.book, Chooser(self.cluster, rules, reservations), rules, patience=patience)
         self.session.backing.rules = backing or BackingRules()
         self._announcer = Announcer(self.session)
         self._explainer = Explainer(self.session, self._announcer)
@@ -108,14 +114,17 @@ class Scheduler:
         # Whether everything has been taken in once since it was for somebody else to decide.
         self._whole = False
 
-    def configure(self, configuration: Configuration, *, patience: float) -> None:
-        """From the next slice on, schedule by this configuration, and give half a gang so long."""
+    def configure(self, configuration: Configuration, *, patience: float, reserve_after: float) -> None:
+        """Schedule by this configuration from the next slice on; times are seconds (see the settings)."""
         self._take_back()
         self.session.patience = patience
+        reservations = self.session.reservations
+        reservations.patience = reserve_after
+        reservations.forget()
         self.configuration = configuration
         rules = Rules(configuration)
         self.session.rules = rules
-        self.session.chooser = Chooser(self.cluster, rules)
+        self.session.chooser = Chooser(self.cluster, rules, reservations)
         self.book.reconfigure(rules)
         self._cycle = None
         self._news = True
@@ -257,7 +266,7 @@ class Scheduler:
         """One slice of work; in a hurry, because something waits to be applied, it ends with what is under way."""
         session = self.session
         hurry = hurry and self.book.frozen and self._catching_up is None
-        session.now = now
+        session.now = session.reservations.now = now
         if self._catching_up is None and not self.book.frozen:
             session.slice += 1
             self._forgive(now)
@@ -271,7 +280,7 @@ class Scheduler:
             session.actions += self.overfull.look(now, session.provisioning)
         if self._cycle is None:
             waits = (*session.deadlines.values(), *session.unclaimed.values())
-            due = any(until <= now for until in waits)
+            due = session.reservations.is_due() or any(until <= now for until in waits)
             if not self._news and not self.book.stirred and not due:
                 return self._decided(more=self.book.arriving)
             self._news = session.unfinished = False
@@ -312,6 +321,7 @@ class Scheduler:
         yield from redeem(self.session)
         yield from withdraw(self.session)
         yield from back(self.session)
+        yield from reserve(self.session)
         for name in self.session.rules.actions:
             yield from self._timed(name, ACTIONS[name](self.session))
         if "reclaim" in self.session.rules.actions:

@@ -94,6 +94,7 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         owner=sys.intern(owner.uid) if owner else "",
         node=sys.intern(spec.node_name or ""),
         nominated_node=sys.intern(status.nominated_node_name or ""),
+        started=(status.start_time or "") if spec.active_deadline_seconds else "",
         phase=phase,
         rejected=rejected,
         unsuited=unsuited,

@@ -27,6 +27,7 @@ from placement.model.action import (
     GroupStatus,
     NodeOverfull,
     PodCondition,
+    PodLost,
     QueueStatus,
     SelectNode,
 )
@@ -231,6 +232,11 @@ def told(action: Action) -> Telling | None:
                 uid=action.uid,
             )
             return Telling(subject, "Unschedulable", f"{action.reason}: {action.message}", "Scheduling")
+        case PodLost():
+            subject = Subject(
+                api_version="v1", kind="Pod", namespace=action.namespace, name=action.name, uid=action.uid
+            )
+            return Telling(subject, "NodeLost", action.message, "Releasing")
         case NodeOverfull():
             subject = Subject(api_version="v1", kind="Node", namespace="", name=action.name, uid=action.uid)
             return Telling(subject, "Overfull", action.message, "Scheduling")

@@ -150,6 +150,7 @@ class PodStatus(Wire):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
+    start_time: str | None = None
     nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None

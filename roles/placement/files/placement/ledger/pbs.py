@@ -8,18 +8,16 @@ no answer is no answer. What became of it the next read says.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
 
 from placement.ledger.command import Answer, CommandError, run
 from placement.ledger.identity import Identities, Identity, IdentityError
-from placement.ledger.pbs_answers import HOLDER, AnswerError, read_jobs
+from placement.ledger.pbs_answers import HOLDER, PREFIX, VARIABLE, AnswerError, read_down, read_jobs
 from placement.model.action import Release, Submit
 from placement.model.batch import BatchJob, Chunk
-
-PREFIX: Final = "cv-"
 
 _ID: Final = re.compile(r"\d+\.[A-Za-z0-9_.-]+", re.ASCII)
 _TAG: Final = re.compile(r"[0-9a-f]{8}_[A-Za-z0-9-]{1,64}", re.ASCII)
@@ -27,8 +25,8 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}", re.ASCII)
 _RESOURCE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9-]{1,63}", re.ASCII)
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9.-]", re.ASCII)
-# PBS takes 230 characters in all.
-_LONGEST_NAME: Final = 80
+_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}", re.ASCII)
+_LONGEST_NAME: Final = 230
 # qdel: unknown id, wrong state (it is ending), and already finished.
 _NO_MORE: Final = frozenset({153, 168, 35})
 
@@ -95,19 +93,31 @@ class Pbs:
             self._terms.identities.check_user(action.user)
         except IdentityError as error:
             raise PbsError(str(error)) from None
-        answer = self._ask("qdel", action.name, user=action.user)
+        answer = self._ask("qdel", *(("-W", "force") if action.force else ()), action.name, user=action.user)
         if answer.status not in (0, *_NO_MORE):
             raise PbsError(f"qdel: exit status {answer.status}: {answer.reason[:200]}")
+
+    def down(self, hosts: Sequence[str]) -> frozenset[str]:
+        """Return those of the hosts that are certainly down. A host of which nothing is said is not among them."""
+        asked = [host for host in hosts if _HOST.fullmatch(host)]
+        if not asked:
+            return frozenset()
+        # The status tells of hosts that are not known; the others are answered all the same.
+        answer = self._ask("pbsnodes", "-F", "json", *asked)
+        try:
+            return read_down(answer.out) & frozenset(asked)
+        except AnswerError as error:
+            raise PbsError(f"{error}: exit status {answer.status}: {answer.reason[:200]}") from None
 
     def words(self, action: Submit, identity: Identity) -> list[str]:
         """The arguments of qsub: nothing in them comes from a pod but numbers, and names that are made harmless."""
         tag = f"{action.mark}_{action.uid}"
         if not _TAG.fullmatch(tag):
-            raise PbsError(f"UID {action.uid[:60]!a} under mark {action.mark[:20]!a} cannot be the name of a job")
+            raise PbsError(f"UID {action.uid[:60]!a} under mark {action.mark[:20]!a} cannot be the tag of a job")
         if not _NAMESPACE.fullmatch(action.namespace):
-            raise PbsError(f"namespace {action.namespace[:70]!a} cannot be in the name of a job")
-        name = f"{PREFIX}{tag}_{action.namespace}_{_FOREIGN.sub('-', action.name)[:_LONGEST_NAME]}"
-        found = ["-N", name, "-q", identity.queue]
+            raise PbsError(f"namespace {action.namespace[:70]!a} cannot be in the tag of a job")
+        found = ["-N", name_of(action.name), "-v", f"{VARIABLE}={PREFIX}{tag}_{action.namespace}_"]
+        found += ["-q", identity.queue]
         found += ["-A", identity.account] if identity.account else []
         found += ["-P", identity.project] if identity.project else []
         found += ["-l", f"select={select(action.chunks, self._terms.chunk)}", "-l", f"place={self._terms.place}"]
@@ -129,6 +139,15 @@ class Pbs:
             return self._terms.run(argv, timeout=timeout or self._terms.timeout)
         except CommandError as error:
             raise PbsError(str(error)) from None
+
+
+def name_of(name: str) -> str:
+    """Return the name of the job of a pod or group: its own name, as far as PBS takes it.
+
+    PBS takes 230 characters, of which the first is a letter.
+    """
+    found = _FOREIGN.sub("-", name)
+    return (found if found[:1].isalpha() else f"p{found}")[:_LONGEST_NAME]
 
 
 def select(chunks: tuple[Chunk, ...], always: tuple[tuple[str, str], ...] = ()) -> str:

@@ -25,9 +25,13 @@ _GROUP: Final = re.compile(r"\(([^()]+)\)")
 _AMOUNT: Final = re.compile(r"(\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d{1,9}):(\d\d):(\d\d)", re.ASCII)
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
-# Which daemon's it is, the UID of what it backs, the namespace of that, and its name for people.
+# The variable of a job that has its tag. PBS reads values of variables as JSON where it can: a tag cannot be that.
+VARIABLE: Final = "CONVERGED_TAG"
+PREFIX: Final = "cv-"
+# Which daemon's it is, the UID of what it backs, and the namespace of that. Former versions had it in the job's name,
+# before the name of the pod or group.
 _TAG: Final = re.compile(
-    r"cv-([0-9a-f]{8})_([A-Za-z0-9-]{1,64})(?:_(?:([a-z0-9-]{1,63})_)?[A-Za-z0-9_.+-]*)?", re.ASCII
+    rf"{PREFIX}([0-9a-f]{{8}})_([A-Za-z0-9-]{{1,64}})(?:_(?:([a-z0-9-]{{1,63}})_)?[A-Za-z0-9_.+-]*)?", re.ASCII
 )
 _ENDING: Final = frozenset("EFXM")
 # The substate of a job that runs and whose hosts have not all begun it.
@@ -49,9 +53,9 @@ class AnswerError(Exception):
 
 
 def read_jobs(text: str, *, owner: str, queue: str | None = None) -> tuple[BatchJob, ...]:
-    """All jobs; those have a tag that our own user has submitted under a name that is one.
+    """Return all jobs. Those have a tag that our own user has submitted with one: nobody else can submit or alter them.
 
-    So have those of others under a pod's or group's whole UID that do nothing but hold a place: we may have submitted
+    So have those of others with a pod's or group's whole UID that do nothing but hold a place: we may have submitted
     them as that user, and who makes one himself has at most made a job that ends. Whose it may be is not seen here.
     With `queue` none has that is in another.
     """
@@ -78,9 +82,9 @@ def _job(name: str, fields: Any, now: int, owner: str, queue: str | None) -> Bat
     runs = state == "R" and placed is not None
     # Nobody can alter the version, which is what nodes announce; an owner can alter the count.
     run = fields.get("run_version", fields.get("run_count"))
-    # Nobody else can submit as our user, so a name alone makes no job one of ours.
+    # Nobody else can submit as our user, so a tag alone makes no job one of ours.
     user = str(fields.get("Job_Owner", "")).partition("@")[0]
-    tag = _TAG.fullmatch(str(fields.get("Job_Name", ""))) if match[2] is None else None
+    tag = _tag(fields) if match[2] is None else None
     elsewhere = queue is not None and fields.get("queue") != queue
     if tag is not None and user != owner and (elsewhere or not _only_holds(user, tag[2], fields)):
         tag = None
@@ -117,6 +121,30 @@ def _job(name: str, fields: Any, now: int, owner: str, queue: str | None) -> Bat
         begins=max(0.0, begins) if begins is not None else None,
         comment=str(fields.get("comment", ""))[:300],
     )
+
+
+def _tag(fields: Json) -> re.Match[str] | None:
+    """Return the tag in the job's variables, or, of a job of a former version, in its name."""
+    variables = fields.get("Variable_List")
+    said = variables.get(VARIABLE) if isinstance(variables, dict) else None
+    return _TAG.fullmatch(str(fields.get("Job_Name", "") if said is None else said))
+
+
+def read_down(text: str) -> frozenset[str]:
+    """Return the hosts that an answer of `pbsnodes -F json` says are down.
+
+    A server that has only just started says `state-unknown,down` of all hosts, which is no knowledge.
+    """
+    try:
+        whole = json.loads(text, strict=False)
+    except (ValueError, RecursionError) as error:
+        raise AnswerError(f"pbsnodes printed JSON that is not whole: {str(error)[:100]}") from None
+    nodes = whole.get("nodes") if isinstance(whole, dict) else None
+    if not isinstance(nodes, dict):
+        raise AnswerError("pbsnodes printed no nodes")
+    states = {name: str(node.get("state", "")) for name, node in nodes.items() if isinstance(node, dict)}
+    words = {name: {word.strip() for word in state.split(",")} for name, state in states.items()}
+    return frozenset(name for name, said in words.items() if "down" in said and "state-unknown" not in said)
 
 
 def _placement(fields: Json) -> str:

@@ -146,6 +146,16 @@ class NodeOverfull:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodLost:
+    """Tell of a pod that holds its job no longer because its node is down; an Event, and nothing is written."""
+
+    uid: str
+    namespace: str
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Submit:
     """Ask the batch system for a job that backs a gang, or a pod by itself. Ends as `SubmitEnded`.
 
@@ -172,7 +182,27 @@ class Release:
     # The batch system's own name of the job, and whose it is, where it is not the daemon's own.
     name: str
     user: str = ""
+    # Whether the job is to end although one of its hosts cannot be reached.
+    force: bool = False
 
 
-BatchAction = Submit | Release
-Action = Bind | Evict | SelectNode | BindVolume | PodCondition | GroupStatus | QueueStatus | NodeOverfull | BatchAction
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskHosts:
+    """Ask the batch system which of these hosts are down. Ends as `HostsRead` if there is an answer."""
+
+    hosts: tuple[str, ...]
+
+
+BatchAction = Submit | Release | AskHosts
+Action = (
+    Bind
+    | Evict
+    | SelectNode
+    | BindVolume
+    | PodCondition
+    | PodLost
+    | GroupStatus
+    | QueueStatus
+    | NodeOverfull
+    | BatchAction
+)

@@ -22,6 +22,8 @@ class BackingRules:
     # Seconds that pods have to end before their job does, and that containers of a pod deleted by force may take.
     grace: float = 60.0
     linger: float = 30.0
+    # Seconds that a node has been unreachable for when a pod that hangs there no longer holds its job.
+    lost: float = 300.0
     # For whom jobs of a namespace in a queue are submitted; None where nobody can say.
     whose: Callable[[str, LabelPairs, str], "Whose | None"] = field(default=lambda _name, _labels, _queue: Whose())
     # Whether pods are asked to leave for jobs that begin on their node, before the node itself asks.

@@ -130,6 +130,14 @@ class JobsUnread:
 
 
 @dataclass(frozen=True, slots=True)
+class HostsRead:
+    """Those of the asked hosts that the batch system says are down, to a question begun at this monotonic time."""
+
+    down: frozenset[str]
+    begun: float
+
+
+@dataclass(frozen=True, slots=True)
 class SubmitEnded:
     """A submission has ended at this monotonic time; without a job it was refused, or nobody knows.
 
@@ -142,5 +150,5 @@ class SubmitEnded:
     ended: float
 
 
-BatchEvent = JobsRead | JobsUnread | SubmitEnded
+BatchEvent = JobsRead | JobsUnread | HostsRead | SubmitEnded
 Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused | Unsaid | Unsent | BatchEvent

@@ -96,6 +96,8 @@ class Pod:
     owner: str = ""
     node: str = ""
     nominated_node: str = ""
+    # When its kubelet took it, as the API says it; only of pods with a deadline.
+    started: str = ""
     phase: Phase = Phase.PENDING
     # Whether the node's kubelet rejected it, although it was bound there; and whether for what pods of this kind ask
     # for, such as whole cores of one socket, and not for the state of the node.

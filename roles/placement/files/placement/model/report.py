@@ -36,6 +36,8 @@ class Explanation:
     nodes: tuple[NodeReason, ...] = ()
     # Pods that would have to end first, and on which node, one sentence each.
     must_end: tuple[str, ...] = ()
+    # Which nodes are kept for its job, or for jobs that come before it and for which, one sentence each.
+    kept: tuple[str, ...] = ()
     # What is known of its own job of the batch system, or of others' on its node or in its way, one sentence each.
     batch: tuple[str, ...] = ()
 

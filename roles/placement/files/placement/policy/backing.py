@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from placement.model.batch import BackingRules, BatchJob, Lease, Whose
-from placement.model.event import BatchEvent, JobsRead, JobsUnread, SubmitEnded
+from placement.model.event import BatchEvent, HostsRead, JobsRead, JobsUnread, SubmitEnded
 from placement.model.selector import LabelPairs
 from placement.model.workload import Namespace
 from placement.policy.jobs import Task
@@ -109,6 +109,13 @@ class Backing:
         self.aliases: dict[str, str] = {}
         # The other way round: the batch system's names of hosts by all that a pod may call their nodes.
         self.hosts: dict[str, str] = {}
+        # Nodes that are unreachable although pods are to leave them, and since when; pods that are lost with theirs, by
+        # UID with the host (see `lost`). Hosts that are down, when that was asked, and when it may be asked again.
+        self.silent: dict[str, float] = {}
+        self.lost: dict[str, str] = {}
+        self.down: frozenset[str] = frozenset()
+        self.heard = NEVER
+        self.ask_hosts = NEVER
         # Labels of namespaces when units were last looked at, for they say whose jobs are.
         self.labels: dict[str, LabelPairs] = {}
 
@@ -119,6 +126,8 @@ class Backing:
                 self._read(event)
             case JobsUnread(message):
                 self.trouble = message
+            case HostsRead(down, begun):
+                self.down, self.heard = down, begun
             case SubmitEnded(uid, job, message, ended):
                 unit = self.unit(uid)
                 unit.submitting, unit.settled = False, ended

@@ -11,6 +11,7 @@ import numpy as np
 from placement.model.pod import Pod
 from placement.model.quantity import format_amount
 from placement.policy.jobs import Task
+from placement.policy.reservations import Reservations
 from placement.policy.rules import Rules
 from placement.policy.statement import Statement
 from placement.state.cluster import Cluster
@@ -26,8 +27,9 @@ _AT_ONCE: Final = 128
 class Chooser:
     """Answers over one cluster by the scores of one configuration."""
 
-    def __init__(self, cluster: Cluster, rules: Rules) -> None:
+    def __init__(self, cluster: Cluster, rules: Rules, reservations: Reservations) -> None:
         self._cluster = cluster
+        self.reservations = reservations
         self._pod_preference = np.float32(rules.pod_preference)
         self.shapes = ShapeTable(
             cluster.columns, cluster.masks, cluster.ports, rules.scorer(), preference=rules.node_preference
@@ -58,32 +60,34 @@ class Chooser:
             first, end = tasks[start], start + 1
             while end < len(tasks) and end - start < _AT_ONCE and alike(tasks[end].pod, first.pod):
                 end += 1
-            if end - start == 1 or self.one_by_one(first):
-                for task in tasks[start:end]:
-                    if task is not first:
-                        yield
-                    node = self.best(task)
-                    if not node:
-                        return task
-                    statement.place(task, node)
-            else:
+            if end - start > 1 and not self.one_by_one(first):
                 run = tasks[start:end]
-                rows = self.shapes.targets(self.shapes.row(first.pod.spec, first.pod.request, first.priority), len(run))
+                shape = self.shapes.row(first.pod.spec, first.pod.request, first.priority)
+                rows = self.shapes.targets(shape, len(run), self.reservations.untouched(first))
                 for task, row in zip(run, rows, strict=False):
                     statement.place(task, self._name(row))
-                if len(rows) < len(run):
-                    return run[len(rows)]
+                start += len(rows)
+            for task in tasks[start:end]:
+                if task is not first:
+                    yield
+                node = self.best(task)
+                if not node:
+                    return task
+                statement.place(task, node)
             start = end
         return None
 
     def place_at(
         self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement
     ) -> Generator[None, None, bool]:
-        """Places each task on the node given for it, in the same way; says whether all may have theirs."""
+        """Place each task on the node given for it, in the same way; return whether all may have theirs.
+
+        The node was promised before: reservations do not count.
+        """
         for task, node in zip(tasks, nodes, strict=True):
             if task is not tasks[0]:
                 yield
-            row, allowed = self._cluster.columns.rows.get(node), self.allowed(task)
+            row, allowed = self._cluster.columns.rows.get(node), self.by_rules(task)
             shape = self.shapes.row(task.pod.spec, task.pod.request, task.priority)
             if row is None or shape.scores[row] == INFEASIBLE or (allowed is not None and not allowed[row]):
                 return False
@@ -104,7 +108,7 @@ class Chooser:
         if self.one_by_one(first) or not all(alike(task.pod, first.pod) for task in tasks):
             return None
         ignored = self._cluster.columns.lower_rank(first.priority)
-        return (first.pod.spec, first.pod.request, ignored, len(tasks))
+        return (first.pod.spec, first.pod.request, ignored, len(tasks), self.reservations.binding(first))
 
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
@@ -155,6 +159,10 @@ class Chooser:
         return True
 
     def allowed(self, task: Task) -> Bools | None:
+        """Return the rows that rules, rejections of late and reservations allow; None means all."""
+        return _both(self.by_rules(task), self.reservations.mask(task))
+
+    def by_rules(self, task: Task) -> Bools | None:
         """Return the rows that rules about other pods, volumes and rejections of late allow; None means all."""
         pod = task.pod
         allowed = _both(self.domains.allowed(pod.spec, task.entry.labelset), self._cluster.suited(pod))
@@ -162,7 +170,7 @@ class Chooser:
 
     def reasons(self, task: Task) -> Reasons:
         """Why no node can have the task as things stand."""
-        return self._refusals.of(task.pod, task.entry.labelset, task.priority)
+        return self._refusals.of(task.pod, task.entry.labelset, task.priority, self.reservations.mask(task))
 
     def _name(self, row: int) -> str:
         node = self._cluster.columns.nodes[row]

@@ -94,7 +94,9 @@ def _release(session: Session, unit: Unit, known: Job | None) -> None:
         backing.forget(unit)
     for job in unneeded:
         if backing.ask(unit, job, now):
-            session.actions.append(Release(uid=unit.uid, name=job.job, user=job.owner))
+            # A batch system ends no job in the ordinary way while it cannot reach one of the hosts.
+            force = any(uid in backing.lost for uid in unit.held)
+            session.actions.append(Release(uid=unit.uid, name=job.job, user=job.owner, force=force))
 
 
 def send_altered(session: Session) -> None:
@@ -106,6 +108,8 @@ def send_altered(session: Session) -> None:
 def _until(session: Session, uid: str, until: float) -> float:
     """Until when containers of a pod may be there."""
     task = session.book.tasks.get(uid)
+    if uid in session.backing.lost:
+        return -OPEN
     if until != OPEN or (task is not None and task.status in HOLDING):
         return until
     if task is not None and (not task.pod.node or task.pod.node in session.book.cluster.columns.rows):
@@ -125,7 +129,7 @@ def _is_under(session: Session, unit: Unit, job: BatchJob) -> bool:
     apart = unit.job is not None and unit.job.namespace != job.namespace
     for uid in dict.fromkeys((*unit.held, *session.book.tags.pods.get(unit.uid, ()))):
         task = session.book.tasks.get(uid)
-        if task is None or task.status not in HOLDING or task.node not in nodes:
+        if task is None or task.status not in HOLDING or task.node not in nodes or uid in session.backing.lost:
             continue
         if (uid in unit.held and task.node not in theirs) or (apart and task.pod.namespace == job.namespace):
             return True

@@ -18,6 +18,7 @@ from placement.policy.failures import Failures
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
 from placement.policy.queue_node import QueueNode
+from placement.policy.reservations import Reservations
 from placement.policy.rules import Rules
 from placement.policy.statement import Statement
 from placement.state.reasons import Reasons
@@ -93,7 +94,20 @@ class Session:
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = Claimants(self.book), Claimants(self.book)
         turns = (self.preempting.turns, self.reclaiming.turns)
-        self.book.known += (self.refusals, self.blocked, self.deadlines, self.withdrawn, self.unclaimed, *turns)
+        self.book.known += (
+            self.refusals,
+            self.blocked,
+            self.deadlines,
+            self.withdrawn,
+            self.unclaimed,
+            self.reservations.since,
+            *turns,
+        )
+
+    @property
+    def reservations(self) -> Reservations:
+        """What is kept for the heads of queues."""
+        return self.chooser.reservations
 
     def statement(self) -> Statement:
         """Begins tentative moves."""
@@ -102,6 +116,8 @@ class Session:
     def refuse(self, job: Job, task: Task, refused: Refused) -> None:
         """The job waits, and this is what is said of it."""
         self.refusals[job.key] = refused
+        if refused.nodes is not None:
+            self.reservations.note(job)
         self.book.park(job, task)
 
     def bind(self, *tasks: Task, tag: str = "") -> None:
@@ -110,7 +126,7 @@ class Session:
         The tag is that of the job of the batch system that gave them these; without one, what a pod has itself is void.
         """
         job = tasks[0].job
-        for said in (self.refusals, self.blocked, self.withdrawn):
+        for said in (self.refusals, self.blocked, self.withdrawn, self.reservations.since):
             said.pop(job.key, None)
         claims = {task.uid: self.chooser.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
         # Most clusters make no volumes for pods, so their members are not looked through.

@@ -58,5 +58,5 @@ def strays(session: Session, uid: str) -> Iterator[Task]:
     book, unit = session.book, session.backing.units.get(uid)
     for one in dict.fromkeys((*book.tags.pods.get(uid, ()), *(unit.held if unit is not None else ()))):
         task = book.tasks.get(one)
-        if task is not None and task.status in HOLDING:
+        if task is not None and task.status in HOLDING and one not in session.backing.lost:
             yield task

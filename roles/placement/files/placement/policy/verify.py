@@ -4,6 +4,7 @@
 """Whether a pod may be on the node that a batch system chose for it, by everything that allocate goes by, too."""
 
 from collections.abc import Iterable
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -92,7 +93,17 @@ def why_not(session: Session, task: Task, name: str) -> str:
     vector = columns.axis.request(task.pod.request)
     if vector.unknown or not np.all(columns.free[: len(vector.least), row] >= vector.least[:, 0]):
         return f"node {name} has too little left for it"
-    allowed = session.chooser.allowed(task)
+    allowed = session.chooser.by_rules(task)
     if allowed is not None and not allowed[row]:
         return f"node {name} is refused by its volumes or by rules about other pods"
+    if is_kept(session, task, name):
+        return f"node {name} is kept for a job that comes before"
     return ""
+
+
+def is_kept(session: Session, task: Task, name: str) -> bool:
+    """Return whether too little of the node would be left for the heads of other queues."""
+    row, batch = session.book.cluster.columns.rows.get(name), session.backing.job_of(task)
+    end = session.backing.read + batch.left if batch is not None and batch.left is not None else inf
+    kept = session.reservations.mask(task, end)
+    return row is not None and kept is not None and not kept[row]

@@ -19,6 +19,8 @@ from placement.state.volumes import VolumeRules
 
 _CORDON = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 _EXAMPLES = 3
+# Without the name of that job, so that a new one is no news for all that wait.
+KEPT = "kept for a job that comes before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class Refusals:
         self._volumes = volumes
         self._domains = domains
 
-    def of(self, pod: Pod, labelset: LabelSet, rank: int) -> Reasons:
-        """Return the reasons for this pod, of this rank, as things stand."""
+    def of(self, pod: Pod, labelset: LabelSet, rank: int, unkept: Bools | None = None) -> Reasons:
+        """Return the reasons for this pod of this rank as things stand; only rows of `unkept` are not kept for others."""
         columns = self._cluster.columns
         left = self._cluster.masks.present()
         number = int(left.sum())
@@ -95,6 +97,8 @@ class Refusals:
         self._amounts(pod, rank, left, found)
         for reason, allowed in [*self._volumes.answers(pod), *self._domains.answers(pod.spec, labelset)]:
             take(f"refused by {reason}", ~allowed)
+        if unkept is not None:
+            take(KEPT, ~unkept)
         return Reasons(number, tuple(sorted((self._named(*item) for item in found.items()), key=_frequency)))
 
     def _amounts(self, pod: Pod, rank: int, left: Bools, found: dict[str, NDArray[np.intp]]) -> None:

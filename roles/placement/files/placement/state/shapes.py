@@ -195,12 +195,15 @@ class ShapeTable:
         row = int(scores.argmax())
         return row if scores[row] > INFEASIBLE else -1
 
-    def targets(self, shape: ShapeRow, number: int) -> list[int]:
+    def targets(self, shape: ShapeRow, number: int, allowed: Bools | None = None) -> list[int]:
         """Rows for a run of equal pods, as if each had been placed before the next; shorter where room ends.
 
         Only for pods that no rule about other pods concerns.
         """
-        rows = _best_rows(shape.scores[: self._columns.used], number)
+        scores = shape.scores[: self._columns.used]
+        if allowed is not None:
+            scores = np.where(allowed[: self._columns.used], scores, INFEASIBLE)
+        rows = _best_rows(scores, number)
         if not len(rows):
             return []
         heap = list(zip((-shape.scores[rows]).tolist(), rows.tolist(), strict=True))

@@ -6,6 +6,7 @@
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
+from placement.policy.actions.reserve import reserve_at_once
 from placement.policy.chooser import alike
 from placement.policy.failures import Failure
 from placement.policy.jobs import Job, Problem, Status, Task, wanted_by
@@ -45,6 +46,7 @@ def place_first(session: Session, queue: QueueNode, places: list[Place], alone: 
     tasks = job.next_tasks(needed)
     if len(tasks) >= session.rules.needed(job):
         yield from _place(session, queue, job, tasks)
+        yield from reserve_at_once(session, job)
     else:
         _put_back(job, tasks)
     return True

@@ -24,9 +24,10 @@ from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_
 from placement.policy.giving_back import evict, give_back, job_of, may_leave, send_altered
 from placement.policy.jobs import HOLDING, Job, Status, Task
 from placement.policy.leases import doubt, renew
+from placement.policy.lost import look_for_lost
 from placement.policy.session import Refused, Session
 from placement.policy.strays import OPEN, is_served
-from placement.policy.verify import aliases, hosts, is_resting, largest, node_of, why_not
+from placement.policy.verify import aliases, hosts, is_kept, is_resting, largest, node_of, why_not
 
 _STEP: Final = 64
 
@@ -44,6 +45,7 @@ def back(session: Session) -> Iterator[None]:
         book.backed.update((key, book.jobs[key]) for key in book.restless if key in book.jobs)
         book.restless.clear()
         _renamed(session)
+        look_for_lost(session)
         yield from renew(session)
         yield from clear(session)
     yield from doubt(session)
@@ -111,7 +113,7 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
 
 def _settle(session: Session, job: Job, unit: Unit, tasks: Sequence[Task]) -> bool:
     backing = session.backing
-    there = [task for task in tasks if task.status in HOLDING]
+    there = [task for task in tasks if task.status in HOLDING and task.uid not in backing.lost]
     waiting = [task for task in tasks if task.status is Status.PENDING and job.problem is None]
     unit.held.update((task.uid, OPEN) for task in there)
     unit.members = len(there) + len(waiting)
@@ -221,7 +223,7 @@ def _place(
     too_small = known_hosts and bins.spent and len(placed) < needed
     if too_small or len(placed) < enough or not placed:
         statement.discard()
-        return _without(session, job, unit, batch, there, refused or _no_part(session, batch, waiting[0]))
+        return _without(session, job, unit, batch, waiting, there, refused or _no_part(session, batch, waiting[0]))
     statement.commit()
     # Nothing may come of their bindings for long, and their group be deleted meanwhile.
     unit.held.update((task.uid, OPEN) for task in placed)
@@ -241,12 +243,23 @@ def _no_part(session: Session, batch: BatchJob, task: Task) -> str:
     return f"its hosts {', '.join(hosts_[:5])} have no part for {task}"
 
 
-def _without(session: Session, job: Job, unit: Unit, batch: BatchJob, there: Sequence[Task], refused: str) -> bool:
-    """Nobody waiting could have a place in the job."""
+def _without(
+    session: Session,
+    job: Job,
+    unit: Unit,
+    batch: BatchJob,
+    waiting: Sequence[Task],
+    there: Sequence[Task],
+    refused: str,
+) -> bool:
+    """Decide what becomes of a job in which no waiting pod could have a place."""
     if any(task.status is Status.RELEASING for task in there):
         # Their parts are the next ones'.
         _tell(session, job, Refused("JobWaiting", f"pods are still leaving job {batch.job}"))
-    elif any(is_resting(session, node_of(session, share.host), job.tasks.values()) for share in batch.shares):
+    elif any(
+        is_resting(session, name, waiting) or any(is_kept(session, task, name) for task in waiting)
+        for name in {node_of(session, share.host) for share in batch.shares}
+    ):
         # The job is as good as it was, and its node will be tried again.
         _tell(session, job, Refused("JobWaiting", refused))
     elif there and (job.whole or not job.missing):

@@ -8,10 +8,14 @@ the same queue are told the same, so only the first of them is looked at until i
 
 What is kept for a group that is in is kept for CLAIM_SECONDS while it lacks the pods to begin with. Then the group
 waits again, behind all that have not let their room lapse: one that never gets pods would keep the others out for ever.
+
+The first group of a queue is let in without that once it has waited for the patience of reservations, one group at a
+time: else small jobs could take all that falls free, and `reserve` keeps nodes only for groups that are in.
 """
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
+from math import inf
 from typing import Final
 
 from placement.policy.amounts import add, covers
@@ -43,11 +47,16 @@ def enqueue(session: Session) -> Iterator[None]:
     idle = book.idle()
     # Those that are in and have not started yet have been promised theirs.
     add(idle, book.reserved.items(), -1)
+    session.reservations.due_outside = inf
+    passed: set[str] = set()
     while firsts:
         (_order, ticket, job), ranking = heappop(firsts)
         if job.ticket == ticket:
             wanted = _wanted(session, job)
-            if not covers(idle, wanted) or _limited(session, job, wanted):
+            limited = _limited(session, job, wanted)
+            first = not limited and job.queue not in passed
+            passed |= {job.queue} if not limited else set()
+            if limited or not (covers(idle, wanted) or (first and _has_waited(session, job, wanted, idle))):
                 # Nor can any other of the kind be let in.
                 yield
                 continue
@@ -68,6 +77,19 @@ def _expire(session: Session) -> None:
         if due.setdefault(key, session.now + CLAIM_SECONDS) <= session.now:
             del due[key]
             book.put_back(job)
+
+
+def _has_waited(session: Session, job: Job, wanted: dict[str, int], idle: dict[str, int]) -> bool:
+    """Return whether the first group of a queue has waited long enough, and fits into the empty cluster."""
+    kept, queue = session.reservations, session.book.tree.by_name.get(job.queue)
+    if queue is None or session.rules.overused(queue):
+        return False
+    if not covers(session.book.total, wanted) or any(idle.get(name, 0) < 0 for name in wanted):
+        return False
+    left = kept.patience - kept.waited(job)
+    if left > 0:
+        kept.due_outside = min(kept.due_outside, session.now + left)
+    return left <= 0
 
 
 def _wanted(session: Session, job: Job) -> dict[str, int]:

@@ -1,0 +1,319 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""reserve: choose the nodes that are kept for the heads of queues (see `reservations`).
+
+A place is room for one member of the head on one node. First come places that are free, then those that are free at a
+known time, the soonest first, then those that are kept already, then those that lack the least. Heads that come first
+choose first, and what they keep is not there for the others. A head that does not fit on its nodes even if all pods of
+ours had ended keeps nothing: pods of DaemonSets, static pods and those of other schedulers are taken to stay.
+
+Rules about other pods and volumes are asked as things stand when the nodes are chosen.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
+from itertools import islice
+from math import inf, log2
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.policy.chooser import alike
+from placement.policy.jobs import Job, Task, wanted_by
+from placement.policy.reservations import GRACE, NO_SHADOW, Head, Kept, Path, Reservation, path_of, sum_up
+from placement.policy.session import Session
+from placement.state.masks import Bools
+from placement.state.pods import PodEntry
+
+# Seconds between two looks, and until a head is looked at again that fits nowhere, or has not waited long enough.
+_INTERVAL: Final = 1.0
+_VAIN: Final = 30.0
+_AGAIN: Final = 10.0
+# So many heads have nodes chosen for them in one look; and of so many places a second they are chosen again.
+_HEADS: Final = 8
+_PLACES: Final = 64
+# So many nodes, at least, are looked at in one go for the pods that have to end there.
+_NODES: Final = 64
+
+Int64s = NDArray[np.int64]
+
+
+def reserve(session: Session) -> Iterator[None]:
+    """The step of every cycle before jobs are placed."""
+    kept, book = session.reservations, session.book
+    if not kept.heads and not kept.active:
+        return
+    _hold(session, kept.active)
+    if session.now < kept.again:
+        return
+    kept.again, kept.due = session.now + _INTERVAL, inf
+    for name in [name for name, head in kept.heads.items() if not _waits(session, name, head.job)]:
+        del kept.heads[name]
+    kept.paths = _paths(session)
+    if len(kept.ends) > len(book.tasks):
+        kept.ends.clear()
+    found: list[Reservation] = []
+    changed, chosen = False, 0
+    for head in sorted(kept.heads.values(), key=lambda head: _precedence(session, head.job)):
+        before = kept.of(head.job)
+        if changed:
+            # A head that comes before it may have chosen the same nodes.
+            head.again = session.now
+        if session.now >= head.again and chosen < _HEADS:
+            chosen += 1
+            after = yield from _choose(session, head, before, sum_up(item.nodes for item in found))
+            changed = changed or (after.nodes if after else {}).keys() != (before.nodes if before else {}).keys()
+            before = after
+        if before is None and (left := kept.patience - kept.waited(head.job)) > 0:
+            kept.due = min(kept.due, session.now + left)
+        before = before or (kept.of(head.before) if head.before is not None else None)
+        if before is not None:
+            found.append(before)
+    _hold(session, found)
+
+
+def reserve_at_once(session: Session, job: Job) -> Iterator[None]:
+    """Choose nodes for a new head that has waited long enough, before jobs behind it are placed.
+
+    A daemon that takes over begins with such heads. Each queue has this once a second.
+    """
+    kept = session.reservations
+    head = kept.heads.get(job.queue)
+    if head is None or head.job is not job or session.now < kept.chosen.get(job.queue, -inf) + _INTERVAL:
+        return
+    if kept.waited(job) < kept.patience or not _waits(session, job.queue, job):
+        return
+    kept.paths = kept.paths or _paths(session)
+    others = [item for item in kept.active if item.job.queue != job.queue]
+    found = yield from _choose(session, head, kept.of(job), sum_up(item.nodes for item in others))
+    if found is not None:
+        _hold(session, [*others, found])
+
+
+def _hold(session: Session, found: Sequence[Reservation]) -> None:
+    """Hold what is kept for jobs that are still heads; jobs that were refused because of others are tried again."""
+    kept = session.reservations
+    found = tuple(item for item in found if _stands(session, item, found))
+    for item in found:
+        item.paused = session.rules.overused(session.book.tree.by_name[item.job.queue])
+    if found != kept.active and kept.hold(found):
+        session.book.generation += 1
+
+
+def _paths(session: Session) -> dict[str, Path]:
+    return {queue.name: path_of(queue) for queue in session.book.tree.by_name.values()}
+
+
+def _stands(session: Session, item: Reservation, found: Sequence[Reservation]) -> bool:
+    """Return whether the reservation is that of a head, or of the job that was the head before one without any."""
+    heads, job = session.reservations.heads, item.job
+    head = heads.get(job.queue)
+    if head is None or not _waits(session, job.queue, job):
+        return False
+    if head.job is not job and head.before is job and not _waits(session, job.queue, head.job):
+        head = heads[job.queue] = Head(job)
+    return head.job is job or (head.before is job and all(other.job is not head.job for other in found))
+
+
+def _waits(session: Session, name: str, job: Job) -> bool:
+    """Return whether the job waits in the queue of this name, and for room alone."""
+    book, queue = session.book, session.book.tree.by_name.get(name)
+    if queue is None or queue.record.backed_by or book.jobs.get(job.key) is not job or job.queue != name:
+        return False
+    apart = job.key in book.held or job.key in book.outside
+    return bool(job.pending) and not apart and book.admits(job) and book.enough(job)
+
+
+def _precedence(session: Session, job: Job) -> tuple[object, ...]:
+    """Return the key of a head among heads: queues and jobs of a higher priority, then those that keep nodes already."""
+    kept = session.reservations
+    path = kept.paths.get(job.queue, ())
+    since = kept.since.get(job.key, session.now)
+    return (tuple(-priority for _name, priority in path), -job.priority, kept.of(job) is None, since, job.queue)
+
+
+def _choose(
+    session: Session, head: Head, before: Reservation | None, taken: Kept
+) -> Generator[None, None, Reservation | None]:
+    """Choose what is kept for a head beside what is taken by others; None where nothing is to be kept."""
+    kept, book, job = session.reservations, session.book, head.job
+    needed = session.rules.needed(job)
+    tasks = job.next_tasks(needed)
+    for task in tasks:
+        job.wait(task)
+    queue = book.tree.by_name.get(job.queue)
+    head.again, kept.chosen[job.queue] = session.now + _VAIN, session.now
+    if len(tasks) < needed or queue is None or book.tree.limit(queue, wanted_by(tasks), book.total):
+        return None
+    waited = kept.waited(job)
+    more = max(0, int(log2(max(1.0, waited / kept.patience))))
+    nodes: Kept = {}
+    shadow, free = session.now, True
+    for group in _classes(tasks):
+        places = yield from _places(session, group[0], len(group), more, before, sum_up((taken, nodes)))
+        if places is None:
+            return None
+        end, at = places
+        free = free and end <= session.now
+        shadow = max(shadow, end)
+        vector = book.cluster.columns.axis.request(group[0].pod.request).dense
+        nodes = sum_up((nodes, *({name: vector} for name in at)))
+    head.again = session.now + max(_INTERVAL, len(nodes) / _PLACES, len(kept.heads) / _HEADS)
+    if free:
+        # It fits, as far as can be seen from here, and is tried again whatever it was tried against before.
+        job.parked = -1
+        book.push(job)
+    if waited < kept.patience and (free or shadow == inf):
+        head.again = session.now + min(max(_INTERVAL, kept.patience - waited), _AGAIN)
+        return None
+    shadow = NO_SHADOW if shadow == inf else shadow
+    if before is not None and before.nodes.keys() == nodes.keys():
+        before.shadow, before.nodes = shadow, nodes
+        return before
+    since = before.since if before is not None else session.now
+    return Reservation(job=job, path=kept.paths.get(job.queue, ()), since=since, shadow=shadow, nodes=nodes)
+
+
+def _classes(tasks: Sequence[Task]) -> list[list[Task]]:
+    """Return the tasks by what they ask for, in order."""
+    found: list[list[Task]] = []
+    for task in tasks:
+        # Members that are alike mostly follow each other.
+        group = next((group for group in reversed(found) if alike(group[0].pod, task.pod)), None)
+        if group is None:
+            found.append([task])
+        else:
+            group.append(task)
+    return found
+
+
+def _places(
+    session: Session, task: Task, number: int, more: int, before: Reservation | None, taken: Kept
+) -> Generator[None, None, tuple[float, list[str]] | None]:
+    """Find places for so many equal tasks, and a few more.
+
+    Return when the last of the number can be had, inf where that is not known, and the nodes of all places; None where
+    there are too few.
+    """
+    columns, chooser = session.book.cluster.columns, session.chooser
+    vector = columns.axis.request(task.pod.request)
+    if vector.unknown:
+        return None
+    allowed = chooser.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
+    by_rules = chooser.by_rules(task)
+    rows = np.flatnonzero(allowed if by_rules is None else allowed & by_rules)
+    asked = np.flatnonzero(vector.dense)
+    wanted = vector.dense[asked]
+    most = 1 if task.pod.spec.host_ports or chooser.one_by_one(task) else number
+    room = columns.open[np.ix_(asked, rows)]
+    old = np.zeros(columns.capacity, np.bool_)
+    for name in before.nodes if before is not None else ():
+        if name in columns.rows:
+            old[columns.rows[name]] = True
+    place_of = np.full(columns.capacity, -1)
+    place_of[rows] = np.arange(len(rows))
+    for name, amounts in taken.items():
+        place = place_of[columns.rows[name]] if name in columns.rows else -1
+        if place >= 0:
+            room[:, place] -= np.pad(amounts, (0, len(columns.axis) - len(amounts)))[asked]
+    free = np.clip((room // wanted[:, None]).min(axis=0), 0, most) if len(rows) else np.zeros(0, np.int64)
+    names: list[str] = []
+    for index in np.lexsort((-free, ~old[rows], free == 0)).tolist():
+        if not free[index] or len(names) == number + more:
+            break
+        names += [_name(session, int(rows[index]))] * min(int(free[index]), number + more - len(names))
+    if len(names) == number + more:
+        return session.now, names
+    offered = np.maximum(columns.alloc[np.ix_(asked, rows)], 1)
+    lacking = ((free + 1) * wanted[:, None] - room).clip(0) / offered
+    order = np.lexsort((lacking.max(axis=0), ~old[rows])).tolist() if len(rows) else []
+    soon = yield from _soonest(session, task, number + more - len(names), order, rows, old, free, room, most)
+    if len(names) + len(soon) < number:
+        return None
+    end = session.now if len(names) >= number else soon[number - len(names) - 1][0]
+    return end, [*names, *(_name(session, row) for _end, row in soon)]
+
+
+def _soonest(
+    session: Session,
+    task: Task,
+    number: int,
+    order: Sequence[int],
+    rows: NDArray[np.intp],
+    old: Bools,
+    free: Int64s,
+    room: Int64s,
+    most: int,
+) -> Generator[None, None, list[tuple[float, int]]]:
+    """Return the time and the row of so many places that others have to leave first, or of all there are."""
+    axis = session.book.cluster.columns.axis
+    vector = axis.request(task.pod.request).dense
+    asked = np.flatnonzero(vector)
+    heap: list[tuple[float, bool, int, list[float]]] = []
+    waiting = iter(order)
+    there = 0
+    while there < number and (some := list(islice(waiting, max(_NODES, 2 * number)))):
+        for rank, index in enumerate(some, there):
+            row = int(rows[index])
+            times = yield from _times(session, row, asked, vector[asked], room[:, index], int(free[index]), most)
+            if times:
+                there += len(times)
+                heap.append((times[0], not old[row], rank * len(rows) + index, times))
+    heapify(heap)
+    found: list[tuple[float, int]] = []
+    while heap and len(found) < number:
+        _end, new, place, times = heap[0]
+        found.append((times.pop(0), int(rows[place % len(rows)])))
+        if times:
+            heapreplace(heap, (times[0], new, place, times))
+        else:
+            heappop(heap)
+    return found
+
+
+def _times(
+    session: Session, row: int, asked: NDArray[np.intp], wanted: Int64s, room: Int64s, free: int, most: int
+) -> Generator[None, None, list[float]]:
+    """Return when each further place of a row can be had, in order; inf where that is not known."""
+    cluster, effort = session.book.cluster, session.effort
+    node = cluster.columns.nodes[row]
+    entries = [entry for entry in cluster.pods.at_node(node.name)] if node is not None else []
+    effort.spend(1 + len(entries))
+    if effort.is_due():
+        yield
+    ending = [(end, entry) for entry in entries if entry.charged and (end := _end(session, entry)) is not None]
+    times: list[float] = []
+    left = room.copy()
+    for end, entry in sorted(ending, key=lambda item: item[0]):
+        left += cluster.columns.axis.request(entry.pod.request).dense[asked]
+        fitting = min(int((left // wanted).min()), most)
+        times += [end] * (fitting - free - len(times))
+    return times
+
+
+def _end(session: Session, entry: PodEntry) -> float | None:
+    """Return when a pod ends at the latest, inf where that is not known; None for pods that are taken to stay."""
+    kept, pod, now = session.reservations, entry.pod, session.now
+    task = session.book.tasks.get(pod.uid)
+    if entry.leaving:
+        return now
+    if pod.mirror or pod.daemon:
+        return None
+    ends = [kept.ends.get(pod.uid, inf)]
+    if pod.spec.deadline is not None and pod.spec.deadline > 0:
+        began = kept.monotonic(pod.started)
+        ends.append((now if began is None else min(now, began)) + pod.spec.deadline + GRACE)
+    batch = session.backing.job_of(task) if task is not None and session.backing.units else None
+    if batch is not None and batch.left is not None:
+        ends.append(session.backing.read + batch.left)
+    end = min(ends)
+    if end < inf:
+        kept.ends[pod.uid] = end
+    return end if end < inf or task is not None else None
+
+
+def _name(session: Session, row: int) -> str:
+    node = session.book.cluster.columns.nodes[row]
+    return node.name if node is not None else ""
