@@ -26,7 +26,8 @@ from placement.policy.configuration import load
 from placement.policy.failures import Failure, Failures, Searches
 from placement.policy.jobs import Status
 from placement.policy.membership import VOLCANO_SCHEDULER
-from placement_kit.builders import amounts, budget, gang, labelled, mine, node, pairs, pod, priority_class, queue
+from placement_kit.builders import amounts, budget, gang, labelled, mine, node, pairs, pod, priority_class
+from placement_kit.builders import queue as queue_of
 from placement_kit.simulated import OURS, Simulated
 
 T = TypeVar("T")
@@ -384,7 +385,7 @@ class Flow:
         self.cores = [take((2, 4, 8)) for _unused in range(self._random.randint(2, 6))]
         allocatable = (amounts(cpu=str(cores), memory="64Gi", pods="110") for cores in self.cores)
         self.simulated.see(*(node(f"n{index}", allocatable=each) for index, each in enumerate(allocatable)))
-        self.simulated.see(queue("stream"), queue("others"), queue("head"), priority_class("high", 100))
+        self.simulated.see(queue_of("stream"), queue_of("others"), queue_of("head"), priority_class("high", 100))
         self._lasting: dict[str, int] = {}
         self._ends: dict[str, float] = {}
         self._made = 0
@@ -403,9 +404,9 @@ class Flow:
         for number in range(2 if group else 1):
             more: dict[str, Any] = {"group": name} if group else {"annotations": annotations}
             cpu = amounts(cpu=take(("500m", "1", "2")))
-            pod = mine(f"{name}-{number}", request=cpu, priority=take((0, 5)), deadline=deadline, **more)
-            self._lasting[pod.name] = lasts
-            self.simulated.see(pod)
+            member = mine(f"{name}-{number}", request=cpu, priority=take((0, 5)), deadline=deadline, **more)
+            self._lasting[member.name] = lasts
+            self.simulated.see(member)
 
     def head(self) -> list[str]:
         """A gang that fits the empty cluster comes, in a queue of its own where shares count."""
@@ -425,16 +426,16 @@ class Flow:
         simulated.now += 1.0
         for name in [name for name, end in self._ends.items() if end <= simulated.now]:
             del self._ends[name]
-            if any(pod.name == name for pod in simulated.pods.values()):
+            if any(one.name == name for one in simulated.pods.values()):
                 simulated.finish(name)
         for _unused in range(self._random.randint(0, 4)):
             self.small()
         self.evicted += [action for action in simulated.run() if isinstance(action, Evict)]
-        for pod in list(simulated.pods.values()):
-            if pod.node and pod.name in self._lasting:
-                self._ends[pod.name] = simulated.now + self._lasting.pop(pod.name)
+        for bound in list(simulated.pods.values()):
+            if bound.node and bound.name in self._lasting:
+                self._ends[bound.name] = simulated.now + self._lasting.pop(bound.name)
                 began = datetime.fromtimestamp(simulated.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-                simulated.see(replace(pod, started=began if pod.spec.deadline else ""))
+                simulated.see(replace(bound, started=began if bound.spec.deadline else ""))
         simulated.check()
 
 

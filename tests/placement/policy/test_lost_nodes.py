@@ -55,7 +55,8 @@ def test_the_job_of_a_pod_on_a_dead_node_ends_once_both_say_so(site):
     site.batch.down.add("n1")
     site.delete("p")
     site.settle(seconds=int(LOST) - 10)
-    assert site.batch.jobs and not site.of(AskHosts)
+    assert site.batch.jobs
+    assert not site.of(AskHosts)
     site.settle(seconds=50)
     assert not site.batch.jobs
     assert site.of(Release)[-1].force
@@ -64,7 +65,8 @@ def test_the_job_of_a_pod_on_a_dead_node_ends_once_both_say_so(site):
     event = told(lost)
     assert event is not None
     assert (event.reason, event.subject.kind, event.subject.uid) == ("NodeLost", "Pod", lost.uid)
-    assert "node n1 has been unreachable for 1" in event.message and "host n1 is down" in event.message
+    assert "node n1 has been unreachable for 1" in event.message
+    assert "host n1 is down" in event.message
 
 
 @pytest.mark.parametrize("witness", ["kubernetes", "batch", "silent", "alive", "late"])
@@ -87,7 +89,8 @@ def test_one_witness_alone_is_no_proof(site, witness):
             site.node_dies("n1")
         seconds = int(LOST) - 20
     site.settle(seconds=seconds)
-    assert site.batch.jobs and not site.of(PodLost)
+    assert site.batch.jobs
+    assert not site.of(PodLost)
 
 
 def test_no_answer_about_hosts_from_before_counts(site):
@@ -125,7 +128,8 @@ def test_a_gang_keeps_its_job_for_those_that_live():
         site.delete(name)
     site.settle(seconds=int(LOST) * 3)
     assert {lost.name for lost in site.of(PodLost)} == {*dead}
-    assert site.batch.jobs and not site.of(Release)
+    assert site.batch.jobs
+    assert not site.of(Release)
     for number in range(5):
         if f"p{number}" not in dead:
             site.finish(f"p{number}")
@@ -153,7 +157,8 @@ def test_a_pod_whose_node_is_back_in_time_holds_its_job_again(site):
     site.batch.down.add("n1")
     site.delete("p")
     site.settle(seconds=int(LOST) + 20)
-    assert site.of(PodLost) and site.of(Release)
+    assert site.of(PodLost)
+    assert site.of(Release)
     site.node_is_back("n1")
     site.batch.down.clear()
     site.settle(seconds=2)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes are kept for the first job of a queue, so that no stream of small pods starves it; and kept from nobody else."""
+"""Nodes are kept for the first job of a queue, so that no stream of small pods starves it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -176,7 +176,8 @@ def test_a_pod_behind_may_have_what_the_node_has_beside_the_head() -> None:
     first, second = site.small(lasts=1000), site.small(lasts=1000)
     site.run()
     # Of eight cores four are in use: none can come before the others have left, or the head would not have its six.
-    assert not site.runs(first.name) and not site.runs(second.name)
+    assert not site.runs(first.name)
+    assert not site.runs(second.name)
     for name in ("s1", "s2", "s3"):
         site.simulated.gone(site.simulated.named(name))
     site.run()
@@ -212,7 +213,8 @@ def test_a_job_that_ends_before_the_head_can_start_uses_the_nodes_that_are_kept(
     longer, without = site.limited(1100, "1"), site.small("1")
     shorter = site.limited(900, "1")
     assert shorter.node
-    assert not longer.node and not site.runs(without.name)
+    assert not longer.node
+    assert not site.runs(without.name)
     while not site.runs("big0", "big1") and site.simulated.now < 2000:
         site.run()
         site.tick(10)
@@ -351,7 +353,8 @@ def test_nobody_behind_the_head_is_preempted_for_on_its_nodes() -> None:
     site.run()
     site.small(name="behind", priority=5)
     evicted = [action for action in site.simulated.run() if isinstance(action, Evict)]
-    assert not evicted and not site.runs("behind")
+    assert not evicted
+    assert not site.runs("behind")
     site.small(name="before", priority=20)
     evicted = [action for action in site.simulated.run() if isinstance(action, Evict)]
     assert len(evicted) == 1
@@ -390,7 +393,8 @@ def test_room_that_was_promised_before_is_still_the_others() -> None:
         site.simulated.decide()
     site.simulated.gone(victim)
     site.run()
-    assert site.runs("claimant") and not site.runs("big0")
+    assert site.runs("claimant")
+    assert not site.runs("big0")
 
 
 def test_a_daemon_that_takes_over_keeps_the_nodes_at_once() -> None:
@@ -415,7 +419,8 @@ def test_pods_that_never_end_do_not_keep_the_head_for_ever() -> None:
     site.run()
     site.lasting.clear()
     forever = site.node_of("s1"), site.node_of("s2")
-    assert forever[0] and forever[1]
+    assert forever[0]
+    assert forever[1]
     del site.ends["s1"], site.ends["s2"]
     site.big(2)
     started = site.started("big0", within=16 * PATIENCE, stream=1, lasts=40.0, cpu="2")

@@ -150,7 +150,7 @@ class Explainer:
             if left > 0:
                 yield f"{task.job} is the first of queue {task.job.queue}; nodes are kept for it in {left:.0f} s"
             else:
-                yield f"no nodes are kept for {task.job}: those it may have do not become free for it, or are kept for others"
+                yield f"no nodes are kept for {task.job}: too few of those it may have can become free for it"
         for item in kept.binding(task):
             yield f"{_named(item.nodes)} kept for {item.job} of queue {item.job.queue}{self._until(item)}"
 

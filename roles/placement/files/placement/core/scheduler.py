@@ -13,8 +13,9 @@ And while nothing is `under_way`:
     scheduler.explain("team", "pod")                # in steps, each of them while nothing is under way
     scheduler.queues()
 
-It reads no clock: `now` is monotonic seconds, `epoch` the seconds since 1970 at which they began, and `expired` says when the slice has lasted long enough. Without events
-it wants to be called once a second, for what is written no more often than that.
+It reads no clock: `now` is monotonic seconds, `epoch` the seconds since 1970 at which they began, and `expired` says
+when the slice has lasted long enough. Without events it wants to be called once a second, for what is written no more
+often than that.
 """
 
 from collections.abc import Callable, Generator, Iterator

@@ -1,23 +1,24 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reservations: nodes that are kept for the job at the head of a queue, so that no stream of small jobs starves it. Pure.
+"""Reservations: nodes that are kept for the job at the head of a queue, so that small jobs do not starve it. Pure.
 
-The head of a queue is the first of its jobs that lacks nothing but room: its queue admits it, has less than it
-deserves, and may hold what the job asks for. The action `reserve` chooses the nodes on which the head can start first.
-What is kept there is what the head asks for, not the whole node. A job behind the head gets room on such a node only if
-enough is left for the head, or if the job ends before the head can start: EASY backfilling, as in Slurm and Flux.
+The head of a queue is the first of its jobs that lacks nothing but room: its queue admits it, and may hold what it asks
+for. While the queue has all that it deserves, nothing is kept for it from other queues. The action `reserve` chooses
+the nodes on which the head can start first. What is kept there is what the head asks for, not the whole node. A job
+behind the head gets room on such a node only if enough is left for the head, or if the job ends before the head can
+start: EASY backfilling, as in Slurm and Flux.
 
 The time at which the head can start is its shadow time. It is known if all pods that have to end first have a known
 end: pods with `activeDeadlineSeconds`, and pods that a job of the batch system backs. Then the reservation holds at
 once. Otherwise it holds once the head has waited for the patience of the settings, and no job behind the head gets what
 it keeps.
 
-A reservation is never stored. It follows from the pods, the nodes and the time at which the head's first waiting pod was
-created, so a daemon that takes over makes it again. The nodes stay the same as long as the head can use them. Their pods
-only end, so the head starts at the latest when the longest of these has ended. A node is given up only for one that the
-head can have sooner. If pods never end, more nodes are kept as time goes on: one more after twice the patience, two more
-after four times the patience.
+A reservation is never stored. It follows from the pods, the nodes and the time at which the first waiting pod of the
+head was created, so a daemon that takes over makes it again. The nodes stay the same as long as the head can use them.
+Their pods only end, so the head starts at the latest when the longest of these has ended. A node is given up for one
+that the head can have sooner, and for no other. If pods never end, more nodes are kept as time goes on: one more after
+twice the patience, two more after four times the patience.
 
 A job that comes before the head is not bound: one that is before it in its queue, or, in another queue, one of a queue
 or a priority above the head's. Pods of DaemonSets are not bound. Other schedulers know nothing of reservations.
@@ -128,7 +129,7 @@ class Reservations:
         self.since.setdefault(job.key, self.now)
 
     def waited(self, job: Job) -> float:
-        """Return the seconds since the job became a head, or since its first waiting pod was created if that is longer."""
+        """Return the seconds since the job became a head, or since its first waiting pod was created, the longer."""
         since, first = self.since.setdefault(job.key, self.now), job.peek()
         created = self.monotonic(first.pod.created if first is not None else job.created)
         return self.now - (since if created is None else min(since, created))

@@ -41,7 +41,7 @@ Int64s = NDArray[np.int64]
 
 
 def reserve(session: Session) -> Iterator[None]:
-    """The step of every cycle before jobs are placed."""
+    """Choose the nodes that are kept for heads, at most once a second; a step of every cycle before jobs are placed."""
     kept, book = session.reservations, session.book
     if not kept.heads and not kept.active:
         return
@@ -127,7 +127,7 @@ def _waits(session: Session, name: str, job: Job) -> bool:
 
 
 def _precedence(session: Session, job: Job) -> tuple[object, ...]:
-    """Return the key of a head among heads: queues and jobs of a higher priority, then those that keep nodes already."""
+    """Return the key of a head among heads: those of a higher priority first, then those that keep nodes."""
     kept = session.reservations
     path = kept.paths.get(job.queue, ())
     since = kept.since.get(job.key, session.now)
@@ -279,7 +279,7 @@ def _times(
     """Return when each further place of a row can be had, in order; inf where that is not known."""
     cluster, effort = session.book.cluster, session.effort
     node = cluster.columns.nodes[row]
-    entries = [entry for entry in cluster.pods.at_node(node.name)] if node is not None else []
+    entries = list(cluster.pods.at_node(node.name)) if node is not None else []
     effort.spend(1 + len(entries))
     if effort.is_due():
         yield
