@@ -191,6 +191,9 @@ class AskHosts:
     """Ask the batch system which of these hosts are down. Ends as `HostsRead` if there is an answer."""
 
     hosts: tuple[str, ...]
+    # It is about no object of the API.
+    uid: str = ""
+    name: str = ""
 
 
 BatchAction = Submit | Release | AskHosts

@@ -61,7 +61,7 @@ class Refusals:
         self._domains = domains
 
     def of(self, pod: Pod, labelset: LabelSet, rank: int, unkept: Bools | None = None) -> Reasons:
-        """Return the reasons for this pod of this rank as things stand; only rows of `unkept` are not kept for others."""
+        """Return the reasons for this pod, of this rank, as things stand. Rows outside `unkept` are kept for others."""
         columns = self._cluster.columns
         left = self._cluster.masks.present()
         number = int(left.sum())
