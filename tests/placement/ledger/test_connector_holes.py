@@ -90,7 +90,9 @@ def test_r8_1_4_2_pods_of_one_name_in_two_namespaces_are_two_jobs(site):
         site.see(pod("same", **name, annotations=annotations, scheduler_name="placement"))
     site.settle()
     assert {(submit.uid, submit.namespace) for submit in submitted(site)} == {("uid-red", "red"), ("uid-blue", "blue")}
-    assert len({words(submit)[1] for submit in submitted(site)}) == 2
+    # One name for people, and two tags.
+    assert [words(submit)[1] for submit in submitted(site)] == ["same", "same"]
+    assert len({words(submit)[3] for submit in submitted(site)}) == 2
 
 
 def test_1_4_1_a_pod_of_another_scheduler_is_left_to_it(site):

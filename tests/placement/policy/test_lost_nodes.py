@@ -65,8 +65,8 @@ def test_the_job_of_a_pod_on_a_dead_node_ends_once_both_say_so(site):
     event = told(lost)
     assert event is not None
     assert (event.reason, event.subject.kind, event.subject.uid) == ("NodeLost", "Pod", lost.uid)
-    assert "node n1 has been unreachable for 1" in event.message
-    assert "host n1 is down" in event.message
+    assert "node n1 has been unreachable for 1" in event.text
+    assert "host n1 is down" in event.text
 
 
 @pytest.mark.parametrize("witness", ["kubernetes", "batch", "silent", "alive", "late"])

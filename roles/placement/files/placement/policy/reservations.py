@@ -176,10 +176,9 @@ class Reservations:
             return None
         rows, kept = self._sum(bound)
         columns = self._columns
-        wanted = columns.axis.request(task.pod.request).dense[: len(kept)]
-        asked = np.flatnonzero(wanted)
-        left = columns.open[np.ix_(asked, rows)] - wanted[asked, None]
-        enough = (left >= kept[asked]).all(axis=0)
+        # What is not asked for is less than anything, so it is enough everywhere.
+        least = columns.axis.request(task.pod.request).least[: len(kept)]
+        enough = np.logical_and.reduce(columns.open[: len(least)].take(rows, axis=1) >= kept[: len(least)] + least)
         if not enough.all():
             for item in bound:
                 item.denied = True
