@@ -151,7 +151,7 @@ def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_of_their_user_beside_a_
     backed.apply()
     until(lambda: set(backed.running()) == {"web", "half", *GANG}, "all their containers run")
     nodes, jobs = backed.running(), site.jobs()
-    hosts = {job["Job_Name"].rpartition("_")[2].split("-")[0]: job["exec_host"] for job in jobs.values()}
+    hosts = {job["Job_Name"].split("-")[0]: job["exec_host"] for job in jobs.values()}
     assert {name: host.partition("/")[0] for name, host in hosts.items()} == {
         "web": nodes["web"],
         "half": nodes["half"],
@@ -166,6 +166,7 @@ def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_of_their_user_beside_a_
     assert [job["Resource_List"]["ncpus"] for job in jobs.values()] == [1, 1, 1]
     seen = site.bed.exec("ctl", ["runuser", "-u", USER, "--", "qstat"]).out
     assert all(name.partition(".")[0] in seen for name in jobs)
+    assert {line.split()[1].split("-")[0] for line in seen.splitlines()[2:]} == {"web", "half", "gang"}
 
     ordinary = site.qsub("-l", "select=1:ncpus=1:mem=64mb", user="ops")
     until(lambda: list(site.placeholders(ordinary).values()) == [{"cpu": "1", "memory": str(64 << 20)}], "it shows")
@@ -177,7 +178,7 @@ def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_of_their_user_beside_a_
 def test_an_administrator_ends_pods_by_their_job_and_a_job_ends_when_its_last_container_has(
     site: PbsSite, backed: BackedPods
 ) -> None:
-    jobs = {job["Job_Name"].rpartition("_")[2].split("-")[0]: name for name, job in site.jobs().items()}
+    jobs = {job["Job_Name"].split("-")[0]: name for name, job in site.jobs().items()}
     site.ctl(f"qdel {jobs['gang']}")
     until(lambda: not set(GANG) & set(backed.pods()), "the gang leaves with its job")
     assert set(GANG) <= backed.farewells()

@@ -149,6 +149,66 @@ def test_an_answer_that_is_none_says_nothing(faulty: Faulty, gang: Submit, fault
     assert len(found(ledger_of(faulty), gang)) == 1
 
 
+def test_a_user_sees_the_pod_s_name_in_qstat_and_the_tag_in_a_variable(faulty: Faulty, gang: Submit) -> None:
+    ledger, call = ledger_of(faulty), faulty.cluster.call
+    name = ledger.submit(replace(gang, name="trainer-0"))
+    shown = json.loads(call("qstat", "-f", "-F", "json", name).out)["Jobs"][name]
+    assert shown["Job_Name"] == "trainer-0"
+    assert shown["Variable_List"]["CONVERGED_TAG"] == f"cv-{gang.mark}_{gang.uid}_team_"
+    assert [line.split()[1] for line in call("qstat", name).out.splitlines()[2:]] == ["trainer-0"]
+
+
+def test_a_job_that_a_user_gives_the_tag_is_none_of_the_daemon_s(faulty: Faulty, gang: Submit) -> None:
+    call, ledger = faulty.cluster.call, ledger_of(faulty)
+    tag = f"CONVERGED_TAG=cv-{gang.mark}_{gang.uid}_team_"
+    forged = call("qsub", "-N", "trainer", "-v", tag, "--", "/bin/sleep", "600", user="daemon").out.strip()
+    try:
+        assert [job.tag for job in ledger.jobs() if job.job == forged] == [""]
+        own = ledger.submit(gang)
+        assert [job.job for job in found(ledger, gang)] == [own]
+    finally:
+        call("qdel", forged)
+
+
+def test_a_job_of_a_former_version_with_its_tag_in_its_name_is_still_known(faulty: Faulty, gang: Submit) -> None:
+    name = f"cv-{gang.mark}_{gang.uid}_team_trainer"
+    job = faulty.cluster.call("qsub", "-N", name, "--", "/bin/sleep", "600", user="root").out.strip()
+    assert [(one.job, one.namespace) for one in found(ledger_of(faulty), gang)] == [(job, "team")]
+
+
+def test_a_host_is_down_when_its_mom_is_dead_and_not_before(hook: Recorder, faulty: Faulty, gang: Submit) -> None:
+    ledger = ledger_of(faulty)
+    assert ledger.down((*HOSTS, "nowhere")) == frozenset()
+    name = ledger.submit(replace(gang, chunks=(Chunk(count=1, cores=1, properties=(("host", HOSTS[1]),)),)))
+    hook.until_runs(name)
+    assert hook.pbs.on(HOSTS[1], "kill -9 $(cat $PBS_HOME/mom_priv/mom.lock)").rc == 0
+    try:
+        until(lambda: ledger.down((*HOSTS, "nowhere")) == {HOSTS[1]})
+        with pytest.raises(PbsError, match="222"):
+            ledger.release(Release(uid=gang.uid, name=name))
+        ledger.release(Release(uid=gang.uid, name=name, force=True))
+        until(lambda: not found(ledger, gang))
+    finally:
+        assert hook.pbs.on(HOSTS[1], "pbs_mom").rc == 0
+        until(lambda: ledger.down(HOSTS) == frozenset())
+
+
+def test_a_server_that_does_not_answer_or_has_only_just_started_says_of_no_host_that_it_is_down(
+    pbs: Cluster, faulty: Faulty
+) -> None:
+    ledger = ledger_of(faulty)
+    assert pbs.call("qterm", "-t", "quick").rc == 0
+    try:
+        until(lambda: pbs.call("qstat").rc == 255)
+        with pytest.raises(PbsError):
+            ledger.down(HOSTS)
+    finally:
+        assert pbs.call("pbs_server").rc == 0
+    until(lambda: pbs.call("qstat").rc == 0)
+    assert ledger.down(HOSTS) == frozenset()
+    until(lambda: "down" not in pbs.call("pbsnodes", "-a").out)
+
+
 @pytest.mark.parametrize("depth", [990, 5000])
 def test_a_variable_of_another_job_that_is_deep_json_hides_no_job(faulty: Faulty, gang: Submit, depth: int) -> None:
     call = faulty.cluster.call

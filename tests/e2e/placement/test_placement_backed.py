@@ -121,8 +121,10 @@ def test_a_deployment_a_gang_and_half_a_core_run_as_jobs_under_their_account(
         ("physics", "pods", "R")
     }
     group = cluster.api.get(f"{team.group_path(KUBE_BATCH)}/gang")
-    name_of_job = f"_{group['metadata']['uid']}_{team.name}_gang"
-    (gang,) = [name for name, job in found.items() if job["Job_Name"].endswith(name_of_job)]
+    tag = f"_{group['metadata']['uid']}_{team.name}_"
+    (gang,) = [name for name, job in found.items() if job["Variable_List"]["CONVERGED_TAG"].endswith(tag)]
+    assert {"gang", "half"} <= {job["Job_Name"] for job in found.values()}
+    assert found[gang]["Job_Name"] == "gang"
     members = [pod["metadata"] for pod in team.pods() if pod["metadata"]["name"].startswith("gang")]
     assert {meta["annotations"][JOB_TAG] for meta in members} == {group["metadata"]["uid"]}
 
@@ -146,7 +148,7 @@ def test_a_killed_daemon_and_mom_cost_no_job_that_has_a_pod_and_a_gang_without_i
     until(lambda: len(team.bound()) == 3, "all but the large one are bound")
     before = jobs(pbs)
     crew, large = (
-        next(name for name, job in before.items() if job["Job_Name"].endswith(end)) for end in ("_crew", "_large")
+        next(name for name, job in before.items() if job["Job_Name"] == known) for known in ("crew", "large")
     )
     backed.signal(signal.SIGKILL)
     backed.wait()

@@ -44,6 +44,8 @@ def test_the_policy_is_a_file_beside_it(tmp_path):
         ("binders: .nan\n", 1, "not an integer"),
         ("slice_milliseconds: .inf\n", 1, "not 0.5 to 100"),
         ("half_gang_seconds: 0\n", 1, "not 1 to 86400"),
+        ("reserve_after_seconds: 0\n", 1, "not 1 to 604800"),
+        ("pbs_lost_seconds: 9\n", 1, "not 10 to 604800"),
         ("leader_election: perhaps\n", 1, "neither true nor false"),
         ("listen: nowhere\n", 1, "HOST:PORT"),
         ("listen: 127.0.0.1:99999\n", 1, "HOST:PORT"),

@@ -36,6 +36,14 @@ ALL_KINDS = (
 )
 
 
+@pytest.mark.parametrize(("deadline", "started"), [(60, "2026-01-01T00:00:07Z"), (None, "")])
+def test_when_a_pod_has_started_is_read_if_its_end_follows_from_that(deadline: int | None, started: str) -> None:
+    status = {"phase": "Running", "startTime": "2026-01-01T00:00:07Z"}
+    read = accepted(pod(status=status, **({"activeDeadlineSeconds": deadline} if deadline else {})))
+    assert isinstance(read, Pod)
+    assert (read.spec.deadline, read.started) == (deadline, started)
+
+
 def test_a_pod_is_read_with_identity_place_and_request() -> None:
     seen = accepted(
         pod(

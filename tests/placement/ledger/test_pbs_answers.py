@@ -232,7 +232,9 @@ def test_what_is_not_whole_is_no_answer(text):
 
 @pytest.mark.parametrize("deep", ["[" * 1000 + "]" * 1000, '{"a":' * 1000 + "1" + "}" * 1000])
 def test_what_a_user_wrote_so_deep_as_pbs_reads_it_blinds_nobody(deep):
-    text = printed(**{"7_pbs-srv": {**RUNNING, "Variable_List": {**RUNNING["Variable_List"], "X": "deep"}}}).replace('"deep"', deep)
+    text = printed(**{"7_pbs-srv": {**RUNNING, "Variable_List": {**RUNNING["Variable_List"], "X": "deep"}}}).replace(
+        '"deep"', deep
+    )
     assert [job.tag for job in read_jobs(text, owner="placement")] == [UID]
 
 
