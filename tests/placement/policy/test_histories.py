@@ -371,8 +371,8 @@ def test_in_histories_pods_are_bound_and_evicted() -> None:
 class Flow:
     """Small jobs come and end all the time in front of and behind one gang that has the highest priority."""
 
-    PATIENCE = 20.0
-    LONGEST = 15
+    PATIENCE = 8.0
+    LONGEST = 8
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -442,7 +442,7 @@ class Flow:
 @given(st.integers(0, 2**32))
 def test_the_first_job_starts_within_the_patience_and_the_longest_pod_whatever_comes_meanwhile(seed: int) -> None:
     flow = Flow(seed)
-    for _unused in range(10):
+    for _unused in range(6):
         flow.second()
     names = flow.head()
     seconds = 0
@@ -454,13 +454,13 @@ def test_the_first_job_starts_within_the_patience_and_the_longest_pod_whatever_c
 
 def test_in_such_histories_the_head_is_passed_without_a_reservation() -> None:
     passed = 0
-    for seed in range(20):
+    for seed in range(12):
         flow = Flow(seed)
         flow.simulated.scheduler.session.reservations.patience = 1e6
-        for _unused in range(10):
+        for _unused in range(6):
             flow.second()
         names = flow.head()
         for _unused in range(int(flow.PATIENCE) + flow.LONGEST + 3):
             flow.second()
         passed += not flow.simulated.named(names[0]).node and not flow.evicted
-    assert passed >= 3
+    assert passed >= 2

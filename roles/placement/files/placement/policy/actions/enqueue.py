@@ -84,12 +84,11 @@ def _has_waited(session: Session, job: Job, wanted: dict[str, int], idle: dict[s
     kept, queue = session.reservations, session.book.tree.by_name.get(job.queue)
     if queue is None or session.rules.overused(queue):
         return False
-    if not covers(session.book.total, wanted) or any(idle.get(name, 0) < 0 for name in wanted):
-        return False
     left = kept.patience - kept.waited(job)
     if left > 0:
         kept.due_outside = min(kept.due_outside, session.now + left)
-    return left <= 0
+        return False
+    return all(idle.get(name, 0) >= 0 for name in wanted) and covers(session.book.total, wanted)
 
 
 def _wanted(session: Session, job: Job) -> dict[str, int]:
