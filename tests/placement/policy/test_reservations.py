@@ -12,7 +12,8 @@ from placement.model.action import Bind, Evict
 from placement.model.pod import Phase, Pod
 from placement.model.workload import VOLCANO
 from placement.policy.configuration import Configuration, load
-from placement_kit.builders import amounts, gang, mine, node, queue
+from placement_kit.backed import Backed
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, queue
 from placement_kit.simulated import Simulated
 
 PATIENCE = 60.0
@@ -477,3 +478,49 @@ def test_where_no_job_is_blocked_nothing_is_kept() -> None:
     site.run()
     assert not site.simulated.scheduler.session.reservations.heads
     assert not site.simulated.scheduler.session.reservations.active
+
+
+def test_a_job_of_the_batch_system_waits_on_nodes_that_are_kept_and_is_not_given_up() -> None:
+    site = Backed()
+    site.scheduler.session.reservations.patience = PATIENCE
+    site.see(mine("long", node="n1", phase=Phase.RUNNING))
+    site.see(gang("big", 2), *(mine(f"big{index}", group="big", request=amounts(cpu="4")) for index in range(2)))
+    site.settle(seconds=int(PATIENCE) + 2)
+    site.see(site.pod("backed"))
+    site.settle(seconds=20)
+    (job,) = site.batch.jobs
+    assert not site.named("backed").node
+    assert "is kept for a job that comes before" in site.conditions()["backed"]
+    site.gone(site.named("big0"), site.named("big1"))
+    site.settle(seconds=5)
+    assert site.named("backed").node == "n1"
+    assert [*site.batch.jobs] == [job]
+
+
+def test_a_job_of_the_batch_system_that_ends_before_the_head_can_start_does_not_wait() -> None:
+    site = Backed()
+    site.see(mine("long", node="n1", phase=Phase.RUNNING, deadline=1000))
+    site.see(gang("big", 2), *(mine(f"big{index}", group="big", request=amounts(cpu="4")) for index in range(2)))
+    site.settle(seconds=5)
+    assert site.scheduler.session.reservations.active
+    site.see(site.pod("backed"))
+    site.settle(seconds=3)
+    assert not site.named("backed").node
+    site.batch.leave(900)
+    site.settle(seconds=3)
+    assert site.named("backed").node
+
+
+def test_a_gang_that_rules_keep_from_nodes_with_room_does_not_keep_them_from_others() -> None:
+    site = Site(2)
+    zone = (node(f"n{index}", allocatable=site.allocatable, labels=pairs(zone="a")) for index in range(2))
+    site.simulated.see(*zone)
+    # Two members that may not be in one zone, and there is one.
+    site.big(2, labels=pairs(app="x"), anti_affinity=(near("zone", app="x"),))
+    for _unused in range(int(PATIENCE) + 10):
+        site.run()
+        site.tick()
+    small = site.small()
+    site.run()
+    assert not site.runs("big0")
+    assert site.runs(small.name)

@@ -90,6 +90,8 @@ class Head:
     job: Job
     again: float = -inf
     before: Job | None = None
+    # How often in a row there was room for it although it was refused.
+    vain: int = 0
 
 
 class Reservations:

@@ -31,6 +31,8 @@ from placement.state.pods import PodEntry
 _INTERVAL: Final = 1.0
 _VAIN: Final = 30.0
 _AGAIN: Final = 10.0
+# So often a head is tried that has room as far as can be seen.
+_TRIES: Final = 3
 # So many heads have nodes chosen for them in one look; and of so many places a second they are chosen again.
 _HEADS: Final = 8
 _PLACES: Final = 64
@@ -68,6 +70,8 @@ def reserve(session: Session) -> Iterator[None]:
             before = after
         if before is None and (left := kept.patience - kept.waited(head.job)) > 0:
             kept.due = min(kept.due, session.now + left)
+        if head.vain:
+            kept.due = min(kept.due, head.again)
         before = before or (kept.of(head.before) if head.before is not None else None)
         if before is not None:
             found.append(before)
@@ -165,6 +169,11 @@ def _choose(
         # It fits, as far as can be seen from here, and is tried again whatever it was tried against before.
         job.parked = -1
         book.push(job)
+    head.vain = head.vain + 1 if free else 0
+    if head.vain > _TRIES:
+        # It has been tried: what it lacks is not room.
+        head.again = session.now + _VAIN
+        return None
     if waited < kept.patience and (free or shadow == inf):
         head.again = session.now + min(max(_INTERVAL, kept.patience - waited), _AGAIN)
         return None
