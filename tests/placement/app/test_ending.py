@@ -4,6 +4,8 @@
 """The end has one deadline for all of it, and the lease is given back within it; a lapse ends the process."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -179,6 +181,31 @@ def test_bindings_that_wait_at_the_end_are_not_sent_and_come_back(api):
     assert sorted(event.action.name for event in given_up if isinstance(event, Unsent)) == sorted(
         f"p{index}" for index in range(10)
     )
+
+
+# As a process of its own, which is to end at once.
+START = """
+import atexit, sys
+from types import SimpleNamespace
+from placement.app import cli
+atexit.register(print, "the interpreter cleans up")
+cli.Daemon = lambda *_unused: SimpleNamespace(run=lambda: print("it ran") or 3)
+sys.exit(cli.main(["run", "--settings", sys.argv[1]]))
+"""
+
+
+def test_the_process_ends_without_taking_memory_from_threads_that_still_run(tmp_path):
+    settings = tmp_path / "settings.yml"
+    settings.write_text("binders: 1\n")
+    done = subprocess.run(
+        [sys.executable, "-c", START, str(settings)],
+        env={"PYTHONPATH": ":".join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=LONG_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "it ran\n")
 
 
 def test_a_leader_whose_lease_has_lapsed_sends_nothing_more_and_its_process_ends(api, monkeypatch):

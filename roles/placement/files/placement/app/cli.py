@@ -5,6 +5,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -93,7 +94,12 @@ def _run(options: argparse.Namespace) -> int:
     log = Log(settings.log_level)
     for sentence in settings.configuration.report:
         log.info(sentence, source="policy")
-    return Daemon(settings, path, log).run()
+    status = Daemon(settings, path, log).run()
+    # Threads may be in the middle of TLS connections, whose memory must not be freed under them: a process that ended
+    # as usual has died of "free(): invalid pointer" instead of giving its status.
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
 
 
 def _there(path: Path) -> Path:
