@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -54,15 +55,25 @@ def copy_files(context: Context, folder: Path, *patterns: str) -> None:
         shutil.copy2(context.checkout / name, folder / name)
 
 
-def tree_for_ansible_test(context: Context) -> Path:
-    """A real copy below ansible_collections (a link does not count): what ships, and the tests ansible-test knows."""
-    folder = new_tree(context, "sanity")
-    tarball = build(context.checkout, context.scratch / "sanity-build")
+def tree_for_ansible_test(context: Context, name: str, wanted: Callable[[str], bool]) -> Path:
+    """Return a real copy below ansible_collections (a link does not count) of the wanted files.
+
+    These are of what ships, and of the tests that ansible-test knows. The copy has galaxy.yml in any case.
+    """
+    folder = new_tree(context, name)
+    tarball = build(context.checkout, context.scratch / f"{name}-build")
     context.run(["tar", "-xzf", tarball, "-C", folder])
     # What galaxy made of galaxy.yml is not the source that sanity judges.
     for made in ("MANIFEST.json", "FILES.json"):
         (folder / made).unlink()
-    copy_files(context, folder, "galaxy.yml", *SANITY_ALSO)
+    copy_files(context, folder, *SANITY_ALSO)
+    for path in sorted(folder.rglob("*"), reverse=True):  # files before their folders
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif not wanted(path.relative_to(folder).as_posix()):
+            path.unlink()
+    copy_files(context, folder, "galaxy.yml")
     return folder
 
 

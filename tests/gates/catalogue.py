@@ -16,7 +16,7 @@ from gates.payloads import run_payload_tests
 from gates.pool import SUPPLIES
 from gates.reference import check_docs
 from gates.roles import check_roles
-from gates.sanity import run_sanity
+from gates.sanity import run_sanity, run_sanity_of_prose
 from gates.tools import (
     check_changelog,
     check_floors,
@@ -27,6 +27,7 @@ from gates.tools import (
     lint_ansible,
     run_demo,
     run_pbs_tests,
+    run_prose_tests,
     run_scenario,
     run_scope,
     run_unit_tests,
@@ -41,7 +42,9 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] = (
     ("payloads", run_payload_tests, QUICK),
     ("sanity", run_sanity, FULL),
+    ("sanity-prose", run_sanity_of_prose, FULL),
     ("unit", run_unit_tests, QUICK),
+    ("unit-prose", run_prose_tests, QUICK),
     ("pbs", run_pbs_tests, FULL),
     ("docs", check_docs, QUICK),
     ("ansible-lint", lint_ansible, QUICK),

@@ -14,7 +14,9 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from gates import prose
 from gates.artifact import tree_for_ansible_test
+from gates.file_sets import load
 from gates.gate import Context, GateFailure
 from gates.interpreters import interpreters
 from gates.skips import ALLOWED, Skip, allowed_reasons, refused, report
@@ -33,12 +35,35 @@ sys.exit(main(["install", "--no-index", "--no-deps", "--disable-pip-version-chec
 """
 
 
+# The tests of ansible-test that look at documentation and the changelog: at their names, their bytes, or as YAML.
+PROSE_TESTS = (
+    "changelog",
+    "line-endings",
+    "no-illegal-filenames",
+    "no-smart-quotes",
+    "shebang",
+    "symlinks",
+    "yamllint",
+)
+
+
 def run_sanity(context: Context) -> None:
-    """Runs every sanity test on a copy of the collection."""
-    folder = tree_for_ansible_test(context)
+    """Run every sanity test on a copy of the collection that has no documentation: `sanity-prose` looks at that."""
+    files = load()
+    folder = tree_for_ansible_test(context, "sanity", lambda path: files.set_of(path) not in prose.SETS)
     found = interpreters(context.environ, lowest=(3, 8))
-    bins = [str(path.parent) for path in found.values()]
     context.say(f"SHOW interpreters: {', '.join('{}.{}'.format(*version) for version in found)}")
+    _run_ansible_test(context, folder, [str(path.parent) for path in found.values()])
+
+
+def run_sanity_of_prose(context: Context) -> None:
+    """Run the sanity tests that look at documentation and the changelog, on these alone."""
+    files = load()
+    folder = tree_for_ansible_test(context, "sanity-prose", lambda path: files.set_of(path) in prose.SETS)
+    _run_ansible_test(context, folder, [], *(word for test in PROSE_TESTS for word in ("--test", test)))
+
+
+def _run_ansible_test(context: Context, folder: Path, bins: list[str], *options: str) -> None:
     tool = Path(sys.executable).with_name("ansible-test")
     with a_home(context) as home:
         provide_pip(context, home)
@@ -48,7 +73,7 @@ def run_sanity(context: Context) -> None:
             "PYTHONPATH": "",
             "ANSIBLE_COLLECTIONS_PATH": str(folder.parents[2]),
         }
-        context.run([tool, "sanity", "--color", "no"], cwd=folder, env=env)
+        context.run([tool, "sanity", "--color", "no", *options], cwd=folder, env=env)
     judge_skips(context, skips_in(context.log.read_text(encoding="utf-8")))
 
 
@@ -59,13 +84,13 @@ def a_home(context: Context) -> Iterator[Path]:
     ansible-test does not expect a second run in the same home. While another checkout has the common one, this checkout
     takes its own.
     """
-    common = context.cache / "sanity" / Path(sys.prefix).name
+    common = context.cache / context.log.stem / Path(sys.prefix).name
     common.mkdir(parents=True, exist_ok=True)
     with (common / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield context.own / "sanity-home"
+            yield context.own / f"{context.log.stem}-home"
         else:
             yield common
 

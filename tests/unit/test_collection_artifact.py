@@ -17,6 +17,8 @@ from gates.artifact import build
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
+# The tarball has the documentation in it.
+pytestmark = pytest.mark.prose
 
 
 @pytest.fixture(scope="module")

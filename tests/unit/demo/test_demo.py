@@ -181,6 +181,7 @@ def test_what_readme_promises_is_its_playbooks_with_their_options() -> None:
     assert said.promised(README) == ["site --check --diff", "off"]
 
 
+@pytest.mark.prose
 def test_the_demo_runs_all_of_readmes_first_example_and_nothing_else() -> None:
     readme = Path(__file__).resolve().parents[3] / "README.md"
     assert tuple(said.promised(readme.read_text(encoding="utf-8"))) == show.PROMISED

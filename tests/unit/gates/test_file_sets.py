@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -198,12 +201,66 @@ def test_a_change_runs_what_reads_it() -> None:
     beds = {name for name in every if name.startswith(("e2e-", "molecule-", "demo"))}
 
     assert gates_that_read("pyproject.toml") == gates_that_read("a/file/of/no/set") == every
-    assert not gates_that_read("docs/architecture.md") & beds
-    assert {"docs", "unit", "importer"} <= gates_that_read("docs/architecture.md")
+    texts = {"docs", "importer", "roles", "sanity-prose", "unit-prose", "yamllint"}
+    assert gates_that_read("docs/architecture.md") == gates_that_read("README.md") == texts
+    changelog = gates_that_read("changelogs/fragments/placement.yml")
+    assert changelog == {*texts, "ansible-lint", "changelog"} - {"roles"}
     assert {name for name in daemon & beds if "placement" not in name} == {"e2e-pbs-site"}
     assert {"unit", "types", "molecule-placement"} <= daemon
     assert not {name for name in nodeshare if "placement" in name}
     assert {"payloads", "e2e-handover", "demo"} <= nodeshare
+
+
+OPENING = """
+import pytest
+
+@pytest.fixture
+def given(request):
+    open(request.param).close()
+
+@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
+def test_itself(path):
+    open(path).close()
+
+@pytest.mark.parametrize("given", PATHS, indirect=True, ids=range(len(PATHS)))
+def test_fixture(given):
+    pass
+
+@pytest.mark.prose
+@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
+def test_marked(path):
+    open(path).close()
+"""
+
+
+def watched(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Run a module of tests with the plugin of the gate `unit`."""
+    (folder / "test_it.py").write_text(text, encoding="utf-8")
+    argv = [sys.executable, "-m", "pytest", "-v", "-p", "gates.prose", "-c", "/dev/null", "."]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_a_test_of_the_gate_unit_opens_no_documentation(tmp_path: Path) -> None:
+    link = Path(os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0], "ansible_collections/converged/hpc")
+    prose = ["docs/architecture.md", "changelogs/config.yaml", "roles/node_share/README.md", "COPYING"]
+    other = ["roles/node_share/defaults/main.yml", "Makefile"]
+    paths = [str(root / name) for root in (CHECKOUT, link) for name in (*prose, *other)]
+
+    said = watched(tmp_path, f"PATHS = {paths!r}\n{OPENING}").stdout
+
+    bad = {str(root / name) for root in (CHECKOUT, link) for name in prose}
+    for number, path in enumerate(paths):
+        assert f"::test_itself[{number}] {'FAILED' if path in bad else 'PASSED'}" in said
+        assert f"::test_fixture[{number}] {'ERROR' if path in bad else 'PASSED'}" in said
+        assert f"::test_marked[{number}] PASSED" in said
+    assert "opens docs/architecture.md; a test that reads documentation bears the mark 'prose'" in said
+
+
+def test_a_module_that_opens_documentation_when_it_is_imported_is_refused(tmp_path: Path) -> None:
+    done = watched(tmp_path, f"open({str(CHECKOUT / 'README.md')!r}).close()\n\ndef test_one():\n    pass\n")
+
+    assert done.returncode == 4
+    assert "a test module opens README.md when it is imported" in done.stderr
 
 
 def test_a_map_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -173,6 +173,7 @@ def test_a_name_that_does_not_exist_is_told_in_one_line(capsys: pytest.CaptureFi
     assert capsys.readouterr().err.startswith("error: nothing: there is no such fault and no such layer")
 
 
+@pytest.mark.prose  # it copies every file
 def test_a_copy_with_a_fault_shows_how_it_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["apply", "hook-undo", str(tmp_path / "copy")]) == 0
     said = capsys.readouterr().out

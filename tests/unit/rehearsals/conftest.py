@@ -75,7 +75,7 @@ class Stage:
         self.collections = collections
         self.inner = collections / "ansible_collections" / "converged" / "hpc"
         for name in ("plugins", "roles", "playbooks", "meta"):
-            shutil.copytree(ROOT / name, self.inner / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, self.inner / name, ignore=shutil.ignore_patterns("__pycache__", "README.md"))
         shutil.copy2(ROOT / "galaxy.yml", self.inner)
         modules = {path.stem for path in (ROOT / "plugins/modules").glob("*.py")}
         modules |= {f"stand_in_{name}" for name in (*OTHERS, "k8s")}
