@@ -8,11 +8,16 @@ pytest of today does not run on 3.6, and ansible-test never looks at payloads th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
+import tempfile
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from testbed.kube_go import MEMORY_DISK, free_memory
 
 from gates import skips
 from gates.gate import Context, GateFailure
@@ -21,7 +26,8 @@ from gates.interpreters import Version, interpreters
 TESTS = "tests/payloads"
 # More than there are processors: these tests wait for processes and time limits half of their time.
 AT_ONCE = 4
-MEMORY_DISK = "/dev/shm"
+# The tests write small files, yet a container's usual 64 MiB may be too few for four interpreters at a time.
+ENOUGH_MEMORY = 512 * 1024**2
 
 
 def floor(text: str) -> Version:
@@ -46,11 +52,18 @@ def run_payload_tests(context: Context) -> None:
         return
     found = interpreters(context.environ, lowest=floor(settings["payload-floor"]))
     chosen = list(found)[:1] if context.quick else list(found)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with memory_folder() as temporary, ThreadPoolExecutor(AT_ONCE) as pool:
         runs = [(_apart(context, version), version) for version in chosen]
         between = set(chosen[1:-1])
         under_way = [
-            pool.submit(_under, own, version, str(found[version]), roots, one_seed_in=10 if version in between else 1)
+            pool.submit(
+                _under,
+                own,
+                version,
+                str(found[version]),
+                roots,
+                {**temporary, "CONVERGED_ONE_SEED_IN": "10" if version in between else "1"},
+            )
             for own, version in runs
         ]
         failures = []
@@ -61,24 +74,38 @@ def run_payload_tests(context: Context) -> None:
         raise GateFailure("; ".join(failures))
 
 
+@contextlib.contextmanager
+def memory_folder(disk: Path = MEMORY_DISK) -> Iterator[dict[str, str]]:
+    """Yield the setting of temporary files: a folder in memory, removed at the end, or nothing.
+
+    nodeshare waits for the disk at every write, and the disk may be busy with the images of test beds. The tests start
+    programs of their own, so a disk that is mounted without execution or is small is left alone.
+    """
+    try:
+        state = os.statvfs(disk)
+    except OSError:
+        yield {}
+        return
+    free = min(state.f_bavail * state.f_frsize, free_memory())
+    if state.f_flag & os.ST_NOEXEC or free < ENOUGH_MEMORY or not os.access(disk, os.W_OK):
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="converged-hpc-", dir=disk, ignore_cleanup_errors=True) as folder:
+        yield {"TMPDIR": folder}
+
+
 def _apart(context: Context, version: Version) -> Context:
     """The same with a log of its own, for runs beside each other."""
     return dataclasses.replace(context, log=context.scratch / "payloads-{}.{}.log".format(*version))
 
 
-def _under(context: Context, version: Version, python: str, roots: list[Path], *, one_seed_in: int) -> list[str]:
-    """Run all tests under one interpreter, the random ones with one seed in `one_seed_in`; return what failed."""
+def _under(context: Context, version: Version, python: str, roots: list[Path], given: Mapping[str, str]) -> list[str]:
+    """Run all tests under one interpreter, with the given settings; return what failed."""
     name = "{}.{}".format(*version)
     result = context.scratch / f"payloads-{name}.json"
     program = context.checkout / "tests/gates/unittest_under.py"
     argv = [python, "-B", "-W", "error", str(program), str(result), str(context.checkout / TESTS)]
-    settings = {
-        "PYTHONPATH": ":".join(str(context.checkout / root) for root in roots),
-        "CONVERGED_ONE_SEED_IN": str(one_seed_in),
-    }
-    if os.access(MEMORY_DISK, os.W_OK):
-        # nodeshare waits for the disk at every write, and the disk may be busy with the images of test beds.
-        settings["TMPDIR"] = MEMORY_DISK
+    settings = {**given, "PYTHONPATH": ":".join(str(context.checkout / root) for root in roots)}
     try:
         context.run(argv, env=settings)
     except GateFailure:

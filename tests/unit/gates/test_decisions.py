@@ -9,12 +9,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from gates import reference, skips
 from gates.interpreters import first_of_each, version_in_name
-from gates.payloads import floor
+from gates.payloads import floor, memory_folder
 from gates.roles import judge
 from gates.sanity import STAND_IN, skips_in, wanted_pip
 
@@ -150,6 +151,30 @@ def test_the_first_interpreter_that_runs_is_taken_for_each_version(tmp_path: Pat
 
     assert first_of_each([broken, real], lowest=(3, 6)) == {sys.version_info[:2]: real}
     assert first_of_each([real], lowest=(3, 99)) == {}
+
+
+def test_payloads_have_a_folder_in_memory_of_their_own_that_goes(tmp_path: Path) -> None:
+    with memory_folder(tmp_path) as one, memory_folder(tmp_path) as other:
+        assert one != other
+        assert Path(one["TMPDIR"]).parent == tmp_path
+        Path(one["TMPDIR"], "left").touch()
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("flags", "blocks"), [(os.ST_NOEXEC, 10**9), (0, 10)], ids=["mounted without execution", "hardly any room"]
+)
+def test_payloads_leave_a_disk_in_memory_alone_that_runs_no_programs_or_is_small(
+    flags: int, blocks: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=flags, f_bavail=blocks, f_frsize=4096))
+    with memory_folder(tmp_path) as settings:
+        assert (settings, [*tmp_path.iterdir()]) == ({}, [])
+
+
+def test_payloads_need_no_disk_in_memory(tmp_path: Path) -> None:
+    with memory_folder(tmp_path / "none") as settings:
+        assert settings == {}
 
 
 def test_a_floor_is_a_version() -> None:
