@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gates.artifact import run_importer
 from gates.file_sets import FileMap, load
-from gates.gate import Context, Gate, commands
+from gates.gate import LONGEST_LIMIT, Context, Gate, commands
 from gates.lengthy import bench_parts, soak_parts
 from gates.payloads import run_payload_tests
 from gates.pool import SUPPLIES
@@ -36,6 +36,8 @@ from gates.tools import (
 QUICK = frozenset({"check", "test"})
 FULL = frozenset({"test"})
 ON_BEDS = frozenset({"test", "soak", "bench"})
+# Scenarios that build what `supplies` does not have.
+BUILDING = {"singularity_cri"}
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 # Name, what it does, and the tiers that it is part of.
@@ -88,6 +90,7 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate
                 reads=known.gates[f"molecule-{name.replace('_', '-')}"],
                 group="molecule",
                 on_bed=True,
+                limit=LONGEST_LIMIT if name in BUILDING else 20 * 60.0,
             )
             for name in scenarios
         ),
