@@ -104,7 +104,7 @@ def take_down(bed: str, *, keep: bool, report: Report | None = None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The cluster as it was, and who can look at it again."""
+    """The cluster as it was before the demo, and the site through which it is compared at the end."""
 
     site: ConvertedSite
     everything: dict[str, dict[str, object]]

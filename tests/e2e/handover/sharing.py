@@ -286,7 +286,7 @@ class Sharing(ConvertedSite):
         return Recording.parse(self.node(node, f"cat {EVENTS}.log"))
 
     def pods_started(self, node: str, *, since: float, until: float) -> set[str]:
-        """Return names of the pods of which a container has started in that time; a container of no pod is ``. ``.
+        """Return the names of the pods that had a container start in that time; '' stands for a container of no pod.
 
         The answer is a claim that `prove_recorded` must prove later.
         """

@@ -65,6 +65,10 @@ def test_a_fault_is_found_by_the_first_command_that_fails_and_is_gone_afterwards
     assert (tree.checkout / FAULT.file).read_text(encoding="utf-8") == "x = 1\n"
 
 
+def test_faults_are_judged_by_the_seeds_of_the_repository(tree: Tree) -> None:
+    assert "CONVERGED_SEED" not in tree.environ({**os.environ, "CONVERGED_SEED": "7"})
+
+
 def test_a_fault_that_no_command_notices_survives(tree: Tree) -> None:
     verdict = judge(FAULT, tree, [script(LOOK + "assert a.x in (1, 2)")], os.environ)
     assert (verdict.found, verdict.told()) == (False, "survived")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What beds are made of: what is wanted for whom, and how long work is done side by side."""
+"""What beds are made of: what a demo and all tests need, and how work is done side by side."""
 
 from __future__ import annotations
 
