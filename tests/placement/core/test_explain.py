@@ -39,6 +39,8 @@ def test_a_pod_that_waits_is_explained() -> None:
 
 def test_who_can_never_run_is_before_nobody() -> None:
     simulated = full()
+    # Jobs of a queue that has all there is are not tried, so it does not show which could never run.
+    simulated.see(node("n3", allocatable=amounts(cpu="1", memory="1Gi", pods="10")))
     simulated.see(gang("g", 1, created="2026-01-01"), mine("vast", group="g", request=amounts(cpu="2000")))
     simulated.see(mine("lost", created="2026-01-01", group="nowhere", request=amounts(cpu="2")))
     simulated.see(mine("second", created="2026-01-02", request=amounts(cpu="2")))
