@@ -109,3 +109,15 @@ def test_room_of_a_gang_that_gets_too_few_pods_lapses_too() -> None:
     simulated.see(group("real", "4"), member("r0", "real", "4"))
     later(simulated, CLAIM_SECONDS + 20)
     assert simulated.placements() == {"r0": "n1"}
+
+
+def test_a_new_policy_without_enqueue_does_not_wait_for_room_to_lapse() -> None:
+    simulated = volcanos()
+    simulated.see(group("empty", "4"))
+    simulated.run()
+    simulated.scheduler.configure(load(policy("allocate, backfill"), "test"), patience=120.0)
+    simulated.run()
+    simulated.now += 2 * CLAIM_SECONDS
+    # Nothing has happened, so there is nothing to decide.
+    assert not simulated.decide().more
+    assert not simulated.scheduler.session.unclaimed

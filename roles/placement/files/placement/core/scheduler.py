@@ -126,6 +126,8 @@ class Scheduler:
         rules = Rules(configuration)
         self.session.rules = rules
         self.session.chooser = Chooser(self.cluster, rules, reservations)
+        # Without enqueue nobody looks whether room that is kept has lapsed.
+        self.session.unclaimed.clear()
         self.book.reconfigure(rules)
         self._cycle = None
         self._news = True
