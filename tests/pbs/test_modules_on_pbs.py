@@ -44,7 +44,7 @@ ONCE = [True, True, False, False]
 
 PROGRAM = "import pbs\r\n# ä \t\npbs.event().accept()"
 # Says that the server itself has run it.
-TELLING = "import pbs\nif pbs.event().type == pbs.HOOK_EVENT_PERIODIC:\n    open({!r}, 'w').close()\n"
+TELLING = "import pbs\nif pbs.event().type == pbs.HOOK_EVENT_PERIODIC:\n    open({!r}, 'a').write('.')\n"
 
 
 def test_a_hook_comes_changes_and_goes(call: Call) -> None:
@@ -71,15 +71,29 @@ def test_a_hook_comes_changes_and_goes(call: Call) -> None:
 def test_a_server_runs_no_hook_that_is_for_hosts_nor_hangs_after_it_is_gone(
     call: Call, strict: Cluster, tmp_path: Path
 ) -> None:
-    ran = tmp_path / "ran"
-    attributes = {"event": ["execjob_begin", "exechost_periodic"], "freq": 5, "enabled": True}
+    ran, control = tmp_path / "ran", tmp_path / "control"
+    attributes = {"event": ["execjob_begin", "exechost_periodic"], "freq": 3, "enabled": True}
     wish = {"name": "timed", "bin_dir": str(strict.bin_dir)}
     call(pbs_hook, **wish, content=TELLING.format(str(ran)), attributes=attributes)
-    time.sleep(8)
+    # One of the same frequency that the server does run: by its second run, the other would have had its first.
+    (tmp_path / "control.py").write_text(TELLING.format(str(control)), encoding="utf-8")
+    for command in (
+        "create hook control",
+        "set hook control event = periodic",
+        f"import hook control application/x-python default {tmp_path}/control.py",
+        "set hook control freq = 3",
+    ):
+        assert strict.call("qmgr", "-c", command).rc == 0
+
+    def runs() -> int:
+        return len(control.read_text(encoding="utf-8")) if control.exists() else 0
+
+    until(lambda: runs() >= 2)
     assert not ran.exists()
     assert strict.call("qmgr", "-c", "set hook timed freq = 1").rc == 0  # as an administrator, or an earlier version
     call(pbs_hook, **wish, state="absent")
-    time.sleep(3)
+    before = runs()
+    until(lambda: runs() >= before + 2)
     # where it hangs it fills its log meanwhile: not for two minutes
     subprocess.run([strict.bin_dir / "qstat", "-B"], timeout=100, check=True)
 

@@ -27,6 +27,7 @@ EVENTS = {
     "exechost_periodic": 0x1000,
     "exechost_startup": 0x2000,
     "execjob_attach": 0x4000,
+    "periodic": 0x8000,
     "execjob_resize": 0x20000,
     "execjob_abort": 0x40000,
     "execjob_postsuspend": 0x80000,

@@ -21,6 +21,7 @@ import typing as t
 from pathlib import Path
 
 from pbs_double import homes, hook_input, schedule, transitions
+from pbs_double.cluster import HOSTS
 from pbs_double.hook_api import write_log
 from pbs_double.state import MEMORY_KB, Hook, State, Task, fresh_node, opened
 
@@ -118,6 +119,7 @@ class Mom:
                         self._define_vnodes(state)
                     self._run_own("exechost_startup")
                 self._run_own("exechost_periodic")
+                self._run_for_the_server()
                 self._wait_for_a_change()
             elif task.event == "execjob_end":
                 threading.Thread(target=self._run_task, args=(task,), daemon=True).start()
@@ -201,6 +203,23 @@ class Mom:
                 transitions.set_by_hook(state, said["vnodes"])
                 if event == "exechost_startup":
                     transitions.host_started(state, self._host, hook, said["outcome"])
+
+    def _run_for_the_server(self) -> None:
+        """Run the hooks that the server runs itself, each at its time, in the process of the first host."""
+        if self._host != HOSTS[0]:
+            return
+        now = time.time()
+        with opened(self._folder) as state:
+            due = [
+                (name, hook)
+                for name, hook in state.hooks.items()
+                if name in self._hooks and hook.on_server is not None and hook.on_server <= now
+            ]
+            for _name, hook in due:
+                hook.on_server = now + int(hook.attributes["freq"])
+        for name, hook in due:
+            if hook.attributes["enabled"] == "true":
+                self._run_hook(name, "periodic", {"vnodes": {}})
 
     def _jobs(self) -> list[dict[str, t.Any]]:
         with opened(self._folder) as state:
