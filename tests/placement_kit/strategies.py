@@ -30,7 +30,8 @@ def _pairs(keys: tuple[str, ...], values: tuple[str, ...]) -> st.SearchStrategy[
 
 
 node_labels = _pairs(("zone", "rack", "cores"), ("a", "b", "8", ""))
-pod_labels = _pairs(("app", "rev"), ("x", "y"))
+# The last is a label that numbers pods, and that few rules read.
+pod_labels = _pairs(("app", "rev", "index"), ("x", "y"))
 
 taints = st.builds(Taint, st.sampled_from("tu"), st.sampled_from(["", "v"]), st.sampled_from(list(Effect)))
 tolerations = st.builds(
@@ -71,6 +72,7 @@ label_selectors = st.none() | st.builds(
             st.builds(Requirement, st.sampled_from(("app", "rev")), st.just(Operator.IN), st.just(("x",))),
             st.builds(Requirement, st.sampled_from(("app", "rev")), st.just(Operator.NOT_IN), st.just(("y",))),
             st.builds(Requirement, st.just("app"), st.just(Operator.EXISTS)),
+            st.builds(Requirement, st.just("index"), st.just(Operator.IN), st.just(("x",))),
         ),
         max_size=2,
     ).map(tuple),

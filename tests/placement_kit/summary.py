@@ -54,9 +54,9 @@ def _node(cluster: Cluster, row: int) -> dict[str, Any]:
 
 
 def _counts(cluster: Cluster, rule: Rule) -> dict[str, tuple[int, int]]:
-    count = cluster.labelsets.count(rule, cluster.columns.capacity)
+    count = cluster.labelsets.count(rule)
     return {
-        name: (int(count.pods[row]), int(count.staying[row]))
+        name: (count.pods[row], count.staying.get(row, 0))
         for name, row in cluster.columns.rows.items()
-        if count.pods[row]
+        if row in count.pods
     }

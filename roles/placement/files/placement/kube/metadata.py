@@ -24,12 +24,17 @@ class Sharing:
 
     def __init__(self) -> None:
         self._labels: dict[LabelPairs, LabelPairs] = {}
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._amounts: dict[Amounts, Amounts] = {}
         self._specs: dict[PodSpec, PodSpec] = {}
 
     def labels(self, labels: wire.Labels) -> LabelPairs:
-        """The label set as sorted pairs."""
-        return _shared(self._labels, tuple(sorted(labels.items()))) if labels else ()
+        """The label set as sorted pairs; a set of its own, as that of a numbered pod is, has pairs that others have."""
+        if not labels:
+            return ()
+        pairs = tuple(sorted(labels.items()))
+        known = self._labels.get(pairs)
+        return known or _shared(self._labels, tuple([_shared(self._pairs, pair) for pair in pairs]))
 
     def amounts(self, amounts: Amounts) -> Amounts:
         """The request."""

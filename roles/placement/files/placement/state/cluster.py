@@ -8,7 +8,8 @@ and a deleted one does not rise again. After any such order the state is that of
 """
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -30,17 +31,21 @@ from placement.model.quantity import Amounts
 from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
 from placement.model.workload import Namespace, PodGroup
+from placement.state.budgets import BudgetTable
 from placement.state.claims import ClaimTable
 from placement.state.columns import UNREADABLE, NodeColumns, offered_names
 from placement.state.labelsets import LabelSets
 from placement.state.masks import Bools, MaskTable
 from placement.state.objects import ObjectTable
-from placement.state.pods import PodTable
+from placement.state.pods import PodEntry, PodTable
 from placement.state.ports import PortTable
 from placement.state.volumes import VolumeRules
 
 # Deleted UIDs that are remembered. An event that comes later than so many deletions is from before the last relist.
 _GRAVES: Final = 1 << 15
+# So many objects of a list are compared with what is known, or taken in, in one go.
+_READ_AT_ONCE: Final = 4096
+_TAKEN_AT_ONCE: Final = 64
 _NO_LABELS: LabelMap = {}
 # Namespace and request: what pods are told apart by where a node rejects them for what they ask for.
 Shape = tuple[str, Amounts]
@@ -54,7 +59,8 @@ class Cluster:
         # Nodes that rejected pods a moment ago for what such pods ask for.
         self.unsuited: dict[Shape, dict[str, None]] = {}
         self.masks = MaskTable(self.columns)
-        self.labelsets = LabelSets(self._namespace_labels)
+        self.labelsets = LabelSets(self._namespace_labels, self._members)
+        self.budgets = BudgetTable(self.labelsets)
         self.ports = PortTable()
         # Pods are in `pods`, nodes here as well, because their columns go by name.
         self.objects = ObjectTable()
@@ -83,7 +89,8 @@ class Cluster:
             case Unreadable(kind, refusal):
                 self._note_unreadable(kind, refusal)
             case Relisted():
-                self._relist(event)
+                for _unused in self.relist(event):
+                    pass
             case BindFailed(uid, node, _unused):
                 entry = self.pods.by_uid.get(uid)
                 if entry is not None and entry.plan[0] == node:
@@ -102,7 +109,6 @@ class Cluster:
         # What is so already stays untouched: every cached mask and score of the node would be made anew.
         if row is not None and bool(self.columns.flags[row] & why) != closed:
             self.columns.set_flag(row, why, closed)
-            self.masks.update(row)
 
     def set_unsuited(self, node: str, shape: Shape, *, unsuited: bool) -> None:
         """Keep pods of this namespace and request off the node, or let them go there again."""
@@ -159,6 +165,7 @@ class Cluster:
         self.objects.put(item)
         self.claims.changed(item)
         self.volumes.changed(known, item)
+        self.budgets.changed(known, item)
         if isinstance(item, Namespace):
             self._namespaces[item.name] = item
             self.labelsets.namespaces_changed()
@@ -187,7 +194,6 @@ class Cluster:
         row = self.columns.rows.get(node.name)
         if row is None:
             row = self.columns.add_node(node)
-            self.labelsets.grow(self.columns.capacity)
             self.pods.charge_node(node.name)
             self._reflag(node.name)
         elif self.columns.offers[row] != offered_names(node):
@@ -197,7 +203,6 @@ class Cluster:
             self.pods.charge_node(node.name)
         else:
             self.columns.set_node(row, node)
-        self.masks.update(row)
 
     def _bury(self, kind: type[Object], uid: str, version: int) -> None:
         known = self._known(kind, uid)
@@ -222,27 +227,40 @@ class Cluster:
         item = self.objects.drop(kind, uid)
         self.claims.changed(item)
         self.volumes.changed(item, None)
+        self.budgets.changed(item, None)
         if isinstance(item, Node):
             del self._node_uids[item.name]
             self.pods.uncharge_node(item.name)
-            self.masks.update(self.columns.remove_node(item))
+            self.columns.remove_node(item)
         elif isinstance(item, Namespace) and self._namespaces.get(item.name) is item:
             del self._namespaces[item.name]
             self.labelsets.namespaces_changed()
 
-    def _relist(self, event: Relisted) -> None:
-        listed = {item.uid for item in event.items} | {refusal.uid for refusal in event.refused}
-        known = (
-            [entry.pod for entry in self.pods.by_uid.values()]
-            if event.kind is Pod
-            else [*self.objects.get(event.kind, {}).values()]
-        )
-        gone = {item.uid for item in known if item.uid not in listed and item.version <= event.version}
-        gone.update(uid for uid in self.unreadable.get(event.kind, ()) if uid not in listed)
-        for uid in gone:
+    def relist(self, event: Relisted) -> Iterator[None]:
+        """Take in a list, some objects at a time; no other event may be applied before its end."""
+        listed: set[str] = set()
+        for number, item in enumerate(chain(event.items, event.refused)):
+            listed.add(item.uid)
+            if number % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+                yield
+        known = list(self.pods.by_uid if event.kind is Pod else self.objects.get(event.kind, ()))
+        known += self.unreadable.get(event.kind, ())
+        gone: list[str] = []
+        for number, uid in enumerate(known):
+            if uid not in listed:
+                there = self._known(event.kind, uid)
+                if there is None or there.version <= event.version or uid in self.unreadable.get(event.kind, ()):
+                    gone.append(uid)
+            if number % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+                yield
+        for number, uid in enumerate(dict.fromkeys(gone)):
             self._bury(event.kind, uid, event.version)
-        for item in event.items:
+            if number % _TAKEN_AT_ONCE == _TAKEN_AT_ONCE - 1:
+                yield
+        for number, item in enumerate(event.items):
             self._see(item)
+            if number % _TAKEN_AT_ONCE == _TAKEN_AT_ONCE - 1:
+                yield
         for refusal in event.refused:
             self._note_unreadable(event.kind, refusal)
         self._listed[event.kind] = max(event.version, self._listed.get(event.kind, -1))
@@ -279,11 +297,13 @@ class Cluster:
         ]
         self.reopened += bool(self.columns.flags[row] & UNREADABLE) and node not in refused
         self.columns.set_flag(row, UNREADABLE, node in refused)
-        self.masks.update(row)
 
     def _charged(self, uid: str, node: str) -> bool:
         entry = self.pods.by_uid.get(uid)
         return entry is not None and entry.charged and entry.at == node
+
+    def _members(self) -> Iterable[PodEntry]:
+        return self.pods.by_uid.values()
 
     def _namespace_labels(self, name: str) -> LabelMap:
         namespace = self._namespaces.get(name)

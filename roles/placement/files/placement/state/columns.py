@@ -58,10 +58,36 @@ class LabelColumn:
         return found
 
 
-class NodeColumns:
-    """The columns and the ring of rows that changed, by which cached score rows catch up."""
+class Ring:
+    """The last rows that something happened to, for readers that catch up each in its own time."""
 
-    RING: Final = 1 << 13
+    SIZE: Final = 1 << 13
+
+    def __init__(self) -> None:
+        # The index type of numpy itself: others are converted at every use.
+        self._rows = np.zeros(self.SIZE, np.intp)
+        self.count = 0
+
+    def note(self, row: int) -> None:
+        """Something happened to the row."""
+        self._rows[self.count % self.SIZE] = row
+        self.count += 1
+
+    def since(self, cursor: int) -> NDArray[np.intp] | None:
+        """Return the rows noted since the count was `cursor`, some twice; None if that is too long ago to tell."""
+        count = self.count - cursor
+        if count > self.SIZE:
+            return None
+        start, end = cursor % self.SIZE, self.count % self.SIZE
+        if count == 0 or start < end:
+            return self._rows[start : start + count]
+        return np.concatenate((self._rows[start:], self._rows[:end]))
+
+
+class NodeColumns:
+    """The columns, and two rings of rows that changed, by which cached answers catch up."""
+
+    RING: Final = Ring.SIZE
 
     def __init__(self) -> None:
         self.axis = ResourceAxis()
@@ -90,9 +116,9 @@ class NodeColumns:
         self.soft_taints = False
         self._labels: OrderedDict[str, LabelColumn] = OrderedDict()
         self._key_users: dict[str, int] = {}
-        # The index type of numpy itself: others are converted at every use.
-        self._ring = np.zeros(self.RING, np.intp)
-        self.changes = 0
+        # Rows whose room, ports or Node changed, for scores; and those whose Node or flags did, for masks.
+        self.touched, self.facts = Ring(), Ring()
+        self.touch = self.touched.note
         # Moves whenever a Node comes, goes or changes.
         self.generation = 0
 
@@ -149,9 +175,10 @@ class NodeColumns:
         if old is None or old.labels != node.labels:
             self._relabel(row, old.labels if old else (), node.labels)
         self.nodes[row] = node
+        self.facts.note(row)
         self.touch(row)
 
-    def remove_node(self, node: Node) -> int:
+    def remove_node(self, node: Node) -> None:
         """Leaves a tombstone in the node's row; whoever held room there must have been released before."""
         row = self.rows.pop(node.name)
         self.generation += 1
@@ -163,12 +190,13 @@ class NodeColumns:
         self.nodes[row] = None
         self.offers[row] = _NO_NAMES
         self._tombstones.append(row)
+        self.facts.note(row)
         self.touch(row)
-        return row
 
     def set_flag(self, row: int, flag: int, on: bool) -> None:
         """Sets or clears one flag."""
         self.flags[row] = int(self.flags[row]) | flag if on else int(self.flags[row]) & ~flag
+        self.facts.note(row)
         self.touch(row)
 
     def charge(self, row: int, vector: Vector, number: int) -> None:
@@ -248,20 +276,14 @@ class NodeColumns:
         uncovered = np.minimum(self.releasing[:, row] - self.nominated[:, row], 0)
         self.open[:, row] = self.free[:, row] + uncovered
 
-    def touch(self, row: int) -> None:
-        """Notes that the row changed."""
-        self._ring[self.changes % self.RING] = row
-        self.changes += 1
+    @property
+    def changes(self) -> int:
+        """How often a row was touched."""
+        return self.touched.count
 
     def changed_since(self, cursor: int) -> NDArray[np.intp] | None:
         """The rows touched since then (some twice), or None when that is too long ago to tell."""
-        count = self.changes - cursor
-        if count > self.RING:
-            return None
-        start, end = cursor % self.RING, self.changes % self.RING
-        if count == 0 or start < end:
-            return self._ring[start : start + count]
-        return np.concatenate((self._ring[start:], self._ring[:end]))
+        return self.touched.since(cursor)
 
     def label_column(self, key: str) -> LabelColumn:
         """The values of a label by row; made when first asked for, and for the keys in use only."""

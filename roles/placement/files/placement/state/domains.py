@@ -8,7 +8,6 @@ kept by addition (see `tallies`), and only when the rules of a pod have been put
 """
 
 from collections.abc import Callable, Hashable, Iterator
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -80,8 +79,7 @@ class DomainRules:
         for term in spec.anti_affinity:
             yield _apart(ANTI_AFFINITY, self._pods((term.matcher,), term.topology_key))
         for anti in self._labelsets.repelling(labelset):
-            counts = partial(anti.counts, self._columns.capacity)
-            yield _apart(REPELLED, anti.by_domain.obtain(self._columns, anti.term.topology_key, counts))
+            yield _apart(REPELLED, self._labelsets.held(anti, self._columns))
         hard = [constraint for constraint in spec.spread if constraint.hard]
         for constraint in hard:
             yield from self._spread(constraint, hard, spec, labelset)
@@ -108,15 +106,14 @@ class DomainRules:
         return (liked - least) * (np.float32(100) / (most - least)) if most > least else None
 
     def _pods(self, rule: Rule, key: str) -> Tally:
-        count = self._labelsets.count(rule, self._columns.capacity)
-        return count.pods_by_domain.obtain(self._columns, key, lambda: count.pods)
+        count = self._labelsets.count(rule)
+        return count.pods_by_domain.obtain(self._columns, key, count.pods)
 
     def _staying(
         self, constraint: TopologySpread, eligible: Callable[[], Bools] | None = None, mark: Hashable = None
     ) -> Tally:
-        count = self._labelsets.count((constraint.matcher,), self._columns.capacity)
-        key = constraint.topology_key
-        return count.staying_by_domain.obtain(self._columns, key, lambda: count.staying, eligible=eligible, mark=mark)
+        count, key = self._labelsets.count((constraint.matcher,)), constraint.topology_key
+        return count.staying_by_domain.obtain(self._columns, key, count.staying, eligible=eligible, mark=mark)
 
     def _near(self, terms: tuple[PodAffinityTerm, ...], labelset: LabelSet) -> Iterator[Verdict]:
         """Every term's domain has a pod that all terms match; the first of its kind may start anywhere."""
@@ -143,7 +140,7 @@ class DomainRules:
         # kube-scheduler counts no pods for a selector without requirements, although such a selector matches all.
         if selector is None or not selector.requirements:
             sums = np.zeros(len(sums), np.int64)
-        existing = sums[:-1][tally.exists]
+        existing = sums[:-1] if tally.exists is None else sums[:-1][tally.exists]
         least = 0 if len(existing) < max(constraint.min_domains, 1) else int(existing.min())
         itself = selector is not None and selector.matches(dict(labelset.labels))
         labelled = np.ones(len(sums), np.bool_)

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which nodes a pod may use as far as the Node objects alone decide: a bool per row, for each distinct rule.
 
-A mask is computed for all nodes at once over the label columns, and kept true row by row as nodes change. It lives
-while a cached shape needs it, or while it is among the most recently used.
+A mask is computed for all nodes at once over the label columns. When it is asked for again it catches up with the nodes
+that have changed since, so thousands of changes cost nothing for masks that no pod needs. It lives while a cached shape
+needs it, or while it is among the most recently used.
 """
 
 from collections import deque
@@ -42,6 +43,8 @@ from placement.state.columns import (
 Bools = NDArray[np.bool_]
 
 _RECENT: Final = 128
+# So many nodes are decided one by one; for more of them all are computed again, which is less work.
+_ONE_BY_ONE: Final = 16
 _CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 
 
@@ -54,22 +57,35 @@ def lets_in(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> b
 class Mask:
     """One rule's answer by row."""
 
-    __slots__ = ("__weakref__", "allows", "compute", "decide", "narrowed")
+    __slots__ = ("__weakref__", "_allows", "_columns", "_compute", "_cursor", "_decide", "narrowed")
 
-    def __init__(self, compute: Callable[[], Bools], decide: Callable[[int], bool]) -> None:
-        self.compute = compute
-        self.decide = decide
-        self.allows = compute()
-        # Moves when a row is allowed no longer.
+    def __init__(self, columns: NodeColumns, compute: Callable[[], Bools], decide: Callable[[int], bool]) -> None:
+        self._columns = columns
+        self._compute = compute
+        self._decide = decide
+        self._cursor = columns.facts.count
+        self._allows = compute()
+        # Moves when a row is allowed no longer; true once `allows` has been asked for.
         self.narrowed = 0
 
-    def update(self, row: int) -> None:
-        """The node in this row changed."""
-        if row >= self.allows.shape[0]:
-            self.allows = self.compute()
+    @property
+    def allows(self) -> Bools:
+        """Return the rows that the rule allows, as things stand; not to be changed, and not to be kept."""
+        if self._cursor != self._columns.facts.count:
+            self._catch_up()
+        return self._allows
+
+    def _catch_up(self) -> None:
+        facts, before = self._columns.facts, self._allows
+        rows = facts.since(self._cursor)
+        self._cursor = facts.count
+        if rows is None or len(rows) > _ONE_BY_ONE or len(before) != self._columns.capacity:
+            self._allows = self._compute()
+            self.narrowed += bool(np.any(before & ~self._allows[: len(before)]))
             return
-        allowed, self.allows[row] = self.allows[row], self.decide(row)
-        self.narrowed += bool(allowed) and not self.allows[row]
+        for row in set(rows.tolist()):
+            allowed, before[row] = before[row], self._decide(row)
+            self.narrowed += bool(allowed) and not before[row]
 
 
 class MaskTable:
@@ -125,15 +141,10 @@ class MaskTable:
         present: Bools = np.not_equal(self._columns.flags & PRESENT, 0)
         return present
 
-    def update(self, row: int) -> None:
-        """The node in this row changed."""
-        for mask in list(self._masks.values()):
-            mask.update(row)
-
     def _mask(self, key: Hashable, compute: Callable[[], Bools], decide: Callable[[int], bool]) -> Mask:
         mask = self._masks.get(key)
         if mask is None:
-            mask = Mask(compute, decide)
+            mask = Mask(self._columns, compute, decide)
             self._masks[key] = mask
         self._recent.append(mask)
         return mask

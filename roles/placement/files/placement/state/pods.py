@@ -9,12 +9,13 @@ A pod that waits for its victims to leave is promised room instead. What belongs
 kept by the node's name and charged when it appears.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
-from placement.model.pod import TERMINAL, Pod
+from placement.model.pod import TERMINAL, Pod, PodSpec
 from placement.state.claims import ClaimTable, Volumes
 from placement.state.columns import NodeColumns
-from placement.state.labelsets import LabelSet, LabelSets
+from placement.state.labelsets import LabelSet, LabelSets, keys_of
 from placement.state.ports import PortTable
 from placement.state.vectors import Vector
 
@@ -72,6 +73,7 @@ class PodTable:
         """The pod is as given."""
         entry = self.by_uid.get(pod.uid)
         if entry is None:
+            self._labelsets.read(_keys_read(pod.spec))
             entry = PodEntry(pod, self._labelsets.enter(pod.namespace, pod.labels))
             self.by_uid[pod.uid] = entry
             self.by_name.setdefault(pod.namespace, {})[pod.name] = pod.uid
@@ -85,10 +87,14 @@ class PodTable:
             entry.pod, entry.plan = pod, plan
             return
         self._withdraw(entry)
-        self.amended += (entry.pod.labels, entry.pod.request) != (pod.labels, pod.request)
+        if entry.pod.spec is not pod.spec:
+            self._labelsets.read(_keys_read(pod.spec))
+            self._labelsets.unread(_keys_read(entry.pod.spec))
+        labelset = entry.labelset
         if entry.pod.labels != pod.labels:
-            self._labelsets.leave(entry.labelset)
             entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
+            self._labelsets.leave(labelset)
+        self.amended += entry.labelset is not labelset or entry.pod.request != pod.request
         entry.pod, entry.plan, entry.vector = pod, plan, None
         self._deposit(entry)
 
@@ -97,6 +103,7 @@ class PodTable:
         entry = self.by_uid.pop(uid)
         self._withdraw(entry)
         self._labelsets.leave(entry.labelset)
+        self._labelsets.unread(_keys_read(entry.pod.spec))
         namesakes = self.by_name[entry.pod.namespace]
         del namesakes[entry.pod.name]
         if not namesakes:
@@ -242,6 +249,14 @@ def _belongs(pod: Pod, plan: Plan) -> tuple[str, bool]:
     if pod.node or assumed:
         return pod.node or assumed, True
     return "" if promised == _NOWHERE else promised or pod.nominated_node, False
+
+
+def _keys_read(spec: PodSpec) -> Sequence[str]:
+    """The keys of labels of other pods that the rules of such a pod read."""
+    if not (spec.affinity or spec.anti_affinity or spec.spread or spec.preferred_pods):
+        return ()
+    terms = (*spec.affinity, *spec.anti_affinity, *(weighted.term for weighted in spec.preferred_pods))
+    return keys_of((*(term.matcher for term in terms), *(constraint.matcher for constraint in spec.spread)))
 
 
 def _alike(pod: Pod, other: Pod) -> bool:

@@ -140,23 +140,25 @@ class ShapeTable:
     def catch_up(self, shape: ShapeRow) -> None:
         """Scores again what has changed since the row was last asked for."""
         columns, mask = self._columns, shape.mask
-        if shape.cursor == columns.changes:
+        changes = columns.touched.count
+        if shape.cursor == changes:
             return
-        rows = columns.changed_since(shape.cursor) if shape.cursor >= 0 else None
+        allows = mask.allows
+        rows = columns.touched.since(shape.cursor) if shape.cursor >= 0 else None
         older = len(shape.vector.dense) != len(columns.axis) or len(shape.scores) != columns.capacity
         if rows is None or older:
             shape.vector = columns.axis.request(shape.request)
             shape.scores = self._evaluate(
                 shape, columns.size, columns.opened(len(shape.vector.asked), shape.ignored), None
             )
-            np.putmask(shape.scores, ~mask.allows, INFEASIBLE)
+            np.putmask(shape.scores, ~allows, INFEASIBLE)
             if shape.spec.host_ports:
                 shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
         else:
             if shape.narrowed != mask.narrowed:
-                np.putmask(shape.scores, ~mask.allows, INFEASIBLE)
-            self._score_again(shape, rows.compress(mask.allows.take(rows)))
-        shape.cursor, shape.narrowed = columns.changes, mask.narrowed
+                np.putmask(shape.scores, ~allows, INFEASIBLE)
+            self._score_again(shape, rows.compress(allows.take(rows)))
+        shape.cursor, shape.narrowed = changes, mask.narrowed
 
     def _score_again(self, shape: ShapeRow, rows: NDArray[np.intp]) -> None:
         """Scores of rows that the mask allows."""

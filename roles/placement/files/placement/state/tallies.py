@@ -7,7 +7,7 @@ A tally is added up from the counts by node when it is first asked for, kept by 
 void once any Node changes, because then domains can have changed.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 import numpy as np
@@ -24,7 +24,7 @@ class Tally:
     __slots__ = ("_columns", "_generation", "column", "eligible", "exists", "sums")
 
     def __init__(
-        self, columns: NodeColumns, key: str, counts: NDArray[np.int32], eligible: NDArray[np.bool_] | None = None
+        self, columns: NodeColumns, key: str, counts: Mapping[int, int], eligible: NDArray[np.bool_] | None = None
     ) -> None:
         self._columns = columns
         self._generation = columns.generation
@@ -32,12 +32,15 @@ class Tally:
         # Rows that count; None means all. Domains without any do not exist.
         self.eligible = eligible
         of_row, size = self.column.of_row, len(self.column.ids)
-        counted = counts if eligible is None else np.where(eligible, counts, 0)
-        # Few rows have pods of one kind: adding those up is much less than adding up all.
-        rows = np.flatnonzero(counted)
         self.sums: NDArray[np.int64] = np.zeros(size + 1, np.int64)
-        np.add.at(self.sums, of_row[rows], counted[rows])
-        self.exists: NDArray[np.bool_] = np.ones(size, np.bool_)
+        # Few rows have pods of one kind: adding those up is much less than adding up all.
+        rows, numbers = np.fromiter(counts, np.intp, len(counts)), np.fromiter(counts.values(), np.int64, len(counts))
+        if eligible is not None:
+            counted = eligible[rows]
+            rows, numbers = rows[counted], numbers[counted]
+        np.add.at(self.sums, of_row[rows], numbers)
+        # Without a rule about rows every domain counts.
+        self.exists: NDArray[np.bool_] | None = None
         if eligible is not None:
             self.exists = np.bincount(of_row[eligible & (of_row >= 0)], minlength=size) > 0
 
@@ -59,7 +62,7 @@ class Tallies(dict[Hashable, Tally]):
         self,
         columns: NodeColumns,
         key: str,
-        counts: Callable[[], NDArray[np.int32]],
+        counts: Mapping[int, int],
         *,
         eligible: Callable[[], NDArray[np.bool_]] | None = None,
         mark: Hashable = None,
@@ -69,7 +72,7 @@ class Tallies(dict[Hashable, Tally]):
         if tally is None or not tally.current:
             if len(self) >= _MOST:
                 self.clear()
-            tally = self[key, mark] = Tally(columns, key, counts(), eligible() if eligible else None)
+            tally = self[key, mark] = Tally(columns, key, counts, eligible() if eligible else None)
         return tally
 
     def add(self, row: int, number: int) -> None:
