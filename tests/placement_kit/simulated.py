@@ -117,6 +117,10 @@ class Simulated:
 
     def carry_out(self, action: Action) -> None:
         """Binds and mostly starts, evicts and ends; statuses are only noted."""
+        if isinstance(action, Bind | Evict) and action.uid not in self.pods:
+            # It was deleted while this was decided, and that news still waits.
+            assert any(isinstance(event, Gone) and event.uid == action.uid for event in self.waiting)
+            return
         if isinstance(action, Bind):
             pod = self.pods[action.uid]
             assert not pod.node, f"{pod.name} is bound twice"

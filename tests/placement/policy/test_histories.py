@@ -26,8 +26,10 @@ from placement.policy.configuration import load
 from placement.policy.failures import Failure, Failures, Searches
 from placement.policy.jobs import Status
 from placement.policy.membership import VOLCANO_SCHEDULER
+from placement.policy.seeker import Seeker
 from placement_kit.builders import amounts, budget, gang, labelled, mine, node, pairs, pod, priority_class
 from placement_kit.builders import queue as queue_of
+from placement_kit.naive import NaiveCluster
 from placement_kit.simulated import OURS, Simulated
 
 T = TypeVar("T")
@@ -213,6 +215,32 @@ class Ruled(History):
         return self._any((*SPECS[1:5], {}))
 
 
+class Numbered(Ruled):
+    """One in which members have an index each, and many may not share a zone with their siblings."""
+
+    def _pods(self) -> list[Pod]:
+        made = super()._pods()
+        app = self._any(["x", f"app{self._made % 4}"])
+        rules: dict[str, Any] = {}
+        if self._random.random() < 0.4:
+            # Some rules read the index, too.
+            reads = labelled(app=app) if self._random.random() < 0.8 else labelled(app=app, index="0")
+            rules["anti_affinity"] = (PodAffinityTerm(PodMatcher(frozenset({"team"}), reads), "zone"),)
+        return [
+            replace(
+                one,
+                labels=tuple(sorted({**dict(one.labels), "app": app, "index": str(index)}.items())),
+                spec=replace(one.spec, **rules),
+            )
+            for index, one in enumerate(made)
+        ]
+
+    def _carry_out(self, decided: list[Action]) -> None:
+        if not self.simulated.scheduler.book.frozen:
+            assert_apart(self.simulated.scheduler, decided)
+        super()._carry_out(decided)
+
+
 def assert_sums(scheduler: Scheduler) -> None:
     """The book is what a fresh look at the state would make of it."""
     cluster, book = scheduler.cluster, scheduler.book
@@ -283,6 +311,20 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
             assert not tree.crowded(tree.by_name[job.queue], dict(task.amounts))
 
 
+def assert_apart(scheduler: Scheduler, decided: list[Action]) -> None:
+    """Whoever is bound may be where it is beside all others, as far as anti-affinity goes; pod by pod."""
+    cluster = scheduler.cluster
+    nodes = [item for item in cluster.columns.nodes if item is not None]
+    entries = [entry for entry in cluster.pods.by_uid.values() if entry.charged]
+    for action in decided:
+        if isinstance(action, Bind):
+            others = [replace(entry.pod, node=entry.at) for entry in entries if entry.pod.uid != action.uid]
+            pod = cluster.pods.by_uid[action.uid].pod
+            asked = replace(pod, spec=replace(pod.spec, affinity=(), spread=()))
+            naive = NaiveCluster(nodes, others, {})
+            assert naive.allowed(asked, naive.nodes[action.node]), (pod.name, action.node)
+
+
 @given(st.integers(0, 2**32), st.integers(1, 40))
 @example(1448, 12)  # the last member of a job in a closed queue ends
 @example(85, 30)  # a member takes the place of another of its own gang, which is not whole
@@ -291,6 +333,11 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
 @example(625, 22)  # a queue goes while room is being made for a pod of it
 def test_no_history_breaks_a_promise(seed: int, steps: int) -> None:
     lived(seed, steps)
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_no_history_of_numbered_pods_that_keep_apart_breaks_a_promise(seed: int, steps: int) -> None:
+    lived(seed, steps, kind=Numbered)
 
 
 class Forgetful(Failures):
@@ -307,13 +354,29 @@ class Persistent(Searches):
         return False
 
 
-@given(st.integers(0, 2**32), st.integers(1, 40))
-def test_what_is_not_tried_again_would_have_been_tried_in_vain(seed: int, steps: int) -> None:
+class Forgotten(dict[Hashable, Seeker]):
+    """Keeps no openings from one action run to the next."""
+
+    def get(self, _key: Hashable, default: Any = None) -> Any:
+        return default
+
+
+class Impatient(dict[Any, dict[str, Hashable]]):
+    """Looks in every cycle for room that is kept."""
+
+    def setdefault(self, _key: Any, default: Any = None) -> Any:
+        return default
+
+
+@given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([History, Ruled, Numbered]))
+def test_what_is_not_tried_again_would_have_been_tried_in_vain(seed: int, steps: int, kind: type[History]) -> None:
     def moves(actions: list[Action]) -> list[Action]:
         return [action for action in actions if isinstance(action, Bind | Evict)]
 
     # What is not tried would be cut off nowhere.
-    assert moves(lived(seed, steps, cuts=False)) == moves(lived(seed, steps, cuts=False, forgets=True))
+    assert moves(lived(seed, steps, cuts=False, kind=kind)) == moves(
+        lived(seed, steps, cuts=False, forgets=True, kind=kind)
+    )
 
 
 @pytest.mark.parametrize("seed", [139, 145, 267, 295, 338, 355, 387, 396])
@@ -334,6 +397,7 @@ def lived(
         session = history.simulated.scheduler.session
         session.failures = Forgetful()
         session.preempting.searches = session.reclaiming.searches = Persistent()
+        session.seekers, session.promises = Forgotten(), Impatient()
     for _unused in range(steps):
         history.step()
     simulated = history.simulated

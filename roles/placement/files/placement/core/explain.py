@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to `why` and `queues`: from what the scheduler knows at this moment, without changing anything."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Final
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placement.model.report import Explanation, NodeReason, QueueReport
 from placement.policy.amounts import frozen, shown
 from placement.policy.announce import Announcer
-from placement.policy.jobs import PLACED, Job, Status, Task
+from placement.policy.jobs import PLACED, Status, Task
 from placement.policy.leases import said, sentences
 from placement.policy.queue_node import QueueNode
 from placement.policy.reservations import NO_SHADOW, Kept, Reservation
@@ -199,10 +199,16 @@ class Explainer:
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""
-        return [self._queue(queue) for queue in self._session.book.tree.in_order()]
+        queues = list(self._session.book.tree.in_order())
+        numbers: dict[str, tuple[int, int, int]] = {}
+        # Children come after their parents, and are counted into them.
+        for queue in reversed(queues):
+            parts = (_numbers(queue), *(numbers.get(child.name, (0, 0, 0)) for child in queue.children))
+            pending, running, pods = (sum(part) for part in zip(*parts, strict=True))
+            numbers[queue.name] = (pending, running, pods)
+        return [self._queue(queue, *numbers[queue.name]) for queue in queues]
 
-    def _queue(self, queue: QueueNode) -> QueueReport:
-        jobs = list(self._jobs(queue))
+    def _queue(self, queue: QueueNode, pending: int, running: int, pods: int) -> QueueReport:
         parts = (1000 * queue.allocated.get(name, 0) // part if part else 0 for name, part in queue.deserved.items())
         return QueueReport(
             name=queue.name,
@@ -216,23 +222,18 @@ class Explainer:
             requested=frozen(queue.requests),
             guarantee=queue.record.guarantee,
             capability=queue.record.capability,
-            pending_groups=sum(1 for job in jobs if job.pending),
-            running_groups=sum(1 for job in jobs if any(job.counts[status] for status in PLACED)),
-            pending_pods=sum(job.pending for job in jobs),
-            begins=self._begins(jobs) if queue.record.backed_by else None,
+            pending_groups=pending,
+            running_groups=running,
+            pending_pods=pods,
+            begins=self._begins(queue) if queue.record.backed_by else None,
             problem=queue.problem,
         )
 
-    def _begins(self, jobs: Sequence[Job]) -> float | None:
+    def _begins(self, queue: QueueNode) -> float | None:
         backing = self._session.backing
-        own = [backing.job_of(task) for job in jobs for task in job.tasks.values()]
+        own = [backing.job_of(task) for job in queue.jobs.values() for task in job.tasks.values()]
         times = [job.begins for job in own if job is not None and job.begins is not None]
         return max(0.0, min(times) - (self._session.now - backing.read)) if times else None
-
-    def _jobs(self, queue: QueueNode) -> Iterator[Job]:
-        yield from queue.every_job()
-        for child in queue.children:
-            yield from self._jobs(child)
 
 
 def _named(nodes: Kept) -> str:
@@ -240,3 +241,15 @@ def _named(nodes: Kept) -> str:
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     named = f"{', '.join(islice(nodes, _NAMED))}{more}"
     return f"nodes {named} are" if len(nodes) > 1 else f"node {named} is"
+
+
+def _numbers(queue: QueueNode) -> tuple[int, int, int]:
+    """Groups of the queue itself that have pods waiting, groups with pods on nodes, and pods that wait."""
+    # A pod at rest is on its node, and nothing waits.
+    pending, running, pods = 0, sum(map(len, queue.dormant.values())), 0
+    for job in queue.jobs.values():
+        waiting = job.counts[Status.PENDING]
+        pods += waiting
+        pending += waiting > 0
+        running += any(job.counts[status] for status in PLACED)
+    return pending, running, pods

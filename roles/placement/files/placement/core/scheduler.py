@@ -18,6 +18,7 @@ when the slice has lasted long enough. Without events it wants to be called once
 often than that.
 """
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -65,6 +66,10 @@ _SPARED: Final = 30.0
 # Seconds until a budget that has refused is tried again: others may leave in vain together with its pod.
 _REFUSING: Final = 3600.0
 
+# A list of more objects than this is taken in over several slices, and so many steps of it while another decides.
+_AT_ONCE: Final = 512
+_FOLLOWED: Final = 16
+
 # Times the steps of an action by its name, and those of a whole cycle by none.
 Timed = Callable[[str, Iterator[None]], Generator[None, None, None]]
 
@@ -111,6 +116,9 @@ class Scheduler:
         self._timed = timed
         self._cycle: Generator[None, None, None] | None = None
         self._catching_up: Iterator[None] | None = None
+        # A long list that is being taken in, and what has come since.
+        self._listing: Iterator[None] | None = None
+        self._coming: deque[Event] = deque()
         self._news = True
         # Whether everything has been taken in once since it was for somebody else to decide.
         self._whole = False
@@ -134,11 +142,11 @@ class Scheduler:
 
     @property
     def under_way(self) -> bool:
-        """Whether a slice has ended in the middle of what has to be one piece: a statement, a search, or catching up.
+        """Whether a slice has ended in the middle of what has to be one piece: a statement, a search, a long list.
 
-        Nothing can be applied or asked then: it is for further slices to bring it to its end, and they are few.
+        Nothing should be applied or asked then: it is for further slices to bring it to its end, and they are few.
         """
-        return self.book.frozen
+        return self.book.frozen or self._listing is not None
 
     def _assure_rest(self) -> None:
         if self.book.frozen:
@@ -161,8 +169,29 @@ class Scheduler:
         return True
 
     def apply(self, event: Event) -> None:
-        """Takes in what is true now, while nothing is under way."""
+        """Takes in what is true now, while nothing is under way; a long list is taken in by the next slices."""
         self._assure_rest()
+        if self._listing is not None:
+            self._coming.append(event)
+        elif isinstance(event, Relisted) and len(event.items) > _AT_ONCE:
+            self._listing = self.cluster.relist(event)
+            self._news = True
+        else:
+            self._apply(event)
+
+    def _take_in(self, expired: Callable[[], bool]) -> bool:
+        """Go on with a long list and with what has come since; return whether all of that is taken in."""
+        while self._listing is not None:
+            for _unused in self._listing:
+                if expired():
+                    return False
+            self._listing = None
+            waiting, self._coming = self._coming, deque()
+            for event in waiting:
+                self.apply(event)
+        return True
+
+    def _apply(self, event: Event) -> None:
         if isinstance(event, BatchEvent):
             backing = self.session.backing
             backing.mark = backing.mark or mark_of(self.cluster, self.book.scheduler_name)
@@ -228,6 +257,7 @@ class Scheduler:
     def _stays(self, refused: EvictRefused) -> None:
         """The API did not let a pod go."""
         now, task = self.session.now, self.book.tasks.get(refused.uid)
+        self.session.stays += 1
         self.session.spared[refused.uid] = Spared(refused.message, now + _SPARED)
         if task is None or not refused.budget:
             return
@@ -261,6 +291,9 @@ class Scheduler:
     def follow(self) -> bool:
         """Keeps up without deciding; says whether there is more to take in at once."""
         self._whole = False
+        steps = iter(range(_FOLLOWED))
+        if not self._take_in(lambda: next(steps, None) is None):
+            return True
         self._take_back()
         self._announcer.forget_settled()
         return self.book.arriving
@@ -268,6 +301,8 @@ class Scheduler:
     def decide(self, now: float, expired: Callable[[], bool], *, hurry: bool = False) -> Decision:
         """One slice of work; in a hurry, because something waits to be applied, it ends with what is under way."""
         session = self.session
+        if not self._take_in(expired):
+            return Decision((), True)
         hurry = hurry and self.book.frozen and self._catching_up is None
         session.now = session.reservations.now = now
         if self._catching_up is None and not self.book.frozen:
@@ -317,6 +352,7 @@ class Scheduler:
         if late or overdue:
             self.session.blocked.clear()
             self.book.generation += 1
+            self.book.upsets += 1
             self._news = True
 
     def _run(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from placement.model.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGr
 from placement.policy.amounts import frozen, shown
 from placement.policy.jobs import Job, Status, Task
 from placement.policy.line import is_over
+from placement.policy.membership import GroupKey
 from placement.policy.queue_node import QueueNode
 from placement.policy.session import Refused, Session
 
@@ -46,6 +47,9 @@ class Announcer:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._pods: dict[str, _Said] = {}
+        # What was said of all pods of a job that wait, but of those that it keeps as untold.
+        self._jobs: dict[GroupKey, _Said] = {}
+        session.book.known.append(self._jobs)
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
         # By UID, when what could not be written is said again, in the order of these times; and not before the last.
         self._unsaid: dict[str, float] = {}
@@ -95,6 +99,7 @@ class Announcer:
         job = book.jobs.get(key) if key is not None else None
         if task is not None and self._pods.pop(uid, None) is not None:
             job = task.job
+            job.untold[uid] = task
         elif job is not None and job.told is not None and job.told[0].uid == uid:
             # Without a phase it is like nothing that follows; that it has had its nodes may have been written before.
             job.told = (replace(job.told[0], phase=None), job.told[1])
@@ -142,15 +147,13 @@ class Announcer:
             return Refused("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
         return None
 
-    def _job(self, job: Job) -> Iterator[Action]:
+    def _job(self, job: Job) -> Iterator[Action | None]:
         refused = self.why(job)
         grows = refused is not None and refused.reason == "NotEnoughTasks" and self._grows(job)
         if grows:
             self._session.book.stirred[job.key] = job
-        elif job.pending or job.problem is not None:
-            for task in list(job.tasks.values()):
-                if task.status is Status.PENDING and refused is not None:
-                    yield from self._pod(task, refused)
+        elif refused is not None and job.pending:
+            yield from self._waiting(job, refused)
         if job.counts[Status.REFUSED]:
             for task in list(job.tasks.values()):
                 if task.status is Status.REFUSED:
@@ -164,6 +167,23 @@ class Announcer:
             # Whoever is to create its pods may wait to be told that it is in.
             yield from self._group(job, job.group, None)
 
+    def _waiting(self, job: Job, refused: Refused) -> Iterator[Action | None]:
+        """Tells the job's pods that wait, and only those that have come since, where the others have been told."""
+        said = _said(refused)
+        if self._jobs.get(job.key) != said:
+            self._jobs.pop(job.key, None)
+            job.untold.update(job.tasks)
+            if len(job.untold) > _COUNTED:
+                yield None
+        for number, (uid, task) in enumerate(list(job.untold.items())):
+            if number % _COUNTED == _COUNTED - 1:
+                yield None
+            # Between two of these events may come, and with them pods may go.
+            if job.untold.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
+                yield from self._pod(task, refused)
+        if self._session.book.jobs.get(job.key) is job:
+            self._jobs[job.key] = said
+
     def _grows(self, job: Job) -> bool:
         """Whether pods of the job may still be coming; what is said of it meanwhile is not true a moment later."""
         number, since = job.grown
@@ -173,9 +193,7 @@ class Announcer:
         return self._session.now - since < _PAUSE
 
     def _pod(self, task: Task, refused: Refused) -> Iterator[Action]:
-        nodes = refused.nodes
-        figures = nodes is not None or refused.reason == "NeverFits"
-        said = (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)
+        said = _said(refused)
         if self._pods.get(task.uid) == said:
             return
         self._pods[task.uid] = said
@@ -247,6 +265,12 @@ class Announcer:
         self._queues[queue.record.uid] = (status, self._session.now)
         if before != status:
             yield status
+
+
+def _said(refused: Refused) -> _Said:
+    nodes = refused.nodes
+    figures = nodes is not None or refused.reason == "NeverFits"
+    return (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)
 
 
 def _stays_scheduled(group: PodGroup) -> bool:

@@ -3,14 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The book: jobs and queues as they follow from the state, kept up with it in time proportional to what changed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from placement.model.disruption import DisruptionBudget
 from placement.model.event import Object
 from placement.model.pod import Pod
 from placement.model.selector import LabelPairs
+from placement.model.volume import PersistentVolumeClaim
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 from placement.policy.arrivals import Arrivals
-from placement.policy.jobs import BEGUN, CLAIMING, TAKING, Job, Status, Task, counted, status_of
+from placement.policy.hints import VOLUME_KINDS
+from placement.policy.jobs import BEGUN, CLAIMING, PLACED, TAKING, Job, Status, Task, alike, counted, status_of
 from placement.policy.membership import VOLCANO_SCHEDULER, GroupKey, group_key
 from placement.policy.rules import Rules
 from placement.policy.standing import Standing
@@ -27,6 +30,8 @@ class Book(Standing):
         self.stands_for_volcano = scheduler_name == VOLCANO_SCHEDULER
         # How often pods have got other labels or requests, and closed nodes have opened, when that was last looked at.
         self._moves = (0, 0)
+        # How often label sets had been split when that was last looked at.
+        self._splits = 0
         # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
         self.settled: dict[str, None] = {}
         # Whether somebody is in the middle of what has to be one piece: until its end nothing may be taken in.
@@ -49,9 +54,14 @@ class Book(Standing):
         self.frozen = True
         changed = self.cluster.changed
         groups, pods = changed.pop(PodGroup, {}), changed.pop(Pod, {})
-        for kind in changed:
-            self._objects_changed(kind)
+        for kind, uids in changed.items():
+            self._objects_changed(kind, uids)
         changed.clear()
+        if self._splits != self.cluster.labelsets.splits:
+            # Labels that told no pods apart do so now.
+            self._splits = self.cluster.labelsets.splits
+            for job in self.jobs.values():
+                job.motley = job.motley or len(job.tasks) > 1
         moves = (self.cluster.pods.amended, self.cluster.reopened)
         if self._moves != moves:
             self._moves = moves
@@ -62,7 +72,7 @@ class Book(Standing):
         self._new_groups.take_some_in()
         self._new_pods.take_some_in()
         self._read_some_again()
-        self._add_up()
+        yield from self._add_up()
         self.retry_parked()
         self.frozen = False
 
@@ -79,11 +89,22 @@ class Book(Standing):
             self._refresh(self.obtain(key))
             self._forget_empty(key)
 
-    def _objects_changed(self, kind: type[Object]) -> None:
+    def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
+        """Look again at the jobs that news of such objects can help."""
         if kind is Queue:
             self._rebuild_queues()
         elif kind is PriorityClass:
             self._reread_classes()
+        elif kind is DisruptionBudget:
+            # No pod finds a node by it, but more pods may be evicted.
+            self.openings += 1
+        elif kind is Namespace:
+            self.hints.namespaces_changed()
+        elif kind is PersistentVolumeClaim:
+            claims = self.cluster.objects.get(kind, {})
+            self.hints.claims_changed(claim for uid in uids if (claim := claims.get(uid)) is not None)
+        elif kind in VOLUME_KINDS:
+            self.hints.volumes_changed()
         else:
             self.generation += 1
             self.reconsider()
@@ -101,7 +122,7 @@ class Book(Standing):
             if entry is None or not entry.charged or entry.leaving:
                 self.generation += 1
             else:
-                self.company_came()
+                self.hints.pod_placed(entry.labelset)
             if task is not None:
                 self._drop(task)
             self.tags.forget(uid)
@@ -120,6 +141,9 @@ class Book(Standing):
             self._join(job, task)
         task.entry = entry
         self._amend(task, entry.pod)
+        job = task.job
+        if len(job.tasks) > 1 and not job.motley:
+            job.motley = not alike(task, next(other for other in job.tasks.values() if other is not task))
         self.move(task, status_of(entry))
         self.rest(task)
 
@@ -181,9 +205,11 @@ class Book(Standing):
         """A task has come to the job; the others are in its figures already, and may fit where they do not."""
         job.parked = job.sought = job.reclaimed = -1
         if len(job.tasks) == 1:
+            job.motley = False
             self._refresh(job)
             return
         if job.group is None or not job.group.has_priority:
+            self.upsets += task.pod.spec.priority > job.priority
             job.priority = max(job.priority, task.pod.spec.priority)
         if job.group is None:
             job.created = min(job.created, task.pod.created)
@@ -231,11 +257,21 @@ class Book(Standing):
             self.generation += 1
         if old is Status.ASSUMED:
             self.openings += 1
+            if task.entry.row >= 0:
+                # It may be evicted from now on.
+                self.cluster.columns.touch(task.entry.row)
+        if task.job.min_member > 1:
+            # Whether a gang would be broken is a question about all nodes of its members.
+            self.upsets += 1
         if status not in (Status.PENDING, Status.PROMISED):
             self.settled[task.uid] = None
+        if status is Status.PENDING:
+            task.job.untold[task.uid] = task
+        else:
+            task.job.untold.pop(task.uid, None)
         if status is Status.PROMISED:
             self.promised[task.job.key] = task.job
-        if status is Status.ASSUMED:
-            self.company_came()
+        if status in PLACED and old not in PLACED:
+            self.hints.pod_placed(task.entry.labelset)
         if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(task.job.queue):
             self._refresh(task.job)

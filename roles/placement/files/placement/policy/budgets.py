@@ -5,32 +5,33 @@
 
 from collections.abc import Container, Sequence
 
-from placement.model.disruption import DisruptionBudget
 from placement.policy.book import Book
 from placement.policy.jobs import Task
 
 
 class Budgets:
-    """The budgets as of when they are first asked for."""
+    """The budgets for one action run, less what pods that are asked to leave take of them."""
 
     def __init__(self, book: Book, refusing: Container[str] = ()) -> None:
         self._book = book
+        self._table = book.cluster.budgets
         # Those beyond which the API has let nobody go.
         self._refusing = refusing
-        self._by_namespace: dict[str, list[DisruptionBudget]] | None = None
-        self._allowed: dict[str, int] = {}
+        self._taken: dict[str, int] | None = None
 
-    def of(self, task: Task) -> Sequence[str]:
+    def of(self, task: Task) -> tuple[str, ...]:
         """UIDs of the budgets that the pod counts in."""
-        items = self._known().get(task.pod.namespace)
-        if not items:
-            return ()
-        labels = dict(task.pod.labels)
-        return [item.uid for item in items if item.selector is not None and item.selector.matches(labels)]
+        return self._table.of(task.entry.labelset)
 
     def allowed(self, uid: str) -> int:
         """How many more of a budget's pods may be asked to leave."""
-        return self._allowed.get(uid, 0)
+        if self._taken is None:
+            self._taken = {}
+            # Asked to leave and not yet on the way out: the API has not counted these.
+            for task in self._book.releasing.values():
+                if not task.pod.terminating:
+                    self.take(task)
+        return max(0, self._table.allowed(uid) - self._taken.get(uid, 0))
 
     def violations(self, victims: Sequence[Task]) -> int | None:
         """How many of them are beyond their budgets; None where it is known that these refuse."""
@@ -43,17 +44,8 @@ class Budgets:
 
     def take(self, task: Task) -> None:
         """The pod is asked to leave."""
+        if self._taken is None:
+            # It is among those that are counted when the budgets are first asked for.
+            return
         for uid in self.of(task):
-            self._allowed[uid] = max(0, self._allowed[uid] - 1)
-
-    def _known(self) -> dict[str, list[DisruptionBudget]]:
-        if self._by_namespace is None:
-            self._by_namespace = {}
-            for item in self._book.cluster.objects.every(DisruptionBudget):
-                self._by_namespace.setdefault(item.namespace, []).append(item)
-                self._allowed[item.uid] = max(0, item.allowed)
-            # Asked to leave and not yet on the way out: the API has not counted these.
-            for task in self._book.releasing.values():
-                if not task.pod.terminating:
-                    self.take(task)
-        return self._by_namespace
+            self._taken[uid] = self._taken.get(uid, 0) + 1

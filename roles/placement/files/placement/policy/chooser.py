@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.pod import Pod
 from placement.model.quantity import format_amount
-from placement.policy.jobs import Task
+from placement.policy.jobs import Task, alike
 from placement.policy.reservations import Reservations
 from placement.policy.rules import Rules
 from placement.policy.statement import Statement
@@ -58,7 +57,7 @@ class Chooser:
             if start:
                 yield
             first, end = tasks[start], start + 1
-            while end < len(tasks) and end - start < _AT_ONCE and alike(tasks[end].pod, first.pod):
+            while end < len(tasks) and end - start < _AT_ONCE and alike(tasks[end], first):
                 end += 1
             if end - start > 1 and not self.one_by_one(first):
                 run = tasks[start:end]
@@ -103,12 +102,26 @@ class Chooser:
         return self.domains.apply_to(task.pod.spec, task.entry.labelset)
 
     def kind(self, tasks: Sequence[Task]) -> Hashable:
-        """Equal for tasks that fit where the others fit; None where that is not only for them and the nodes to say."""
-        first = tasks[0]
-        if self.one_by_one(first) or not all(alike(task.pod, first.pod) for task in tasks):
+        """Return what is equal for tasks that fit where the others fit; None where that is not known.
+
+        What a pod prefers does not matter, nor does its label set where no rule about other pods is about it. A single
+        pod that is kept apart from others fits nowhere until one of them leaves. Company and volumes come without that.
+        """
+        first, spec = tasks[0], tasks[0].pod.spec
+        hard = bool(spec.affinity) or any(constraint.hard for constraint in spec.spread)
+        if hard or first.pod.volume_claims or not all(alike(task, first) for task in tasks):
             return None
-        ignored = self._cluster.columns.lower_rank(first.priority)
-        return (first.pod.spec, first.pod.request, ignored, len(tasks), self.reservations.binding(first))
+        if self._cluster.suited(first.pod) is not None:
+            return None
+        asked = (spec, first.pod.request, self._cluster.columns.lower_rank(first.priority))
+        asked += (self.reservations.binding(first),)
+        labelset = first.entry.labelset
+        apart = [*spec.anti_affinity, *(anti.term for anti in self._cluster.labelsets.repelling(labelset))]
+        if not apart:
+            return (*asked, len(tasks))
+        if len(tasks) > 1 or any(term.matcher.namespace_selector is not None for term in apart):
+            return None
+        return (*asked, labelset)
 
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
@@ -116,7 +129,7 @@ class Chooser:
         first = tasks[0].pod
         vector = columns.axis.request(first.request)
         rows = self._cluster.masks.selector(first.spec.selector).allows
-        equal = all(alike(task.pod, first) for task in tasks)
+        equal = all(alike(task, tasks[0]) for task in tasks)
         enough = np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
         if equal and np.count_nonzero(enough & rows) >= len(tasks):
             # Each could have a node of its own.
@@ -181,13 +194,3 @@ def _both(rows: Bools | None, others: Bools | None) -> Bools | None:
     if rows is None or others is None:
         return rows if others is None else others
     return rows & others
-
-
-def alike(pod: Pod, other: Pod) -> bool:
-    """Whether two pods can be placed in one run; equal specs and requests are mostly one object."""
-    return (
-        (pod.spec is other.spec or pod.spec == other.spec)
-        and (pod.request is other.request or pod.request == other.request)
-        and pod.labels == other.labels
-        and pod.volume_claims == other.volume_claims
-    )

@@ -51,6 +51,9 @@ class Rounds:
         found = [(place, ranking) for ranking in rankings if (place := ranking.peek(since)) is not None]
         return min(found, key=lambda item: item[0])[1].pop(since) if found else None
 
+    def __bool__(self) -> bool:
+        return any((*self._due, *self._rest))
+
     def tidy(self) -> None:
         """Forgets some of those that have moved on."""
         for ranking in (*self._due, *self._rest):
@@ -104,6 +107,10 @@ class Claimants:
         for rounds in self._rounds.values():
             rounds.tidy()
 
+    def concerned(self) -> list[QueueNode]:
+        """Return the queues that have claimants, or jobs that allocate has not come to."""
+        return [queue for queue in self._book.tree.by_name.values() if queue.waiting or self._rounds.get(queue)]
+
     def join(self, queue: QueueNode) -> Iterator[None]:
         """In this run those of the queue that allocate has not come to have their turns, too."""
         since, self._seen_waiting[queue] = self._seen_waiting.get(queue, 0), self._begun
@@ -134,7 +141,8 @@ class Claimants:
     def pop(self, queue: QueueNode, *, in_turn: bool) -> Place | None:
         """The first of the queue that has not had its turn, or of those whose turn it is."""
         rounds = self._rounds.get(queue)
-        return rounds.pop(self._begun, in_turn=in_turn, all_of_them=queue in self._joined) if rounds else None
+        all_of_them = queue in self._joined
+        return rounds.pop(self._begun, in_turn=in_turn, all_of_them=all_of_them) if rounds is not None else None
 
     def put_back(self, queue: QueueNode, place: Place) -> None:
         """It is not its turn yet."""

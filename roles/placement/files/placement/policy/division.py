@@ -24,6 +24,9 @@ class Claim:
 
 def divide(total: int, claims: Sequence[Claim]) -> list[int]:
     """The part of each claimant, in order; floors are given even where they exceed the total."""
+    ceilings = [claim.ceiling for claim in claims]
+    if sum(ceilings) <= total:
+        return ceilings
     floors = [min(claim.floor, claim.ceiling) for claim in claims]
     part, whole = _level(total, claims, floors)
     parts = [

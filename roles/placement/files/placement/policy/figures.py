@@ -3,24 +3,35 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The figures: what jobs and queues hold and want, what there is in all, and what is free of it."""
 
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
 from placement.model.quantity import PODS
 from placement.policy.amounts import Totals, add
-from placement.policy.jobs import HOLDING, SHARING, TAKING, WANTING, Status, Task
+from placement.policy.hints import Hints
+from placement.policy.jobs import HOLDING, SHARING, TAKING, WANTING, Job, Status, Task
+from placement.policy.membership import GroupKey
 from placement.policy.queues import QueueTree
 from placement.policy.register import Register
 from placement.policy.room import UsableRoom
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
 
+# So many jobs are given another order in one slice.
+_ORDERED: Final = 128
+
 
 class Figures(Register):
     """Sums over all tasks, kept up with every move."""
 
     def __init__(self, cluster: Cluster, rules: Rules, tree: QueueTree) -> None:
-        super().__init__(rules, tree)
+        super().__init__(rules, tree, Hints(cluster.labelsets))
         self.cluster = cluster
         self._held: Totals = {}
         self.room = UsableRoom(cluster, self.tasks.__contains__)
+        # Jobs in line whose order may be another, because there is more or less in all.
+        self._unordered: dict[GroupKey, Job] = {}
 
     def _book(self, task: Task, old: Status | None, new: Status | None) -> None:
         """Counts the task under its new status instead of the old one; under none before it comes and after it goes."""
@@ -65,12 +76,20 @@ class Figures(Register):
             add(held, queue.promised.items())
         return held
 
-    def _add_up(self) -> None:
+    def _add_up(self) -> Iterator[None]:
         """Add up what queues share, and divide it among them."""
         free, held = self.room.free(), self._held_of_shares()
         total = {name: max(0, amount + held.get(name, 0)) for name, amount in free.items() if name != PODS}
         if total != self.total:
             self.total = total
-            begun = [job for queue in self.tree.by_name.values() for job in queue.begun.values()]
-            self.reorder([job for job in begun if job.pending])
-        self.openings += self.tree.divide(total)
+            # Shares of what there is order those that have begun. Who is parked has a new order when it comes back.
+            for queue in self.tree.by_name.values():
+                fewer, more = sorted((queue.begun, queue.waiting), key=len)
+                self._unordered.update({key: job for key, job in fewer.items() if key in more})
+        for key in list(islice(self._unordered, _ORDERED)):
+            job = self._unordered.pop(key)
+            at = self.tree.by_name.get(job.queue)
+            if at is not None and at.waiting.get(key) is job:
+                self.push(job)
+        redivided = yield from self.tree.divide(total)
+        self.openings += redivided

@@ -158,6 +158,7 @@ class Job:
         "key",
         "lapses",
         "min_member",
+        "motley",
         "order",
         "parked",
         "priority",
@@ -168,6 +169,7 @@ class Job:
         "tasks",
         "ticket",
         "told",
+        "untold",
         "waiting",
         "whole",
     )
@@ -183,6 +185,10 @@ class Job:
         # Members that name another scheduler; one is enough to leave the whole group alone.
         self.foreign = 0
         self.tasks: dict[str, Task] = {}
+        # Whether some of the tasks may have to be placed otherwise than the others.
+        self.motley = False
+        # Pending tasks of which nothing has been said since they came to wait.
+        self.untold: dict[str, Task] = {}
         self.counts = [0] * len(Status)
         # Pending tasks that request something; where none does, the job is left to backfill.
         self.asking = 0
@@ -294,6 +300,17 @@ def wanted_by(tasks: Iterable[Task]) -> Totals:
     for task in tasks:
         add(wanted, task.amounts)
     return wanted
+
+
+def alike(task: Task, other: Task) -> bool:
+    """Whether two tasks can be placed in one run; equal specs and requests are mostly one object."""
+    pod, peer = task.pod, other.pod
+    return (
+        (pod.spec is peer.spec or pod.spec == peer.spec)
+        and (pod.request is peer.request or pod.request == peer.request)
+        and task.entry.labelset is other.entry.labelset
+        and pod.volume_claims == peer.volume_claims
+    )
 
 
 def _lone_job(task: Task, queue: str) -> Job:

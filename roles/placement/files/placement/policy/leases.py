@@ -64,7 +64,9 @@ def renew(session: Session) -> Iterator[None]:
     leases.held, leases.expected = held, expected
     announced: dict[str, set[str]] = {}
     closed = set()
-    for name, there in held.items():
+    for number, (name, there) in enumerate(held.items()):
+        if number % _STEP == _STEP - 1:
+            yield
         keys = {lease.key for lease in there}
         row = columns.rows.get(name)
         node = columns.nodes[row] if row is not None else None
@@ -76,9 +78,14 @@ def renew(session: Session) -> Iterator[None]:
         announced[name] = keys & told
         if announced[name] != keys and len(named) < _ANNOUNCED_AT_MOST:
             closed.add(name)
-    for name in closed | leases.closed:
+    before = leases.closed
+    # If this is interrupted, every node that is closed must be known to be.
+    leases.closed = before | closed
+    for number, name in enumerate(leases.closed):
         session.book.cluster.close(name, LEASED, closed=name in closed)
-    if leases.closed - closed:
+        if number % _STEP == _STEP - 1:
+            yield
+    if before - closed:
         # Whoever found no node is to look again, which those of this cycle do not.
         session.book.generation += 1
         session.unfinished = True

@@ -5,11 +5,13 @@
 
 from collections.abc import Hashable, Iterable, MutableMapping
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Any, Final
 
 from placement.model.quantity import Amounts
 from placement.model.workload import ENDED, NOT_LET_IN, VOLCANO, PodGroup
 from placement.policy.amounts import Totals, add
+from placement.policy.hints import Hints
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
 from placement.policy.queue_node import Place, QueueNode
@@ -23,6 +25,8 @@ _LONGEST: Final = 30.0
 _FIRST: Final = 32
 # So many get their places back in one slice.
 _BACK: Final = 512
+# Of so many tries one at most is for a job that news has woken, while others wait for their turn.
+_WOKEN_PART: Final = 32
 # So many void places may be in a queue that has few others.
 _VOID: Final = 1024
 
@@ -30,7 +34,7 @@ _VOID: Final = 1024
 class Line:
     """Waiting jobs, in the heaps of their queues or parked."""
 
-    def __init__(self, rules: Rules, tree: QueueTree) -> None:
+    def __init__(self, rules: Rules, tree: QueueTree, hints: Hints) -> None:
         self.rules = rules
         self.tree = tree
         # Whether it is by our name that pods ask for Volcano's own scheduler.
@@ -41,6 +45,8 @@ class Line:
         self.generation = 0
         # Moves when somebody may be asked to leave who could not be before: a binding is confirmed, shares change.
         self.openings = 0
+        # Moves when pods may be cheaper to evict, or be allowed to leave, of which their nodes show nothing.
+        self.upsets = 0
         # By their tickets, for whoever is parked has a new one.
         self.parked: dict[GroupKey, Job] = {}
         self._first_parked = Ranking(self.parked)
@@ -64,8 +70,8 @@ class Line:
         self.partial: dict[GroupKey, Job] = {}
         # Jobs whose conditions may have to be written again.
         self.stirred: dict[GroupKey, Job] = {}
-        # Parked jobs that need other pods somewhere: placing a pod may help them, too.
-        self._near_others: dict[GroupKey, Job] = {}
+        # What parked jobs wait for besides room.
+        self.hints = hints
         # What others know of jobs by their keys; it goes with the job.
         self.known: list[MutableMapping[GroupKey, Any]] = []
         # Walks through the queues that have not come to their end: some jobs have not been tried in them.
@@ -73,8 +79,9 @@ class Line:
         # Parked jobs that get their places back, the last first, and the generation that they do so for.
         self._returning: list[Job] = []
         self._returned = 0
-        # Tries in vain since some were put before all others.
+        # Tries in vain since some were put before all others, and all tries since some were woken.
         self._vain = 0
+        self._tries = 0
         self._tickets = 0
 
     @property
@@ -95,15 +102,16 @@ class Line:
         job.ticket = self._tickets = self._tickets + 1
         self.parked.pop(job.key, None)
         self.outside.pop(job.key, None)
-        near_others = self._near_others.pop(job.key, None)
         queue = self.tree.by_name.get(job.queue)
         if queue is not None:
             queue.waiting.pop(job.key, None)
-            self._line_up(queue, job, near_others is not None)
+            self._line_up(queue, job)
             # A queue that has all that it deserves is not visited, and nobody comes upon those that have moved on.
             if len(queue.order) > 2 * len(queue.waiting) + _VOID:
                 queue.order[:] = [place for place in queue.order if place[1] == place[2].ticket]
                 heapify(queue.order)
+        if job.key not in self.parked:
+            self.hints.forget(job.key)
         if self.rules.enqueues:
             self._reserve(job, queue)
 
@@ -117,7 +125,7 @@ class Line:
             return bool(job.tasks) or not job.foreign
         return self.stands_for_volcano or (job.told is not None and job.told[0].uid == group.uid)
 
-    def _line_up(self, queue: QueueNode, job: Job, near_others: bool) -> None:
+    def _line_up(self, queue: QueueNode, job: Job) -> None:
         group = job.group
         if group is not None and group.dialect == VOLCANO and self.speaks_for(job):
             # Whoever is to create its pods may wait until it is in.
@@ -134,8 +142,6 @@ class Line:
         if job.parked == self.generation:
             self.parked[job.key] = job
             self._first_parked.add(job)
-            if near_others:
-                self._near_others[job.key] = job
             return
         job.order = self.rules.job_order(job, self.total)
         queue.waiting[job.key] = job
@@ -184,11 +190,12 @@ class Line:
         while places:
             _unused, ticket, job = heappop(places)
             if ticket == job.ticket:
+                self._tries += 1
                 return job
         return None
 
-    def park(self, job: Job, task: Task) -> None:
-        """The job waits until something changes, because this task of it does not fit."""
+    def park(self, job: Job, tried: Iterable[Task]) -> None:
+        """The job waits until something changes, because these tasks of it have been tried and do not all fit."""
         job.parked = self.generation
         self._vain += 1
         job.ticket = self._tickets = self._tickets + 1
@@ -198,8 +205,7 @@ class Line:
         queue = self.tree.by_name.get(job.queue)
         if queue is not None:
             queue.waiting.pop(job.key, None)
-        if task.pod.spec.affinity or task.pod.spec.spread:
-            self._near_others[job.key] = job
+        self.hints.note(job, tried)
 
     def forget_orders(self) -> None:
         """All jobs are about to be reordered by other keys."""
@@ -247,7 +253,7 @@ class Line:
     @property
     def returning(self) -> bool:
         """Whether parked jobs are still to get their places back, or had to wait for the end of a walk to do so."""
-        return bool(self._returning or (self.parked and self._returned != self.generation))
+        return bool(self._returning or self.hints.woken or (self.parked and self._returned != self.generation))
 
     def retry_parked(self) -> None:
         """Parked jobs get their places back when something has changed since they were tried, the first ones first.
@@ -269,17 +275,26 @@ class Line:
             if self.parked.get(job.key) is job:
                 self.push(job)
         del self._returning[-_BACK:]
+        self._retry_woken()
 
-    def company_came(self) -> None:
-        """A pod has been placed: whoever waits for company may have it now."""
-        for job in list(self._near_others.values()):
-            job.parked = -1
-            self.push(job)
+    def _retry_woken(self) -> None:
+        """Give some of the jobs that news has woken their places back, few where others wait: news is frequent."""
+        woken = self.hints.woken
+        number = min(_FIRST, self._tries // _WOKEN_PART) if self.unswept else _FIRST
+        if not woken or not number:
+            return
+        self._tries = 0
+        for key in list(islice(woken, number)):
+            job = woken.pop(key)
+            if self.parked.get(key) is job:
+                job.parked = job.sought = job.reclaimed = -1
+                self.push(job)
 
     def leave(self, key: GroupKey) -> None:
         """The job is no more."""
-        for waiting in (self.parked, self.outside, self.backed, self.partial, self.stirred, self._near_others):
+        for waiting in (self.parked, self.outside, self.backed, self.partial, self.stirred):
             waiting.pop(key, None)
+        self.hints.forget(key)
         self.promised.pop(key, None)
         self.unclaimed.pop(key, None)
         self.held.pop(key, None)

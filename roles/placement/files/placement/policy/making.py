@@ -10,6 +10,7 @@ victims leave is promised to the members, so nobody else takes it, and the membe
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from placement.model.action import Evict, PodCondition
 from placement.policy.amounts import Totals
@@ -22,6 +23,9 @@ from placement.policy.session import Session
 from placement.policy.sparing import Sparing
 from placement.policy.statement import Statement
 from placement.policy.victims import Question
+
+# Kinds of claimants whose openings are kept between runs: each takes some hundred bytes for every node.
+_KEPT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Taking:
     # Whether there can be any victim at all: it saves looking for them on every node.
     possible: Callable[[Task], bool]
     reason: str
+    # Under which name openings are kept for the next run; empty where shares decide, which move all the time.
+    kept_as: str = ""
 
 
 class Making:
@@ -45,11 +51,21 @@ class Making:
         self._session = session
         self._taking = taking
         self._seekers: dict[Hashable, Seeker] = {}
+        self._asked: list[Seeker] = []
         self._mates: dict[Hashable, Mates] = {}
         self._budgets = budgets
 
     def room_for(self, job: Job) -> Generator[None, None, bool]:
         """Makes room for what of the job must start together, if it can; between two answers others may have a turn."""
+        try:
+            return (yield from self._room_for(job))
+        finally:
+            # Whoever asked may go, and must not be kept in mind for it.
+            for seeker in self._asked:
+                seeker.question = None
+            self._asked.clear()
+
+    def _room_for(self, job: Job) -> Generator[None, None, bool]:
         session, tree = self._session, self._session.book.tree
         begun = session.slice
         first, queue = job.peek(), tree.by_name.get(job.queue)
@@ -120,13 +136,21 @@ class Making:
     def _seeker(self, claimant: Task) -> Seeker:
         # What room is promised to lesser ones is open to the claimant, and so are other nodes than to these.
         ignored = self._session.book.cluster.columns.lower_rank(claimant.priority)
-        key = (claimant.pod.spec, claimant.pod.request, ignored, self._taking.key(claimant))
-        question = self._taking.question(claimant, self._budgets)
-        seeker = self._seekers.get(key)
+        kept, seekers = self._taking.kept_as, self._session.seekers
+        key = (kept, claimant.pod.spec, claimant.pod.request, ignored, self._taking.key(claimant))
+        seeker = seekers.get(key) if kept else self._seekers.get(key)
         if seeker is None:
-            seeker = self._seekers[key] = Seeker(self._session, question)
-        # Whoever asked first may be gone by now.
-        seeker.question = question
+            seeker = Seeker(self._session)
+        if kept:
+            # The last one asked is the last to be forgotten.
+            seekers.pop(key, None)
+            seekers[key] = seeker
+            if len(seekers) > _KEPT:
+                del seekers[next(iter(seekers))]
+        else:
+            self._seekers[key] = seeker
+        seeker.question = self._taking.question(claimant, self._budgets)
+        self._asked.append(seeker)
         return seeker
 
     def _mates_of(self, claimant: Task) -> Mates:

@@ -37,7 +37,8 @@ class Mates:
         found: dict[Hashable, list[Task]] = {}
         for task in self._tasks:
             if self._may_leave(task):
-                found.setdefault(self.question.like(task), []).append(task)
+                kind = (self.question.like(task), self.question.budgets.of(task))
+                found.setdefault(kind, []).append(task)
             self._effort.spend(_SORTED)
             if self._effort.is_due():
                 yield

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from placement.policy.hints import Hints
 from placement.policy.jobs import Job, Status, Task, TaskKey
 from placement.policy.line import Line
 from placement.policy.membership import GroupKey, Source
@@ -25,8 +26,8 @@ _NO_KEY: Final[TaskKey] = (0, "", "")
 class Register(Line):
     """All jobs but those of pods at rest, and all tasks."""
 
-    def __init__(self, rules: Rules, tree: QueueTree) -> None:
-        super().__init__(rules, tree)
+    def __init__(self, rules: Rules, tree: QueueTree, hints: Hints) -> None:
+        super().__init__(rules, tree, hints)
         self.jobs: dict[GroupKey, Job] = {}
         self.tasks: dict[str, Task] = {}
 

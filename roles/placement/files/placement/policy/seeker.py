@@ -4,12 +4,13 @@
 """Where room can be made for a pod: the cheapest victims over all nodes.
 
 Nodes are searched one after another, in slices, and what was found is kept with the row: until the next claimant of the
-same kind asks, few nodes have changed. What was found long ago is looked at again before it is used.
+same kind asks, few nodes have changed. What was found long ago is looked at again before it is used, so it may have
+become dearer; whatever can make a node cheaper has to bring it up again.
 """
 
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,8 @@ from placement.policy.victims import NOBODY, Cost, Found, NodeSearch, Question, 
 _LOOK: Final = 8
 # A search that is longer than this is time for what has come.
 _LONG: Final = 256
+# So many void entries may be in the heap of a search that has few others.
+_VOID: Final = 1024
 _EVICTABLE: Final = (Status.BOUND, Status.RUNNING)
 
 
@@ -38,33 +41,66 @@ class Opening:
 class Seeker:
     """Openings for claimants of one kind, cheapest first."""
 
-    def __init__(self, session: Session, question: Question) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self.question = question
+        # What the one who asks wants to know of every node; it names the claimant, so it is kept only while that asks.
+        self.question: Question | None = None
         self._columns = session.book.cluster.columns
         self._effort = session.effort
         self._heap: list[tuple[Cost, int]] = []
+        # The cost of each row as it was last found; entries of the heap with another cost are void.
+        self._costs: dict[int, Cost] = {}
         self._cursor = -1
+        self._grounds: Hashable = None
+        # Budgets that are short on some of the rows: what they allowed then, and the rows.
+        self._short: dict[str, tuple[int, set[int]]] = {}
         # What was found out while nothing changed: of kinds of pods, whether they may leave, and of nodes with so many
         # of each kind, how many of each kind leave. Most nodes are like another.
         self._valid: tuple[int, int] = (-1, -1)
         self._may: dict[Hashable, bool] = {}
         self._numbers: dict[Hashable, tuple[int, ...] | None] = {}
 
+    @property
+    def _asked(self) -> Question:
+        if self.question is None:
+            raise RuntimeError("nothing is asked of the nodes")
+        return self.question
+
     def refresh(self, claimant: Task) -> Iterator[None]:
         """Searches nodes that have changed, all of them at first; between two answers others may have a turn."""
+        session = self._session
         changed = self._columns.changed_since(self._cursor) if self._cursor >= 0 else None
-        self._cursor = self._columns.changes
-        usable = self._session.chooser.usable(claimant)
-        if changed is None:
+        grounds = (session.rules, session.book.upsets)
+        usable = session.chooser.usable(claimant)
+        if changed is None or grounds != self._grounds:
             self._heap.clear()
+            self._costs.clear()
+            self._short.clear()
             rows = np.flatnonzero(usable).tolist()
         else:
-            rows = sorted(row for row in set(changed.tolist()) if usable[row])
+            rows = sorted(row for row in {*changed.tolist(), *self._relieved()} if usable[row])
+        # A search that is given up has to begin again.
+        self._cursor, self._grounds, cursor = -1, grounds, self._columns.changes
         for row in rows:
             found = yield from self._look(claimant, row)
             if found is not None:
-                heappush(self._heap, (found.cost, row))
+                self._put(row, found.cost)
+        self._cursor = cursor
+        if len(self._heap) > 2 * len(self._costs) + _VOID:
+            self._heap = [(cost, row) for row, cost in self._costs.items()]
+            heapify(self._heap)
+
+    def _put(self, row: int, cost: Cost) -> None:
+        if self._costs.get(row) != cost:
+            self._costs[row] = cost
+            heappush(self._heap, (cost, row))
+
+    def _relieved(self) -> Iterator[int]:
+        """Rows on which a budget was short that allows more by now."""
+        for uid, (allowed, rows) in list(self._short.items()):
+            if self._asked.budgets.allowed(uid) > allowed:
+                del self._short[uid]
+                yield from rows
 
     def best(self, claimant: Task) -> Generator[None, None, Opening | None]:
         """The cheapest opening as things stand, and as they must stay until it is found."""
@@ -76,22 +112,27 @@ class Seeker:
         while self._heap and opening is None:
             place = heappop(self._heap)
             cost, row = place
+            if self._costs.get(row) != cost:
+                continue
             node = self._columns.nodes[row]
             if node is None or not usable[row]:
+                del self._costs[row]
                 continue
             if allowed is not None and not allowed[row]:
                 aside.append(place)
                 continue
             found = yield from self._look(claimant, row)
+            del self._costs[row]
             if found is None:
                 continue
             if found.cost > cost:
-                heappush(self._heap, (found.cost, row))
+                self._put(row, found.cost)
                 continue
             aside.append((found.cost, row))
             opening = Opening(row, node.name, found)
-        for place in aside:
-            heappush(self._heap, place)
+        for cost, row in aside:
+            self._costs.pop(row, None)
+            self._put(row, cost)
         return opening
 
     def _look(self, claimant: Task, row: int) -> Generator[None, None, Found | None]:
@@ -110,6 +151,8 @@ class Seeker:
         self._forget_old()
         candidates: list[tuple[Hashable, Task]] = []
         forced: list[Task] = []
+        hits: dict[str, int] = {}
+        budgets = self._asked.budgets
         for entry in book.cluster.pods.at_node(node.name):
             task = book.tasks.get(entry.pod.uid)
             like = self._like(task) if task is not None else None
@@ -120,6 +163,16 @@ class Seeker:
                 forced.append(task)
             elif task is not None and like is not None:
                 candidates.append((like, task))
+            if like is not None and task is not None:
+                for uid in budgets.of(task):
+                    hits[uid] = hits.get(uid, 0) + 1
+        # A budget that allows all of the node's pods to leave tells none of them from another.
+        short = {uid for uid, number in hits.items() if number > budgets.allowed(uid)}
+        if short:
+            self._note_short(short, row)
+            candidates = [
+                ((like, *(uid for uid in budgets.of(task) if uid in short)), task) for like, task in candidates
+            ]
         self._effort.spend(len(candidates))
         return (yield from self._search(candidates, needed, forced))
 
@@ -135,6 +188,13 @@ class Seeker:
         short = np.flatnonzero((lacking > 0) & (vector.dense > 0)).tolist()
         return {columns.axis.names[index]: int(lacking[index]) for index in short}
 
+    def _note_short(self, budgets: Iterable[str], row: int) -> None:
+        for uid in budgets:
+            known = self._short.get(uid)
+            if known is None:
+                known = self._short[uid] = (self._asked.budgets.allowed(uid), set())
+            known[1].add(row)
+
     def _forget_old(self) -> None:
         now = (self._session.slice, self._columns.changes)
         if self._valid != now:
@@ -144,12 +204,12 @@ class Seeker:
 
     def _like(self, task: Task) -> Hashable | None:
         """The kind of a pod that can be asked to leave; None where it cannot."""
-        if not self.question.evictable(task):
+        if not self._asked.evictable(task):
             return None
-        like = self.question.like(task)
+        like = self._asked.like(task)
         may = self._may.get(like)
         if may is None:
-            may = self._may[like] = self.question.alone(task)
+            may = self._may[like] = self._asked.alone(task)
         return like if may else None
 
     def _search(
@@ -159,7 +219,7 @@ class Seeker:
         members = [tasks for _unused, tasks in found]
         kind = (tuple(needed.items()), tuple((like, len(tasks)) for like, tasks in found))
         if forced or kind not in self._numbers:
-            search = NodeSearch(self.question, members, needed, forced, self._effort)
+            search = NodeSearch(self._asked, members, needed, forced, self._effort)
             best = yield from self._undisturbed(search)
             if not forced:
                 self._numbers[kind] = search.numbers if best else None
@@ -168,7 +228,7 @@ class Seeker:
         if numbers is None:
             return None
         chosen = [task for tasks, number in zip(members, numbers, strict=False) for task in tasks[:number]]
-        return priced(chosen, self.question)
+        return priced(chosen, self._asked)
 
     def _undisturbed(self, search: NodeSearch) -> Generator[None, None, Found | None]:
         """What is known of the node stays as it is until the search is over."""

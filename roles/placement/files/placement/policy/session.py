@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A session: the book, the chooser and the plugins, and what the actions have decided so far."""
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from placement.model.action import Action, Bind, BindVolume, SelectNode
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim
@@ -22,6 +22,9 @@ from placement.policy.reservations import Reservations
 from placement.policy.rules import Rules
 from placement.policy.statement import Statement
 from placement.state.reasons import Reasons
+
+if TYPE_CHECKING:
+    from placement.policy.seeker import Seeker
 
 # Seconds that a provisioner has to make a volume, as many as kube-scheduler gives.
 PROVISIONING: Final = 600.0
@@ -73,6 +76,10 @@ class Session:
     # Pods that the API did not let go, by UID, and jobs that had counted on it.
     spared: dict[str, Spared] = field(default_factory=dict)
     blocked: dict[GroupKey, Refused] = field(default_factory=dict)
+    # How many evictions the API has refused.
+    stays: int = 0
+    # Jobs that room is kept for, and by the first of the tasks that need it together, when that was last looked for.
+    promises: dict[GroupKey, dict[str, Hashable]] = field(default_factory=dict)
     # Disruption budgets that were the reason, by UID, and until when nobody is asked to leave beyond them.
     refusing: dict[str, float] = field(default_factory=dict)
     # Gangs that were bound in part: how long they may be so, until when each may, and of whom the bound had to leave.
@@ -86,6 +93,8 @@ class Session:
     # Jobs of the batch system that back pods.
     backing: Backing = field(default_factory=Backing)
     failures: Failures = field(default_factory=Failures)
+    # Where room can be made for claimants of a kind, kept from one action run to the next.
+    seekers: "dict[Hashable, Seeker]" = field(default_factory=dict)
     effort: Effort = field(default_factory=Effort)
     # Who waits for others of the own queue to leave, and who for those of other queues.
     preempting: Claimants = field(init=False)
@@ -94,15 +103,8 @@ class Session:
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = Claimants(self.book), Claimants(self.book)
         turns = (self.preempting.turns, self.reclaiming.turns)
-        self.book.known += (
-            self.refusals,
-            self.blocked,
-            self.deadlines,
-            self.withdrawn,
-            self.unclaimed,
-            self.reservations.since,
-            *turns,
-        )
+        said = (self.refusals, self.blocked, self.deadlines, self.withdrawn, self.unclaimed)
+        self.book.known += (*said, self.promises, self.reservations.since, *turns)
 
     @property
     def reservations(self) -> Reservations:
@@ -113,12 +115,12 @@ class Session:
         """Begins tentative moves."""
         return Statement(self.book)
 
-    def refuse(self, job: Job, task: Task, refused: Refused) -> None:
-        """The job waits, and this is what is said of it."""
+    def refuse(self, job: Job, tried: Sequence[Task], refused: Refused) -> None:
+        """Park the job until something happens that can help one of these tasks, and keep what is said of it."""
         self.refusals[job.key] = refused
         if refused.nodes is not None:
             self.reservations.note(job)
-        self.book.park(job, task)
+        self.book.park(job, tried)
 
     def bind(self, *tasks: Task, tag: str = "") -> None:
         """The places of tasks of one job are final; no member of a gang is bound before all have their volumes.

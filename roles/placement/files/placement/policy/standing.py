@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from placement.model.quantity import PODS
 from placement.model.workload import Queue
 from placement.policy.figures import Figures
 from placement.policy.groups import GroupIndex
@@ -70,6 +71,10 @@ class Standing(Figures):
         self.unread.discard(job.key)
         self.hopeless.pop(job.key, None)
         facts = self.groups.facts(job)
+        self.upsets += bool(job.allocated.get(PODS)) and (job.min_member, job.priority) != (
+            facts.min_member,
+            facts.priority,
+        )
         job.group, job.min_member, job.priority = facts.group, facts.min_member, facts.priority
         job.created = facts.created
         problem = facts.problem or self.tree.refusal(facts.queue, job)
@@ -101,6 +106,7 @@ class Standing(Figures):
 
     def _enqueue_in(self, job: Job, name: str, problem: Problem | None = None) -> None:
         """Moves a job, with all that it is counted for, to another queue, or in and out of scheduling."""
+        self.upsets += bool(job.allocated.get(PODS))
         for task in job.tasks.values():
             self._book(task, task.status, None)
         queue = self.tree.by_name.get(job.queue)

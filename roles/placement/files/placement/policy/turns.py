@@ -41,4 +41,5 @@ def take_turns(session: Session, visit: QueueVisit) -> Iterator[None]:
 
 
 def _used(queue: QueueNode) -> bool:
-    return bool(queue.jobs) and not queue.children and not queue.problem
+    # In a thousand queues few have jobs that wait for their turn.
+    return bool(queue.waiting) and not queue.children and not queue.problem

@@ -46,6 +46,7 @@ class Question:
     alone: Callable[[Task], bool]
     together: Callable[[Sequence[Task]], bool]
     budgets: Budgets
+    # Equal for pods that nothing tells apart but budgets.
     like: Callable[[Task], Hashable]
 
 

@@ -7,9 +7,8 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 from placement.policy.actions.reserve import reserve_at_once
-from placement.policy.chooser import alike
 from placement.policy.failures import Failure
-from placement.policy.jobs import Job, Problem, Status, Task, wanted_by
+from placement.policy.jobs import Job, Problem, Status, Task, alike, wanted_by
 from placement.policy.queue_node import Place, QueueNode
 from placement.policy.session import Refused, Session
 from placement.policy.turns import take_turns
@@ -64,13 +63,13 @@ def _place(
         return
     if limit:
         _put_back(job, tasks)
-        session.refuse(job, tasks[0], Refused("QueueLimit", limit))
+        session.refuse(job, (), Refused("QueueLimit", limit))
         return
     kind = session.chooser.kind(tasks) if len(tasks) == together == job.pending else None
     known = session.failures.find(session.book.generation, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
-        _refuse(session, job, tasks[known.placed], known)
+        _refuse(session, job, tasks[: known.placed + 1], known)
         return
     statement = session.statement()
     try:
@@ -92,24 +91,25 @@ def _place(
         failure = Failure(placed, nodes, session.chooser.never(tasks[:together]))
         if kind is not None:
             session.failures.note(session.book.generation, kind, failure)
-        _refuse(session, job, failed, failure)
+        _refuse(session, job, (*passed, *tasks[: placed + 1]), failure)
         return
     statement.commit()
     if placed:
         session.bind(*tasks[:placed])
     if failed is not None:
         _put_back(job, tasks[placed:])
-        session.refuse(job, failed, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))
+        tried = (*passed, *tasks[: placed + 1])
+        session.refuse(job, tried, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))
 
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
     """Members unlike those that fit nowhere, in the job's order; none where they are too few."""
-    if len(passed) > _KINDS:
+    if len(passed) > _KINDS or not job.motley:
         return []
     left = [
         task
         for task in job.tasks.values()
-        if task.status is Status.PENDING and not any(alike(task.pod, other.pod) for other in passed)
+        if task.status is Status.PENDING and not any(alike(task, other) for other in passed)
     ]
     return sorted(left, key=lambda task: task.key)[:number] if len(left) >= number else []
 
@@ -124,7 +124,7 @@ def format_size(job: Job) -> str:
     return f"{job.group.member_field} is {job.min_member}; " if job.group is not None and job.min_member > 1 else ""
 
 
-def _refuse(session: Session, job: Job, task: Task, failure: Failure) -> None:
+def _refuse(session: Session, job: Job, tried: Sequence[Task], failure: Failure) -> None:
     together = session.rules.needed(job)
     if failure.never:
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
@@ -133,4 +133,4 @@ def _refuse(session: Session, job: Job, task: Task, failure: Failure) -> None:
         session.unfinished = True
         return
     short = f"{job} needs {together} pods placed together, {failure.placed} fit" if together > 1 else ""
-    session.refuse(job, task, Refused("NotEnoughResources", short, failure.nodes))
+    session.refuse(job, tried, Refused("NotEnoughResources", short, failure.nodes))

@@ -38,7 +38,7 @@ def preempt(session: Session) -> Iterator[None]:
 
     claimants = session.preempting
     yield from claimants.gather()
-    queues = sorted(session.book.tree.by_name.values(), key=session.rules.queue_order)
+    queues = sorted(claimants.concerned(), key=session.rules.queue_order)
     for queue in queues:
         # Allocate does not visit a queue that has enough.
         if session.rules.overused(queue):
@@ -82,7 +82,7 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
             alike = task.job.key if plugin.looks_at_job or within or gang else None
             lesser = task.pod.spec.priority if within else 0
             own = task.home is claimant.job
-            return (task.queue, task.priority, own, lesser, task.pod.request, alike, tuple(budgets.of(task)))
+            return (task.queue, task.priority, own, lesser, task.pod.request, alike)
 
         return Question(partial(evictable, session), alone, together, budgets, like)
 
@@ -92,7 +92,8 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
             return [*_placed(claimant.job)]
         return _of_others(claimant.job, [*queue.at_rest()], [*queue.begun.values()])
 
-    return Taking(key, question, mates, possible, REASON)
+    kept_as = "" if plugin.looks_at_job else f"{plugin.name} within jobs" if within else plugin.name
+    return Taking(key, question, mates, possible, REASON, kept_as)
 
 
 def _one_of_each(queue: QueueNode, claimant: Job, *, by_size: bool) -> Iterator[Task]:

@@ -22,7 +22,7 @@ def reclaim(session: Session) -> Iterator[None]:
     """The action."""
     making = Making(session, _terms(session), Budgets(session.book, session.refusing))
     yield from session.reclaiming.gather()
-    queues = sorted(session.book.tree.by_name.values(), key=session.rules.queue_order)
+    queues = sorted(session.reclaiming.concerned(), key=session.rules.queue_order)
 
     def may(queue: QueueNode) -> bool:
         return not any(session.rules.overused(at) for at in queue.path)
@@ -78,7 +78,7 @@ def _terms(session: Session) -> Taking:
 
         def like(task: Task) -> Hashable:
             gang = task.job.key if not task.at_rest and task.job.min_member > 1 else None
-            return (task.queue, task.priority, task.pod.request, gang, tuple(budgets.of(task)))
+            return (task.queue, task.priority, task.pod.request, gang)
 
         return Question(partial(evictable, session), alone, together, budgets, like)
 

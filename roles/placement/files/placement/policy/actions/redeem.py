@@ -8,7 +8,7 @@ that cannot be kept any more, because an eviction was refused, a node went away,
 forbids the room that is there, is given up, and the members wait like all others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from placement.model.volume import PersistentVolume
 from placement.policy.jobs import Job, Status, Task, wanted_by
@@ -49,8 +49,28 @@ def _redeem(session: Session, job: Job) -> Iterator[None]:
         if number:
             yield
         # Meanwhile it may have gone, or have been shut out.
-        if group[0].status is Status.PROMISED and session.book.admits(job):
+        if group[0].status is not Status.PROMISED or not session.book.admits(job):
+            continue
+        tried, first = session.promises.setdefault(job.key, {}), group[0].uid
+        moment = _moment(session, group)
+        if moment is None or tried.get(first) != moment:
             yield from _bind_or_give_up(session, job, group)
+            tried[first] = _moment(session, group) if group[0].status is Status.PROMISED else None
+
+
+def _moment(session: Session, group: list[Task]) -> Hashable | None:
+    """Return what is equal as long as trying these tasks again would end as before; None where that is not known."""
+    columns, book = session.book.cluster.columns, session.book
+    if any(session.chooser.one_by_one(task) for task in group):
+        return None
+    rows = {columns.rows.get(task.node, -1) for task in group}
+    arrays = (columns.free, columns.releasing, columns.nominated)
+    room = tuple(
+        (row, int(columns.flags[row]), *(array[:, row].tobytes() for array in arrays))
+        for row in sorted(rows)
+        if row >= 0
+    )
+    return (book.generation, book.tree, session.stays, len(group), room)
 
 
 def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Iterator[None]:

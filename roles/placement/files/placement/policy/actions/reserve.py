@@ -20,8 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.policy.chooser import alike
-from placement.policy.jobs import Job, Task, wanted_by
+from placement.policy.jobs import Job, Task, alike, wanted_by
 from placement.policy.reservations import GRACE, NO_SHADOW, Head, Kept, Path, Reservation, path_of, sum_up
 from placement.policy.session import Session
 from placement.state.masks import Bools
@@ -190,7 +189,7 @@ def _classes(tasks: Sequence[Task]) -> list[list[Task]]:
     found: list[list[Task]] = []
     for task in tasks:
         # Members that are alike mostly follow each other.
-        group = next((group for group in reversed(found) if alike(group[0].pod, task.pod)), None)
+        group = next((group for group in reversed(found) if alike(group[0], task)), None)
         if group is None:
             found.append([task])
         else:

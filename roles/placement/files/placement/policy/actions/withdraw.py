@@ -26,7 +26,7 @@ def withdraw(session: Session) -> Iterator[None]:
             del book.partial[key]
             session.deadlines.pop(key, None)
             continue
-        provisioning = any(uid in session.provisioning for uid in job.tasks)
+        provisioning = session.provisioning and any(uid in session.provisioning for uid in job.tasks)
         if provisioning or key not in session.deadlines:
             session.deadlines[key] = session.now + session.patience
         # Bindings under way may still make it whole.
