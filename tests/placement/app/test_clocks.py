@@ -1,7 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A clock that is set, by hand or by NTP, changes nothing that the daemon does: it only stamps what people read."""
+"""A clock that is set while the daemon runs, by hand or by NTP, changes nothing that the daemon does.
+
+It stamps what people read, and it is read once at the start, because the API tells deadlines of pods in its time.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -16,6 +19,7 @@ SETTABLE |= {
 }
 # Who reads such a clock, and what for.
 STAMPS = {
+    "app/assembly.py": "once at the start: what the times of the API are in monotonic seconds",
     "app/journal.py": "lines of the journal",
     "app/logs.py": "lines of the log",
     "app/metrics.py": "how old pods are when they get a node, as a figure",

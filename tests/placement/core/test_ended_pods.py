@@ -40,7 +40,9 @@ def test_it_does_not_rise_again_by_older_news(phase: Phase) -> None:
     assert known(simulated) == []
 
 
-def test_a_list_brings_no_ended_pods_of_others_and_ends_those_that_were_known() -> None:
+# A long list is taken in piece by piece.
+@pytest.mark.parametrize("others", [0, 5_000])
+def test_a_list_brings_no_ended_pods_of_others_and_ends_those_that_were_known(others: int) -> None:
     simulated = Simulated()
     running = [pod(f"theirs{index}", node="n1", phase=Phase.RUNNING, version=5) for index in range(3)]
     for item in running:
@@ -48,7 +50,10 @@ def test_a_list_brings_no_ended_pods_of_others_and_ends_those_that_were_known() 
     ended = [replace(item, phase=Phase.SUCCEEDED, version=7) for item in running[:2]]
     ours = mine("ours", phase=Phase.SUCCEEDED, version=8)
     new = pod("new", phase=Phase.FAILED, version=8)
-    simulated.tell(Relisted(Pod, [*ended, running[2], ours, new], 9, (Refusal(kind="Pod", field="x", reason="y"),)))
+    more = [pod(f"more{index}", phase=Phase.SUCCEEDED, version=8) for index in range(others)]
+    listed = [*ended, running[2], ours, new, *more]
+    simulated.tell(Relisted(Pod, listed, 9, (Refusal(kind="Pod", field="x", reason="y"),)))
+    simulated.run()
     assert known(simulated) == ["ours", "theirs2"]
 
 

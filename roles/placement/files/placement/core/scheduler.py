@@ -27,7 +27,18 @@ from placement.core.explain import Explainer
 from placement.core.overfull import Overfull
 from placement.model.action import Action, Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
 from placement.model.batch import BackingRules
-from placement.model.event import BatchEvent, BindFailed, Event, EvictRefused, Gone, Relisted, Seen, Unsaid, Unsent
+from placement.model.event import (
+    BatchEvent,
+    BindFailed,
+    Event,
+    EvictRefused,
+    Gone,
+    Object,
+    Relisted,
+    Seen,
+    Unsaid,
+    Unsent,
+)
 from placement.model.pod import TERMINAL, Pod
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
@@ -174,7 +185,7 @@ class Scheduler:
         if self._listing is not None:
             self._coming.append(event)
         elif isinstance(event, Relisted) and len(event.items) > _AT_ONCE:
-            self._listing = self.cluster.relist(event)
+            self._listing = self.cluster.relist(event, self._is_of_no_use)
             self._news = True
         else:
             self._apply(event)
@@ -220,17 +231,18 @@ class Scheduler:
     def _without_ended(self, event: Event) -> Event:
         """Return the event without foreign pods that have ended, which count as gone."""
         match event:
-            case Seen(Pod() as pod) if self._is_of_no_use(pod):
-                return Gone(Pod, pod.uid, pod.version)
-            case Relisted(kind=kind, items=items) if kind is Pod:
-                kept = [item for item in items if not (isinstance(item, Pod) and self._is_of_no_use(item))]
+            case Seen(item) if self._is_of_no_use(item):
+                return Gone(Pod, item.uid, item.version)
+            case Relisted(items=items):
+                kept = [item for item in items if not self._is_of_no_use(item)]
                 return replace(event, items=kept) if len(kept) < len(items) else event
         return event
 
-    def _is_of_no_use(self, pod: Pod) -> bool:
+    def _is_of_no_use(self, item: Object) -> bool:
         """Return whether this is a foreign pod that has ended, and in no group; those of ours count in their jobs."""
-        foreign = pod.spec.scheduler_name != self.book.scheduler_name
-        return pod.phase in TERMINAL and foreign and not group_key(pod).named
+        if not isinstance(item, Pod) or item.phase not in TERMINAL:
+            return False
+        return item.spec.scheduler_name != self.book.scheduler_name and not group_key(item).named
 
     def _undo(self, action: Action) -> None:
         """Undo the plan of an action that was not carried out: no one is to blame, and it may be decided again."""

@@ -113,8 +113,8 @@ class Chooser:
             return None
         if self._cluster.suited(first.pod) is not None:
             return None
-        asked = (spec, first.pod.request, self._cluster.columns.lower_rank(first.priority))
-        asked += (self.reservations.binding(first),)
+        ignored = self._cluster.columns.lower_rank(first.priority)
+        asked = (spec, first.pod.request, ignored, self.reservations.binding(first))
         labelset = first.entry.labelset
         apart = [*spec.anti_affinity, *(anti.term for anti in self._cluster.labelsets.repelling(labelset))]
         if not apart:

@@ -8,7 +8,7 @@ and a deleted one does not rise again. After any such order the state is that of
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
@@ -236,11 +236,15 @@ class Cluster:
             del self._namespaces[item.name]
             self.labelsets.namespaces_changed()
 
-    def relist(self, event: Relisted) -> Iterator[None]:
-        """Take in a list, some objects at a time; no other event may be applied before its end."""
+    def relist(self, event: Relisted, is_of_no_use: Callable[[Object], bool] = lambda _item: False) -> Iterator[None]:
+        """Take in a list, some objects at a time; no other event may be applied before its end.
+
+        Objects that are of no use count as gone.
+        """
         listed: set[str] = set()
         for number, item in enumerate(chain(event.items, event.refused)):
-            listed.add(item.uid)
+            if isinstance(item, Refusal) or not is_of_no_use(item):
+                listed.add(item.uid)
             if number % _READ_AT_ONCE == _READ_AT_ONCE - 1:
                 yield
         known = list(self.pods.by_uid if event.kind is Pod else self.objects.get(event.kind, ()))
@@ -258,7 +262,8 @@ class Cluster:
             if number % _TAKEN_AT_ONCE == _TAKEN_AT_ONCE - 1:
                 yield
         for number, item in enumerate(event.items):
-            self._see(item)
+            if item.uid in listed:
+                self._see(item)
             if number % _TAKEN_AT_ONCE == _TAKEN_AT_ONCE - 1:
                 yield
         for refusal in event.refused:
