@@ -73,7 +73,7 @@ class Book(Standing):
         self._new_pods.take_some_in()
         self._read_some_again()
         yield from self._add_up()
-        self.retry_parked()
+        self.retry_parked(arriving=self.arriving)
         self.frozen = False
 
     @property

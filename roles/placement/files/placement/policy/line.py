@@ -255,7 +255,7 @@ class Line:
         """Whether parked jobs are still to get their places back, or had to wait for the end of a walk to do so."""
         return bool(self._returning or self.hints.woken or (self.parked and self._returned != self.generation))
 
-    def retry_parked(self) -> None:
+    def retry_parked(self, *, arriving: bool) -> None:
         """Parked jobs get their places back when something has changed since they were tried, the first ones first.
 
         Until all others have been tried once, too, it is only the first ones, and for no more than half of all tries.
@@ -275,12 +275,12 @@ class Line:
             if self.parked.get(job.key) is job:
                 self.push(job)
         del self._returning[-_BACK:]
-        self._retry_woken()
+        self._retry_woken(crowded=arriving or bool(self.unswept))
 
-    def _retry_woken(self) -> None:
+    def _retry_woken(self, *, crowded: bool) -> None:
         """Give some of the jobs that news has woken their places back, few where others wait: news is frequent."""
         woken = self.hints.woken
-        number = min(_FIRST, self._tries // _WOKEN_PART) if self.unswept else _FIRST
+        number = min(_FIRST, self._tries // _WOKEN_PART) if crowded else _FIRST
         if not woken or not number:
             return
         self._tries = 0
