@@ -10,7 +10,6 @@ pod merely prefers keeps no job waiting.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from placement.model.event import Object
@@ -36,24 +35,13 @@ VOLUME_KINDS: Final[frozenset[type[Object]]] = frozenset(
 Waiting = dict[GroupKey, Job]
 
 
-@dataclass(slots=True)
-class _Wish:
-    """What one job waits for."""
-
-    rules: set[Rule] = field(default_factory=set)
-    claims: set[tuple[str, str]] = field(default_factory=set)
-    namespaces: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.rules or self.claims or self.namespaces)
-
-
 class Hints:
     """Parked jobs by what they wait for besides room."""
 
     def __init__(self, labelsets: LabelSets) -> None:
         self._labelsets = labelsets
-        self._wishes: dict[GroupKey, _Wish] = {}
+        # Rules and claims of each job, to be forgotten by.
+        self._wishes: dict[GroupKey, tuple[tuple[Rule, ...], tuple[tuple[str, str], ...]]] = {}
         self._company: dict[Rule, Waiting] = {}
         self._rules: MatcherIndex[Rule] = MatcherIndex()
         self._claims: dict[tuple[str, str], Waiting] = {}
@@ -65,26 +53,28 @@ class Hints:
     def note(self, job: Job, tried: Iterable[Task]) -> None:
         """Keep what the tasks wait for that have been tried in vain, and those that others of the job depend on."""
         self.forget(job.key)
-        wish, seen = _Wish(), set[int]()
+        rules: dict[Rule, None] = {}
+        claims: dict[tuple[str, str], None] = {}
+        namespaces, seen = False, set[int]()
         for task in tried:
             pod = task.pod
-            wish.claims.update((pod.namespace, name) for name in pod.volume_claims)
+            claims.update(((pod.namespace, name), None) for name in pod.volume_claims)
             if id(pod.spec) not in seen:
                 seen.add(id(pod.spec))
-                wish.rules.update(company_of(pod.spec))
-                wish.namespaces = wish.namespaces or self._reads_namespaces(task)
-        if not wish:
+                rules.update((rule, None) for rule in company_of(pod.spec))
+                namespaces = namespaces or self._reads_namespaces(task)
+        if not (rules or claims or namespaces):
             return
-        self._wishes[job.key] = wish
-        for rule in wish.rules:
+        self._wishes[job.key] = tuple(rules), tuple(claims)
+        for rule in rules:
             if rule not in self._company:
                 self._rules.add(rule[0], rule)
             self._company.setdefault(rule, {})[job.key] = job
-        for claim in wish.claims:
+        for claim in claims:
             self._claims.setdefault(claim, {})[job.key] = job
-        if wish.claims:
+        if claims:
             self._volumes[job.key] = job
-        if wish.namespaces:
+        if namespaces:
             self._namespaces[job.key] = job
 
     def _reads_namespaces(self, task: Task) -> bool:
@@ -99,11 +89,12 @@ class Hints:
         if wish is None:
             return
         self.woken.pop(key, None)
-        for rule in wish.rules:
+        rules, claims = wish
+        for rule in rules:
             company = self._company.get(rule)
             if company is not None and company.pop(key, None) is not None and not company:
                 self._disband(rule)
-        for claim in wish.claims:
+        for claim in claims:
             waiting = self._claims[claim]
             del waiting[key]
             if not waiting:
