@@ -16,7 +16,7 @@ from pbs_double.callers import caller, may_submit
 from pbs_double.cluster import SERVER
 from pbs_double.state import VERSION, Attributes, Job, Refused, State
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,229}")
+_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,230}")
 _CHUNK = re.compile(r"(?:(\d+):)?(\w+=[^:=+]+(?::\w+=[^:=+]+)*)")
 _KNOWN = ("ncpus", "mem", "vmem", "ngpus", "walltime", "cput", "host", "vnode", "arch")
 _ID = re.compile(r"(\d+)(\[\d*\])?(?:\.\S+)?")
