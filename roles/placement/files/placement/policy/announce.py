@@ -14,9 +14,8 @@ from typing import Final
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
 from placement.model.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.policy.amounts import frozen, shown
-from placement.policy.jobs import Job, Status, Task
+from placement.policy.jobs import Job, Said, Status, Task
 from placement.policy.line import is_over
-from placement.policy.membership import GroupKey
 from placement.policy.queue_node import QueueNode
 from placement.policy.session import Refused, Session
 
@@ -37,19 +36,13 @@ _COUNTED: Final = 256
 # Why a pod that requests nothing waits for ever.
 _NOT_BACKFILLED: Final = "it requests nothing, and `backfill`, which places such pods, is not among the actions"
 
-# What was said of a pod: the reasons, without numbers.
-_Said = tuple[str, frozenset[str], str]
-
 
 class Announcer:
     """Remembers what was said, as long as it matters."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._pods: dict[str, _Said] = {}
-        # What was said of all pods of a job that wait, but of those that it keeps as untold.
-        self._jobs: dict[GroupKey, _Said] = {}
-        session.book.known.append(self._jobs)
+        self._pods: dict[str, Said] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
         # By UID, when what could not be written is said again, in the order of these times; and not before the last.
         self._unsaid: dict[str, float] = {}
@@ -170,8 +163,8 @@ class Announcer:
     def _waiting(self, job: Job, refused: Refused) -> Iterator[Action | None]:
         """Tells the job's pods that wait, and only those that have come since, where the others have been told."""
         said = _said(refused)
-        if self._jobs.get(job.key) != said:
-            self._jobs.pop(job.key, None)
+        if job.said != said:
+            job.said = None
             job.untold.update(job.tasks)
             if len(job.untold) > _COUNTED:
                 yield None
@@ -181,8 +174,7 @@ class Announcer:
             # Between two of these events may come, and with them pods may go.
             if job.untold.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
                 yield from self._pod(task, refused)
-        if self._session.book.jobs.get(job.key) is job:
-            self._jobs[job.key] = said
+        job.said = said
 
     def _grows(self, job: Job) -> bool:
         """Whether pods of the job may still be coming; what is said of it meanwhile is not true a moment later."""
@@ -267,7 +259,7 @@ class Announcer:
             yield status
 
 
-def _said(refused: Refused) -> _Said:
+def _said(refused: Refused) -> Said:
     nodes = refused.nodes
     figures = nodes is not None or refused.reason == "NeverFits"
     return (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)

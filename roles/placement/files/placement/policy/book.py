@@ -250,8 +250,8 @@ class Book(Standing):
 
     def moved(self, task: Task, old: Status) -> None:
         """What follows from a move that is final; the job wants to be pushed, once it is for several moves."""
-        status = task.status
-        task.job.note(status, old)
+        status, job = task.status, task.job
+        job.note(status, old)
         # Room that is being left is nobody's yet.
         if old in TAKING and status not in TAKING:
             self.generation += 1
@@ -260,15 +260,15 @@ class Book(Standing):
             if task.entry.row >= 0:
                 # It may be evicted from now on.
                 self.cluster.columns.touch(task.entry.row)
-        if task.job.min_member > 1:
+        if job.min_member > 1:
             # Whether a gang would be broken is a question about all nodes of its members.
             self.upsets += 1
         if status not in (Status.PENDING, Status.PROMISED):
             self.settled[task.uid] = None
         if status is Status.PENDING:
-            task.job.untold[task.uid] = task
-        else:
-            task.job.untold.pop(task.uid, None)
+            job.untold[task.uid] = task
+        elif job.untold:
+            job.untold.pop(task.uid, None)
         if status is Status.PROMISED:
             self.promised[task.job.key] = task.job
         if status in PLACED and old not in PLACED:

@@ -108,20 +108,21 @@ class Chooser:
         pod that is kept apart from others fits nowhere until one of them leaves. Company and volumes come without that.
         """
         first, spec = tasks[0], tasks[0].pod.spec
-        hard = bool(spec.affinity) or any(constraint.hard for constraint in spec.spread)
-        if hard or first.pod.volume_claims or not all(alike(task, first) for task in tasks):
+        if spec.affinity or first.pod.volume_claims or any(constraint.hard for constraint in spec.spread):
+            return None
+        if len(tasks) > 1 and not all(alike(task, first) for task in tasks):
             return None
         if self._cluster.suited(first.pod) is not None:
             return None
         ignored = self._cluster.columns.lower_rank(first.priority)
         asked = (spec, first.pod.request, ignored, self.reservations.binding(first))
-        labelset = first.entry.labelset
-        apart = [*spec.anti_affinity, *(anti.term for anti in self._cluster.labelsets.repelling(labelset))]
-        if not apart:
+        repelling = self._cluster.labelsets.repelling(first.entry.labelset)
+        if not spec.anti_affinity and not repelling:
             return (*asked, len(tasks))
+        apart = (*spec.anti_affinity, *(anti.term for anti in repelling))
         if len(tasks) > 1 or any(term.matcher.namespace_selector is not None for term in apart):
             return None
-        return (*asked, labelset)
+        return (*asked, first.entry.labelset)
 
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""

@@ -50,18 +50,23 @@ class Hints:
         # Parked jobs that news may have helped, in the order of the news.
         self.woken: Waiting = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._wishes)
+
     def note(self, job: Job, tried: Iterable[Task]) -> None:
         """Keep what the tasks wait for that have been tried in vain, and those that others of the job depend on."""
         self.forget(job.key)
         rules: dict[Rule, None] = {}
         claims: dict[tuple[str, str], None] = {}
-        namespaces, seen = False, set[int]()
+        namespaces, last = False, None
         for task in tried:
             pod = task.pod
-            claims.update(((pod.namespace, name), None) for name in pod.volume_claims)
-            if id(pod.spec) not in seen:
-                seen.add(id(pod.spec))
-                rules.update((rule, None) for rule in company_of(pod.spec))
+            if pod.volume_claims:
+                claims.update(((pod.namespace, name), None) for name in pod.volume_claims)
+            # Equal pods mostly share one spec, and follow each other.
+            if pod.spec is not last:
+                last = pod.spec
+                rules.update((rule, None) for rule in company_of(last))
                 namespaces = namespaces or self._reads_namespaces(task)
         if not (rules or claims or namespaces):
             return
@@ -78,14 +83,17 @@ class Hints:
             self._namespaces[job.key] = job
 
     def _reads_namespaces(self, task: Task) -> bool:
-        spec = task.pod.spec
+        spec, repelling = task.pod.spec, self._labelsets.repelling(task.entry.labelset)
+        if not (spec.affinity or spec.anti_affinity or repelling):
+            return False
         own = [term.matcher for term in (*spec.affinity, *spec.anti_affinity)]
-        others = (anti.term.matcher for anti in self._labelsets.repelling(task.entry.labelset))
+        others = (anti.term.matcher for anti in repelling)
         return any(matcher.namespace_selector is not None for matcher in (*own, *others))
 
     def forget(self, key: GroupKey) -> None:
         """The job is not parked any more."""
-        wish = self._wishes.pop(key, None)
+        # Hashing a key is dear where nobody waits for anything.
+        wish = self._wishes.pop(key, None) if self._wishes else None
         if wish is None:
             return
         self.woken.pop(key, None)

@@ -59,6 +59,8 @@ _NOT_BEGUN: Final = frozenset({"", "Pending", "Inqueue", "Scheduling"})
 
 # Priority first, then age.
 TaskKey = tuple[int, str, str]
+# What was said of a pod: the reasons, without numbers.
+Said = tuple[str, frozenset[str], str]
 
 
 def status_of(entry: PodEntry) -> Status:
@@ -165,6 +167,7 @@ class Job:
         "problem",
         "queue",
         "reclaimed",
+        "said",
         "sought",
         "tasks",
         "ticket",
@@ -187,7 +190,8 @@ class Job:
         self.tasks: dict[str, Task] = {}
         # Whether some of the tasks may have to be placed otherwise than the others.
         self.motley = False
-        # Pending tasks of which nothing has been said since they came to wait.
+        # What was last said of all pending tasks, but of those that came to wait since.
+        self.said: Said | None = None
         self.untold: dict[str, Task] = {}
         self.counts = [0] * len(Status)
         # Pending tasks that request something; where none does, the job is left to backfill.

@@ -110,7 +110,7 @@ class Line:
             if len(queue.order) > 2 * len(queue.waiting) + _VOID:
                 queue.order[:] = [place for place in queue.order if place[1] == place[2].ticket]
                 heapify(queue.order)
-        if job.key not in self.parked:
+        if self.hints and job.key not in self.parked:
             self.hints.forget(job.key)
         if self.rules.enqueues:
             self._reserve(job, queue)
