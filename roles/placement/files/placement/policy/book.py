@@ -19,6 +19,7 @@ from placement.policy.rules import Rules
 from placement.policy.standing import Standing
 from placement.policy.tags import Tags
 from placement.state.cluster import Cluster
+from placement.state.columns import Ring
 
 
 class Book(Standing):
@@ -38,6 +39,8 @@ class Book(Standing):
         self.frozen = False
         # Pods that are asked to leave or on their way out.
         self.releasing: dict[str, Task] = {}
+        # Rows of pods whose bindings have been confirmed.
+        self.confirmed = Ring()
         # For which jobs of the batch system pods were bound.
         self.tags = Tags()
         self._foreigners: dict[str, Job] = {}
@@ -141,15 +144,14 @@ class Book(Standing):
             self._join(job, task)
         task.entry = entry
         self._amend(task, entry.pod)
-        job = task.job
-        if len(job.tasks) > 1 and not job.motley:
-            job.motley = not alike(task, next(other for other in job.tasks.values() if other is not task))
         self.move(task, status_of(entry))
         self.rest(task)
 
     def _amend(self, task: Task, pod: Pod) -> None:
         """The pod is as given; what it asks for, or what its annotations say, can be new."""
         old, task.pod = task.pod, pod
+        if (pod.labels, pod.spec, pod.request) != (old.labels, old.spec, old.request):
+            task.job.motley = len(task.job.tasks) > 1
         if (pod.request, pod.spec, pod.annotations) == (old.request, old.spec, old.annotations):
             return
         if pod.spec.tolerations != old.spec.tolerations and task.status in CLAIMING:
@@ -208,6 +210,8 @@ class Book(Standing):
             job.motley = False
             self._refresh(job)
             return
+        if not job.motley:
+            job.motley = not alike(task, next(iter(job.tasks.values())))
         if job.group is None or not job.group.has_priority:
             self.upsets += task.pod.spec.priority > job.priority
             job.priority = max(job.priority, task.pod.spec.priority)
@@ -259,7 +263,7 @@ class Book(Standing):
             self.openings += 1
             if task.entry.row >= 0:
                 # It may be evicted from now on.
-                self.cluster.columns.touch(task.entry.row)
+                self.confirmed.note(task.entry.row)
         if job.min_member > 1:
             # Whether a gang would be broken is a question about all nodes of its members.
             self.upsets += 1

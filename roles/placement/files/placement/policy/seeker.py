@@ -50,7 +50,8 @@ class Seeker:
         self._heap: list[tuple[Cost, int]] = []
         # The cost of each row as it was last found; entries of the heap with another cost are void.
         self._costs: dict[int, Cost] = {}
-        self._cursor = -1
+        # How far the changes of rooms and the confirmed bindings have been followed; None to search all nodes.
+        self._seen: tuple[int, int] | None = None
         self._grounds: Hashable = None
         # Budgets that are short on some of the rows: what they allowed then, and the rows.
         self._short: dict[str, tuple[int, set[int]]] = {}
@@ -69,23 +70,26 @@ class Seeker:
     def refresh(self, claimant: Task) -> Iterator[None]:
         """Searches nodes that have changed, all of them at first; between two answers others may have a turn."""
         session = self._session
-        changed = self._columns.changed_since(self._cursor) if self._cursor >= 0 else None
+        columns, confirmed = self._columns, session.book.confirmed
+        # None of either where that is too long ago.
+        news = [] if self._seen is None else [columns.changed_since(self._seen[0]), confirmed.since(self._seen[1])]
+        changed = [rows.tolist() for rows in news if rows is not None]
         grounds = (session.rules, session.book.upsets)
         usable = session.chooser.usable(claimant)
-        if changed is None or grounds != self._grounds:
+        if len(changed) < 2 or grounds != self._grounds:
             self._heap.clear()
             self._costs.clear()
             self._short.clear()
             rows = np.flatnonzero(usable).tolist()
         else:
-            rows = sorted(row for row in {*changed.tolist(), *self._relieved()} if usable[row])
+            rows = sorted(row for row in {*changed[0], *changed[1], *self._relieved()} if usable[row])
         # A search that is given up has to begin again.
-        self._cursor, self._grounds, cursor = -1, grounds, self._columns.changes
+        self._seen, self._grounds, seen = None, grounds, (columns.changes, confirmed.count)
         for row in rows:
             found = yield from self._look(claimant, row)
             if found is not None:
                 self._put(row, found.cost)
-        self._cursor = cursor
+        self._seen = seen
         if len(self._heap) > 2 * len(self._costs) + _VOID:
             self._heap = [(cost, row) for row, cost in self._costs.items()]
             heapify(self._heap)

@@ -167,7 +167,7 @@ class LabelSets:
 
     def enter(self, namespace: str, labels: LabelPairs) -> LabelSet:
         """The label set of a pod that has become known."""
-        shown = tuple([pair for pair in labels if pair[0] in self._read])
+        shown = tuple([pair for pair in labels if pair[0] in self._read]) if labels else labels
         labelset = self._sets.get((namespace, shown))
         if labelset is None:
             labelset = self._sets[namespace, shown] = LabelSet(namespace, shown)

@@ -73,7 +73,9 @@ class PodTable:
         """The pod is as given."""
         entry = self.by_uid.get(pod.uid)
         if entry is None:
-            self._labelsets.read(_keys_read(pod.spec))
+            keys = _keys_read(pod.spec)
+            if keys:
+                self._labelsets.read(keys)
             entry = PodEntry(pod, self._labelsets.enter(pod.namespace, pod.labels))
             self.by_uid[pod.uid] = entry
             self.by_name.setdefault(pod.namespace, {})[pod.name] = pod.uid
@@ -103,7 +105,9 @@ class PodTable:
         entry = self.by_uid.pop(uid)
         self._withdraw(entry)
         self._labelsets.leave(entry.labelset)
-        self._labelsets.unread(_keys_read(entry.pod.spec))
+        keys = _keys_read(entry.pod.spec)
+        if keys:
+            self._labelsets.unread(keys)
         namesakes = self.by_name[entry.pod.namespace]
         del namesakes[entry.pod.name]
         if not namesakes:
