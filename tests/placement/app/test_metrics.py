@@ -118,9 +118,9 @@ def test_victims_are_those_of_the_last_time_and_attempts_those_that_room_was_mad
     with daemon.running():
         figures = daemon.until("total_preemption_attempts", 1)
         assert figures["pod_preemption_victims"] == 2
-        # One of the same priority: a higher one would take the room that is promised to the first.
-        daemon.see(mine("other", priority=10))
-        figures = daemon.until("total_preemption_attempts", 2)
+        daemon.see(mine("higher", priority=20))
+        # It takes over some of the room that is being left, and one more leaves for the other.
+        figures = daemon.until("total_preemption_attempts", 3)
     assert figures["pod_preemption_victims"] == 1
     assert figures['evictions_total{reason="Preempted"}'] == 3
 

@@ -6,7 +6,7 @@
 from typing import Any
 
 import pytest
-from placement.model.action import Evict
+from placement.model.action import Evict, PodCondition
 from placement.model.pod import HostPort, Phase
 from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -210,3 +210,26 @@ def test_who_takes_room_of_lower_priority_has_nobody_leave_for_it_and_the_other_
     simulated.see(mine("high", priority=100, request=amounts(cpu="4")))
     simulated.run()
     assert sorted(simulated.placements()) == ["high", "middle"]
+
+
+def test_room_that_is_being_left_goes_to_a_claimant_of_higher_priority_and_others_leave_for_the_first() -> None:
+    simulated = Simulated(load(policy("allocate, preempt"), "test"))
+    simulated.see(node("n1"), *(mine(f"low{index}", node="n1", phase=Phase.RUNNING) for index in range(4)))
+    simulated.see(mine("high", priority=10, request=amounts(cpu="2")))
+    first = [action for action in simulated.run_once() if isinstance(action, Evict)]
+    assert len(first) == 2
+    simulated.see(mine("higher", priority=20, request=amounts(cpu="2")))
+    # Nobody leaves for this one: who leaves already is enough.
+    told = {action.name: action for action in simulated.run_once() if isinstance(action, PodCondition)}
+    assert told["higher"].nominated_node == "n1"
+    second = [action for action in simulated.run_once() if isinstance(action, Evict)]
+    assert len(second) == 2
+    for evict in first:
+        simulated.carry_out(evict)
+    simulated.run()
+    assert simulated.placements().get("higher") == "n1"
+    assert "high" not in simulated.placements()
+    for evict in second:
+        simulated.carry_out(evict)
+    simulated.run()
+    assert sorted(simulated.placements()) == ["high", "higher"]

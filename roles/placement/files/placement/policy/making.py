@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import numpy as np
+
 from placement.model.action import Evict, PodCondition
 from placement.policy.amounts import Totals
 from placement.policy.budgets import Budgets
@@ -109,7 +111,8 @@ class Making:
                 statement.promise(task, task.node)
         # A gang that is not whole does not become so by members who take the place of others.
         halved = job.occupied < job.min_member and session.rules.gangs
-        if halved or not evicted or not self._within_bounds(queue, tasks, spoken_for):
+        idle = not evicted and not any(self._takes_over(task) for task in tasks)
+        if halved or idle or not self._within_bounds(queue, tasks, spoken_for):
             return None
         agreed = partial(self._within_bounds, queue, tasks, spoken_for)
         kept = yield from Sparing(session, queue, tasks, statement, agreed).kept(evicted)
@@ -189,6 +192,13 @@ class Making:
             evicted.append(victim)
         return found is not None
 
+    def _takes_over(self, task: Task) -> bool:
+        """Return whether the promised task relies on room that is promised to tasks of lower rank, too."""
+        columns = self._session.book.cluster.columns
+        row, wanted = columns.rows[task.node], columns.axis.request(task.pod.request).dense > 0
+        left = columns.free[:, row] + columns.releasing[:, row] - columns.nominated[:, row]
+        return bool(np.any(left[wanted] < 0))
+
     def _within_bounds(self, queue: QueueNode, tasks: Sequence[Task], spoken_for: Mapping[str, Totals]) -> bool:
         """Whether no capability of what the tasks ask for is exceeded, nor what is guaranteed to others touched."""
         book = self._session.book
@@ -208,6 +218,8 @@ class Making:
             # Whatever is said of it next is news again.
             session.book.settled[pod.uid] = None
             message = f"waits on node {task.node} for {len(victims)} pods to leave"
+            if not victims:
+                message = f"waits on node {task.node} for pods to leave, in place of one of lower priority"
             session.actions.append(
                 PodCondition(
                     uid=pod.uid,

@@ -21,7 +21,8 @@ def redeem(session: Session) -> Iterator[None]:
     """The first step of every cycle."""
     for tasks in _provisioning(session):
         _provisioned(session, tasks)
-    for job in list(session.book.promised.values()):
+    # Room that has come free is for the highest priority first, among equals for who was promised room first.
+    for job in sorted(session.book.promised.values(), key=lambda job: -job.priority):
         if session.book.jobs.get(job.key) is job:
             yield from _redeem(session, job)
             yield
