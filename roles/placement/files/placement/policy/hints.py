@@ -92,12 +92,11 @@ class Hints:
 
     def forget(self, key: GroupKey) -> None:
         """The job is not parked any more."""
-        # Hashing a key is dear where nobody waits for anything.
-        wish = self._wishes.pop(key, None) if self._wishes else None
-        if wish is None:
+        # Hashing a key is dear, and mostly no job waits for anything besides room.
+        if not self._wishes or key not in self._wishes:
             return
         self.woken.pop(key, None)
-        rules, claims = wish
+        rules, claims = self._wishes.pop(key)
         for rule in rules:
             company = self._company.get(rule)
             if company is not None and company.pop(key, None) is not None and not company:
