@@ -16,6 +16,7 @@ import pytest
 from e2e.beds import own_bed
 from e2e.site_of import ConvertedSite
 from e2e.whole_site import CONF, differences, look
+from payloads import seeds
 
 pytestmark = [pytest.mark.soak, pytest.mark.repeated]
 
@@ -75,9 +76,8 @@ def conf(site: ConvertedSite) -> str:
     return site.ctl(f"cat {CONF}")
 
 
-# Every point, each with one way back. Five seeds in a row have all pairs; without a seed every run has the same.
-SEED = int(os.environ.get("CONVERGED_SEED") or 0)
-PAIRS = [(point, BACK[(number + SEED) % len(BACK)]) for number, point in enumerate(BEFORE_NODES + AT_NODES)]
+# Every point, each with one way back. Five seeds in a row have all pairs.
+PAIRS = [(point, BACK[(number + seeds.first()) % len(BACK)]) for number, point in enumerate(BEFORE_NODES + AT_NODES)]
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,19 @@ def chunked(chunks: Iterable[bytes]) -> bytes:
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks if chunk) + b"0\r\n\r\n"
 
 
+class SkippingClock(threading.Event):
+    """A clock that a wait puts on by its whole time, at once; set, it ends what waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Move on by the timeout, in seconds."""
+        self.now += timeout or 0.0
+        return self.is_set()
+
+
 class ScriptedConnection:
     """Takes the place of a connection where what is said matters and not how: answers, watches and errors in turn."""
 

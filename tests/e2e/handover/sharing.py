@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,7 @@ class Sharing(ConvertedSite):
             self.node(node, f"{STOP_RECORDING}; cat > {EVENTS}.py; : > {EVENTS}.log; {start}", input=source)
         for node in self.nodes:
             heard = f"the recorder on {node} hears containerd"
-            until(lambda node=node: not self.recording(node).fault(since=time.time()), heard, RECORDER_SECONDS)  # type: ignore[misc]
+            until(partial(self._hears, node), heard, RECORDER_SECONDS)
 
     def stop_recording(self) -> None:
         """End the recorders; every claim must have had its control before."""
@@ -312,7 +313,13 @@ class Sharing(ConvertedSite):
             if not self.recording(node).heard_after(over):
                 workload.apply(self, workload.pod(f"{WITNESS}-{node}", node=node))
             what = f"the recorder on {node} hears a pod start after {over:.3f}: else 'no pod started' proves nothing"
-            until(lambda node=node, over=over: bool(self.recording(node).heard_after(over)), what, RECORDER_SECONDS)  # type: ignore[misc]
+            until(partial(self._has_heard, node, over), what, RECORDER_SECONDS)
+
+    def _hears(self, node: str) -> bool:
+        return not self.recording(node).fault(since=time.time())
+
+    def _has_heard(self, node: str, after: float) -> bool:
+        return bool(self.recording(node).heard_after(after))
 
     def audit(self, *, since: float, **matching: str) -> list[AuditEvent]:
         """Requests of any outcome."""

@@ -85,27 +85,27 @@ def half_open(proxy: Proxy) -> Iterator[None]:
     yield
 
 
-# What happens meanwhile, given the network and the daemon.
-Fault = Callable[[Proxy, Daemon], AbstractContextManager[None]]
-AWAY: Fault = lambda proxy, _daemon: proxy.outage()  # noqa: E731 -- one of a row
-FROZEN: Fault = lambda _proxy, daemon: frozen(daemon)  # noqa: E731
-SILENT: Fault = lambda proxy, _daemon: half_open(proxy)  # noqa: E731
-BUSY: Fault = lambda proxy, _daemon: proxy.outage(faults.answered(429))  # noqa: E731
-BUSY_AND_SAYS_SO: Fault = lambda proxy, _daemon: proxy.outage(faults.answered(429, retry_after="7"))  # noqa: E731
-
+# What happens meanwhile, by its name, to the network or the daemon.
+FAULTS: dict[str, Callable[[Proxy, Daemon], AbstractContextManager[None]]] = {
+    "away": lambda proxy, _daemon: proxy.outage(),
+    "frozen": lambda _proxy, daemon: frozen(daemon),
+    "half-open": lambda proxy, _daemon: half_open(proxy),
+    "429": lambda proxy, _daemon: proxy.outage(faults.answered(429)),
+    "429-retry-after": lambda proxy, _daemon: proxy.outage(faults.answered(429, retry_after="7")),
+}
+TIMES = [("frozen", 5), ("frozen", 9), ("frozen", 12), ("frozen", 20), *(("away", n) for n in (6, 8, 10, 12))]
 CASES = [
-    pytest.param(SMALL, AWAY, 9, id="away-9"),
-    *(pytest.param(LARGE, AWAY, n, id=f"many-away-{n}", marks=pytest.mark.soak) for n in (6, 8, 10, 12)),
-    *(pytest.param(LARGE, FROZEN, n, id=f"many-frozen-{n}", marks=pytest.mark.soak) for n in (5, 9, 12, 20)),
-    pytest.param(LARGE, SILENT, 40, id="many-half-open", marks=pytest.mark.soak),
-    pytest.param(LARGE, BUSY, 60, id="many-429", marks=pytest.mark.soak),
-    pytest.param(LARGE, BUSY_AND_SAYS_SO, 60, id="many-429-retry-after", marks=pytest.mark.soak),
+    pytest.param(SMALL, "away", 9, id="away-9"),
+    *(pytest.param(LARGE, name, n, id=f"many-{name}-{n}", marks=pytest.mark.soak) for name, n in TIMES),
+    pytest.param(LARGE, "half-open", 40, id="many-half-open", marks=pytest.mark.soak),
+    pytest.param(LARGE, "429", 60, id="many-429", marks=pytest.mark.soak),
+    pytest.param(LARGE, "429-retry-after", 60, id="many-429-retry-after", marks=pytest.mark.soak),
 ]
 
 
 @pytest.mark.parametrize(("burst", "fault", "seconds"), CASES)
 def test_a_fault_in_a_burst_leaves_every_pod_bound_or_waiting(
-    cluster: Cluster, proxy: Proxy, team: Namespace, burst: Burst, fault: Fault, seconds: float
+    cluster: Cluster, proxy: Proxy, team: Namespace, burst: Burst, fault: str, seconds: float
 ) -> None:
     name = next(NAMES)
     daemon = made(cluster, proxy, name)
@@ -115,7 +115,7 @@ def test_a_fault_in_a_burst_leaves_every_pod_bound_or_waiting(
         with proxy.fault("POST", f"/{team.name}/.*({BINDING}|/eviction)", faults.late(1)):
             burst.come(team, name)
             until(lambda: len(team.bound("gang")) >= burst.members, "the burst is being placed")
-            with fault(proxy, daemon):
+            with FAULTS[fault](proxy, daemon):
                 held(seconds)
         assert_all_is_settled(cluster, team, daemon, burst)
         # By the loss of its Lease, or not at all.

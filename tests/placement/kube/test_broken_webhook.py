@@ -19,6 +19,7 @@ from placement.kube.sender import PATIENCE_SECONDS, Sender
 from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition
 from placement.model.event import BindFailed, EvictRefused, Unsaid
 from placement.model.workload import UPSTREAM
+from placement_kit.fake_api import SkippingClock
 
 HOOK = 'Internal error occurred: failed calling webhook "old.volcano.sh": no endpoints available for service "old"'
 MANY = 60
@@ -28,18 +29,6 @@ ENDLESS = 2000
 
 class Endless(Exception):
     """Sent again and again."""
-
-
-class Time(threading.Event):
-    """Goes on as far as anybody waits, and nobody does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.now += timeout or 0.0
-        return self.is_set()
 
 
 class Site:
@@ -74,7 +63,7 @@ def broken(message: str = HOOK) -> tuple[int, bytes]:
     return 500, json.dumps({"kind": "Status", "status": "Failure", "code": 500, "message": message}).encode()
 
 
-def sender(site: Site, time: Time) -> Sender:
+def sender(site: Site, time: SkippingClock) -> Sender:
     return Sender(site, stop=time, may_write=lambda: True, observe=lambda *_unused: None, clock=lambda: time.now)
 
 
@@ -105,7 +94,7 @@ class Daemon:
 
     def _performer(self, site: Site) -> Performer:
         return Performer(
-            sender(site, Time()),
+            sender(site, SkippingClock()),
             tell=lambda _telling: None,
             refused=lambda action, number, said: self.refusals.append((action.uid, number, said)),
         )
@@ -148,12 +137,14 @@ def test_statuses_and_evictions_that_fail_for_good_let_others_through_and_are_to
 
 def test_a_status_that_lands_late_or_is_refused_for_what_it_says_is_not_lost():
     for answers in ([broken()] * 3 + [(200, b"{}")], [broken(), (422, b"{}")], [(403, b"{}")], [(404, b"{}")]):
-        performer = Performer(sender(Site(*answers), Time()), tell=lambda _telling: None, refused=lambda *_unused: None)
+        performer = Performer(
+            sender(Site(*answers), SkippingClock()), tell=lambda _telling: None, refused=lambda *_unused: None
+        )
         assert performer.perform(status("g")) == []
 
 
 def test_events_that_fail_for_good_let_others_through_and_are_counted():
-    site, time, lost = Site(broken()), Time(), []
+    site, time, lost = Site(broken()), SkippingClock(), []
     announcer = Announcer(
         Limiter(lambda: 1000.0),
         stop=time,
@@ -172,7 +163,7 @@ def test_events_that_fail_for_good_let_others_through_and_are_counted():
 
 
 def test_it_is_patient_with_the_first_and_less_so_with_what_comes_after_it():
-    time = Time()
+    time = SkippingClock()
     site = Site(broken())
     writer = sender(site, time)
     performer = Performer(writer, tell=lambda _telling: None, refused=lambda *_unused: None)
@@ -202,6 +193,8 @@ def test_it_is_patient_with_the_first_and_less_so_with_what_comes_after_it():
     ],
 )
 def test_what_everybody_suffers_from_is_waited_for_as_ever(answers):
-    performer = Performer(sender(Site(*answers), Time()), tell=lambda _telling: None, refused=lambda *_unused: None)
+    performer = Performer(
+        sender(Site(*answers), SkippingClock()), tell=lambda _telling: None, refused=lambda *_unused: None
+    )
     with pytest.raises(Endless):
         performer.perform(bind("p"))

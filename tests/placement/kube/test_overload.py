@@ -18,7 +18,7 @@ from placement.kube.sender import Sender
 from placement.model.action import Bind, Evict, PodCondition, SelectNode
 from placement.model.event import Relisted
 from placement.model.workload import Namespace
-from placement_kit.fake_api import answer, chunked, served
+from placement_kit.fake_api import SkippingClock, answer, chunked, served
 
 MINUTE = 60.0
 TOO_MANY = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "too many requests"}
@@ -30,22 +30,10 @@ ACTIONS = [
 ]
 
 
-class Time(threading.Event):
-    """A clock that a wait puts on by its whole time, at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.now += timeout or 0.0
-        return self.is_set()
-
-
 class Busy:
     """An API server that answers 429 until a minute is over, and says how long to wait, or does not."""
 
-    def __init__(self, time: Time, retry_after: float) -> None:
+    def __init__(self, time: SkippingClock, retry_after: float) -> None:
         self._time, self._retry_after = time, retry_after
         self.refused = self.taken = 0
 
@@ -65,7 +53,7 @@ class Busy:
 
 @pytest.fixture(params=[0.0, 1.0, 7.0, 3600.0], ids=lambda seconds: f"retry after {seconds:g}")
 def busy(request) -> Busy:
-    return Busy(Time(), request.param)
+    return Busy(SkippingClock(), request.param)
 
 
 def sender_of(busy: Busy) -> Sender:

@@ -4,7 +4,6 @@
 """What comes of a binding, an eviction and a status, whatever the API answers."""
 
 import json
-import threading
 from dataclasses import replace
 
 import pytest
@@ -24,7 +23,7 @@ from placement.model.action import (
 from placement.model.event import BindFailed, EvictRefused, Gone, Seen, Unreadable, Unsent
 from placement.model.pod import Pod
 from placement.model.workload import DIALECTS, UPSTREAM, UPSTREAM_ALPHA
-from placement_kit.fake_api import LOST, ScriptedConnection
+from placement_kit.fake_api import LOST, ScriptedConnection, SkippingClock
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")
 EVICT = Evict(uid="u", namespace="team", name="pod", reason="Preempted", message="for team/other")
@@ -57,25 +56,13 @@ FOREIGN = [
 ]
 
 
-class Time(threading.Event):
-    """A clock that a wait puts on by its whole time, at once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.now += timeout or 0.0
-        return self.is_set()
-
-
 class Case:
     """A performer on a scripted connection."""
 
     def __init__(self, *script, may_write=lambda: True) -> None:
         self.connection = ScriptedConnection(*script)
         self.tellings, self.refusals = [], []
-        self.time = Time()
+        self.time = SkippingClock()
         sender = Sender(
             self.connection,
             stop=self.time,
@@ -331,16 +318,8 @@ def test_each_dialect_gets_what_its_api_defines(dialect):
 
 
 def test_a_status_without_its_subresource_is_written_with_the_object():
-    group = GroupStatus(
-        uid="g",
-        namespace="team",
-        name="gang",
-        dialect="scheduling.volcano.sh/v1beta1",
-        phase=GroupPhase.RUNNING,
-        scheduled=True,
-    )
     case = Case((404, b""), (200, {}))
-    case.perform(group)
+    case.perform(GROUP)
     assert [path.endswith("/status") for _method, path, _body in case.connection.asked] == [True, False]
 
 

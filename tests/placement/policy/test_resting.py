@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes whose kubelet rejects what was bound to them: how long they are left alone, and what pods are told."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -109,20 +110,6 @@ def test_room_that_others_were_evicted_for_is_kept_while_its_node_rests() -> Non
     assert simulated.placements() == {"high": "n1", "dearer": "n2"}
 
 
-def test_a_job_of_the_batch_system_is_kept_while_its_node_rests() -> None:
-    site = Backed()
-    site.see(site.pod("p1"))
-    site.settle()
-    reject(site, "p1")
-    site.gone(site.named("p1"))
-    site.see(site.pod("next"))
-    site.settle(seconds=4)
-    assert "turned pods away a moment ago" in site.conditions()["next"]
-    site.settle(seconds=4)
-    assert site.placements() == {"next": "n1"}
-    assert "uid-next" not in [action.uid for action in site.actions if isinstance(action, Release)]
-
-
 def unsuited(simulated: Simulated, *names: str) -> None:
     """The kubelet cannot lay out what these ask for."""
     for name in names:
@@ -185,14 +172,17 @@ def test_pods_that_no_node_can_lay_out_are_told_so_and_tried_again_later() -> No
     assert sorted(simulated.placements().values()) == ["n1", "n2"]
 
 
-def test_a_job_of_the_batch_system_is_kept_while_its_node_cannot_lay_out_its_pods() -> None:
+# The node rests for all pods, and for such pods.
+@pytest.mark.parametrize("turn_away", [reject, unsuited])
+def test_a_job_of_the_batch_system_is_kept_while_its_node_rests(turn_away: Callable[..., None]) -> None:
     site = Backed()
     site.see(site.pod("p1"))
     site.settle()
-    unsuited(site, "p1")
+    turn_away(site, "p1")
     site.gone(site.named("p1"))
     site.see(site.pod("next"))
     site.settle(seconds=4)
     assert "turned pods away a moment ago" in site.conditions()["next"]
     site.settle(seconds=4)
     assert site.placements() == {"next": "n1"}
+    assert "uid-next" not in [action.uid for action in site.actions if isinstance(action, Release)]

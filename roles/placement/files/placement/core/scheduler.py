@@ -184,9 +184,11 @@ class Scheduler:
         self._assure_rest()
         if self._listing is not None:
             self._coming.append(event)
-        elif isinstance(event, Relisted) and len(event.items) > _AT_ONCE:
+        elif isinstance(event, Relisted):
             self._listing = self.cluster.relist(event, self._is_of_no_use)
             self._news = True
+            if len(event.items) <= _AT_ONCE:
+                self._take_in(lambda: False)
         else:
             self._apply(event)
 
@@ -229,13 +231,9 @@ class Scheduler:
         self._news = True
 
     def _without_ended(self, event: Event) -> Event:
-        """Return the event without foreign pods that have ended, which count as gone."""
-        match event:
-            case Seen(item) if self._is_of_no_use(item):
-                return Gone(Pod, item.uid, item.version)
-            case Relisted(items=items):
-                kept = [item for item in items if not self._is_of_no_use(item)]
-                return replace(event, items=kept) if len(kept) < len(items) else event
+        """Return the event; a foreign pod that has ended counts as gone."""
+        if isinstance(event, Seen) and self._is_of_no_use(event.item):
+            return Gone(Pod, event.item.uid, event.item.version)
         return event
 
     def _is_of_no_use(self, item: Object) -> bool:
