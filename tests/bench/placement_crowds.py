@@ -326,7 +326,7 @@ class Slow(Case):
     """Victims take their time to leave."""
 
     def slice(self) -> bool:
-        """One slice; whoever is evicted terminates, and stays."""
+        """Run one slice; evicted pods terminate, and stay."""
         self._take_in()
         begun = time.process_time()
         decision = self.scheduler.decide(begun, lambda: time.process_time() > begun + SLICE, hurry=bool(self._waiting))
@@ -365,7 +365,7 @@ def promises(number: int = 800) -> bool:
 
 
 def lists(number: int = 30_000) -> bool:
-    """All pods are listed, and listed again; then somebody asks for the queues."""
+    """List all pods twice; then ask for the queues."""
     case = Cluster(2000, allocatable=amounts(cpu="64", memory="256Gi", pods="110"))
     like = mine("p", request=amounts(cpu="100m"), phase=Phase.RUNNING)
     pods = [

@@ -101,4 +101,4 @@ def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < seconds, f"not within {seconds:g} s: {what}"
-        time.sleep(0.3)  # a question costs processes, for which tests beside this one wait
+        time.sleep(0.3)  # each question starts processes, which slow the tests beside this one

@@ -32,7 +32,7 @@ BESIDE_PODS = {
 
 
 class PbsSite(Sharing):
-    """A site with a hook and a queue of its own, which nobody may touch."""
+    """A site with a hook and a queue of its own, which no role may touch."""
 
     def qsub(self, *words: str, user: str = "root") -> str:
         """The id of a job that runs by itself."""
@@ -100,7 +100,7 @@ class PbsSite(Sharing):
         until(lambda: len(self.running_pods()) == len(large + small), "all of them run")
 
     def who_asked(self, pod: str, *, since: float) -> set[str]:
-        """Who has evicted it."""
+        """Return the user that evicted it."""
         found = self.audit(since=since, verb="create", resource="pods/eviction", name=pod)
         return {event.user for event in found if event.code == 201}
 

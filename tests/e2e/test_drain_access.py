@@ -342,7 +342,7 @@ def test_plan_run_second_run_and_the_way_back(bare: Site, cluster: Api) -> None:
 
 
 # In every change tests/unit has the modules' answers: _kube/test_kube_cluster for another authority, and
-# modules/test_kube_certificate_requests for a request that is denied or that nobody approves; test_node_kubelet has the
+# modules/test_kube_certificate_requests for a request that is denied or never approved; test_node_kubelet has the
 # first on a real node, test_site_refusals a denial at a whole site.
 @pytest.mark.soak
 def test_another_authority_is_refused_before_anything_is_made(bare: Site, cluster: Api) -> None:

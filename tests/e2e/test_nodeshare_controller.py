@@ -20,7 +20,7 @@ from testbed import api
 from testbed.controlplane import kubeconfig
 
 # In every change test_handover has pods leave and return and a cordon that stays, test_handover_jobs a drained node,
-# test_handover_faults an end that nobody told and an API that is away; payloads/test_slurm_scripts a service that is
+# test_handover_faults an end that was never told and an API that is away; payloads/test_slurm_scripts a service that is
 # away, and molecule (share) installs it twice.
 pytestmark = pytest.mark.soak
 

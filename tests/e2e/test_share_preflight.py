@@ -127,7 +127,7 @@ def has_cgroup_v1(bed: api.RunningBed) -> bool:
 
 
 # In every change unit tests (module_utils/_preflight) have every finding of these, test_site_refusals those that stop a
-# whole site, and test_site_kinds a node that nobody reaches.
+# whole site, and test_site_kinds a node that cannot be reached.
 @pytest.mark.soak
 def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed, tmp_path: Path) -> None:
     wrong = {

@@ -195,7 +195,7 @@ def test_a_backup_takes_over_a_job_that_runs_and_frees_nodes_for_the_next(site: 
     died_at = time.time()
     power(site, "kill", FIRST)
     site.controllers = tuple(reversed(site.controllers))
-    # As an administrator does who does not wait for SlurmctldTimeout.
+    # What an administrator types instead of waiting for SlurmctldTimeout.
     site.until(BACKUP, "scontrol takeover")
     until(lambda: has_job(site, running), "the backup has the job")
     assert site.tainted() == set(REACHED)

@@ -82,7 +82,7 @@ def test_exec_passes_input_output_and_exit_status(bed: RunningBed) -> None:
     assert missing.err == f"testbed: bed '{bed.bed.name}' has no host 'n9'; it has ctl kube n1 n2\n"
 
 
-# What a command finds: who it is, where, with which limits and rights, and in which namespaces.
+# What a command finds: its user, its host, with which limits and rights, and in which namespaces.
 PLACE = """
 env | grep -v ^_= | sort; pwd; id; umask; ulimit -a
 grep -E '^(Cap|Seccomp|NoNewPrivs|Groups)' /proc/self/status

@@ -34,7 +34,7 @@ class Batch:
         self.endless = False
         # With what it refuses every submission.
         self.refusal = ""
-        # Hosts that it gives nobody, and jobs that it starts for nobody; whether it says of hosts how they are.
+        # Hosts that it keeps out of use, and jobs that it never starts; whether it says of hosts how they are.
         self.down: set[str] = set()
         self.tells_of_hosts = True
         self.stays_queued: set[str] = set()

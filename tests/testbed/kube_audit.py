@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the API server's audit log: who did what, when, by one clock for the whole bed.
+"""Reads the API server's audit log: user, request and time, by one clock for the whole bed.
 
 A bed that many tests share has a long log, and they ask it often: a process reads each line once, and remembers where
 the lines lie and what they are about. A log that does not begin as before, or has become shorter, is a new one.

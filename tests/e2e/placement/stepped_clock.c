@@ -3,7 +3,7 @@
  * SPDX-License-Identifier: GPL-3.0-or-later
  *
  * The wall clock of one process, and the clock that also counts while a machine sleeps, each so many seconds off: as
- * if somebody had set the one, and as if the machine had slept for as long as the other says. Other clocks are as they
+ * if an administrator had set the one, and as if the machine had slept for as long as the other says. Other clocks are as they
  * are.
  */
 #define _GNU_SOURCE

@@ -64,7 +64,7 @@ LARGE = Burst(fillers=320, gangs=20, singles=600)
 
 
 def held(seconds: float) -> None:
-    """Lets a fault last; how long it does is what the test is about."""
+    """Let a fault last for so many seconds; that time is what the test is about."""
     threading.Event().wait(seconds)
 
 

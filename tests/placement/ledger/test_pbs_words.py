@@ -188,7 +188,7 @@ def nodes(**states: str) -> str:
         (Answer(0, nodes(n1="down,offline", n2="job-busy,down"), ""), {"n1", "n2"}),
         # A server that has only just started has heard of no host.
         (Answer(0, nodes(n1="state-unknown,down", n2="offline"), ""), set()),
-        # Of hosts that it does not know it says nothing, and tells of the others; nobody asked for the third.
+        # It says nothing of hosts that it does not know, and tells of the others; the third was not asked for.
         (Answer(1, nodes(n1="down", n3="down"), "Node: n2,  Error: Unknown node\n"), {"n1"}),
     ],
 )

@@ -312,7 +312,7 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
 
 
 def assert_apart(scheduler: Scheduler, decided: list[Action]) -> None:
-    """Whoever is bound may be where it is beside all others, as far as anti-affinity goes; pod by pod."""
+    """Check, pod by pod, that anti-affinity allows each bound pod beside all others."""
     cluster = scheduler.cluster
     nodes = [item for item in cluster.columns.nodes if item is not None]
     entries = [entry for entry in cluster.pods.by_uid.values() if entry.charged]

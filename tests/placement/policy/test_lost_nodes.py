@@ -33,7 +33,7 @@ class Site(Backed):
         self.see(node(name))
 
     def delete(self, name: str) -> None:
-        """Somebody deletes the pod, or Kubernetes evicts it: it is gone when its kubelet says so."""
+        """Delete the pod, as a user or an eviction does: it is gone when its kubelet says so."""
         self.see(replace(self.named(name), terminating=True))
 
     def of(self, kind):

@@ -219,7 +219,7 @@ def test_room_that_is_being_left_goes_to_a_claimant_of_higher_priority_and_other
     first = [action for action in simulated.run_once() if isinstance(action, Evict)]
     assert len(first) == 2
     simulated.see(mine("higher", priority=20, request=amounts(cpu="2")))
-    # Nobody leaves for this one: who leaves already is enough.
+    # No pod is evicted for this one: those that leave already are enough.
     told = {action.name: action for action in simulated.run_once() if isinstance(action, PodCondition)}
     assert told["higher"].nominated_node == "n1"
     second = [action for action in simulated.run_once() if isinstance(action, Evict)]

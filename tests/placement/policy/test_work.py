@@ -42,7 +42,7 @@ class Calls:
         monkeypatch.setattr(where, method, call)
 
     def since(self) -> int:
-        """How many there were since somebody last asked."""
+        """Return how many there were since the last call."""
         number, self.number = self.number, 0
         return number
 
@@ -264,7 +264,7 @@ def test_a_pod_of_another_scheduler_tries_no_job_again(monkeypatch: pytest.Monke
 
 
 class Watched(dict[Any, Any]):
-    """Notes how often somebody looks through it."""
+    """Counts how often it is iterated."""
 
     looks = 0
 
@@ -292,7 +292,7 @@ def test_nobody_looks_through_the_pods_of_a_job_because_one_of_them_ends() -> No
         simulated.see(mine(f"new{index}", owner="set", created="2026-01-01T00:00:00Z"))
         actions = simulated.run()
         assert len([action for action in actions if isinstance(action, Bind)]) == 1
-        # Only who has come is told why it waits.
+        # Only the new pod is told why it waits.
         assert [action.name for action in actions if isinstance(action, PodCondition)] == [f"new{index}"]
     # As often as there were new ones to compare with another.
     assert tasks.looks <= 20

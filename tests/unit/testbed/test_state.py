@@ -83,7 +83,7 @@ class Engine:
             case ["umount", "--lazy", path]:
                 self.mounts.remove(path)
             case _:
-                pytest.fail(f"nobody has told the engine of {words}")
+                pytest.fail(f"the engine was not told of {words}")
         return ""
 
     def up(self, store: BedStore, bed: Bed) -> None:

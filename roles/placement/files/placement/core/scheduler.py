@@ -145,7 +145,7 @@ class Scheduler:
         rules = Rules(configuration)
         self.session.rules = rules
         self.session.chooser = Chooser(self.cluster, rules, reservations)
-        # Without enqueue nobody looks whether room that is kept has lapsed.
+        # Only enqueue looks whether kept room has lapsed.
         self.session.unclaimed.clear()
         self.book.reconfigure(rules)
         self._cycle = None

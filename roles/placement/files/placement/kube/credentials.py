@@ -7,7 +7,7 @@ Credentials are replaced while the daemon runs (certificates expire, tokens rota
 before every new connection, and a 401 ends the one there is; a file that has become unreadable leaves the credentials
 as they are.
 
-A kubeconfig says how the server is to be trusted and how we prove who we are. A field that is not known here would be
+A kubeconfig says how to trust the server and how to prove our identity. A field that is not known here would be
 ignored, so it is refused by name: the daemon would fail for ever, or worse, do something else than the file says.
 """
 

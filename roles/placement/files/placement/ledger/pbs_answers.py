@@ -53,7 +53,7 @@ class AnswerError(Exception):
 
 
 def read_jobs(text: str, *, owner: str, queue: str | None = None) -> tuple[BatchJob, ...]:
-    """Return all jobs. Those have a tag that our own user has submitted with one: nobody else can submit or alter them.
+    """Return all jobs. A job has a tag only if our own user submitted it: no other user can alter it.
 
     So have those of others with a pod's or group's whole UID that do nothing but hold a place: we may have submitted
     them as that user, and who makes one himself has at most made a job that ends. Whose it may be is not seen here.
@@ -82,7 +82,7 @@ def _job(name: str, fields: Any, now: int, owner: str, queue: str | None) -> Bat
     runs = state == "R" and placed is not None
     # Nobody can alter the version, which is what nodes announce; an owner can alter the count.
     run = fields.get("run_version", fields.get("run_count"))
-    # Nobody else can submit as our user, so a tag alone makes no job one of ours.
+    # No other user can submit as ours, so a tag alone makes no job one of ours.
     user = str(fields.get("Job_Owner", "")).partition("@")[0]
     tag = _tag(fields) if match[2] is None else None
     elsewhere = queue is not None and fields.get("queue") != queue

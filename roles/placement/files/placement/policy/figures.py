@@ -82,7 +82,7 @@ class Figures(Register):
         total = {name: max(0, amount + held.get(name, 0)) for name, amount in free.items() if name != PODS}
         if total != self.total:
             self.total = total
-            # Shares of what there is order those that have begun. Who is parked has a new order when it comes back.
+            # Shares of what there is order those that have begun. A parked job gets a new order when it comes back.
             for queue in self.tree.by_name.values():
                 fewer, more = sorted((queue.begun, queue.waiting), key=len)
                 self._unordered.update({key: job for key, job in fewer.items() if key in more})

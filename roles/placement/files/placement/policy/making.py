@@ -62,7 +62,7 @@ class Making:
         try:
             return (yield from self._room_for(job))
         finally:
-            # Whoever asked may go, and must not be kept in mind for it.
+            # The claimant may go, and a kept seeker must not keep it in memory.
             for seeker in self._asked:
                 seeker.question = None
             self._asked.clear()

@@ -142,7 +142,7 @@ class QueueTree:
     def divide(self, total: Mapping[str, int]) -> Generator[None, None, bool]:
         """What every queue deserves of the total; the answer is whether that is something new.
 
-        Between two resources others may have a turn, who must not look at what queues deserve.
+        It yields between two resources; until its end what queues deserve must not be read.
         """
         usable = [node for node in self.in_order() if not node.problem]
         changed, parts = False, 0

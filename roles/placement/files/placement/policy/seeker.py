@@ -43,7 +43,7 @@ class Seeker:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        # What the one who asks wants to know of every node; it names the claimant, so it is kept only while that asks.
+        # What the claimant asks of every node. It refers to the claimant, so it is dropped after the search.
         self.question: Question | None = None
         self._columns = session.book.cluster.columns
         self._effort = session.effort

@@ -114,7 +114,7 @@ class LabelSets:
         self._namespace_labels = namespace_labels
         self._members = members
         self._sets: dict[tuple[str, LabelPairs], LabelSet] = {}
-        # The same by namespace and label, for rules that ask who matches them.
+        # The same by namespace and label, to find the label sets that match a rule.
         self._found: dict[str, dict[Bucket, dict[LabelSet, None]]] = {}
         # How many selectors read each key, and the sets whose pods have a label that none reads, by its key.
         self._read: dict[str, int] = {}

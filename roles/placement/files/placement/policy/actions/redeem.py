@@ -21,7 +21,7 @@ def redeem(session: Session) -> Iterator[None]:
     """The first step of every cycle."""
     for tasks in _provisioning(session):
         _provisioned(session, tasks)
-    # Room that has come free is for the highest priority first, among equals for who was promised room first.
+    # Free room goes to the highest priority first; among equals, to the job that was promised room first.
     for job in sorted(session.book.promised.values(), key=lambda job: -job.priority):
         if session.book.jobs.get(job.key) is job:
             yield from _redeem(session, job)
