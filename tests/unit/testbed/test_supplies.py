@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,19 @@ from testbed.run import run
 from testbed.state import file_lock
 
 WAIT = 'touch "$1"; until test -e "$2"; do sleep 0.05; done'
+
+
+def wait_for(file: Path, *, beside: Callable[[], object] = lambda: None) -> None:
+    """Wait until another thread or process has made the file; call `beside` meanwhile.
+
+    Raises:
+        AssertionError: there is no such file after a minute.
+    """
+    deadline = time.monotonic() + 60
+    while not file.exists():
+        beside()
+        assert time.monotonic() < deadline, f"nothing made {file} within a minute"
+        time.sleep(0.05)
 
 
 def test_the_demo_wants_no_kwok_and_one_image() -> None:
@@ -64,8 +78,7 @@ def test_a_failure_ends_what_runs_beside_it(tmp_path: Path) -> None:
     running, never = tmp_path / "running", tmp_path / "never"
 
     def fail() -> None:
-        while not running.exists():
-            time.sleep(0.05)
+        wait_for(running)
         raise BedError("no room")
 
     def endless() -> None:
@@ -83,14 +96,16 @@ side_by_side([lambda: run(["sh", "-c", sys.argv[1], "sh", *sys.argv[2:]], timeou
 """
 
 
+def still_runs(work: subprocess.Popen[bytes]) -> None:
+    assert work.poll() is None
+
+
 def test_an_interrupt_ends_long_work(tmp_path: Path) -> None:
     running = tmp_path / "running"
     argv = [sys.executable, "-c", SIDE_BY_SIDE, WAIT, str(running), str(tmp_path / "never")]
     environment = {**os.environ, "PYTHONPATH": str(api.TESTS)}
     with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE) as work:
-        while not running.exists():
-            assert work.poll() is None
-            time.sleep(0.05)
+        wait_for(running, beside=lambda: still_runs(work))
         work.send_signal(signal.SIGINT)
         _out, said = work.communicate(timeout=120)
     assert b"KeyboardInterrupt" in said
@@ -105,8 +120,7 @@ def test_a_lock_that_was_given_back_is_free_although_a_later_command_of_its_proc
             target=run, args=(["sh", "-c", WAIT, "sh", str(running), str(end)],), kwargs={"timeout": 600}
         )
         beside.start()
-        while not running.exists():
-            time.sleep(0.05)
+        wait_for(running)
     try:
         with file_lock("x", timeout=0, what="x"):
             pass
