@@ -40,9 +40,16 @@ class Systemd:
             active -= set(units)
         elif verb == "start" and "--no-block" not in argv:
             active |= set(units)
-        with open(self.path, "w") as stream:
-            json.dump(sorted(active), stream)
+        write_whole(self.path, json.dumps(sorted(active)))
         return evidence.Answer(0, "", "")
+
+
+def write_whole(path, text):
+    """Replace the file at once: calls that run beside this one read it, and must never find it empty."""
+    part = "{}.{}".format(path, os.getpid())
+    with open(part, "w") as stream:
+        stream.write(text)
+    os.replace(part, path)
 
 
 def make_world(units, top):
@@ -50,10 +57,8 @@ def make_world(units, top):
     proc = os.path.join(top, "proc")
     for path in ("sys/kernel/random", "1"):
         os.makedirs(os.path.join(proc, path), exist_ok=True)
-    with open(os.path.join(proc, "sys/kernel/random/boot_id"), "w") as stream:
-        stream.write("boot\n")
-    with open(os.path.join(proc, "1/stat"), "w") as stream:
-        stream.write("1 (init) S 0 " + " ".join(["0"] * 18) + " 0\n")
+    write_whole(os.path.join(proc, "sys/kernel/random/boot_id"), "boot\n")
+    write_whole(os.path.join(proc, "1/stat"), "1 (init) S 0 " + " ".join(["0"] * 18) + " 0\n")
     return lambda settings: RealNode(settings, proc=proc, cgroup=os.path.join(top, "cgroup"), run=Systemd(units).run)
 
 
