@@ -23,7 +23,7 @@ from testbed.kube_audit import read_audit
 
 JOBS = 20
 BOUND_SECONDS = 0.5
-LEASES = "/var/lib/converged/nodeshare"
+LEASES = "/run/converged/nodeshare"
 
 
 def lives(site: Site, jobs: int) -> tuple[list[float], list[float]]:

@@ -62,7 +62,8 @@ class Node:
         settings = {
             "node": "n1",
             "mode": "placeholder",
-            "state_dir": str(top / "state"),
+            "run_dir": str(top / "run"),
+            "state_dir": str(top / "disk"),
             "manifests": str(top / "manifests"),
             "api": {"server": self.api.url, "ca_file": certificates.ca}
             | dict.fromkeys(("cert_file", "key_file"), certificates.client),
@@ -94,7 +95,7 @@ class Node:
     def fill(self, count: int) -> None:
         """The leases of one job after another, without the calls; a repair places what is missing."""
         self.begin(0)
-        (lease,) = (self.top / "state").glob("*.lease")
+        (lease,) = (self.top / "run").glob("*.lease")
         for number in range(1, count):
             self.cpuset(f"pbs_jobs.service/jobid/{number}.srv", str(number))
             lease.with_name(lease.name.replace("pbs.0=", f"pbs.{number}=")).write_bytes(lease.read_bytes())

@@ -32,7 +32,7 @@ GO = "/run/e2e-slurm-share-go"
 TOLD = r"""#!/usr/bin/python3 -IS
 import os, sys
 event, job, run = sys.argv[1], sys.argv[4][len("--job="):], sys.argv[5][len("--run="):]
-lease = f"/var/lib/converged/nodeshare/slurm.{job}.r{run}.lease"
+lease = f"/run/converged/nodeshare/slurm.{job}.r{run}.lease"
 os.makedirs(os.path.dirname(lease), exist_ok=True)
 open(lease, "w") if event == "begin" else os.path.exists(lease) and os.remove(lease)
 with open({"begin": "/var/log/slurm/prolog.log", "end": "/var/log/slurm/epilog.log"}[event], "a") as log:
@@ -99,7 +99,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     yield found
     found.play("restore", check=False)
     for node in NODES:
-        found.ask(node, "rm", "-rf", GO, PROGRAM, "/var/lib/converged/nodeshare")
+        found.ask(node, "rm", "-rf", GO, PROGRAM, "/run/converged/nodeshare")
 
 
 def test_a_cluster_is_converted_step_by_step_and_taken_back(site: Site) -> None:

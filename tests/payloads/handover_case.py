@@ -27,4 +27,4 @@ class HandoverCase(unittest.TestCase):
         self.assertEqual(site.node.announced, "")
         memory = site.memory()
         self.assertEqual((memory.phase, memory.stopped, memory.way), (OPEN, (), ""))
-        self.assertEqual(site.memories.fenced(), ())
+        self.assertEqual(site.memories.fenced() + site.memories.kept(), ())

@@ -11,6 +11,7 @@ import random
 import shutil
 
 from nodeshare import view
+from nodeshare.durable import StoreError
 from nodeshare.jobid import JobKey
 from seeds import seeds
 from simulation import Killed, quick_directory
@@ -42,9 +43,12 @@ class History:
             getattr(self, name)()
         except Killed:
             self.steps.append("killed")
+        except StoreError as error:
+            assert self.node.no_room or self.site.disk_full, error
+            self.steps.append("failed")
         self.site.points = lambda point: None
         self.node.settle()
-        return self.steps[-1] == "killed"
+        return self.steps[-1] in ("killed", "failed")
 
     def killer(self):
         left = [self.chance.randrange(12)]
@@ -87,6 +91,19 @@ class History:
         self.node.reboot()
         self.site.repair()
 
+    def disk(self):
+        """It is full, or a write to it takes longer than any job may wait."""
+        self.site.disk_full, self.site.disk_hangs = self.chance.choice([(False, False), (True, False), (False, True)])
+
+    def memory(self):
+        """There is no room in /run, or again."""
+        self.node.no_room = not self.node.no_room
+
+    def all_is_well_again(self):
+        """The last fault is over."""
+        self.node.api_up, self.node.batch_up, self.node.no_room = True, True, False
+        self.site.disk_full = self.site.disk_hangs = False
+
     def off(self):
         self.site.act(view.OFF)
         assert self.node.local_pods() == frozenset()
@@ -102,7 +119,7 @@ def live_through(case, name, make, settle):
         directory = quick_directory()
         try:
             history = make(os.path.join(directory, "s"), chance)
-            with case.subTest(seed=seed, steps=history.steps):
+            with case.subTest(seed=seed, steps=history.steps), history.site.faulty():
                 for _unused in range(chance.randrange(5, 60)):
                     history.step()
                 settle(history)

@@ -7,11 +7,15 @@ Decisions are proven against this world rather than against lists of expected ca
 is free when a job starts and comes back when it may. The world itself refuses what must never happen.
 """
 
+import contextlib
 import os
+import shutil
 import tempfile
+import unittest.mock
 
-from nodeshare import view
+from nodeshare import durable, view
 from nodeshare.carry import Carrier
+from nodeshare.durable import StoreError
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Ended, Lease, LeaseStore
 from nodeshare.memory import MemoryStore
@@ -80,6 +84,9 @@ class Node(World):
         self.batch_up = True
         self.log = []
         self.born = 0
+        self.fences = ()  # the directories that a unit's drop-in looks at
+        self.in_memory = ""  # the directory that ends with the boot
+        self.no_room = False  # in it: nothing can be written but what has room of its own
         self.leases = lambda: ()
         self.admin_stopped = set()
         self.on_sleep = lambda: None
@@ -169,7 +176,7 @@ class Node(World):
 
     def stop_units(self, units, *, force):
         self.log.append(("stop", units, force))
-        if not all(self.fenced(unit) for unit in units):
+        if not all(self.fenced(unit) for unit in units) and not self.no_room:
             raise AssertionError("services stopped without a fence")
         if self.stubborn_units and not force:
             raise WorldError("timed out")
@@ -246,6 +253,9 @@ class Node(World):
 
     def reboot(self):
         self.boot = "boot-{}".format(int(self.boot[5:]) + 1)
+        self.no_room = False
+        shutil.rmtree(self.in_memory)
+        os.mkdir(self.in_memory, 0o700)
         self.time = 5.0
         self.confined = False
         self.alive = {}
@@ -256,7 +266,7 @@ class Node(World):
         self.settle()
 
     def fenced(self, unit):
-        return os.path.exists(os.path.join(self.fence, unit))
+        return any(os.path.exists(os.path.join(fence, unit)) for fence in self.fences)
 
     def ordinary_running(self):
         return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.stays)
@@ -292,13 +302,20 @@ class Site:
 
     def __init__(self, directory, **settings):
         self.node = Node()
-        self.settings = Settings(node="n1", state_dir=directory)._replace(**settings)
+        self.disk = directory + ".disk"
+        self.disk_full = self.disk_hangs = self.waits = False
+        self.settings = Settings(node="n1", run_dir=directory, state_dir=self.disk)._replace(**settings)
         self.points = lambda point: None
-        self.store = LeaseStore(directory, at_point=self.at_point)
+        self.store = LeaseStore(directory, disk=self.disk, at_point=self.at_point)
         self.store.prepare()
-        self.memories = MemoryStore(directory)
-        self.node.fence = self.memories.fence
-        self.node.leases = self.store.leases
+        self.memories = MemoryStore(directory, self.disk)
+        self.attach(self.node)
+
+    def attach(self, node):
+        """The node's units look at the fences, and its reboot takes what is in memory."""
+        node.fences = (self.memories.fence, self.memories.disk_fence)
+        node.in_memory = self.store.directory
+        node.leases = self.store.leases
 
     def at_point(self, point):
         self.points(point)
@@ -317,24 +334,91 @@ class Site:
         )
 
     def begin(self, job="1", run=0, start=None):
-        lease = Lease(JobKey("slurm", job, run), self.node.boot, self.node.time, start)
+        return self.begin_with(Lease(JobKey("slurm", job, run), self.node.boot, self.node.time, start))
+
+    def begin_with(self, lease, key=None):
+        """A lease that cannot be written counts for this call, and is tried again at its end, as cli.py does it."""
+        recorded = True
+        with self.for_a_job():
+            try:
+                if not self.record(lease):
+                    return None
+            except StoreError:
+                recorded = False
+                self.store.keep(lease)
+            self.node.alive.setdefault(lease.key, True)
+            told = self.act(view.BEGIN, key)
+            if not recorded and told.done.outcome == view.ACCEPT:
+                try:
+                    self.record(lease)
+                except StoreError:
+                    return told._replace(done=told.done._replace(outcome=self.settings.on_failure))
+            return told
+
+    def record(self, lease):
         with self.store.locked():
-            if self.store.begin(lease, mark_life=self.settings.mark_life) == "ended":
-                return None
-        self.node.alive.setdefault(lease.key, True)
-        return self.act(view.BEGIN)
+            return self.store.begin(lease, mark_life=self.settings.mark_life) != "ended"
+
+    @contextlib.contextmanager
+    def for_a_job(self):
+        """A call that a job waits for."""
+        self.waits = True
+        try:
+            yield
+        finally:
+            self.waits = False
+            self.store.unwritten.clear()  # each call is a process
+
+    @contextlib.contextmanager
+    def faulty(self):
+        """Writes go wrong as `disk_full`, `disk_hangs` and the node's `no_room` say."""
+
+        def guarded(act, *, needs_room):
+            def acted(path, *rest, **how):
+                on_disk = path.startswith(self.disk + "/")
+                if on_disk and self.disk_hangs:
+                    assert not self.waits, "a job waits for the disk: {}".format(path)
+                if needs_room and (self.disk_full if on_disk else self.node.no_room):
+                    raise StoreError("{}: cannot write: No space left on device".format(path))
+                return act(path, *rest, **how)
+
+            return acted
+
+        writes = unittest.mock.patch.object(durable, "write", guarded(durable.write, needs_room=True))
+        removes = unittest.mock.patch.object(durable, "remove", guarded(durable.remove, needs_room=False))
+        with writes, removes:
+            yield
 
     def end(self, job="1", run=0, start=None):
-        with self.store.locked():
-            self.store.end(Ended(JobKey("slurm", job, run), self.node.boot, self.node.time, start))
-        return self.carrier().run(view.END)
+        return self.end_of(Ended(JobKey("slurm", job, run), self.node.boot, self.node.time, start))
 
-    def act(self, event):
-        carrier = self.carrier()
+    def end_of(self, ended):
+        failed = None
+        with self.for_a_job():
+            try:
+                with self.store.locked():
+                    self.store.end(ended)
+            except StoreError as error:
+                failed = error
+            told = self.carrier().run(view.END)
+        if failed is not None:
+            raise failed
+        return told
+
+    def act(self, event, key=None):
+        carrier = self.carrier(key)
         with carrier.work_lock(1.0):
-            return carrier.run(event)
+            told = carrier.run(event)
+        if event in (view.OFF, view.ON, view.TICK):
+            self.keep()
+        return told
+
+    def keep(self):
+        with contextlib.suppress(StoreError):
+            self.memories.keep(boot_id=self.node.boot)
 
     def repair(self):
+        self.store.prepare(again=True)
         with self.store.locked():
             self.store.tidy(boot_id=self.node.boot, now=self.node.time, mark_life=self.settings.mark_life)
         return self.act(view.TICK)

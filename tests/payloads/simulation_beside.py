@@ -229,22 +229,15 @@ class SharedSite(Site):
 
     def __init__(self, directory, **settings):
         Site.__init__(self, directory, **dict({"mode": PLACEHOLDER}, **settings))
-        fence_file, leases = self.node.fence, self.node.leases
         self.node = SharedNode()
-        self.node.fence, self.node.leases, self.node.settings = fence_file, leases, self.settings
+        self.attach(self.node)
+        self.node.settings = self.settings
 
     def begin(self, job="1.srv", run=1, start=None, *, cores=1, memory=GIB, exclusive=False, cpus=None):
         key = JobKey("pbs", job, run)
         if cpus != "":
             self.give_cores(job, cores if cpus is None else cpus)
-        lease = Lease(key, self.node.boot, self.node.time, start, cores, memory, (), exclusive)
-        with self.store.locked():
-            if self.store.begin(lease, mark_life=self.settings.mark_life) == "ended":
-                return None
-        self.node.alive.setdefault(key, True)
-        carrier = self.carrier(key=key)
-        with carrier.work_lock(1.0):
-            return carrier.run(view.BEGIN)
+        return self.begin_with(Lease(key, self.node.boot, self.node.time, start, cores, memory, (), exclusive), key)
 
     def give_cores(self, job, cores):
         """As pbs_cgroups: the lowest cores that no other job has, or those that are named."""
@@ -258,11 +251,10 @@ class SharedSite(Site):
             self.node.cpusets[group] = frozenset(free[:cores])
 
     def end(self, job="1.srv", run=1, start=None):
-        with self.store.locked():
-            self.store.end(Ended(JobKey("pbs", job, run), self.node.boot, self.node.time, start))
-        if not any(lease.key.job == job for lease in self.store.leases()):
+        ended = Ended(JobKey("pbs", job, run), self.node.boot, self.node.time, start)
+        if not any(lease.key.job == job and lease.key != ended.key for lease in self.store.leases()):
             self.node.cpusets.pop("pbs_jobs.service/jobid/" + job, None)
-        return self.carrier().run(view.END)
+        return self.end_of(ended)
 
     def size(self, job="1.srv", run=1):
         """What the placeholder asks for, as the kubelet has it; None where it has none."""

@@ -42,7 +42,8 @@ class CliCase(ApiCase):
         pem = self.certificates.client
         values = {
             "node": "n1",
-            "state_dir": os.path.join(self.top, "state"),
+            "run_dir": os.path.join(self.top, "run"),
+            "state_dir": os.path.join(self.top, "disk"),
             "linger": 0,
             "deadline": 60,
             "limit": 120,
@@ -193,14 +194,14 @@ class Lives(CliCase):
                 self.assertEqual(self.call(*self.job("begin"))[0], 0)
                 self.api.fail = [("GET", 500)] * 50
                 if damage:
-                    with open(os.path.join(self.top, "state", damage), "w") as stream:
+                    with open(os.path.join(self.top, "run", damage), "w") as stream:
                         stream.write("?")
                 for _again in range(2):
                     self.assertEqual(self.call("forget")[0], 0)
                     with open(cores) as stream:
                         self.assertEqual((self.active(), stream.read().split()[0]), ({KUBELET, RUNTIME}, "0-7"))
                     self.assertFalse(os.path.isdir(self.closed()) and os.listdir(self.closed()), "units are fenced")
-                shutil.rmtree(os.path.join(self.top, "state"))
+                shutil.rmtree(os.path.join(self.top, "run"))
                 self.api.fail = []
 
     def test_the_way_back_starts_nothing_that_is_to_go_and_needs_no_settings(self):
@@ -218,12 +219,12 @@ class Lives(CliCase):
         self.assertIn("systemctl start: exit 1", err)
 
     def closed(self):
-        return os.path.join(self.top, "state", "closed")
+        return os.path.join(self.top, "run", "closed")
 
     def test_show_is_for_people_too(self):
         self.call(*self.job("begin"))
         self.assertEqual(self.shown(), "node: held by quiesce\nleases: 1\n  slurm/4711/0\n")
-        lease = os.path.join(self.top, "state", "slurm.4711.r0.lease")
+        lease = os.path.join(self.top, "run", "slurm.4711.r0.lease")
         with open(lease) as stream:
             earlier = json.dumps(dict(json.load(stream), boot_id="earlier"))
         for name, content in (("4711", earlier), ("5", "")):
@@ -245,7 +246,7 @@ class BadInput(CliCase):
                     self.assertEqual((found, err.count("\n")), (code, 1))
                     self.assertLess(len(err), 1000)
                     self.assertEqual(self.call("end", "--wlm", "slurm", "--job=" + job)[0], 0 if code == 0 else 69)
-        self.assertFalse(os.path.exists(os.path.join(self.top, "state")))
+        self.assertFalse(os.path.exists(os.path.join(self.top, "run")))
 
     def test_wrong_usage_of_begin_ends_in_the_sites_outcome_too(self):
         self.configure(on_failure="requeue")
@@ -317,7 +318,7 @@ class BadInput(CliCase):
                     status = 99
                     try:
                         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                        os.makedirs(os.path.join(self.top, "state"), exist_ok=True)
+                        os.makedirs(os.path.join(self.top, "run"), exist_ok=True)
                         resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
                         status, err = self.call(*self.job("begin"))
                         status = status if "cannot write" in err else 98
@@ -326,9 +327,9 @@ class BadInput(CliCase):
                 self.assertEqual(os.WEXITSTATUS(os.waitpid(pid, 0)[1]), code)
                 self.assertEqual(self.active(), set())
 
-    def test_a_state_directory_that_cannot_be_made_ends_in_the_sites_outcome(self):
+    def test_a_directory_in_memory_that_cannot_be_made_ends_in_the_sites_outcome(self):
         with open(os.path.join(self.top, "file"), "w"):
-            self.configure(on_failure="drain", state_dir=os.path.join(self.top, "file", "state"))
+            self.configure(on_failure="drain", run_dir=os.path.join(self.top, "file", "run"))
         self.assertEqual(self.call(*self.job("begin"))[0], 69)
 
 

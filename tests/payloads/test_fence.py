@@ -94,7 +94,7 @@ class Machine(unittest.TestCase):
 
     def draw(self, *leases, **settings):
         """A process of its own each time: nothing but the files is remembered."""
-        chosen = Settings(node="n1", state_dir=self.top, **settings)
+        chosen = Settings(node="n1", run_dir=self.top, **settings)
         cpuset = Cpuset(cgroup=self.top, saved=os.path.join(self.top, "cpuset.json"))
         proc = os.path.join(self.top, "proc")
         return Fencing(chosen, proc=proc, cgroup=self.top, cpuset=cpuset).draw(leases)

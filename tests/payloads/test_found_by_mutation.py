@@ -92,7 +92,7 @@ class Services(unittest.TestCase):
         left = list(answers)
         top = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, top)
-        settings = Settings(node="n1", state_dir=top)
+        settings = Settings(node="n1", run_dir=top)
         return RealNode(settings, proc=top, cgroup=top, run=lambda argv, seconds: left.pop(0))
 
     def test_a_service_that_does_not_stop_is_an_error_that_says_why(self):

@@ -8,6 +8,7 @@ import shutil
 import unittest
 import unittest.mock
 
+from nodeshare import durable
 from nodeshare.durable import StoreError
 from nodeshare.memory import HELD, OPEN, QUIESCE, STOP, TAKING, Memory, MemoryStore
 from simulation import quick_directory
@@ -19,7 +20,9 @@ class Remembering(unittest.TestCase):
     def setUp(self):
         self.directory = quick_directory()
         self.addCleanup(shutil.rmtree, self.directory)
-        self.memories = MemoryStore(self.directory)
+        self.disk = os.path.join(self.directory, "disk")
+        self.memories = MemoryStore(os.path.join(self.directory, "run"), self.disk)
+        os.mkdir(os.path.dirname(self.memories.path))
 
     def damage(self, content):
         with open(self.memories.path, "w") as stream:
@@ -34,23 +37,51 @@ class Remembering(unittest.TestCase):
     def test_nothing_written_is_an_open_node(self):
         self.assertEqual(self.memories.load(boot_id="b"), (Memory("b", OPEN), ""))
 
-    def test_only_what_a_power_cut_must_not_take_is_waited_for(self):
-        quiesced, stopped, off = Memory("b", HELD, QUIESCE), Memory("b", HELD, STOP, UNITS), Memory("b", off=True)
-        for before, after, waits in (
-            (None, quiesced, False),
-            (quiesced, Memory("b"), False),
-            (quiesced, off, True),
-            (off, quiesced, True),
-            (stopped, Memory("b"), True),
-        ):
-            with self.subTest(before=before, after=after):
-                if before is not None:
-                    self.memories.save(before)
-                self.memories.load(boot_id="b")
-                self.memories.raise_fence(after.stopped)
+    def reboot(self):
+        shutil.rmtree(os.path.dirname(self.memories.path))
+        os.mkdir(os.path.dirname(self.memories.path))
+
+    def test_nothing_that_a_job_waits_for_is_written_to_the_disk_or_waits_for_it(self):
+        for memory in (Memory("b", HELD, QUIESCE), Memory("b", HELD, STOP, UNITS, off=True), Memory("b")):
+            with self.subTest(memory=memory), unittest.mock.patch("os.fsync") as synced:
+                self.memories.raise_fence(memory.stopped)
+                self.memories.save(memory)
+                self.assertFalse(synced.called or os.path.exists(self.disk))
+
+    def test_what_was_stopped_and_the_switch_outlive_the_boot_once_they_are_kept(self):
+        for stopped, off in ((UNITS, False), (UNITS, True), ((), True), ((), False), (UNITS[:1], False)):
+            with self.subTest(stopped=stopped, off=off):
+                self.memories.save(Memory("b", HELD, STOP, stopped, off=off))
+                with unittest.mock.patch("os.fsync", wraps=os.fsync) as synced:
+                    self.memories.keep(boot_id="b")
+                    self.assertTrue(synced.called)
                 with unittest.mock.patch("os.fsync") as synced:
-                    self.memories.save(after)
-                self.assertEqual(synced.called, waits)
+                    self.memories.keep(boot_id="b")
+                    self.assertFalse(synced.called, "it is on disk already")
+                self.reboot()
+                memory, remark = self.memories.load(boot_id="c")
+                self.assertEqual((memory.stopped, memory.off, remark), (tuple(sorted(stopped)), off, ""))
+                self.assertEqual(memory.phase == OPEN, not stopped and not off)
+                self.assertEqual(self.memories.kept(), tuple(sorted(stopped)))
+
+    def test_a_unit_that_may_start_is_fenced_neither_here_nor_on_disk(self):
+        self.memories.save(Memory("b", HELD, STOP, UNITS))
+        self.memories.keep(boot_id="b")
+        self.memories.lift(UNITS)
+        self.assertEqual(self.memories.fenced() + self.memories.kept(), ())
+
+    def test_a_switch_that_is_turned_while_the_disk_is_written_is_on_disk_in_the_end(self):
+        self.memories.save(Memory("b", off=True))
+        really = durable.write
+
+        def write(path, content, **how):
+            really(path, content, **how)
+            if path == self.memories.disk_off:
+                self.memories.save(Memory("b", off=False))
+
+        with unittest.mock.patch.object(durable, "write", write):
+            self.memories.keep(boot_id="b")
+        self.assertFalse(os.path.exists(self.memories.disk_off))
 
     def test_the_fence_is_exactly_what_we_keep_stopped(self):
         for stopped in (UNITS, UNITS[:1], (), UNITS[1:]):

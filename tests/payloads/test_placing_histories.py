@@ -24,7 +24,7 @@ class BesidePods(History):
     WLM = "pbs"
     STEPS = ["begin"] * 4 + ["end"] * 3 + ["tick"] * 3 + ["pod"] * 4
     STEPS += ["begin_again", "requeue", "late_end", "silent_end", "resize", "api", "batch", "reboot", "off", "on"]
-    STEPS += ["refuse", "critical_leaves"]
+    STEPS += ["refuse", "critical_leaves", "disk", "memory"]
 
     def __init__(self, site, chance):
         History.__init__(self, site, chance)
@@ -64,12 +64,19 @@ class BesidePods(History):
             self.unheard.add(key)
         told = self.site.begin(job, run, cores=cores, memory=cores * GIB)
         self.unheard.discard(key)
+        if key not in {lease.key for lease in self.site.store.leases()}:
+            assert self.node.no_room and told.done.outcome != view.ACCEPT, "a job without a lease: {}".format(told)
+            self.over_with(job, run)
+            self.site.end(job, run)  # as the hook takes back what it has refused
+            return
         if told.done.outcome == view.ACCEPT and not self.site.memory().off and KUBELET in self.node.active:
             found = self.site.size(job, run)
-            ghosts = {(lease.key.job, lease.key.run) for lease in self.site.store.leases()} - set(self.live)
-            # what is still thought to run comes first, and the node is not given twice
+            leases = self.site.store.leases()
+            # what is still thought to run, or to have more, comes first, and the node is not given twice
+            ghosts = [one for one in leases if self.live.get((one.key.job, one.key.run)) != one.cores]
             # nor does a pod make room that is as critical as a placeholder
-            cut = ghosts or self.node.critical()
+            # and without the API the last list counts for what stays
+            cut = ghosts or self.node.critical() or not self.node.api_up
             assert found == self.size(cores) or (found is not None and cut), (told, found)
             held = self.node.cpusets.get("pbs_jobs.service/jobid/" + job, frozenset())
             left = self.node.cores_of_pods() - frozenset([0])  # core 0 keeps house when jobs have all of them
@@ -173,7 +180,8 @@ class RandomHistories(unittest.TestCase):
     def settle(self, history):
         """After the last fault every live job is shown as it is; and when all have ended, nothing is left of them."""
         site, node = history.site, history.node
-        node.api_up, node.batch_up, node.refuses = True, True, False
+        history.all_is_well_again()
+        node.refuses = False
         site.act(view.ON)
         while node.critical():
             history.critical_leaves()

@@ -72,10 +72,13 @@ class RefencingCase(unittest.TestCase):
         self.write("cgroup/memory/kubepods/memory.limit_in_bytes", str(1 << 33))
 
     def begin(self, **changes):
-        values = dict({"state_dir": os.path.join(self.top, "state"), "mode": "placeholder"}, **changes)
+        values = dict({"run_dir": os.path.join(self.top, "run"), "mode": "placeholder"}, **changes)
         settings = Settings()._replace(**values)
         self.node = Timed(settings, self.top)
-        self.store, self.memories = LeaseStore(settings.state_dir), MemoryStore(settings.state_dir)
+        self.store, self.memories = (
+            LeaseStore(settings.run_dir),
+            MemoryStore(settings.run_dir, os.path.join(self.top, "disk")),
+        )
         self.store.prepare()
         return refencing.Refencing(settings, self.node, self.store, self.memories)
 
@@ -207,7 +210,7 @@ class Calls(PlacingCase):
                 self.assertEqual((self.call("forget")[0], self.pod_cores()), (0, ALL))
                 with unittest.mock.patch("nodeshare.refencing.WATCHED", 0):
                     self.assertEqual((self.call("fence")[0], self.pod_cores()), (0, ALL))
-                shutil.rmtree(os.path.join(self.top, "state"))
+                shutil.rmtree(os.path.join(self.top, "run"))
 
     def test_the_way_back_does_not_need_a_disk_that_takes_its_mark_and_names_it(self):
         self.assertEqual(self.begin("--cpus", "2")[0], 0)

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Giving a node back, and repairing what was missed or killed half-way; in the simulated world."""
 
+import shutil
 import unittest
 
 from handover_case import HandoverCase
@@ -191,6 +192,7 @@ class Repair(HandoverCase):
             with self.subTest(answer=answer):
                 site = self.held()
                 site.node.batch = {self.KEY: answer} if answer else {}
+                shutil.copytree(site.store.directory, site.disk)  # where an earlier release has it
                 site.node.reboot()
                 site.repair()
                 self.assertEqual(len(site.store.leases()), left)
@@ -205,6 +207,7 @@ class Repair(HandoverCase):
 
     def test_a_node_rebooted_under_stop_comes_back_only_through_repair(self):
         site = self.held(handover="stop")
+        site.repair()
         site.node.reboot()
         self.assertEqual(site.node.active, set())
         site.repair()

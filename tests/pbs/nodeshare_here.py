@@ -29,7 +29,8 @@ def main(folder, words):
     chosen = settings.Settings(
         node=host,
         kubeconfig=os.path.join(folder, "no.conf"),
-        state_dir=state,
+        run_dir=state,
+        state_dir=state + ".disk",
         services=(),
         return_unit="",
         mark_life=1.0,

@@ -14,7 +14,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 VARIABLES = Path(__file__).parents[2] / "roles/node_share/vars/main.yml"
-CLOSED = "[Unit]\nConditionPathExists=!/var/lib/converged/nodeshare/closed/%n\n"
+FENCES = ("/run/converged/nodeshare/closed/%n", "/var/lib/converged/nodeshare/closed/%n")
+CLOSED = "[Unit]\n" + "".join(f"ConditionPathExists=!{path}\n" for path in FENCES)
 
 
 @pytest.mark.parametrize("services", [["kubelet.service", "containerd.service"], ["k3s.service"], []])
@@ -40,7 +41,8 @@ def rendered(name: str, services: list[str]) -> Any:
     parts = [
         one
         for one in text
-        if "fence" in one or one in ("_node_share_state", "_node_share_program", "_node_share_kubelet")
+        if "fence" in one
+        or one in ("_node_share_memory", "_node_share_state", "_node_share_program", "_node_share_kubelet")
     ]
     variables = {one: trust_as_template(text[one]) for one in parts}
     templar.available_variables = {**variables, "node_share_services": services}

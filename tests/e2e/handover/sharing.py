@@ -199,7 +199,7 @@ class Sharing(ConvertedSite):
     def leases(self, node: str) -> set[str]:
         return {
             path.rpartition("/")[2]
-            for path in self.node(node, "ls /var/lib/converged/nodeshare").split("\n")
+            for path in self.node(node, "ls /run/converged/nodeshare 2>/dev/null || true").split("\n")
             if path.endswith(".lease")
         }
 

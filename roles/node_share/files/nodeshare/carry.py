@@ -88,7 +88,7 @@ class Carrier:
         with self.store.locked():
             stopped = self.memories.load(boot_id=self.world.boot_id())[0].stopped
             self.memories.lift(tuple(unit for unit in self.memories.fenced() if unit not in stopped))
-            self.memories.raise_fence(stopped)
+            self._remark(self.memories.raise_fence(stopped))
 
     def _decide(self, event: str, seen: view.Observed) -> Tuple[view.Action, view.Observed]:
         with self.store.locked():
@@ -100,7 +100,7 @@ class Carrier:
             seen = seen._replace(now=self.world.now(), memory=memory)
             action = decide(leases, event, self.settings, seen)
             if isinstance(action, view.Remember):
-                self._remember(action.memory, event)
+                self._remember(action.memory, closing=bool(leases) or event in (view.BEGIN, view.OFF))
             elif isinstance(action, view.Drop):
                 self.store.drop(action.lease)
                 self._count("dropped")
@@ -111,13 +111,13 @@ class Carrier:
                 self.at_point("after:" + type(action).__name__)
         return action, seen
 
-    def _remember(self, memory: Memory, event: str) -> None:
+    def _remember(self, memory: Memory, *, closing: bool) -> None:
         """Closing a node goes on without a record (the job comes first); opening one does not."""
         self.at_point("before:Remember")
         try:
-            self.memories.save(memory)
+            self._remark(self.memories.save(memory))
         except durable.StoreError as error:
-            if event not in (view.BEGIN, view.OFF):
+            if not closing:
                 raise
             self._remark(str(error))
             self.unsaved = memory
@@ -212,7 +212,7 @@ class Carrier:
         elif isinstance(action, view.Delete):
             world.delete(action.pods)
         elif isinstance(action, view.StopUnits):
-            self.memories.raise_fence(action.units)
+            self._remark(self.memories.raise_fence(action.units))
             world.stop_units(action.units, force=action.force)
         elif isinstance(action, view.StartUnits):
             self.memories.lift(action.units)

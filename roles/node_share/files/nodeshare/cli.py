@@ -39,8 +39,8 @@ class Call:
     def __init__(self, settings: Settings, world: World) -> None:
         self.settings = settings
         self.world = world
-        self.store = LeaseStore(settings.state_dir)
-        self.memories = MemoryStore(settings.state_dir)
+        self.store = LeaseStore(settings.run_dir, disk=settings.state_dir, lock_seconds=settings.limit)
+        self.memories = MemoryStore(settings.run_dir, settings.state_dir)
 
     def carrier(self, key: Optional[jobid.JobKey] = None) -> Carrier:
         return Carrier(world=self.world, store=self.store, memories=self.memories, settings=self.settings, key=key)
@@ -49,6 +49,14 @@ class Call:
         carrier, began = self.carrier(key), self.world.now()
         with carrier.work_lock(self.settings.limit):
             return carrier.run(event, began=began)
+
+    def keep(self) -> str:
+        """Write to disk what must outlive the boot; answer why that failed. Nobody's job waits for this."""
+        try:
+            self.memories.keep(boot_id=self.world.boot_id())
+        except EXPECTED as error:
+            return "will not outlive a reboot: {}".format(error)
+        return ""
 
 
 def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int:
@@ -152,7 +160,7 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _recorded_after_all(call: Call, lease: Lease) -> Tuple[str, str]:
-    """Record a lease that the disk did not take when the call began; a busy disk may be free by now.
+    """Record a lease that could not be written when the call began; there may be room by now.
 
     Returns the store's answer, and the error where it could not be recorded this time either.
     """
@@ -167,10 +175,15 @@ def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     key = jobid.parse(options.wlm, options.job, options.run)
     call.store.prepare()
     ended = Ended(key, call.world.boot_id(), call.world.now(), options.start)
-    with call.store.locked():
-        answer = call.store.end(ended)
+    answer = unrecorded = ""
+    try:
+        with call.store.locked():
+            answer = call.store.end(ended)
+    except durable.StoreError as error:
+        unrecorded = str(error)
     told = call.carrier().run(view.END)
-    return 0, [("wlm", key.wlm), ("job", key.job), ("run", key.run), ("lease", answer), *_told(told)]
+    code, more = _failure("end", call.settings, unrecorded) if unrecorded else (0, [])
+    return code, [("wlm", key.wlm), ("job", key.job), ("run", key.run), ("lease", answer), *_told(told), *more]
 
 
 def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
@@ -183,7 +196,7 @@ def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    call.store.prepare()
+    call.store.prepare(again=True)
     made_up = make_up(options.jobs, options.wlm, store=call.store, settings=call.settings, world=call.world)
     give_up = call.world.now() + call.settings.linger + call.settings.limit
     earlier: Optional[Told] = None
@@ -194,7 +207,7 @@ def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
         again_in = told.done.again_in
         if not options.linger or again_in is None or call.world.now() + again_in > give_up:
             corrupt = [str(lease.key) for lease in call.store.leases() if lease.corrupt]
-            return 0, [*made_up, *_told(told), ("unreadable", ",".join(corrupt)[:200])]
+            return 0, [*made_up, *_told(told), ("unreadable", ",".join(corrupt)[:200]), ("disk", call.keep())]
         call.world.sleep(again_in)
 
 
@@ -220,7 +233,10 @@ def _fence(_options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    """The wish is on record before the lock is waited for: a begin in the middle of an eviction then obeys it."""
+    """The wish is on record before the lock is waited for: a begin in the middle of an eviction then obeys it.
+
+    It comes to the disk last, for a disk may hang.
+    """
     call.store.prepare()
     unrecorded = ""
     try:
@@ -228,13 +244,15 @@ def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
             memory, _remark = call.memories.load(boot_id=call.world.boot_id())
             call.memories.save(memory._replace(off=True))
     except durable.StoreError as error:
-        unrecorded = str(error)  # batch only all the same; it will not outlive a reboot, and the line says so
-    return 0, [*_told(call.act(view.OFF)), ("error", unrecorded)]
+        unrecorded = str(error)  # batch only all the same, until the next call
+    told = call.act(view.OFF)
+    return 0, [*_told(told), ("error", unrecorded or call.keep())]
 
 
 def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     call.store.prepare()
-    return 0, _told(call.act(view.ON))
+    told = call.act(view.ON)
+    return 0, [*_told(told), ("error", call.keep())]
 
 
 def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
@@ -257,9 +275,9 @@ def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
             try:  # first: what starts with the kubelet would take the cores again
                 call.memories.save(memory._replace(confined=False, forgotten=True))
             except durable.StoreError as error:
-                remark = str(error)  # a full disk keeps nothing
+                remark = str(error)
         stopped = tuple(unit for unit in reversed(memory.stopped or ended) if unit not in options.leave)
-        call.memories.lift(call.memories.fenced())
+        call.memories.lift(call.memories.fenced() + call.memories.kept())
         steps: List[Callable[[], None]] = [call.world.release]
         if beside:
             steps.append(lambda: call.world.unplace(tuple(call.world.placed())))
@@ -278,6 +296,7 @@ def _show(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     from . import show
 
     placed = call.world.placed() if call.settings.mode == site.PLACEHOLDER else None
+    call.store.prepare()
     boot_id = call.world.boot_id()
     sys.stdout.write(show.text(call.store, call.memories, boot_id=boot_id, as_json=options.json, placed=placed))
     return 0, []

@@ -23,7 +23,7 @@ class Fencing:
         self.cgroup = cgroup
         self.cpuset = cpuset
         self.limits = Limits(
-            cgroup=cgroup, saved=os.path.join(settings.state_dir, "limits.json"), total=self._memory_of_machine
+            cgroup=cgroup, saved=os.path.join(settings.run_dir, "limits.json"), total=self._memory_of_machine
         )
 
     def draw(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The leases of this node: one file per run of a batch job, which lives until that run has ended.
 
-A lease file is the only thing that says "a batch job owns this node". Begin and end may come twice, in any order,
-at the same time, or never; the rules that keep this right:
+A lease file is the only thing that says "a batch job owns this node". It is in memory: no job outlives the boot, and
+no begin waits for a disk. Begin and end may come twice, in any order, at the same time, or never; the rules that keep
+this right:
 
 - `end` touches only its own run, and not even that when both know a start time and the lease's is later (after
   a loss of the controller's state a job id is given out again, with the same run).
@@ -14,9 +15,11 @@ at the same time, or never; the rules that keep this right:
   the node like any other, and which repair may drop without asking once the mark's life is over and no process of
   the job is seen.
 - A file that cannot be read is a lease that we know by its name only: reported, and held.
-- A lease that the disk does not take counts for the rest of its call; the next one that hears of the job tries again.
+- A lease that cannot be written counts for the rest of its call; the next one that hears of the job tries again.
+- An `end` removes its lease although its mark cannot be written.
 """
 
+import contextlib
 import json
 import os
 import time
@@ -29,6 +32,8 @@ from .jobid import JobKey
 TICK = 0.03  # a file system's clock is coarser than ours: by 10 ms where the kernel ticks slowest
 LEASE_SUFFIX = ".lease"
 ENDED_SUFFIX = ".ended"
+ADOPTED = "adopted"
+BESIDE_LEASES = ("cpuset.json", "limits.json", "state.json")
 _NOTHING_SAID = (None, None, (), False, "")
 
 
@@ -67,21 +72,71 @@ class Ended(NamedTuple):
 
 
 class LeaseStore:
-    """Files below one root-only directory. Callers hold `locked()` around every change."""
+    """Files below one root-only directory in memory. Callers hold `locked()` around every change.
+
+    `disk` is where earlier releases had them: what is there is adopted.
+    """
 
     def __init__(
-        self, directory: str, *, lock_seconds: float = 5.0, at_point: Callable[[str], None] = lambda point: None
+        self,
+        directory: str,
+        *,
+        disk: str = "",
+        lock_seconds: float = 5.0,
+        at_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.directory = directory
+        self.disk = disk
         self.lock_seconds = lock_seconds
         self.at_point = at_point  # named points of the writes, for tests that kill the process there
         self.read: Dict[str, Tuple[Tuple[int, int], Lease]] = {}  # one call looks at the same many files several times
         self.last: Tuple[int, Tuple[Lease, ...]] = (0, ())  # what was found, and the directory's time of change then
         self.unwritten: Dict[JobKey, Lease] = {}
 
-    def prepare(self) -> None:
+    def prepare(self, *, again: bool = False) -> None:
+        """Make the directory, and at the first call of a boot adopt what an earlier release has left on disk.
+
+        `again`: look there at any call, as a program of that release may have begun before it was replaced.
+        """
         if not os.path.isdir(self.directory):
             durable.make_private_dir(self.directory)
+        marker = os.path.join(self.directory, ADOPTED)
+        if self.disk and (again or not os.path.lexists(marker)):
+            with self.locked(), contextlib.suppress(StoreError):  # no room: the next call tries again
+                self._adopt(marker)
+
+    def _adopt(self, marker: str) -> None:
+        """Move leases, marks and the rest of an earlier release here. What the disk does not let go is noted.
+
+        A lease that cannot be read there is one that cannot be read here: it holds. A directory that cannot be listed
+        is looked at again by the next call.
+        """
+        try:
+            names = sorted(os.listdir(self.disk))
+        except FileNotFoundError:
+            names = []
+        except OSError:
+            return
+        noted = frozenset((durable.read(marker) or b"").decode("utf-8", "replace").split("\0"))
+        stuck = []
+        for name in names:
+            if name.startswith(".new.") or not (name.endswith((LEASE_SUFFIX, ENDED_SUFFIX)) or name in BESIDE_LEASES):
+                continue
+            old, new = os.path.join(self.disk, name), os.path.join(self.directory, name)
+            if name not in noted and not os.path.lexists(new):
+                try:
+                    content = durable.read(old)
+                except StoreError:
+                    content = b""
+                if content is not None:  # else a call of that release has ended it meanwhile
+                    durable.write(new, content, synced=False)
+            try:
+                if name != "state.json":  # goes when what it says of the next boot is on disk in its new form
+                    os.unlink(old)
+            except OSError:
+                stuck.append(name)
+        if stuck or not os.path.lexists(marker):
+            durable.write(marker, "\0".join(stuck).encode("utf-8"), synced=False)
 
     def locked(self) -> durable.Lock:
         return durable.Lock(os.path.join(self.directory, "lock"), seconds=self.lock_seconds)
@@ -158,17 +213,28 @@ class LeaseStore:
         self.unwritten.setdefault(lease.key, lease)
 
     def end(self, ended: Ended) -> str:
-        """End one run. Answers `ended`, `unknown` (a mark is left) or `later` (the lease is of a later start)."""
+        """End one run. Answers `ended`, `unknown` (a mark is left) or `later` (the lease is of a later start).
+
+        `unmarked`: ended, and a begin of this run that comes late will be taken for one in time.
+        """
         known = self._find(ended.key)
         if known is not None and known.start is not None and ended.start is not None and known.start > ended.start:
             return "later"
         if known is not None and ended.start is None:
             ended = ended._replace(start=known.start)
         self.at_point("end:before-mark")
-        self._write(jobid.file_name(ended.key) + ENDED_SUFFIX, _ended_to_json(ended))
+        unwritten: Optional[StoreError] = None
+        try:
+            self._write(jobid.file_name(ended.key) + ENDED_SUFFIX, _ended_to_json(ended))
+        except StoreError as error:
+            unwritten = error
         self.at_point("end:after-mark")
         removed = durable.remove(os.path.join(self.directory, jobid.file_name(ended.key) + LEASE_SUFFIX))
         self.at_point("end:after-remove")
+        if unwritten is not None:
+            if not removed:
+                raise unwritten
+            return "unmarked"
         return "ended" if removed else "unknown"
 
     def drop(self, lease: Lease) -> None:
@@ -258,7 +324,8 @@ class LeaseStore:
         self.unwritten.pop(lease.key, None)
 
     def _write(self, name: str, data: Dict[str, Any]) -> None:
-        durable.write(os.path.join(self.directory, name), json.dumps(data, sort_keys=True).encode("utf-8"))
+        content = json.dumps(data, sort_keys=True).encode("utf-8")
+        durable.write(os.path.join(self.directory, name), content, synced=False)
 
 
 def _whole(value: Any) -> Optional[int]:

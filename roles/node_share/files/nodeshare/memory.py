@@ -45,61 +45,129 @@ class Memory(NamedTuple):
 
 
 class MemoryStore:
-    """state.json, and beside it the fence: `closed/UNIT` exists exactly while we keep that unit stopped.
+    """What holds for this boot is in memory: state.json, and the fence. Two things outlive the boot on disk.
 
-    The fence is what the services' own units look at (ConditionPathExists=!.../closed/%n), so that neither a reboot
-    nor another tool's `systemctl start` lets pods onto a node that is served by stop. A unit that the administrator
-    had stopped is not fenced: starting it is the administrator's right, and the next repair sees it.
+    The fence is what the services' own units look at (ConditionPathExists=!.../closed/%n): `closed/UNIT` exists exactly
+    while we keep that unit stopped, so no other tool's `systemctl start` lets pods onto a node that is served by stop.
+    A unit that the administrator had stopped is not fenced: starting it is the administrator's right, and the next
+    repair sees it.
+
+    `keep` copies to disk that the node is switched off, and the fence: a node that is served by stop, or switched off,
+    stays so through a reboot until a repair has looked. No begin or end writes to the disk, which may be full,
+    read-only, or busy for minutes.
     """
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, disk: str) -> None:
         self.path = os.path.join(directory, "state.json")
         self.fence = os.path.join(directory, "closed")
-        self.loses = True  # what is on record, as far as known, must outlive a power cut
+        self.disk = disk
+        self.disk_fence = os.path.join(disk, "closed")
+        self.disk_off = os.path.join(disk, "off")
+        self.earlier = os.path.join(disk, "state.json")  # of releases that had all of it on disk
 
     def load(self, *, boot_id: str) -> Tuple[Memory, str]:
         """The memory, and a remark where it could not be read: then the fence tells what we had stopped."""
+        for path in (self.path, self.earlier):
+            try:
+                content = durable.read(path)
+                if content is not None:
+                    return _from_json(json.loads(content.decode("utf-8"))), ""
+            except (durable.StoreError, ValueError, KeyError, TypeError) as error:
+                return self._by_fence(boot_id, self.fenced()), "{}: unreadable ({}); judged by the fence".format(
+                    path, error
+                )
         try:
-            content = durable.read(self.path)
-            memory = Memory(boot_id) if content is None else _from_json(json.loads(content.decode("utf-8")))
-            self.loses = bool(memory.off or memory.stopped)
-            return memory, ""
-        except (durable.StoreError, ValueError, KeyError, TypeError) as error:
-            remark = "{}: unreadable ({}); judged by the fence".format(self.path, error)
-        stopped = self.fenced()
-        way = STOP if stopped else QUIESCE
-        return Memory(boot_id, phase=TAKING, way=way, stopped=stopped, confined=True), remark
+            stopped = self.kept()
+        except durable.StoreError as error:
+            return self._by_fence(boot_id, ()), str(error)
+        if not stopped and not os.path.lexists(self.disk_off):
+            return Memory(boot_id), ""
+        return self._by_fence("", stopped)._replace(unconfirmed=bool(stopped)), ""  # of an earlier boot
 
-    def save(self, memory: Memory) -> None:
+    def _by_fence(self, boot_id: str, stopped: Tuple[str, ...]) -> Memory:
+        way = STOP if stopped else QUIESCE
+        off = os.path.lexists(self.disk_off)
+        return Memory(boot_id, phase=TAKING, way=way, stopped=stopped, confined=True, off=off)
+
+    def save(self, memory: Memory) -> str:
         """Fence before the record when closing, after it when opening: never open a unit that is on record as ours.
 
-        Where nothing is stopped, a power cut takes all that is on record with it: the node is judged anew then.
+        Answers what is without a fence, and why.
         """
-        self.raise_fence(memory.stopped)
-        synced = bool(memory.off or memory.stopped or self.loses)
-        durable.write(self.path, json.dumps(memory._asdict(), sort_keys=True).encode("utf-8"), synced=synced)
-        self.loses = bool(memory.off or memory.stopped)
-        self.lift(tuple(unit for unit in self.fenced() if unit not in memory.stopped))
+        remark = self.raise_fence(memory.stopped)
+        durable.write_with_room(self.path, json.dumps(memory._asdict(), sort_keys=True).encode("utf-8"))
+        for unit in self.fenced():
+            if unit not in memory.stopped:
+                durable.remove(os.path.join(self.fence, unit))
+        return remark
 
-    def raise_fence(self, units: Tuple[str, ...]) -> None:
+    def keep(self, *, boot_id: str) -> None:
+        """Write to disk what must outlive the boot, if it is not there yet. May take minutes: hold no lock.
+
+        Another call may change the memory meanwhile; the last word counts, else that of the next repair.
+        """
+        for _again in range(3):
+            memory, remark = self.load(boot_id=boot_id)
+            if remark:
+                raise durable.StoreError(remark)
+            have = self.kept()
+            for unit in memory.stopped:
+                if unit not in have:
+                    _mark(self.disk, self.disk_fence, unit, synced=True)
+            for unit in have:
+                if unit not in memory.stopped:
+                    durable.remove(os.path.join(self.disk_fence, unit), synced=True)
+            if memory.off and not os.path.lexists(self.disk_off):
+                _mark(self.disk, self.disk, os.path.basename(self.disk_off), synced=True)
+            elif not memory.off:
+                durable.remove(self.disk_off, synced=True)
+            now = self.load(boot_id=boot_id)[0]
+            if (now.off, now.stopped) == (memory.off, memory.stopped):
+                break
+        if os.path.lexists(self.path):
+            durable.remove(self.earlier)
+
+    def raise_fence(self, units: Tuple[str, ...]) -> str:
+        """Fence these units. Answers why one is stopped without a fence: no job waits for that."""
+        remark = ""
         for unit in units:
-            path = os.path.join(self.fence, unit)
-            if not os.path.lexists(path):
-                if not os.path.isdir(self.fence):
-                    durable.make_private_dir(self.fence)
-                durable.write(path, b"kept stopped for the batch system: see `nodeshare show`\n")
+            try:
+                if not os.path.lexists(os.path.join(self.fence, unit)):
+                    _mark(os.path.dirname(self.fence), self.fence, unit, synced=False)
+            except durable.StoreError as error:
+                remark = "stopped without a fence: {}".format(error)
+        return remark
 
     def fenced(self) -> Tuple[str, ...]:
-        try:
-            return tuple(sorted(name for name in os.listdir(self.fence) if not name.startswith(".new.")))
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            raise durable.StoreError("{}: cannot list: {}".format(self.fence, error.strerror)) from error
+        return _marks(self.fence)
+
+    def kept(self) -> Tuple[str, ...]:
+        """The units that the fence on disk names."""
+        return _marks(self.disk_fence)
 
     def lift(self, units: Tuple[str, ...]) -> None:
+        """Take both fences away: the units may start."""
         for unit in units:
             durable.remove(os.path.join(self.fence, unit))
+            if os.path.lexists(os.path.join(self.disk_fence, unit)):
+                durable.remove(os.path.join(self.disk_fence, unit))
+
+
+def _mark(parent: str, directory: str, name: str, *, synced: bool) -> None:
+    for path in (parent, directory):
+        if not os.path.isdir(path):
+            durable.make_private_dir(path)
+    content = b"kept stopped for the batch system: see `nodeshare show`\n"
+    durable.write(os.path.join(directory, name), content, synced=synced)
+
+
+def _marks(directory: str) -> Tuple[str, ...]:
+    try:
+        return tuple(sorted(name for name in os.listdir(directory) if not name.startswith(".new.")))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise durable.StoreError("{}: cannot list: {}".format(directory, error.strerror)) from error
 
 
 def _from_json(data: Dict[str, Any]) -> Memory:

@@ -67,7 +67,7 @@ class RealNode(NodeBesidePods):
         self.proc = proc
         self.cgroup = cgroup
         self.workloads = Workloads(proc=proc, cgroup=cgroup)
-        self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.state_dir, "cpuset.json"))
+        self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.run_dir, "cpuset.json"))
         self.client: Optional[NodeClient] = None
 
     def now(self) -> float:

@@ -32,12 +32,13 @@ class ApiSettings(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Times are seconds."""
+    """Times are seconds. `run_dir` is in memory and ends with the boot; `state_dir` is on disk."""
 
     node: str = ""
     kubeconfig: str = "/etc/kubernetes/kubelet.conf"
     api: ApiSettings = ApiSettings()
     api_timeout: float = 2.0
+    run_dir: str = "/run/converged/nodeshare"
     state_dir: str = "/var/lib/converged/nodeshare"
     services: Tuple[str, ...] = ("kubelet.service", "containerd.service")
     return_unit: str = "converged-nodeshare-return.service"
@@ -122,6 +123,7 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
     "kubeconfig": ABSOLUTE,
     "api": _api,
     "api_timeout": seconds(0.1, 30),
+    "run_dir": ABSOLUTE,
     "state_dir": ABSOLUTE,
     "services": _list_of(_UNIT),
     "return_unit": matching(r"(?:[A-Za-z0-9:_.@-]{1,200}\.service)?", "a systemd service, or empty for none"),

@@ -1,0 +1,397 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Full, read-only, busy and damaged disks: no job waits for one, none starts beside pods, and no lease is lost."""
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import stat
+import unittest
+import unittest.mock
+
+from handover_case import HandoverCase
+from nodeshare import durable, view
+from nodeshare.jobid import JobKey
+from nodeshare.leases import Ended
+from nodeshare.memory import HELD, STOP
+from simulation import KUBELET, RUNTIME, quick_directory
+from test_cli import CliCase
+
+UNITS = {KUBELET, RUNTIME}
+# whether the API answers, whether the taint is there, and what the site has chosen
+WAYS = ((True, True, "quiesce"), (True, False, "quiesce"), (True, True, "stop"), (False, False, "quiesce"))
+
+
+class InTheSimulation(HandoverCase):
+    def at(self, api_up, tainted, handover):
+        site = self.site(handover=handover, on_failure="requeue")
+        site.node.api_up, site.node.tainted = api_up, tainted
+        site.node.add("web")
+        return site
+
+    def test_a_full_or_busy_disk_neither_lets_a_job_in_beside_pods_nor_keeps_it_out(self):
+        for way in WAYS:
+            for fault in ("disk_full", "disk_hangs"):
+                site = self.at(*way)
+                setattr(site, fault, True)
+                with self.subTest(way=way, fault=fault), site.faulty():
+                    self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+                    self.assert_free(site)
+                    self.assertEqual(len(site.store.leases()), 1)
+                    site.end()
+                    self.assertEqual(site.store.leases(), ())
+
+    def test_memory_without_room_frees_the_node_and_says_so(self):
+        for way in WAYS:
+            site = self.at(*way)
+            site.node.no_room = True
+            with self.subTest(way=way), site.faulty():
+                told = site.begin()
+                self.assertEqual((told.done.outcome, site.node.ordinary_running()), ("requeue", []))
+                if told.way == STOP:
+                    self.assertEqual(site.node.active, set())
+                    self.assertIn("stopped without a fence: ", " ".join(told.remarks))
+                site.node.no_room, site.node.api_up, site.node.tainted = False, True, True
+                for _unused in range(2):
+                    site.later(31.0)
+                self.assert_back(site)
+
+    def test_a_repair_sends_pods_away_from_a_job_although_it_cannot_write_that_down(self):
+        site = self.at(True, True, "quiesce")
+        site.begin()
+        site.node.add("bound-late")
+        with unittest.mock.patch.object(site.memories, "save", side_effect=durable.StoreError("no room")):
+            site.later(60.0)
+        self.assertEqual(site.node.ordinary_running(), [])
+
+    def test_a_node_held_by_stop_stays_so_through_a_reboot_once_a_repair_has_kept_it(self):
+        site = self.at(True, True, "stop")
+        site.begin()
+        site.repair()
+        site.node.reboot()
+        self.assertEqual((site.node.active, site.store.leases()), (set(), ()))
+        site.later(31.0)
+        self.assert_back(site)
+
+    def test_a_switch_outlives_the_boot_and_a_disk_that_is_full_then_is_asked_again(self):
+        for full in (False, True):
+            site = self.at(True, True, "quiesce")
+            with self.subTest(full=full), site.faulty():
+                site.disk_full = full
+                site.act(view.OFF)
+                site.disk_full = False
+                site.repair()
+                site.node.reboot()
+                site.repair()
+                self.assertEqual((site.node.active, site.memory().off), (set(), True))
+                site.act(view.ON)
+                site.node.reboot()
+                self.assertFalse(site.memory().off)
+                site.repair()
+                self.assert_back(site)
+
+
+class FromAnEarlierRelease(HandoverCase):
+    """A program that had all of it on disk has left leases of running jobs there."""
+
+    LEASE = "slurm.1.r0.lease"
+
+    def left(self, site, *, handover="stop", job="1"):
+        """What it had when a job began: the same files, elsewhere."""
+        site.begin(job)
+        os.makedirs(site.disk, exist_ok=True)
+        for name in os.listdir(site.store.directory):
+            if name not in ("adopted", ".new.state.json"):
+                os.rename(os.path.join(site.store.directory, name), os.path.join(site.disk, name))
+        os.remove(os.path.join(site.store.directory, "adopted"))
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(os.path.join(site.store.directory, ".new.state.json"))
+
+    def test_the_first_call_takes_over_leases_and_all_that_was_done_for_them(self):
+        for handover in ("stop", "quiesce"):
+            with self.subTest(handover=handover):
+                site = self.site(handover=handover)
+                site.node.add("web")
+                self.left(site)
+                self.assertEqual(site.store.leases(), ())
+                site.store.prepare()
+                self.assertEqual([str(one.key) for one in site.store.leases()], ["slurm/1/0"])
+                self.assertEqual((site.memory().phase, site.memory().way), (HELD, handover))
+                site.later(60.0)
+                self.assert_free(site)
+                self.assertEqual(site.memories.fenced(), tuple(sorted(site.memory().stopped)))
+                self.assertFalse({self.LEASE, "state.json"} & set(os.listdir(site.disk)))
+                site.end()
+                site.later(31.0)
+                self.assert_back(site)
+
+    def test_an_end_that_is_the_first_call_ends_its_job(self):
+        site = self.site(handover="stop")
+        self.left(site)
+        site.store.prepare()
+        self.assertEqual(site.store.end(Ended(JobKey("slurm", "1", 0), "boot-1", site.node.time)), "ended")
+        site.later(31.0)
+        site.later(31.0)
+        self.assert_back(site)
+
+    def test_a_lease_that_a_call_of_that_release_writes_later_is_found_by_the_next_repair(self):
+        site = self.site()
+        site.begin("2")
+        self.left(site, job="1")
+        site.store.prepare()
+        os.makedirs(site.disk, exist_ok=True)
+        with open(os.path.join(site.store.directory, self.LEASE), "rb") as lease:
+            content = lease.read()
+        with open(os.path.join(site.disk, self.LEASE.replace("1", "3", 1)), "wb") as late:
+            late.write(content)
+        site.node.alive[JobKey("slurm", "3", 0)] = True
+        site.repair()
+        self.assertIn("slurm/3/0", [str(one.key) for one in site.store.leases()])
+
+    def test_a_disk_that_lets_nothing_go_brings_no_ended_job_back(self):
+        site = self.site()
+        self.left(site)
+        with read_only(site.disk):
+            site.store.prepare()
+            self.assertEqual(len(site.store.leases()), 1)
+            self.assertTrue(os.path.exists(os.path.join(site.disk, self.LEASE)))
+            site.end()
+            site.node.sleep(3600.0)
+            site.repair()
+            site.store.prepare(again=True)
+            self.assertEqual(site.store.leases(), ())
+
+    def test_a_lease_there_that_cannot_be_read_holds_until_its_end(self):
+        site = self.site()
+        self.left(site)
+        with open(os.path.join(site.disk, self.LEASE), "w") as stream:
+            stream.write('{"boot')
+        site.store.prepare()
+        self.assertEqual([(str(one.key), one.corrupt) for one in site.store.leases()], [("slurm/1/0", True)])
+        site.later(60.0)
+        self.assertEqual(len(site.store.leases()), 1)
+        site.end()
+        self.assertEqual(site.store.leases(), ())
+
+    def test_leases_of_an_earlier_boot_are_dropped_and_the_node_is_back(self):
+        site = self.site(handover="stop")
+        self.left(site)
+        site.node.reboot()
+        site.repair()
+        site.later(31.0)
+        self.assert_back(site)
+
+    def test_a_lease_that_its_own_end_removes_meanwhile_is_not_taken_over(self):
+        site = self.site()
+        self.left(site)
+        listed = os.listdir
+
+        def ended(path):
+            found = listed(path)
+            if path == site.disk:
+                os.remove(os.path.join(site.disk, self.LEASE))
+            return found
+
+        with unittest.mock.patch("os.listdir", ended):
+            site.store.prepare()
+        self.assertEqual(site.store.leases(), ())
+
+
+@contextlib.contextmanager
+def read_only(directory):
+    """Nothing below this directory can be written or removed."""
+
+    def refusing(act):
+        def acted(path, *rest, **how):
+            writes = act is not os.open or rest[0] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if writes and isinstance(path, str) and path.startswith(directory):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+            return act(path, *rest, **how)
+
+        return acted
+
+    names = ("open", "unlink", "rename", "mkdir", "chmod")
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(unittest.mock.patch("os." + name, refusing(getattr(os, name))))
+        yield
+
+
+class WholeCalls(CliCase):
+    def setUp(self):
+        CliCase.setUp(self)
+        self.memory = os.path.join(self.top, "run")
+        self.disk = os.path.join(self.top, "disk")
+
+    def test_on_a_read_only_disk_jobs_start_and_end_and_only_the_switch_says_what_it_costs(self):
+        os.mkdir(self.disk)
+        for handover in ("quiesce", "stop"):
+            with self.subTest(handover=handover), read_only(self.disk):
+                self.configure(handover=handover, on_failure="requeue")
+                self.api.add_pod("web")
+                code, err = self.call(*self.job("begin"))
+                self.assertEqual((code, self.api.pods, "error=" in err), (0, {}, False), err)
+                self.assertEqual(self.call(*self.job("end"))[0], 0)
+                self.assertEqual(self.call("repair")[0], 0)
+                self.assertEqual((self.state()["phase"], self.active()), ("open", UNITS))
+                code, err = self.call("off")
+                self.assertEqual((code, self.active()), (0, set()))
+                self.assertIn("will not outlive a reboot: ", err)
+                self.assertIn("Read-only file system", err)
+                self.assertEqual(self.call("on")[0], 0)
+                self.assertEqual(self.active(), UNITS)
+
+    def test_neither_a_begin_nor_an_end_waits_for_a_disk(self):
+        os.mkdir(self.disk)
+        for handover in ("quiesce", "stop"):
+            with self.subTest(handover=handover):
+                self.configure(handover=handover)
+                waits = AssertionError("a job waits for a disk")
+                with unittest.mock.patch("os.fsync", side_effect=waits), read_only(self.disk):
+                    self.assertEqual(self.call(*self.job("begin"))[0], 0)
+                    self.assertEqual(self.call(*self.job("end"))[0], 0)
+                self.call("repair")
+
+    def test_a_call_that_hangs_with_the_lock_is_waited_for_as_long_as_the_job_may_wait(self):
+        self.configure(limit=60, on_failure="requeue")
+        self.api.add_pod("web")
+        os.mkdir(self.memory, 0o700)
+        hangs = durable.Lock(os.path.join(self.memory, "lock"), seconds=1)
+
+        class Clock:
+            """Time passes as it is slept, and the other call is through after half a minute."""
+
+            def __init__(self):
+                self.now = 0.0
+                self.held = True
+
+            def monotonic(self):
+                return self.now
+
+            def sleep(self, seconds):
+                self.now += seconds
+                if self.held and self.now > 30.0:
+                    self.held = False
+                    hangs.__exit__(None, None, None)
+
+        clock = Clock()
+        hangs.__enter__()
+        # a lock takes its clock when it is made
+        waiting = unittest.mock.patch.object(durable.Lock.__init__, "__kwdefaults__", {"clock": clock.monotonic})
+        with waiting, unittest.mock.patch.object(durable, "time", clock):
+            code, err = self.call(*self.job("begin"))
+        self.assertEqual((code, self.api.pods, len(self.state()["leases"])), (0, {}, 1), err)
+        self.assertFalse(clock.held)
+
+    def test_an_end_removes_its_lease_although_its_mark_cannot_be_written(self):
+        self.configure(on_failure="drain")
+        self.call(*self.job("begin"))
+        with self.no_marks():
+            code, err = self.call(*self.job("end"))
+            self.assertEqual((code, self.state()["leases"]), (0, []), err)
+            self.assertIn("lease=unmarked", err)
+            code, err = self.call(*self.job("end", "5"))
+        self.assertEqual(code, 69, "a begin that comes late would not be told")
+        self.assertIn("No space left", err)
+
+    @staticmethod
+    def no_marks():
+        def write(path, content, **how):
+            if path.endswith(".ended"):
+                raise durable.StoreError("{}: cannot write: {}".format(path, os.strerror(errno.ENOSPC)))
+            really(path, content, **how)
+
+        really = durable.write
+        return unittest.mock.patch.object(durable, "write", write)
+
+    def test_leases_and_marks_that_are_cut_in_the_middle_have_the_outcome_that_the_guide_states(self):
+        self.configure(squeue="")  # nobody says whether the job lives
+        self.call(*self.job("begin"))
+        self.call(*self.job("end", "5"))
+        lease, mark = (os.path.join(self.memory, name) for name in ("slurm.4711.r0.lease", "slurm.5.r0.ended"))
+        whole = {}
+        for path in (lease, mark):
+            with open(path, "rb") as stream:
+                whole[path] = stream.read()
+        for path in (lease, mark):
+            for length in range(0, len(whole[path]), 7):
+                with self.subTest(path=os.path.basename(path), length=length):
+                    for other, content in whole.items():
+                        with open(other, "wb") as stream:
+                            stream.write(content[:length] if other == path else content)
+                    code, err = self.call("repair")
+                    self.assertEqual((code, "Traceback" in err), (0, False), err)
+                    found = {row["job"]: row["unreadable"] for row in self.state()["leases"]}
+                    if path == lease:
+                        self.assertEqual(found, {"4711": True}, "a lease that cannot be read holds")
+                        self.assertIn("unreadable=slurm/4711/0", err)
+                        self.assertEqual(self.state()["phase"], "held")
+                    else:
+                        self.assertFalse(os.path.exists(mark), "a mark that says nothing goes")
+                        self.assertEqual(self.call(*self.job("begin", "5"))[0], 0)
+                        self.assertIn("5", [row["job"] for row in self.state()["leases"]], "its begin holds")
+                        self.call(*self.job("end", "5"))
+        with open(lease, "wb") as stream:
+            stream.write(whole[lease][:20])
+        self.assertEqual(self.call(*self.job("end"))[0], 0)
+        self.assertEqual(self.state()["leases"], [])
+
+
+class Folders(unittest.TestCase):
+    def setUp(self):
+        self.top = quick_directory()
+        self.addCleanup(shutil.rmtree, self.top)
+
+    def mode(self, path):
+        return stat.S_IMODE(os.stat(path).st_mode)
+
+    def test_the_directory_in_memory_is_for_root_alone_whatever_the_callers_umask(self):
+        for number, mask in enumerate((0o000, 0o022, 0o077)):
+            parent = os.path.join(self.top, str(number))
+            path = os.path.join(parent, "nodeshare")
+            before = os.umask(mask)
+            try:
+                durable.make_private_dir(path)
+            finally:
+                os.umask(before)
+            self.assertEqual((self.mode(path), self.mode(parent)), (0o700, 0o755))
+
+    def test_a_parent_in_which_all_may_write_is_closed_to_them(self):
+        parent = os.path.join(self.top, "converged")
+        os.mkdir(parent)
+        os.chmod(parent, 0o777)
+        durable.make_private_dir(os.path.join(parent, "nodeshare"))
+        self.assertEqual(self.mode(parent), 0o755)
+
+    def test_what_is_no_directory_of_ours_is_refused(self):
+        target = os.path.join(self.top, "target")
+        os.mkdir(target)
+        link = os.path.join(self.top, "link")
+        os.symlink(target, link)
+        file = os.path.join(self.top, "file")
+        open(file, "w").close()
+        for path in (link, file):
+            with self.subTest(path=path), self.assertRaises(durable.StoreError):
+                durable.make_private_dir(path)
+        with unittest.mock.patch("os.geteuid", lambda: os.getuid() + 1), self.assertRaises(
+            durable.StoreError
+        ) as caught:
+            durable.make_private_dir(target)
+        self.assertIn("belongs to user", str(caught.exception))
+
+    def test_the_memory_has_room_for_its_next_version_set_aside(self):
+        path = os.path.join(self.top, "state.json")
+        durable.write_with_room(path, b"{}")
+        inode = os.stat(os.path.join(self.top, ".new.state.json"))
+        self.assertEqual(inode.st_size, durable.PAGE)
+        durable.write_with_room(path, b"[]")
+        with open(path, "rb") as stream:
+            self.assertEqual(json.loads(stream.read().decode("ascii")), [])
+        self.assertEqual(os.stat(path).st_ino, inode.st_ino, "the pages that were there before")
+
+
+if __name__ == "__main__":
+    unittest.main()
