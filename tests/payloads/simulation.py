@@ -49,6 +49,8 @@ class Guest:
         tolerates=False,
         undeletable=False,
         mounts=False,
+        in_memory=False,
+        holds=None,
     ):
         self.name = name
         self.grace = grace
@@ -59,6 +61,8 @@ class Guest:
         self.tolerates = tolerates
         self.undeletable = undeletable
         self.mounts = mounts
+        self.holds = holds  # a device, for so many seconds after its end; None: it has none
+        self.in_memory = in_memory  # a volume is, until it is unmounted
         self.known = True  # to the API
         self.preempted = False  # by its kubelet, for a placeholder
         self.running = True
@@ -76,6 +80,9 @@ class Node(World):
         self.confirms = True  # the kubelet, at once, that a pod has ended
         self.announced = ""
         self.guests = {}
+        self.volumes = {}  # in memory: the pod by its name
+        self.holding = {}  # devices: until when, by the pod's name
+        self.unmounts = True  # the kubelet, as soon as a pod has ended
         self.active = {KUBELET, RUNTIME}
         self.stubborn_units = False
         self.confined = False
@@ -93,6 +100,8 @@ class Node(World):
 
     def add(self, name, **how):
         self.guests[name] = Guest(name, **how)
+        if self.guests[name].in_memory:
+            self.volumes[name] = self.guests[name]
         return self.guests[name]
 
     # -- World
@@ -218,6 +227,27 @@ class Node(World):
             self.guests[uid].running = False
         self.settle()
 
+    def mounted(self):
+        return frozenset(self.volumes)
+
+    def unmount(self, uids):
+        self.log.append(("unmount", uids))
+        for uid in uids:
+            guest = self.volumes[uid]
+            if guest.running or (guest.stays and KUBELET in self.active):
+                raise AssertionError("the memory of a pod that runs was taken")
+            del self.volumes[uid]
+
+    def memory_of_the_dead(self):
+        """Volumes that no pod has any more which stays or is about to begin."""
+        return sorted(name for name, guest in self.volumes.items() if not guest.stays and not guest.running)
+
+    def device_holders(self):
+        self.settle()
+        return {
+            name: name + " has /dev/gpu0" for name, until in self.holding.items() if until is None or self.time < until
+        }
+
     def report(self, reason, text):
         self.log.append(("report", reason))
 
@@ -241,8 +271,12 @@ class Node(World):
         for guest in list(self.guests.values()):
             if guest.running and guest.ends_at is not None and self.time >= guest.ends_at:
                 guest.running = False
+            if guest.holds is not None and (guest.running or self.holding.get(guest.name, ...) is None):
+                self.holding[guest.name] = None if guest.running else self.time + guest.holds
             if KUBELET not in self.active or not self.api_up:
                 continue
+            if guest.leaving and not guest.running and (self.unmounts or self.confirms):
+                self.volumes.pop(guest.name, None)  # before it tells the API that the pod has ended
             if guest.leaving and not guest.running and self.confirms:
                 self._over(guest)
             elif not guest.leaving and not guest.running:
@@ -259,6 +293,7 @@ class Node(World):
         self.time = 5.0
         self.confined = False
         self.alive = {}
+        self.volumes = {}
         for guest in list(self.guests.values()):
             guest.running = False
         self.admin_stopped = set()

@@ -42,6 +42,7 @@ class HandOver(History):
         assert self.node.ordinary_running() == [], "a job beside pods: {}".format(told)
         if told.done.outcome == view.ACCEPT:
             assert self.site.memory().phase == HELD or self.node.no_room, told
+            assert self.node.memory_of_the_dead() == [], told
         else:
             assert self.node.no_room, "a job was kept out: {}".format(told)
             self.over_with(job, run)
@@ -70,6 +71,7 @@ class HandOver(History):
                 protected=self.chance.random() < 0.2,
                 stays=self.chance.random() < 0.2,
                 finalizer=self.chance.random() < 0.1,
+                in_memory=self.chance.random() < 0.5,
             )
 
     def taint(self):
@@ -109,6 +111,7 @@ class RandomHistories(unittest.TestCase):
             on_failure="requeue",  # a job without a lease is not accepted
         )
         site.node.confirms = chance.random() < 0.7
+        site.node.unmounts = chance.random() < 0.5
         return HandOver(site, chance)
 
     def settle(self, history):

@@ -148,6 +148,12 @@ class Carrier:
             return seen._replace(api=self.world.ask_api())
         if what == view.LOCAL:
             return seen._replace(local=self.world.local_pods())
+        if what == view.MOUNTED:
+            return seen._replace(mounted=self.world.mounted())
+        if what == view.DEVICES:
+            holding = self.world.device_holders()
+            since = self.world.now() if seen.held_since is None else seen.held_since
+            return seen._replace(holding=holding, held_since=since)
         if what == view.ROOM:
             return seen._replace(room=self.world.ask_room())
         if what == view.PLACED:
@@ -190,20 +196,8 @@ class Carrier:
         if isinstance(action, view.Announce):
             world.announce(action.text)
             return seen._replace(api=seen.api._replace(announced=action.text) if seen.api else None)
-        if isinstance(action, view.Confine):
-            world.confine(action.cpus)
-            return seen
-        if isinstance(action, view.Confirm):
-            world.confirm(action.pods)
-            return seen
-        if isinstance(action, view.Release):
-            world.release()
-            return seen
-        if isinstance(action, view.Report):
-            world.report(action.reason, action.text)
-            return seen
-        if isinstance(action, view.WakeReturner):
-            world.wake_returner()
+        if isinstance(action, _CHANGE_NOTHING_SEEN):
+            self._effect_apart(action)
             return seen
         if isinstance(action, view.Wait):
             world.sleep(action.seconds)
@@ -222,6 +216,21 @@ class Carrier:
         elif isinstance(action, view.Kill):
             world.kill(action.uids)
         return _stale(seen)
+
+    def _effect_apart(self, action: view.Action) -> None:
+        """What is not looked at afterwards."""
+        if isinstance(action, view.Confine):
+            self.world.confine(action.cpus)
+        elif isinstance(action, view.Confirm):
+            self.world.confirm(action.pods)
+        elif isinstance(action, view.Release):
+            self.world.release()
+        elif isinstance(action, view.Unmount):
+            self.world.unmount(action.uids)
+        elif isinstance(action, view.Report):
+            self.world.report(action.reason, action.text)
+        elif isinstance(action, view.WakeReturner):
+            self.world.wake_returner()
 
     def _effect_beside_pods(
         self, action: Union[view.Place, view.Unplace, view.DrawFence, view.AwaitAdmission], seen: view.Observed
@@ -250,6 +259,7 @@ class Carrier:
 
 # Carried out under the lock, where they were decided.
 _AT_ONCE = (view.Remember, view.Drop, view.Place, view.Unplace, view.DrawFence)
+_CHANGE_NOTHING_SEEN = (view.Confine, view.Confirm, view.Release, view.Unmount, view.Report, view.WakeReturner)
 _KINDS: Dict[type, str] = {
     view.Wait: "wait",
     view.Announce: "announce",
@@ -262,6 +272,7 @@ _KINDS: Dict[type, str] = {
     view.Release: "release",
     view.Terminate: "terminate",
     view.Kill: "kill",
+    view.Unmount: "unmount",
     view.Report: "report",
     view.WakeReturner: "wake",
     view.Place: "place",
@@ -282,7 +293,7 @@ def _stale(seen: view.Observed) -> view.Observed:
         seen = seen._replace(api=None)
     if seen.room is not None and seen.room.answers:
         seen = seen._replace(room=None)
-    return seen._replace(local=None, active=None, placed=None, admitted=None)
+    return seen._replace(local=None, active=None, placed=None, admitted=None, holding=None)
 
 
 def _unseen(what: str, seen: view.Observed, why: str, *, again: bool) -> view.Observed:
@@ -291,6 +302,8 @@ def _unseen(what: str, seen: view.Observed, why: str, *, again: bool) -> view.Ob
         return seen._replace(api=Api(False, why))
     if what == view.LIFE:
         return seen._replace(life={})
+    if what == view.MOUNTED:
+        return seen._replace(mounted=frozenset())
     if again:
         return seen
     raise WorldError(why)

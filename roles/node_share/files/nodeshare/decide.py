@@ -100,6 +100,8 @@ def _batch_only(event: str, settings: Settings, seen: Observed) -> Action:
         if prepared != memory:
             return Remember(prepared)
     step = taking.clear_by_stop(event, settings, seen, keep=frozenset(), grace=taking.OFF_GRACE)
+    if step is None and memory.phase != HELD:
+        step = taking.give_memory_back(seen, frozenset())
     if step is not None:
         return step
     if memory.phase != HELD:

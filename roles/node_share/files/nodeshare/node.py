@@ -60,12 +60,14 @@ class RealNode(NodeBesidePods):
         *,
         proc: str = "/proc",
         cgroup: str = "/sys/fs/cgroup",
+        dev: str = "/dev",
         run: Callable[[Tuple[str, ...], float], evidence.Answer] = run_command,
     ) -> None:
         self.settings = settings
         self.run = run
         self.proc = proc
         self.cgroup = cgroup
+        self.dev = dev
         self.workloads = Workloads(proc=proc, cgroup=cgroup)
         self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.run_dir, "cpuset.json"))
         self.client: Optional[NodeClient] = None
@@ -133,6 +135,29 @@ class RealNode(NodeBesidePods):
 
     def kill(self, uids: Tuple[str, ...]) -> None:
         self.workloads.kill(uids, seconds=1.0)
+
+    def mounted(self) -> FrozenSet[str]:
+        from . import volumes
+
+        try:
+            return frozenset(volumes.find(self.proc))
+        except OSError as error:
+            raise WorldError("mounts cannot be listed: {}".format(error)) from error
+
+    def unmount(self, uids: Tuple[str, ...]) -> None:
+        from . import volumes
+
+        try:
+            left = volumes.unmount(frozenset(uids), self.proc, run=self.run)
+        except OSError as error:
+            raise WorldError("mounts cannot be listed: {}".format(error)) from error
+        if left:
+            raise WorldError("memory of ended pods stays in use: cannot unmount {}".format(", ".join(left[:3])))
+
+    def device_holders(self) -> Mapping[str, str]:
+        from . import devices
+
+        return devices.holders(self.proc, devices.accelerators(self.dev))
 
     def confine(self, cpus: str) -> None:
         try:

@@ -18,7 +18,9 @@ from .view import (
     ACCEPT,
     API,
     BEGIN,
+    DEVICES,
     LOCAL,
+    MOUNTED,
     REQUEUE,
     UNITS,
     Action,
@@ -37,6 +39,7 @@ from .view import (
     Report,
     StopUnits,
     Terminate,
+    Unmount,
     Wait,
 )
 
@@ -44,6 +47,7 @@ POLL = 0.2
 EVICT_AGAIN = 1.0  # how often a refused eviction is asked for again
 DELETE_GRACE = 3.0  # from the deletion at the deadline to the kill: the pods get 1 s, the kubelet the rest
 RESERVE = 8.0  # of the caller's limit, for the forceful end
+DEVICE_SECONDS = 15.0  # from the end of a pod's processes until its accelerators must be free
 UNASKED_GRACE = 30.0  # what Kubernetes gives a pod that does not say; without the API nobody can tell us more
 OFF_GRACE = 10.0
 MANY_COMEBACKS = 2
@@ -88,8 +92,8 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
         step = clear_by_stop(event, settings, seen, keep=keep, grace=grace)
     else:
         step = _kill_strays(event, settings, seen, keep)
-    if step is None and not seen.tried.get("confine"):
-        step = Confine(settings.housekeeping_cpus)
+    if step is None:
+        step = _last_steps(event, settings, seen, keep, among=None if way == STOP else api.pods)
     if step is not None:
         return step
     return Remember(memory._replace(phase=HELD, idle_since=None))
@@ -156,6 +160,48 @@ def clear_by_stop(
     if left and grace > 0 and seen.now - seen.began < grace:
         return Wait(POLL) if seen.tried.get("terminate") else Terminate(left)
     return _kill_strays(event, settings, seen, keep)
+
+
+def _last_steps(
+    event: str, settings: Settings, seen: Observed, keep: FrozenSet[str], *, among: Optional[Tuple[Pod, ...]]
+) -> Optional[Action]:
+    """What is left to do where no pod runs any more that has to leave; None when all of it is done."""
+    step = give_memory_back(seen, keep, among=among)
+    if step is None:
+        step = _free_devices(event, settings, seen, keep)
+    if step is None and not seen.tried.get("confine"):
+        step = Confine(settings.housekeeping_cpus)
+    return step
+
+
+def _free_devices(event: str, settings: Settings, seen: Observed, keep: FrozenSet[str]) -> Optional[Action]:
+    """Wait until no pod that has ended has an accelerator open: its driver closes it after the processes are gone."""
+    if seen.holding is None or seen.held_since is None:
+        return Look(DEVICES)
+    holding = [seen.holding[uid] for uid in sorted(seen.holding) if uid not in keep]
+    if not holding:
+        return None
+    if seen.now - seen.held_since < DEVICE_SECONDS and seen.now - seen.began < settings.limit - POLL:
+        return Wait(POLL)
+    return _failed(event, settings, "devices are in use: {}".format("; ".join(holding[:3])))
+
+
+def give_memory_back(
+    seen: Observed, keep: FrozenSet[str], *, among: Optional[Tuple[Pod, ...]] = None
+) -> Optional[Action]:
+    """Unmount what ended pods have in memory, once; None when that is done.
+
+    A stopped kubelet unmounts nothing. One that lives does it soon, but a job's memory is checked at once; it may also
+    have mounted something for a pod that begins: so there only pods count that are known to leave, `among` these.
+    """
+    if seen.tried.get("unmount"):
+        return None
+    if seen.mounted is None:
+        return Look(MOUNTED)
+    ended = seen.mounted - keep - (seen.local or frozenset())
+    if among is not None:
+        ended &= frozenset(pod.uid for pod in among if pod.leaving and not pod.stays)
+    return Unmount(tuple(sorted(ended))) if ended else None
 
 
 def _still_held(

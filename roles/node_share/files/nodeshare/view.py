@@ -13,7 +13,7 @@ from .placeholder import PRIORITY, Placeholder
 # events
 BEGIN, END, TICK, OFF, ON, ADOPT = "begin", "end", "tick", "off", "on", "adopt"
 # what can be looked at
-API, LOCAL, UNITS, LIFE = "api", "local", "units", "life"
+API, LOCAL, UNITS, LIFE, MOUNTED, DEVICES = "api", "local", "units", "life", "mounted", "devices"
 ROOM, PLACED, ADMITTED = "room", "placed", "admitted"
 # what the batch system says of a run
 LIVE, ENDING, GONE = "live", "ending", "gone"
@@ -85,6 +85,9 @@ class Observed(NamedTuple):
     memory: Memory
     api: Optional[Api] = None
     local: Optional[FrozenSet[str]] = None  # uids of pods that have processes here
+    mounted: Optional[FrozenSet[str]] = None  # uids of pods that have volumes in memory here
+    holding: Optional[Mapping[str, str]] = None  # by pod uid: the process that has a device open, in words
+    held_since: Optional[float] = None  # since when this call has seen one
     active: Optional[Tuple[str, ...]] = None  # of settings.services, in their order
     life: Optional[Mapping[str, Optional[bool]]] = None  # per lease: processes here; None: cannot tell
     answers: Mapping[str, str] = {}  # per lease: LIVE, ENDING or GONE; absent: not asked, or cannot tell
@@ -171,6 +174,12 @@ class Kill(NamedTuple):
     uids: Tuple[str, ...]
 
 
+class Unmount(NamedTuple):
+    """Give the memory back that volumes of these pods have, which have ended."""
+
+    uids: Tuple[str, ...]
+
+
 class Report(NamedTuple):
     """An Event on the Node, where the API takes it, and a line in the log."""
 
@@ -219,6 +228,7 @@ Action = Union[
     Release,
     Terminate,
     Kill,
+    Unmount,
     Report,
     Place,
     Unplace,

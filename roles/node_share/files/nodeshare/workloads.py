@@ -131,7 +131,7 @@ class Workloads:
         """(uid, directory) for every cgroup at and below a pod's, in the first hierarchy that has pods at all."""
         for top in self.kubepods(hierarchies):
             for directory, _names, _files in os.walk(top):
-                uid = _uid_in(os.path.relpath(directory, top))
+                uid = uid_in(os.path.relpath(directory, top))
                 if uid:
                     yield uid, directory
             return
@@ -167,7 +167,7 @@ class Workloads:
     def _pod_of(self, below: List[Process], sandbox: str) -> str:
         for process in below:
             for line in _read(os.path.join(self.proc, str(process.pid), "cgroup")).splitlines():
-                uid = _uid_in(line.split(":", 2)[-1])
+                uid = uid_in(line.split(":", 2)[-1])
                 if uid:
                     return uid
         if re.fullmatch(r"[0-9A-Za-z_.-]{1,128}", sandbox, re.ASCII) and sandbox not in (".", ".."):
@@ -185,7 +185,8 @@ def is_of_our_user(proc: str, pid: int) -> bool:
     return re.search(r"^Uid:\t{}\t".format(os.getuid()), status, re.MULTILINE) is not None
 
 
-def _uid_in(path: str) -> str:
+def uid_in(path: str) -> str:
+    """Return the uid of the pod to which a cgroup of this path belongs; empty: to none."""
     for part in path.split("/"):
         found = _POD.fullmatch(part)
         if found:

@@ -98,6 +98,17 @@ class World(ABC):
     def kill(self, uids: Tuple[str, ...]) -> None: ...
 
     @abstractmethod
+    def mounted(self) -> FrozenSet[str]:
+        """The uids of pods that have volumes in memory here."""
+
+    @abstractmethod
+    def unmount(self, uids: Tuple[str, ...]) -> None: ...
+
+    @abstractmethod
+    def device_holders(self) -> Mapping[str, str]:
+        """By pod uid, a process that has an accelerator open, in words."""
+
+    @abstractmethod
     def report(self, reason: str, text: str) -> None: ...
 
     @abstractmethod
