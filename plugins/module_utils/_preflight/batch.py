@@ -52,6 +52,9 @@ def prolog_flags(config: JSON) -> Findings:
     if "nohold" in flags:
         text = "PrologFlags has NoHold, so that tasks start before Prolog has freed the node"
         yield refuse("prolog_flags", text, "take it out of slurm.conf")
+    if "runinjob" in flags:
+        text = "PrologFlags has RunInJob, so that Prolog has the job's own limits: a job of 10 MB drains its node"
+        yield refuse("prolog_flags", text, "take it out of slurm.conf")
     if "serial" in flags:
         yield warn(
             "prolog_flags",

@@ -100,8 +100,8 @@ def sharing(name: str, pbs: JSON, share_mode: object) -> Findings:
         yield warn("sharing", text, "set pbs_make_room: false in placement_settings, or more pods leave than must")
 
 
-def cores(pbs: JSON, wanted: JSON) -> Findings:
-    """What keeps pods off the cores of jobs, where both run on a node."""
+def cores(pbs: JSON, wanted: JSON, *, cgroup: str = "") -> Findings:
+    """What keeps pods off the cores of jobs, where both run on a node. ``cgroup`` is the version that the node has."""
     if wanted.get("share_mode") not in _share_mode.BESIDE or wanted.get("fence") == "split":
         return
     if wanted.get("fence") == "counts":
@@ -116,6 +116,10 @@ def cores(pbs: JSON, wanted: JSON) -> Findings:
         text = f"{CGROUPS} is not enabled, so nobody can tell which cores a job has"
         yield refuse("cores", text, f"enable {CGROUPS}, or set node_share_fence: split, or counts")
         return
+    if cgroup == "v2":
+        text = f"{CGROUPS} of OpenPBS knows cgroup v1 alone, and this node has v2: there the hook fails"
+        advice = "see that yours knows v2, boot with systemd.unified_cgroup_hierarchy=0, or set node_share_fence: split"
+        yield warn("cores", text, advice)
     if order.isdigit() and int(order) >= order_of(wanted):
         text = f"{CGROUPS} has order {order}: a job has no cores yet when our hook asks for them"
         yield refuse("cores", text, f"give it an order below {order_of(wanted)}; PBS's own is 100")

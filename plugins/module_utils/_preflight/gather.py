@@ -51,6 +51,7 @@ KUBERNETES = (
     "/etc/rancher/rke2",
     "/var/snap/microk8s",
 )
+KUBELET_CGROUPS = ("cgroupRoot", "cgroupsPerQOS")  # which decide where the cgroups of pods are
 RUNTIMES = ("containerd", "crio", "cri-dockerd", "sycri")
 
 
@@ -72,6 +73,8 @@ def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.
         "addresses": readings.addresses(said("ip", "-json", "address")),
         "units": readings.unit_states(said("systemctl", "show", "--property=Id,LoadState,ActiveState", *UNITS)),
         "kubernetes": [path for path in KUBERNETES if os.path.exists(path)],
+        "kubelet_file": readings.top_level(text_of("/var/lib/kubelet/config.yaml"), KUBELET_CGROUPS),
+        "devices": readings.accelerators(_devices()),
         "kubelet": readings.printed_version(said("kubelet", "--version")),
         "runtimes": {name: readings.printed_version(said(name, "--version")) for name in RUNTIMES if found(name)},
         "cri_disabled": "disabled_plugins" in _active_lines("/etc/containerd/config.toml", '"cri"', "grpc.v1.cri"),
@@ -103,6 +106,13 @@ def said(*argv: str) -> str:
         return _cmd.run(argv, timeout=SECONDS).out
     except _cmd.CommandError:
         return ""
+
+
+def _devices() -> t.Iterator[str]:
+    """The names below /dev where drivers put accelerators."""
+    for folder in ("", "dri/", "accel/"):
+        with contextlib.suppress(OSError):
+            yield from (folder + name for name in os.listdir("/dev/" + folder))
 
 
 def _container() -> str:

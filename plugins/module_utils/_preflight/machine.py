@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
+from ansible_collections.converged.hpc.plugins.module_utils import _quantity, _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
     Findings,
     Machine,
@@ -47,6 +47,7 @@ _IN_THE_WAY = {
 _CGROUP_V1_REFUSED_FROM = (1, 35)
 _CGROUP_V1_FROZEN_FROM = (1, 31)
 _OLDEST_KERNEL = (4, 19)
+_EVICTION = "100Mi"  # which a kubelet keeps free unless it is told otherwise
 
 
 def swap(node: Machine) -> Findings:
@@ -71,6 +72,57 @@ def cgroup_mode(node: Machine) -> Findings:
         )
     elif release(node.kubelet) >= _CGROUP_V1_FROZEN_FROM:
         yield warn("cgroup", f"cgroup v1, which Kubernetes {node.kubelet} still serves but no longer improves")
+
+
+def kubelet_cgroups(node: Machine) -> Findings:
+    """Pods are found, kept off jobs' cores and limited by their cgroups, below kubepods at the top."""
+    of_site = {} if node.joined_by_us else node.found.get("kubelet_file") or {}
+    config = {**of_site, **node.kubelet_config}
+    root = str(config.get("cgroupRoot") or "/")
+    if root != "/":
+        text = f"the kubelet's cgroupRoot is {root}, and pods are looked for in the cgroups below /"
+        yield refuse("kubelet_cgroups", text, "leave cgroupRoot out")
+    if str(config.get("cgroupsPerQOS", True)).lower() == "false":
+        text = "the kubelet's cgroupsPerQOS is false, so that pods have no cgroups by which they are kept off jobs"
+        yield refuse("kubelet_cgroups", text, "leave cgroupsPerQOS out, or set it to true")
+
+
+def devices(node: Machine) -> Findings:
+    """Beside jobs accelerators are counted, and which of them a job has is known to its batch system alone."""
+    found, mode = node.found.get("devices") or [], node.wanted.get("share_mode")
+    if found and mode in _share_mode.BESIDE:
+        text = f"has accelerators (/dev/{shown(found)}), and in share mode {mode} a pod may get the one that a job has"
+        yield refuse("devices", text, "use share mode handover there")
+
+
+def eviction(node: Machine, given: int) -> Findings:
+    """A job that uses what the batch system gives it leaves the kubelet less than it keeps free. ``given`` is bytes."""
+    memory = node.found.get("memory") or 0
+    if not memory or not given:
+        return
+    config = node.kubelet_config
+    wanted = [str((config.get("evictionHard") or {}).get("memory.available", _EVICTION))]
+    wanted += [str(one) for one in [(config.get("evictionSoft") or {}).get("memory.available")] if one is not None]
+    try:
+        size, most = max((_threshold(text, memory), text) for text in wanted)
+    except ValueError as error:
+        yield refuse("kubelet_config", f"node_kubelet_config: {error}", "write it as the kubelet reads it")
+        return
+    if given + size > memory:
+        left = max(memory - given, 0) >> 20
+        text = (
+            f"jobs may use all but {left} MiB of memory, and the kubelet ends pods when less than {most} is free:"
+            " a large job costs the node the pods of its DaemonSets"
+        )
+        advice = "lower the memory that the batch system has, or evictionHard and evictionSoft in node_kubelet_config"
+        yield warn("eviction", text, advice)
+
+
+def _threshold(text: str, memory: int) -> int:
+    """Bytes of an eviction threshold, a quantity or a part of all memory."""
+    if text.endswith("%"):
+        return int(float(text[:-1]) * memory / 100)
+    return _quantity.byte_count(text, "kubernetes")
 
 
 def ports(node: Machine) -> Findings:

@@ -17,6 +17,7 @@ LISTENING = "0A"
 _VIRTUAL = re.compile(
     r"(lo|docker|cni|veth|virbr|vnet|flannel|cali|cilium|tunl|vxlan|kube-|nodelocaldns|br-[0-9a-f]{12})"
 )
+_ACCELERATOR = re.compile(r"nvidia[0-9]+|nvidia-uvm|kfd|dri/renderD[0-9]+|accel/accel[0-9]+|davinci[0-9]+", re.ASCII)
 
 
 def mounts(text: str) -> t.Dict[str, t.Tuple[str, bool]]:
@@ -82,6 +83,21 @@ def printed_version(text: str) -> str:
     """The first release number that a program prints; "" where there is none."""
     match = re.search(r"\bv?(\d+\.\d+(?:\.\d+)?)", text)
     return match.group(1) if match else ""
+
+
+def accelerators(names: t.Iterable[str]) -> t.List[str]:
+    """Those of the names below /dev that are accelerators, as nodeshare knows them."""
+    return sorted(name for name in names if _ACCELERATOR.fullmatch(name))
+
+
+def top_level(text: str, keys: t.Container[str]) -> t.Dict[str, str]:
+    """The scalars of these keys at the top level of a YAML file, as they are written, without quotes."""
+    found = {}
+    for line in text.splitlines():
+        match = re.match(r"([A-Za-z]+):[ \t]+(\S+)[ \t]*(?:#.*)?\Z", line, re.ASCII)
+        if match and match.group(1) in keys:
+            found[match.group(1)] = match.group(2).strip("'\"")
+    return found
 
 
 def total_memory(text: str) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
     batch,
     batch_pbs,
@@ -47,6 +48,8 @@ _ON_NODES = (
     machine.killing,
     machine.kernel,
     machine.cgroup_mode,
+    machine.kubelet_cgroups,
+    machine.devices,
     storage.room,
     storage.stateless,
     releases.site_runtime,
@@ -164,12 +167,18 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
         yield from names.in_kubernetes(str(wanted["kube_node"]), cluster.kube.get("nodes", {}), found)
     if is_node and "config" in cluster.slurm:
         yield from _in_slurm(wanted, found, cluster)
+        known = cluster.slurm_nodes().get(str(wanted["wlm_node"]), {})
+        yield from machine.eviction(node, int(known.get("memory_mebibytes") or 0) << 20)
     if is_node and "nodes" in cluster.pbs:
         yield from batch_pbs.node(str(wanted["wlm_node"]), cluster.pbs, found["hostname"])
         yield from batch_pbs.host_name(str(wanted["wlm_node"]), cluster.pbs, wanted.get("share_mode"))
         yield from batch_pbs.sharing(str(wanted["wlm_node"]), cluster.pbs, wanted.get("share_mode"))
-        yield from batch_pbs.cores(cluster.pbs, wanted)
-        yield from room.what_pbs_gives(batch_pbs.vnodes_of(str(wanted["wlm_node"]), cluster.pbs), node)
+        yield from batch_pbs.cores(cluster.pbs, wanted, cgroup=str(found.get("cgroup", "")))
+        vnodes = batch_pbs.vnodes_of(str(wanted["wlm_node"]), cluster.pbs)
+        yield from room.what_pbs_gives(vnodes, node)
+        if wanted.get("share_mode") not in _share_mode.BESIDE:  # there the finding before says it
+            given = sum(int((one.get("available") or {}).get("mem") or 0) for one in vnodes)
+            yield from machine.eviction(node, given)
 
 
 def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:

@@ -102,6 +102,78 @@ CASES = [
         "cgroup",
         "no longer improves",
     ),
+    (
+        "pods without cgroups",
+        setting("wanted", "kubelet_config", {"cgroupsPerQOS": False}),
+        "n1",
+        "refuse",
+        "kubelet_cgroups",
+        "cgroupsPerQOS is false",
+    ),
+    (
+        "pods below a cgroup of the site",
+        setting("wanted", "kubelet_config", {"cgroupRoot": "/site"}),
+        "n1",
+        "refuse",
+        "kubelet_cgroups",
+        "cgroupRoot is /site",
+    ),
+    (
+        "a kubelet of the site without cgroups of pods",
+        setting("found", "kubelet_file", {"cgroupsPerQOS": "false"}),
+        "n1",
+        "refuse",
+        "kubelet_cgroups",
+        "cgroupsPerQOS is false",
+    ),
+    (
+        "accelerators beside placeholders",
+        several(setting("found", "devices", ["nvidia0", "nvidia1"]), setting("wanted", "share_mode", "placeholder")),
+        "n1",
+        "refuse",
+        "devices",
+        "/dev/nvidia0, nvidia1",
+    ),
+    (
+        "accelerators beside backed pods",
+        several(setting("found", "devices", ["kfd"]), setting("wanted", "share_mode", "backed")),
+        "n1",
+        "refuse",
+        "devices",
+        "in share mode backed",
+    ),
+    (
+        "jobs that may use all memory",
+        several(setting("found", "memory", 16 * GIB), setting("slurm_node", "memory_mebibytes", 16 * 1024 - 50)),
+        "n1",
+        "warn",
+        "eviction",
+        "all but 50 MiB of memory, and the kubelet ends pods when less than 100Mi is free",
+    ),
+    (
+        "an eviction threshold as a part of memory",
+        several(
+            setting("found", "memory", 16 * GIB),
+            setting("slurm_node", "memory_mebibytes", 15 * 1024),
+            setting("wanted", "kubelet_config", {"evictionSoft": {"memory.available": "10%"}}),
+        ),
+        "n1",
+        "warn",
+        "eviction",
+        "less than 10% is free",
+    ),
+    (
+        "an eviction threshold that is no amount",
+        several(
+            setting("found", "memory", 16 * GIB),
+            setting("slurm_node", "memory_mebibytes", 1024),
+            setting("wanted", "kubelet_config", {"evictionHard": {"memory.available": "some"}}),
+        ),
+        "n1",
+        "refuse",
+        "kubelet_config",
+        "some",
+    ),
     ("Singularity-CRI", SYCRI, "n1", "refuse", "cri", "only CRI v1alpha2"),
     (
         "Singularity-CRI by another name",
@@ -279,3 +351,28 @@ def test_what_is_wrong_with_a_machine_is_named(
     spoil: t.Callable[[Site], None], where: str, level: str, code: str, words: str
 ) -> None:
     assert (level, code) in said(spoil, where, words)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "devices", "memory", "given"),
+    [
+        ({}, ["nvidia0"], 0, 0),  # a hand-over proves them free
+        ({"kubelet_config": {"cgroupRoot": "/", "cgroupsPerQOS": True}}, [], 0, 0),
+        ({}, [], 16 * GIB, 16 * 1024 - 100),
+        ({"kubelet_config": {"evictionHard": {"memory.available": "0%"}}}, [], 16 * GIB, 16 * 1024),
+    ],
+)
+def test_what_a_hand_over_and_the_kubelet_can_live_with_is_no_finding(
+    wanted: dict[str, t.Any], devices: list[str], memory: int, given: int
+) -> None:
+    site = Site()
+    site.wanted.update(wanted)
+    site.n1.update(devices=devices, memory=memory)
+    site.slurm_nodes[0]["memory_mebibytes"] = given
+    assert site.judge()["n1"].findings == ()
+
+
+def test_a_kubelet_that_we_have_made_is_judged_by_what_it_will_have() -> None:
+    site = Site()
+    site.n1.update(kubelet_file={"cgroupsPerQOS": "false"}, record=["node_kubelet"])
+    assert "kubelet_cgroups" not in [one.code for one in site.judge()["n1"].findings]

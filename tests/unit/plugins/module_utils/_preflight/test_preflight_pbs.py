@@ -153,6 +153,23 @@ def test_the_configuration_of_pbs_cgroups_gives_jobs_cores_of_their_own_here(con
     assert told(batch_pbs.cores(answer, {**wanted, "fence": "split"})) == []
 
 
+@pytest.mark.parametrize(
+    ("cgroup", "fence", "found"),
+    [
+        ("v1", "cores", []),
+        ("v2", "cores", [("warn", "cores")]),
+        ("v2", "split", []),
+        ("v2", "counts", [("warn", "cores")]),
+    ],
+)
+def test_on_cgroup_v2_the_hook_of_cgroups_makes_no_cpusets(
+    cgroup: str, fence: str, found: list[tuple[str, str]]
+) -> None:
+    answer = {**pbs(vnode("n1", "n1"), hooks=[hook("pbs_cgroups")]), "cgroups": BY_DEFAULT}
+    wanted = {"share_mode": "placeholder", "fence": fence, "wlm_node": "n1"}
+    assert told(batch_pbs.cores(answer, wanted, cgroup=cgroup)) == found
+
+
 def test_our_order_may_be_another_than_ours_by_default() -> None:
     wanted = {"share_mode": "backed", "fence": "cores", "wlm_node": "n1", "hook_order": 90}
     answer = {**pbs(hooks=[hook("pbs_cgroups", order="100")]), "cgroups": BY_DEFAULT}

@@ -191,3 +191,14 @@ def test_a_file_that_is_closed_meanwhile_hides_no_owner_of_a_port(monkeypatch: p
         port = server.getsockname()[1]
         found = gather.node(ports=[port], paths=[], sock="", files=[])
     assert found["ports"] == {str(port): Path("/proc/self/comm").read_text(encoding="ascii").strip()}
+
+
+def test_accelerators_are_told_by_their_names_below_dev() -> None:
+    names = ["null", "nvidia0", "nvidiactl", "nvidia-uvm", "dri/card0", "dri/renderD128", "accel/accel1", "kfd", "sda"]
+    assert readings.accelerators(names) == ["accel/accel1", "dri/renderD128", "kfd", "nvidia-uvm", "nvidia0"]
+
+
+def test_keys_of_a_kubelets_file_are_read_at_the_top_alone() -> None:
+    text = "kind: Kubelet\nauthentication:\n  cgroupRoot: /no\ncgroupsPerQOS: false # ours\ncgroupRoot: '/a'\n"
+    assert readings.top_level(text, ("cgroupRoot", "cgroupsPerQOS")) == {"cgroupsPerQOS": "false", "cgroupRoot": "/a"}
+    assert readings.top_level("", ("cgroupRoot",)) == {}

@@ -29,6 +29,14 @@ CASES = [
         "prolog_flags",
         "exclude each other",
     ),
+    (
+        "RunInJob",
+        setting("config", "PrologFlags", "Alloc,DeferBatch,RunInJob"),
+        CLUSTER,
+        "refuse",
+        "prolog_flags",
+        "RunInJob, so that Prolog has the job's own limits",
+    ),
     ("Serial", setting("config", "PrologFlags", "Serial"), CLUSTER, "warn", "prolog_flags", "wait for each other"),
     ("a short MessageTimeout", setting("config", "MessageTimeout", "10 sec"), CLUSTER, "warn", "timeouts", "is 10 s"),
     (
