@@ -32,7 +32,7 @@ class History:
         self.live = {}
         self.over = []
         self.steps = []
-        self.next_job = 0
+        self.next_job = self.next_pod = 0
 
     def step(self):
         """One thing happens, and now and then nodeshare is killed in the middle of it: then the answer is True."""

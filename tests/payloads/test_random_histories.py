@@ -64,8 +64,9 @@ class HandOver(History):
     def pod(self):
         node = self.node
         if KUBELET in node.active and node.api_up and not node.tainted:
+            self.next_pod += 1  # no uid is given twice
             node.add(
-                "p{}x{}".format(len(node.guests), node.time),
+                "p{}".format(self.next_pod),
                 respawns=self.chance.random() < 0.3,
                 grace=self.chance.choice([0.0, 1.0, 5.0, None]),
                 protected=self.chance.random() < 0.2,
