@@ -55,8 +55,9 @@ def write_whole(path, text):
 def make_world(units, top):
     """The real node, with an empty /proc of its own and the given units."""
     proc = os.path.join(top, "proc")
-    for path in ("sys/kernel/random", "1"):
+    for path in ("sys/kernel/random", "1", "self"):
         os.makedirs(os.path.join(proc, path), exist_ok=True)
+    open(os.path.join(proc, "self/mountinfo"), "a").close()
     write_whole(os.path.join(proc, "sys/kernel/random/boot_id"), "boot\n")
     write_whole(os.path.join(proc, "1/stat"), "1 (init) S 0 " + " ".join(["0"] * 18) + " 0\n")
     return lambda settings: RealNode(settings, proc=proc, cgroup=os.path.join(top, "cgroup"), run=Systemd(units).run)

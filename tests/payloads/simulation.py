@@ -19,7 +19,7 @@ from nodeshare.durable import StoreError
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Ended, Lease, LeaseStore
 from nodeshare.memory import MemoryStore
-from nodeshare.settings import Settings
+from nodeshare.settings import HANDOVER, Settings
 from nodeshare.world import World, WorldError
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
@@ -341,7 +341,8 @@ class Site:
         self.disk_full = self.disk_hangs = self.waits = False
         self.settings = Settings(node="n1", run_dir=directory, state_dir=self.disk)._replace(**settings)
         self.points = lambda point: None
-        self.store = LeaseStore(directory, disk=self.disk, at_point=self.at_point)
+        whole = self.settings.mode == HANDOVER
+        self.store = LeaseStore(directory, disk=self.disk, whole_nodes=whole, at_point=self.at_point)
         self.store.prepare()
         self.memories = MemoryStore(directory, self.disk)
         self.attach(self.node)

@@ -44,11 +44,31 @@ class InTheSimulation(HandoverCase):
                     site.end()
                     self.assertEqual(site.store.leases(), ())
 
-    def test_memory_without_room_frees_the_node_and_says_so(self):
+    def test_memory_without_room_neither_lets_a_job_in_beside_pods_nor_loses_its_lease(self):
         for way in WAYS:
             site = self.at(*way)
             site.node.no_room = True
             with self.subTest(way=way), site.faulty():
+                told = site.begin()
+                self.assertEqual(told.done.outcome, view.ACCEPT)
+                self.assert_free(site)
+                self.assertEqual([str(one.key) for one in site.store.leases()], ["slurm/1/0"], "held by its name")
+                if told.way == STOP:
+                    self.assertEqual((site.node.active, len(site.memories.fenced())), (set(), 2))
+                site.later(60.0)
+                self.assert_free(site)
+                site.node.no_room, site.node.api_up, site.node.tainted = False, True, True
+                site.begin()
+                self.assertFalse(site.store.leases()[0].corrupt, "its begin puts it right")
+                site.end()
+                site.later(31.0)
+                self.assert_back(site)
+
+    def test_memory_without_room_for_any_file_frees_the_node_and_ends_in_the_sites_outcome(self):
+        for way in WAYS:
+            site = self.at(*way)
+            site.node.no_room = True
+            with self.subTest(way=way), site.faulty(), unittest.mock.patch.object(durable, "claim", lambda path: False):
                 told = site.begin()
                 self.assertEqual((told.done.outcome, site.node.ordinary_running()), ("requeue", []))
                 if told.way == STOP:

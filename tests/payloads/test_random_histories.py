@@ -7,6 +7,7 @@ import unittest
 
 from histories import History, live_through
 from nodeshare import view
+from nodeshare.jobid import JobKey
 from nodeshare.memory import HELD, OPEN
 from simulation import KUBELET, RUNTIME, Site
 
@@ -40,12 +41,10 @@ class HandOver(History):
         self.begun(job, run)
         told = self.site.begin(job, run, start=int(job) * 10 + run)
         assert self.node.ordinary_running() == [], "a job beside pods: {}".format(told)
-        if told.done.outcome == view.ACCEPT:
-            assert self.site.memory().phase == HELD or self.node.no_room, told
-            assert self.node.memory_of_the_dead() == [], told
-        else:
-            assert self.node.no_room, "a job was kept out: {}".format(told)
-            self.over_with(job, run)
+        assert told.done.outcome == view.ACCEPT, "a job was kept out: {}".format(told)
+        assert self.site.memory().phase == HELD, told
+        assert self.node.memory_of_the_dead() == [], told
+        assert JobKey(self.WLM, job, run) in {lease.key for lease in self.site.store.leases()}, "a lease is lost"
 
     def end(self):
         if self.live:
@@ -109,7 +108,7 @@ class RandomHistories(unittest.TestCase):
             handover=chance.choice(["quiesce", "stop"]),
             deadline=chance.choice([0.0, 5.0, 60.0]),
             linger=chance.choice([0.0, 30.0]),
-            on_failure="requeue",  # a job without a lease is not accepted
+            on_failure="requeue",  # what fails is not accepted
         )
         site.node.confirms = chance.random() < 0.7
         site.node.unmounts = chance.random() < 0.5

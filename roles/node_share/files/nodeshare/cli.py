@@ -39,7 +39,10 @@ class Call:
     def __init__(self, settings: Settings, world: World) -> None:
         self.settings = settings
         self.world = world
-        self.store = LeaseStore(settings.run_dir, disk=settings.state_dir, lock_seconds=settings.limit)
+        whole = settings.mode == site.HANDOVER
+        self.store = LeaseStore(
+            settings.run_dir, disk=settings.state_dir, whole_nodes=whole, lock_seconds=settings.limit
+        )
         self.memories = MemoryStore(settings.run_dir, settings.state_dir)
 
     def carrier(self, key: Optional[jobid.JobKey] = None) -> Carrier:

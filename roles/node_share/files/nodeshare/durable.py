@@ -81,6 +81,15 @@ def write_with_room(path: str, content: bytes) -> None:
             os.close(fd)
 
 
+def claim(path: str) -> bool:
+    """Make an empty file, which needs no room in memory; False where one is there or none can be made."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    except OSError:
+        return False
+    return True
+
+
 def write(path: str, content: bytes, *, synced: bool = True) -> None:
     """Replace a file as a whole. The temporary name is fixed, so that a killed writer leaves at most one behind.
 

@@ -15,7 +15,8 @@ this right:
   the node like any other, and which repair may drop without asking once the mark's life is over and no process of
   the job is seen.
 - A file that cannot be read is a lease that we know by its name only: reported, and held.
-- A lease that cannot be written counts for the rest of its call; the next one that hears of the job tries again.
+- Where there is no room for a lease, its empty file holds a whole node by its name. Otherwise the lease counts for the
+  rest of its call, and the next one that hears of the job tries again.
 - An `end` removes its lease although its mark cannot be written.
 """
 
@@ -74,7 +75,8 @@ class Ended(NamedTuple):
 class LeaseStore:
     """Files below one root-only directory in memory. Callers hold `locked()` around every change.
 
-    `disk` is where earlier releases had them: what is there is adopted.
+    `disk` is where earlier releases had them: what is there is adopted. `whole_nodes`: a job has all of the node, so its
+    name says enough where there is no room for its lease.
     """
 
     def __init__(
@@ -82,11 +84,13 @@ class LeaseStore:
         directory: str,
         *,
         disk: str = "",
+        whole_nodes: bool = False,
         lock_seconds: float = 5.0,
         at_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.directory = directory
         self.disk = disk
+        self.whole_nodes = whole_nodes
         self.lock_seconds = lock_seconds
         self.at_point = at_point  # named points of the writes, for tests that kill the process there
         self.read: Dict[str, Tuple[Tuple[int, int], Lease]] = {}  # one call looks at the same many files several times
@@ -176,6 +180,8 @@ class LeaseStore:
     def begin(self, lease: Lease, *, mark_life: float, adopted: bool = False) -> str:
         """Record a lease. Answers `new`, `known`, `doubtful`, or `ended` (nothing recorded: that run is over).
 
+        `named`: recorded by its name alone, for want of room.
+
         A job that was adopted, or gave a part of the node back, is told again with its share: `changed`. One that is
         `adopted` now is of a list that may be older than what the batch system's script has told; but for one that has
         cores again, as nobody may have told that it goes on.
@@ -191,8 +197,7 @@ class LeaseStore:
             told = known.share() != _NOTHING_SAID and not (known.cores == 0 and lease.cores)
             if lease.share() in (known.share(), _NOTHING_SAID) or (adopted and told):
                 return "known"
-            self._record(_with_share_of(lease, known))
-            return "changed"
+            return self._record(_with_share_of(lease, known), "changed")
         mark = self._read_mark(jobid.file_name(lease.key) + ENDED_SUFFIX)
         answer = "new"
         if mark is not None and mark.boot_id == lease.boot_id and lease.began - mark.at < mark_life:
@@ -204,7 +209,7 @@ class LeaseStore:
             else:
                 lease, answer = lease._replace(doubtful=True), "doubtful"
         self.at_point("begin:before-write")
-        self._record(lease)
+        answer = self._record(lease, answer)
         self.at_point("begin:after-write")
         return answer
 
@@ -315,13 +320,18 @@ class LeaseStore:
         except (StoreError, ValueError, KeyError, TypeError):
             return None
 
-    def _record(self, lease: Lease) -> None:
+    def _record(self, lease: Lease, answer: str) -> str:
+        name = jobid.file_name(lease.key) + LEASE_SUFFIX
+        path = os.path.join(self.directory, name)
         try:
-            self._write(jobid.file_name(lease.key) + LEASE_SUFFIX, _lease_to_json(lease))
+            self._write(name, _lease_to_json(lease))
         except StoreError:
             self.unwritten[lease.key] = lease
+            if self.whole_nodes and (durable.claim(path) or os.path.lexists(path)):
+                return "named"
             raise
         self.unwritten.pop(lease.key, None)
+        return answer
 
     def _write(self, name: str, data: Dict[str, Any]) -> None:
         content = json.dumps(data, sort_keys=True).encode("utf-8")

@@ -135,7 +135,8 @@ class MemoryStore:
                 if not os.path.lexists(os.path.join(self.fence, unit)):
                     _mark(os.path.dirname(self.fence), self.fence, unit, synced=False)
             except durable.StoreError as error:
-                remark = "stopped without a fence: {}".format(error)
+                if not durable.claim(os.path.join(self.fence, unit)):
+                    remark = "stopped without a fence: {}".format(error)
         return remark
 
     def fenced(self) -> Tuple[str, ...]:
