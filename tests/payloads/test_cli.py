@@ -309,8 +309,8 @@ class BadInput(CliCase):
         self.assertEqual((lease["memory"], lease["cores"], lease["exclusive"]), (16 << 30, 8, True))
         self.assertEqual((lease["devices"], lease["cgroup"]), (["nvidia.com/gpu=2"], path))
 
-    def test_a_full_disk_frees_the_node_and_ends_in_the_sites_outcome(self):
-        for outcome, code in (("accept", 0), ("requeue", 75)):
+    def test_where_nothing_can_be_written_the_node_is_freed_and_held_by_the_name_of_the_job(self):
+        for outcome in ("accept", "requeue"):
             with self.subTest(outcome=outcome):
                 self.configure(on_failure=outcome, handover="stop")
                 pid = os.fork()
@@ -321,11 +321,13 @@ class BadInput(CliCase):
                         os.makedirs(os.path.join(self.top, "run"), exist_ok=True)
                         resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
                         status, err = self.call(*self.job("begin"))
-                        status = status if "cannot write" in err else 98
+                        status = status if "cannot write" in err and "lease=named" in err else 98
                     finally:
                         os._exit(status)
-                self.assertEqual(os.WEXITSTATUS(os.waitpid(pid, 0)[1]), code)
+                self.assertEqual(os.WEXITSTATUS(os.waitpid(pid, 0)[1]), 0)
                 self.assertEqual(self.active(), set())
+                self.assertEqual(sorted(os.listdir(os.path.join(self.top, "run", "closed"))), [RUNTIME, KUBELET])
+                self.assertEqual([row["unreadable"] for row in self.state()["leases"]], [True])
 
     def test_a_directory_in_memory_that_cannot_be_made_ends_in_the_sites_outcome(self):
         with open(os.path.join(self.top, "file"), "w"):

@@ -75,8 +75,8 @@ class Ended(NamedTuple):
 class LeaseStore:
     """Files below one root-only directory in memory. Callers hold `locked()` around every change.
 
-    `disk` is where earlier releases had them: what is there is adopted. `whole_nodes`: a job has all of the node, so its
-    name says enough where there is no room for its lease.
+    `disk` is where earlier releases had them: what is there is adopted. `whole_nodes`: a job has all of its node, and
+    its name says enough where there is no room for its lease.
     """
 
     def __init__(
