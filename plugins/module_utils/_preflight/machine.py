@@ -75,16 +75,20 @@ def cgroup_mode(node: Machine) -> Findings:
 
 
 def kubelet_cgroups(node: Machine) -> Findings:
-    """Pods are found, kept off jobs' cores and limited by their cgroups, below kubepods at the top."""
+    """Pods are kept off jobs' cores and limited by their cgroups, below kubepods at the top.
+
+    Without them a hand-over can still end all pods, but confines none of those that stay.
+    """
+    grave = node.wanted.get("share_mode") in _share_mode.BESIDE
     of_site = {} if node.joined_by_us else node.found.get("kubelet_file") or {}
     config = {**of_site, **node.kubelet_config}
     root = str(config.get("cgroupRoot") or "/")
     if root != "/":
-        text = f"the kubelet's cgroupRoot is {root}, and pods are looked for in the cgroups below /"
-        yield refuse("kubelet_cgroups", text, "leave cgroupRoot out")
+        text = f"the kubelet's cgroupRoot is {root}, and pods are kept off jobs' cores in the cgroups below /"
+        yield (refuse if grave else warn)("kubelet_cgroups", text, "leave cgroupRoot out")
     if str(config.get("cgroupsPerQOS", True)).lower() == "false":
         text = "the kubelet's cgroupsPerQOS is false, so that pods have no cgroups by which they are kept off jobs"
-        yield refuse("kubelet_cgroups", text, "leave cgroupsPerQOS out, or set it to true")
+        yield (refuse if grave else warn)("kubelet_cgroups", text, "leave cgroupsPerQOS out, or set it to true")
 
 
 def devices(node: Machine) -> Findings:

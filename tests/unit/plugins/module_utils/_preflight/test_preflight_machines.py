@@ -106,13 +106,15 @@ CASES = [
         "pods without cgroups",
         setting("wanted", "kubelet_config", {"cgroupsPerQOS": False}),
         "n1",
-        "refuse",
+        "warn",
         "kubelet_cgroups",
         "cgroupsPerQOS is false",
     ),
     (
         "pods below a cgroup of the site",
-        setting("wanted", "kubelet_config", {"cgroupRoot": "/site"}),
+        several(
+            setting("wanted", "kubelet_config", {"cgroupRoot": "/site"}), setting("wanted", "share_mode", "placeholder")
+        ),
         "n1",
         "refuse",
         "kubelet_cgroups",
@@ -120,7 +122,9 @@ CASES = [
     ),
     (
         "a kubelet of the site without cgroups of pods",
-        setting("found", "kubelet_file", {"cgroupsPerQOS": "false"}),
+        several(
+            setting("found", "kubelet_file", {"cgroupsPerQOS": "false"}), setting("wanted", "share_mode", "backed")
+        ),
         "n1",
         "refuse",
         "kubelet_cgroups",
