@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import stat
+import time
 import unittest
 import unittest.mock
 
@@ -305,6 +306,23 @@ class WholeCalls(CliCase):
             code, err = self.call(*self.job("begin"))
         self.assertEqual((code, self.api.pods, len(self.state()["leases"])), (0, {}, 1), err)
         self.assertFalse(clock.held)
+
+    def test_what_a_lock_has_cost_is_not_there_for_pods(self):
+        for waited, polite in ((0.0, True), (59.0, False)):
+            with self.subTest(waited=waited):
+                self.configure(limit=60, deadline=40, after_deadline="job_wins")
+                self.api.add_pod("web")
+                self.api.calls.clear()
+                ago = [waited]  # the first look at the clock is the beginning of the call
+
+                def now(_node, ago=ago):
+                    return time.monotonic() - (ago.pop() if ago else 0.0)
+
+                with unittest.mock.patch("nodeshare.node.RealNode.now", now):
+                    self.assertEqual(self.call(*self.job("begin"))[0], 0)
+                self.assertEqual(any(path.endswith("/eviction") for _, path, _ in self.api.calls), polite)
+                self.call(*self.job("end"))
+                self.call("repair")
 
     def test_an_end_removes_its_lease_although_its_mark_cannot_be_written(self):
         self.configure(on_failure="drain")

@@ -39,6 +39,7 @@ class Call:
     def __init__(self, settings: Settings, world: World) -> None:
         self.settings = settings
         self.world = world
+        self.began = world.now()
         whole = settings.mode == site.HANDOVER
         self.store = LeaseStore(
             settings.run_dir, disk=settings.state_dir, whole_nodes=whole, lock_seconds=settings.limit
@@ -49,8 +50,10 @@ class Call:
         return Carrier(world=self.world, store=self.store, memories=self.memories, settings=self.settings, key=key)
 
     def act(self, event: str, key: Optional[jobid.JobKey] = None) -> Told:
-        carrier, began = self.carrier(key), self.world.now()
-        with carrier.work_lock(self.settings.limit):
+        """For a job the time counts from the beginning of the call: what a lock has cost is not there for pods."""
+        carrier, now = self.carrier(key), self.world.now()
+        began = self.began if event == view.BEGIN else now
+        with carrier.work_lock(max(1.0, began + self.settings.limit - now)):
             return carrier.run(event, began=began)
 
     def keep(self) -> str:
