@@ -276,6 +276,28 @@ class WholeCalls(CliCase):
                     self.assertEqual(self.call(*self.job("end"))[0], 0)
                 self.call("repair")
 
+    def test_after_the_first_repair_of_a_boot_no_job_asks_a_disk_for_anything(self):
+        os.mkdir(self.disk)
+        self.call("repair")
+
+        def unasked(act):
+            def acted(path, *rest, **how):
+                assert not str(path).startswith(self.disk), "asked for " + str(path)
+                return act(path, *rest, **how)
+
+            return acted
+
+        for handover in ("quiesce", "stop"):
+            self.configure(handover=handover)
+            with self.subTest(handover=handover), contextlib.ExitStack() as stack:
+                for name in ("open", "listdir", "lstat", "stat", "unlink", "rename", "mkdir"):
+                    stack.enter_context(unittest.mock.patch("os." + name, unasked(getattr(os, name))))
+                self.assertEqual(self.call(*self.job("begin"))[0], 0)
+                self.assertEqual(self.call(*self.job("begin", "5"))[0], 0)
+                self.assertEqual(self.call(*self.job("end"))[0], 0)
+                self.assertEqual(self.call(*self.job("end", "5"))[0], 0)
+            self.call("repair")
+
     def test_a_call_that_hangs_with_the_lock_is_waited_for_as_long_as_the_job_may_wait(self):
         self.configure(limit=60, on_failure="requeue")
         self.api.add_pod("web")

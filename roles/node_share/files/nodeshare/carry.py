@@ -7,6 +7,7 @@ Reading, deciding and remembering happen under the store's lock, which is held f
 happens outside, under the `work` lock alone, so that an `end` never waits for an eviction.
 """
 
+import contextlib
 import os
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
@@ -86,9 +87,13 @@ class Carrier:
     def _mend_fence(self) -> None:
         """A call may have been killed between fencing a unit and recording it, or between lifting and starting."""
         with self.store.locked():
-            stopped = self.memories.load(boot_id=self.world.boot_id())[0].stopped
+            memory, remark = self.memories.load(boot_id=self.world.boot_id())
+            stopped = memory.stopped
             self.memories.lift(tuple(unit for unit in self.memories.fenced() if unit not in stopped))
             self._remark(self.memories.raise_fence(stopped))
+            if not remark and not os.path.lexists(self.memories.path):
+                with contextlib.suppress(durable.StoreError):
+                    self.memories.save(memory)  # from now on no call has to ask the disk
 
     def _decide(self, event: str, seen: view.Observed) -> Tuple[view.Action, view.Observed]:
         with self.store.locked():
