@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A small Kubernetes API over real TLS with client certificates, for tests: one Node, its pods, evictions, events."""
 
+import hashlib
 import http.server
 import json
 import os
@@ -168,7 +169,8 @@ class ApiServer:
         if owner:
             meta["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": owner, "name": "x", "controller": True}]
         if mirror:
-            meta["annotations"] = {"kubernetes.io/config.mirror": "h", "kubernetes.io/config.hash": "hash-" + name}
+            static = hashlib.md5(name.encode("ascii")).hexdigest()  # as a kubelet makes the uid of a static pod
+            meta["annotations"] = {"kubernetes.io/config.mirror": "h", "kubernetes.io/config.hash": static}
         if leaving:
             meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         self.pods[namespace, name] = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": phase}}
@@ -206,7 +208,10 @@ class ApiServer:
         namespace = parts[3] if parts[2:3] == ["namespaces"] and parts[4:] == ["pods"] else ""
         if parts[2:] == ["pods"] or namespace:
             found = [pod for pod in self.pods.values() if namespace in ("", pod["metadata"]["namespace"])]
-            return 200, {"items": [pod for pod in found if self.selected(pod, **query)]}
+            selected = [pod for pod in found if self.selected(pod, query)]
+            start, size = int(query.get("continue", ["0"])[0]), int(query.get("limit", ["1000000"])[0])
+            more = str(start + size) if start + size < len(selected) else ""
+            return 200, {"metadata": {"continue": more}, "items": selected[start : start + size]}
         if handler.command == "GET" and len(parts) == 6 and (parts[3], parts[5]) in self.pods:
             return 200, self.pods[parts[3], parts[5]]
         if parts[-1] == "events":
@@ -222,16 +227,20 @@ class ApiServer:
         return 404, {"message": "not found"}
 
     @staticmethod
-    def selected(pod, fieldSelector, labelSelector=("",)):  # noqa: N803 - the API's names
-        """By the node, perhaps but for a namespace, and by nothing, `LABEL=VALUE`, or `LABEL!=VALUE`.
-
-        The last a pod without that label meets as well.
-        """
-        node, _comma, rest = fieldSelector[0].partition(",")
-        if node != "spec.nodeName=n1" or rest == "metadata.namespace!=" + pod["metadata"]["namespace"]:
-            return False
-        name, equals, value = labelSelector[0].partition("=")
-        has = (pod["metadata"].get("labels") or {}).get(name.rstrip("!")) == value
+    def selected(pod, query):
+        """By fields, and by nothing, `LABEL=VALUE`, or `LABEL!=VALUE`. The last a pod without that label meets too."""
+        meta = pod["metadata"]
+        fields = {
+            "spec.nodeName": "n1",
+            "metadata.namespace": meta["namespace"],
+            "status.phase": pod["status"]["phase"],
+        }
+        for requirement in query["fieldSelector"][0].split(","):
+            name, _equals, value = requirement.partition("=")
+            if (fields[name.rstrip("!")] == value) == name.endswith("!"):
+                return False
+        name, equals, value = query.get("labelSelector", [""])[0].partition("=")
+        has = (meta.get("labels") or {}).get(name.rstrip("!")) == value
         return not equals or has != name.endswith("!")
 
     def patched(self, body):

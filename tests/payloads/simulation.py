@@ -17,12 +17,15 @@ from nodeshare import durable, view
 from nodeshare.carry import Carrier
 from nodeshare.durable import StoreError
 from nodeshare.jobid import JobKey
+from nodeshare.kube import read_pod
 from nodeshare.leases import Ended, Lease, LeaseStore
 from nodeshare.memory import MemoryStore
 from nodeshare.settings import HANDOVER, Settings
 from nodeshare.world import World, WorldError
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
+COLLECTED = 1.0  # seconds from the creation of a pod until the garbage collector finds that its owner does not exist
+YEAR = 31536000.0
 
 
 def quick_directory():
@@ -35,7 +38,11 @@ class Killed(BaseException):
 
 
 class Guest:
-    """One pod. `grace` is how long its processes take to end once asked; None: they never do."""
+    """One pod. `grace` is how long its processes take to end once asked; None: they never do.
+
+    One that `stays` is of a DaemonSet. A `forged` owner looks the same and does not exist. `claims`: a pod whose
+    processes a forged mirror pod claims to speak for; no kubelet runs such a mirror.
+    """
 
     def __init__(
         self,
@@ -51,6 +58,8 @@ class Guest:
         mounts=False,
         in_memory=False,
         holds=None,
+        forged=False,
+        claims="",
     ):
         self.name = name
         self.grace = grace
@@ -63,11 +72,25 @@ class Guest:
         self.mounts = mounts
         self.holds = holds  # a device, for so many seconds after its end; None: it has none
         self.in_memory = in_memory  # a volume is, until it is unmounted
+        self.forged = forged
+        self.claims = claims
+        self.collected_at = None
         self.known = True  # to the API
         self.preempted = False  # by its kubelet, for a placeholder
-        self.running = True
+        self.running = not claims
         self.ends_at = None
         self.leaving = False
+
+    def item(self):
+        """Return the pod as the API shows it; its uid is its name."""
+        meta = {"namespace": "ns", "name": self.name, "uid": self.name}
+        if self.stays or self.forged:
+            meta["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}]
+        if self.claims:
+            meta["annotations"] = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": self.claims}
+        if self.leaving:
+            meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        return {"metadata": meta, "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {}}] * self.mounts}}
 
 
 class Node(World):
@@ -99,10 +122,12 @@ class Node(World):
         self.on_sleep = lambda: None
 
     def add(self, name, **how):
-        self.guests[name] = Guest(name, **how)
-        if self.guests[name].in_memory:
-            self.volumes[name] = self.guests[name]
-        return self.guests[name]
+        self.guests[name] = guest = Guest(name, **how)
+        if guest.in_memory:
+            self.volumes[name] = guest
+        if guest.forged:
+            guest.collected_at = self.time + COLLECTED
+        return guest
 
     # -- World
 
@@ -124,11 +149,7 @@ class Node(World):
         if not self.api_up:
             self.time += 2.0
             return view.Api(False, "no answer within 2 s")
-        pods = tuple(
-            view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False, guest.mounts)
-            for guest in self.guests.values()
-            if guest.known
-        )
+        pods = tuple(read_pod(guest.item()) for guest in self.guests.values() if guest.known)
         return view.Api(True, "", self.tainted, self.announced, pods)
 
     def local_pods(self):
@@ -179,7 +200,7 @@ class Node(World):
         for pod in pods:
             guest = self.guests.get(pod.uid)
             if guest is not None:
-                if KUBELET in self.active or guest.running or not guest.leaving or guest.stays or guest.mounts:
+                if KUBELET in self.active or guest.running or not guest.leaving or guest.mounts:
                     raise AssertionError("a pod that is the kubelet's own was said to have ended")
                 self._over(guest)
 
@@ -273,12 +294,14 @@ class Node(World):
                 guest.running = False
             if guest.holds is not None and (guest.running or self.holding.get(guest.name, ...) is None):
                 self.holding[guest.name] = None if guest.running else self.time + guest.holds
+            if self.api_up and guest.collected_at is not None and self.time >= guest.collected_at:
+                self._ask_to_leave(guest, guest.grace)
             if KUBELET not in self.active or not self.api_up:
                 continue
             if guest.leaving and not guest.running and (self.unmounts or self.confirms):
                 self.volumes.pop(guest.name, None)  # before it tells the API that the pod has ended
-            if guest.leaving and not guest.running and self.confirms:
-                self._over(guest)
+            if guest.claims or (guest.leaving and not guest.running and self.confirms):
+                self._over(guest)  # a kubelet deletes a mirror pod for which it has no static pod
             elif not guest.leaving and not guest.running:
                 self.start_again(guest)
 
@@ -305,6 +328,11 @@ class Node(World):
 
     def ordinary_running(self):
         return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.stays)
+
+    def looks_like_a_daemon(self, name):
+        """Return whether nothing tells this pod from one of a DaemonSet: the collector has not yet looked at it."""
+        guest = self.guests[name]
+        return guest.forged and not guest.leaving
 
     def _over(self, guest):
         """The API lets go of it, and whoever wants it to be there makes another one."""

@@ -11,6 +11,7 @@ where it fits beside all that is admitted.
 from nodeshare import fence, view
 from nodeshare.cpuset import format_cpus, parse_cpus
 from nodeshare.jobid import JobKey
+from nodeshare.kube import read_pod
 from nodeshare.leases import Ended, Lease
 from nodeshare.placeholder import PRIORITY, name_of
 from nodeshare.room import amounts
@@ -144,7 +145,7 @@ class SharedNode(Node):
             return view.Room(False, "no answer within 2 s")
         guests = tuple(
             view.Guest(
-                view.Pod("ns", guest.name, guest.name, guest.stays, guest.leaving, False),
+                read_pod(guest.item()),
                 guest.priority,
                 guest.gang,
                 guest.requests,

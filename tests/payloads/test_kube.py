@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 from api_server import ApiCase, ApiServer, Certificates
 from nodeshare import kube
@@ -49,10 +50,25 @@ class Looking(KubeCase):
                 Pod("default", "web", "uid-web"),
                 Pod("default", "daemon", "uid-daemon", stays=True),
                 Pod("default", "replica", "uid-replica", leaving=True),
-                Pod("default", "static", "hash-static", stays=True),
-                Pod("default", "done", "uid-done", over=True),
+                Pod("default", "static", "a81259cef8e959c624df1d456e5d3297", stays=True),
             },
         )
+
+    def test_a_deleted_pod_of_a_daemonset_does_not_stay_whoever_wrote_that_owner(self):
+        self.api.add_pod("miner", owner="DaemonSet", leaving=True)
+        seen = self.node().look()
+        self.assertEqual(seen.pods, (Pod("default", "miner", "uid-miner", leaving=True),))
+
+    def test_a_mirror_that_claims_the_uid_of_another_pod_speaks_for_no_process_of_that_pod(self):
+        for claimed in ("7a1e7a35-3f6c-4f2b-9d0e-0a1b2c3d4e5f", "sandbox-1", "", None, "A" * 32, "a" * 33):
+            self.api.add_pod("forged", mirror=True)
+            annotations = self.api.pods["default", "forged"]["metadata"]["annotations"]
+            if claimed is None:
+                del annotations["kubernetes.io/config.hash"]
+            else:
+                annotations["kubernetes.io/config.hash"] = claimed
+            with self.subTest(claimed=claimed):
+                self.assertEqual(self.node().look().pods, (Pod("default", "forged", "uid-forged"),))
 
     def test_a_volume_that_another_node_could_have_next_is_known(self):
         for volumes, expected in (
@@ -66,6 +82,48 @@ class Looking(KubeCase):
             self.api.pods["default", "web"]["spec"]["volumes"] = volumes
             with self.subTest(volumes=volumes):
                 self.assertEqual([pod.mounts for pod in self.node().look().pods], [expected])
+
+    def test_a_thousand_long_pods_that_have_finished_are_not_even_sent(self):
+        for number in range(1000):
+            name = "done-{}".format(number)
+            self.api.add_pod(name, phase="Succeeded" if number % 2 else "Failed")
+            self.api.pods["default", name]["spec"]["env"] = "x" * 10000
+        sent = []
+        route = self.api.route
+        self.api.route = lambda handler, body: sent.append(route(handler, body)) or sent[-1]
+        self.assertEqual((self.node().look().answers, self.node().look().pods), (True, ()))
+        self.assertEqual([len(answer.get("items", ())) for _status, answer in sent], [0, 0, 0, 0])
+
+    def test_pods_are_read_page_by_page(self):
+        for number in range(2 * kube.PAGE + 1):
+            self.api.add_pod("p{}".format(number))
+        seen = self.node().look()
+        self.assertEqual({pod.name for pod in seen.pods}, {"p{}".format(number) for number in range(2 * kube.PAGE + 1)})
+        self.assertEqual(len(seen.pods), 2 * kube.PAGE + 1)
+        self.assertEqual([call[0] for call in self.api.calls], ["GET"] * 4)
+
+    def test_pods_that_are_too_long_for_one_page_come_in_smaller_ones(self):
+        for number in range(30):
+            name = "long-{}".format(number)
+            self.api.add_pod(name)
+            self.api.pods["default", name]["spec"]["env"] = "x" * 60000
+        with unittest.mock.patch.object(kube, "LARGEST_ANSWER", 1000000):
+            seen = self.node().look()
+        self.assertEqual((seen.answers, len(seen.pods)), (True, 30), seen.why)
+
+    def test_one_pod_that_is_too_long_alone_is_no_answer(self):
+        self.api.add_pod("long")
+        self.api.pods["default", "long"]["spec"]["env"] = "x" * 60000
+        with unittest.mock.patch.object(kube, "LARGEST_ANSWER", 50000):
+            seen = self.node().look()
+        self.assertEqual((seen.answers, seen.why), (False, "GET /api/v1/pods: the answer is too long"))
+
+    def test_pages_without_end_are_given_up(self):
+        with unittest.mock.patch.object(kube, "PAGES_SECONDS", 0.00001):
+            page = {"metadata": {"continue": "again"}}
+            self.api.route = lambda handler, _body: (200, self.api.node if "/nodes/" in handler.path else page)
+            seen = self.node().look()
+        self.assertEqual((seen.answers, seen.why), (False, "GET /api/v1/pods: the pages take too long"))
 
     def test_a_foreign_taint_and_a_foreign_owner_are_not_taken_for_ours(self):
         self.api.node["spec"] = {

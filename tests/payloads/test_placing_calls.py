@@ -5,6 +5,7 @@
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import resource
@@ -279,7 +280,7 @@ class Asking(KubeCase):
         web["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "gang"}
         for number in range(1000):
             self.add_labelled("lease-pbs-{}".format(number), namespace="kube-system", mirror=True)
-        room = kube_room.ask_room(self.node())
+        room = kube_room.ask_room(self.node(), frozenset)
         self.assertEqual((room.answers, room.allocatable), (True, {"cpu": 1900, "memory": 1024000, "pods": 110000}))
         self.assertEqual(room.announced, '["slurm/1/0"]')
         (guest,) = room.guests
@@ -293,8 +294,16 @@ class Asking(KubeCase):
             self.add_labelled(name, mirror=mirror)
         self.add_labelled("lease-pbs-1", namespace="kube-system", mirror=True)
         self.api.add_pod("dns", namespace="kube-system")
-        found = kube_room.ask_room(self.node())
+        found = kube_room.ask_room(self.node(), frozenset)
         self.assertEqual(sorted(guest.pod.name for guest in found.guests), ["dns", "forged", "forged-mirror"])
+
+    def test_a_static_pod_stays_if_it_runs_here_and_a_mirror_without_processes_takes_no_room(self):
+        self.api.node["status"] = {"allocatable": {"cpu": "4", "pods": "110"}}
+        self.api.add_pod("static", mirror=True)
+        uid = hashlib.md5(b"static").hexdigest()
+        for running, stays in ((frozenset([uid]), True), (frozenset(["another"]), False)):
+            (guest,) = kube_room.ask_room(self.node(), lambda running=running: running).guests
+            self.assertEqual(guest.stays, stays)
 
     def test_placeholders_are_not_even_sent(self):
         for number in range(1000):
@@ -302,7 +311,7 @@ class Asking(KubeCase):
         sent = []
         route = self.api.route
         self.api.route = lambda handler, body: sent.append(route(handler, body)) or sent[-1]
-        self.assertTrue(kube_room.ask_room(self.node()).answers)
+        self.assertTrue(kube_room.ask_room(self.node(), frozenset).answers)
         self.assertEqual([len(answer.get("items", ())) for _status, answer in sent], [0, 0, 0])
 
     def add_labelled(self, name, **how):
@@ -311,18 +320,18 @@ class Asking(KubeCase):
 
     def test_an_answer_that_is_not_understood_is_none(self):
         self.api.node["status"] = {"allocatable": {"cpu": "much"}}
-        room = kube_room.ask_room(self.node())
+        room = kube_room.ask_room(self.node(), frozenset)
         self.assertEqual((room.answers, "not understood" in room.why), (False, True))
         self.api.fail = [("GET", 500)]
-        self.assertFalse(kube_room.ask_room(self.node()).answers)
+        self.assertFalse(kube_room.ask_room(self.node(), frozenset).answers)
 
     def test_only_what_the_kubelet_shows_and_has_not_given_up_is_in(self):
         for name, how in (("a", {}), ("b", {"phase": "Failed"}), ("c", {"leaving": True})):
             self.api.add_pod(name + "-n1", namespace="kube-system", mirror=True, **how)
             self.api.pods["kube-system", name + "-n1"]["metadata"]["labels"] = {LABEL: "true"}
-        node = self.node()
-        self.assertEqual(kube_room.admitted(node, {"a": "", "b": ""}), {"hash-a-n1"})
-        self.assertEqual(kube_room.admitted(node, {"a": ""}), {"hash-a-n1"})
+        node, uid = self.node(), hashlib.md5(b"a-n1").hexdigest()
+        self.assertEqual(kube_room.admitted(node, {"a": "", "b": ""}), {uid})
+        self.assertEqual(kube_room.admitted(node, {"a": ""}), {uid})
         self.assertEqual([kube_room.admitted(node, {name: ""}) for name in "bcx"], [frozenset()] * 3)
 
 

@@ -9,7 +9,7 @@ from histories import History, live_through
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.memory import HELD, OPEN
-from simulation import KUBELET, RUNTIME, Site
+from simulation import KUBELET, RUNTIME, YEAR, Site
 
 
 class HandOver(History):
@@ -19,6 +19,7 @@ class HandOver(History):
     STEPS = ["begin"] * 4 + ["end"] * 4 + ["tick"] * 4 + ["pod"] * 3
     STEPS += ["begin_again", "end_again", "api", "taint", "reboot", "off", "on", "silent_end", "batch", "administrator"]
     STEPS += ["disk", "memory"]
+    STEPS += ["hostile"] * 2
 
     def step(self):
         killed = History.step(self)
@@ -40,7 +41,8 @@ class HandOver(History):
         """A batch system repeats or gives up a job whose prolog was killed; here it repeats it."""
         self.begun(job, run)
         told = self.site.begin(job, run, start=int(job) * 10 + run)
-        assert self.node.ordinary_running() == [], "a job beside pods: {}".format(told)
+        there = [name for name in self.node.ordinary_running() if not self.node.looks_like_a_daemon(name)]
+        assert there == [], "a job beside pods: {}".format(told)
         assert told.done.outcome == view.ACCEPT, "a job was kept out: {}".format(told)
         assert self.site.memory().phase == HELD, told
         assert self.node.memory_of_the_dead() == [], told
@@ -73,6 +75,23 @@ class HandOver(History):
                 finalizer=self.chance.random() < 0.1,
                 in_memory=self.chance.random() < 0.5,
             )
+
+    def hostile(self):
+        """A tenant whose pods name their node, and so care for no taint, do all to stay: alone, or behind a mirror."""
+        node = self.node
+        if KUBELET in node.active and node.api_up:
+            name = "t{}x{}".format(len(node.guests), node.time)
+            node.add(
+                name,
+                grace=self.chance.choice([None, YEAR]),
+                forged=self.chance.random() < 0.5,
+                protected=self.chance.random() < 0.5,
+                finalizer=self.chance.random() < 0.2,
+                respawns=self.chance.random() < 0.3,
+                tolerates=True,
+            )
+            if self.chance.random() < 0.5:
+                node.add("m" + name, claims=name, finalizer=self.chance.random() < 0.3)
 
     def taint(self):
         self.node.tainted = not self.node.tainted

@@ -11,7 +11,7 @@ from nodeshare import view
 from nodeshare.carry import MOST_UNSEEN
 from nodeshare.memory import HELD, QUIESCE, STOP
 from nodeshare.world import WorldError
-from simulation import KUBELET, RUNTIME, Killed
+from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed
 
 
 class Taking(HandoverCase):
@@ -184,6 +184,44 @@ class Taking(HandoverCase):
         told = site.begin()
         self.assertEqual((told.done.outcome, told.way, told.counts["killed"]), (view.ACCEPT, QUIESCE, 1))
         self.assert_free(site)
+
+    def test_a_pod_with_the_owner_of_a_daemonset_that_does_not_exist_is_killed_however_long_its_grace_is(self):
+        for handover in ("quiesce", "stop"):
+            for grace in (None, YEAR):
+                with self.subTest(handover=handover, grace=grace):
+                    site = self.site(deadline=10.0, handover=handover)
+                    site.node.add("miner", grace=grace, forged=True)
+                    site.node.add("logger", stays=True)
+                    site.node.sleep(COLLECTED)
+                    told = site.begin()
+                    self.assertEqual((told.done.outcome, told.counts["killed"]), (view.ACCEPT, 1))
+                    self.assert_free(site)
+                    self.assertTrue(site.node.guests["logger"].running)
+                    self.assertNotIn("miner", site.memory().keep)
+
+    def test_a_pod_whose_forged_owner_is_found_out_after_the_begin_leaves_by_a_repair(self):
+        site = self.site(deadline=10.0)
+        site.node.add("miner", grace=None, forged=True)
+        site.begin()
+        self.assertEqual(site.node.ordinary_running(), ["miner"])
+        site.later(60.0)
+        self.assert_free(site)
+
+    def test_a_forged_mirror_pod_shields_no_pod_from_a_job(self):
+        site = self.site(deadline=10.0, handover="stop")
+        site.node.add("miner", grace=None)
+        site.node.add("mirror", claims="miner")
+        self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+        self.assert_free(site)
+
+    def test_a_pod_of_a_daemonset_that_is_deleted_has_to_go_and_the_one_that_replaces_it_stays(self):
+        site = self.site()
+        site.node.add("logger", stays=True, grace=5.0)
+        site.node.delete((view.Pod("ns", "logger", "logger"),))
+        site.node.add("logger-2", stays=True)
+        site.begin()
+        self.assert_free(site)
+        self.assertEqual((list(site.node.guests), site.memory().keep), (["logger-2"], ("logger-2",)))
 
     def test_a_finalizer_does_not_hold_a_node_without_processes(self):
         site = self.site()

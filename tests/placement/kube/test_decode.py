@@ -69,7 +69,7 @@ def test_a_pod_is_read_with_identity_place_and_request() -> None:
     )
     assert (seen.uid, seen.namespace, seen.name, seen.version) == ("u1", "team", "a", 7)
     assert (seen.node, seen.nominated_node, seen.phase) == ("n1", "n2", Phase.RUNNING)
-    assert (seen.terminating, seen.gated, seen.daemon, seen.mirror) == (True, True, True, False)
+    assert (seen.terminating, seen.gated, seen.daemon, seen.mirror) == (True, True, False, False)
     assert (seen.owner, seen.scheduling_group, seen.created) == ("ds", "gang", "2026-01-01T00:00:00Z")
     assert seen.labels == (("app", "x"),)
     assert (seen.annotations, seen.tag) == ((("scheduling.k8s.io/group-name", "g"),), "t" * 64)
@@ -77,6 +77,28 @@ def test_a_pod_is_read_with_identity_place_and_request() -> None:
     assert (seen.spec.scheduler_name, seen.spec.priority, seen.spec.priority_class) == ("ours", 5, "high")
     assert seen.spec.preempts is False
     assert seen.charged
+
+
+DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "uid": "ds", "controller": True}]}
+MIRROR = "kubernetes.io/config.mirror"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "daemon", "mirror"),
+    [
+        (DAEMON, True, False),
+        # The garbage collector deletes a pod whose DaemonSet does not exist, whatever its own grace is.
+        ({**DAEMON, "deletionTimestamp": "2026-01-02T00:00:00Z"}, False, False),
+        ({"annotations": {MIRROR: "0123456789abcdef" * 2}}, False, True),
+        # No kubelet makes a mirror of such a hash: it has the form of a uid of the API.
+        ({"annotations": {MIRROR: "7a1e7a35-3f6c-4f2b-9d0e-0a1b2c3d4e5f"}}, False, False),
+        ({"annotations": {MIRROR: ""}}, False, False),
+    ],
+)
+def test_a_pod_that_stays_is_known_by_more_than_its_creators_word(metadata: Json, daemon: bool, mirror: bool) -> None:
+    seen = accepted(pod(metadata=metadata, nodeName="n1"))
+    assert isinstance(seen, Pod)
+    assert (seen.daemon, seen.mirror) == (daemon, mirror)
 
 
 def test_an_ended_pod_holds_nothing() -> None:

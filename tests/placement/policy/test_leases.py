@@ -51,7 +51,7 @@ def mirror(*, run: int = 1, mirrored: bool = True) -> Pod:
     (planned,) = placeholder.plan((lease,), (), Settings(node="n1")).values()
     manifest = placeholder.make(planned, Settings(node="n1")).manifest
     manifest["metadata"].update(uid="of-the-api", resourceVersion="7")
-    manifest["metadata"]["annotations"].update({MIRROR_ANNOTATION: "hash"} if mirrored else {})
+    manifest["metadata"]["annotations"].update({MIRROR_ANNOTATION: "0123456789abcdef" * 2} if mirrored else {})
     manifest["spec"]["nodeName"] = "n1"
     return decode_pod(json.dumps({**manifest, "status": {"phase": "Running"}}).encode(), Sharing())
 

@@ -9,11 +9,12 @@ change its own taints. One kept-alive connection, the cluster's CA and no other,
 
 import http.client
 import json
+import re
 import socket
 import ssl
 import time
 import urllib.parse
-from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from .kubeconfig import Credentials
 from .view import Api, Pod
@@ -21,9 +22,18 @@ from .view import Api, Pod
 TAINT = "converged.hpc/batch"
 ANNOTATION = "converged.hpc/leases"
 LARGEST_ANSWER = 64 << 20
+LONG_ANSWER = 1 << 20  # one that is late is too long, and no longer a sign that the server is slow
+PAGE = 100  # pods of one answer: as many as a kubelet runs by default, nearly
+SMALLER = 8  # by what a page shrinks whose pods are too long for one answer
+PAGES_SECONDS = 10.0  # for all pages of a list, in timeouts of one
+RUNNING_FIELDS = ",status.phase!=Succeeded,status.phase!=Failed"  # finished pods need no room, and there may be many
 MERGE_PATCH = "application/merge-patch+json"
 GONE = (404, 409)  # no such pod any more, or another one by its name
+MIRROR, STATIC = "kubernetes.io/config.mirror", "kubernetes.io/config.hash"
+STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)  # a kubelet's; the API server's own uids have another form
 OF_THE_NODE = {"name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"}  # of a pod's volume
+
+T = TypeVar("T")
 
 
 class ApiError(Exception):
@@ -32,6 +42,10 @@ class ApiError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class TooLong(ApiError):
+    """An answer is longer than LARGEST_ANSWER bytes, or too long for its time."""
 
 
 class Client:
@@ -113,15 +127,22 @@ class Client:
         connection = self._connected()
         connection.request(method, path, content, headers)
         response = connection.getresponse()
-        text = b""
+        parts: List[bytes] = []  # joined once: a long answer comes in thousands of parts
+        length = 0
         while True:  # a server that sends a byte now and then must not hold us for ever
             part = response.read1(1 << 16)
-            text += part
             if not part:
                 break
-            if len(text) > LARGEST_ANSWER or time.monotonic() > give_up:
-                raise socket.timeout("the answer is too long or too slow")
+            parts.append(part)
+            length += len(part)
+            late = time.monotonic() > give_up
+            if length > LARGEST_ANSWER or (late and length > LONG_ANSWER):
+                self.close()
+                raise TooLong(0, "{} {}: the answer is too long".format(method, path.partition("?")[0]))
+            if late:
+                raise socket.timeout("the answer is too slow")
         response.close()  # before Python 3.12 read1 leaves this undone, and the connection would not be reused
+        text = b"".join(parts)
         try:
             answer = json.loads(text.decode("utf-8")) if text else {}
         except ValueError as error:
@@ -147,22 +168,55 @@ class NodeClient:
         self.seen: Optional[Dict[str, Any]] = None  # the Node as last looked at
 
     def look(self) -> Api:
-        """The Node and its pods. A Node object that is not there is an answer too: nothing is bound to it."""
+        """Read the Node and its pods that have not finished.
+
+        A Node object that is not there is an answer too: nothing is bound to it.
+        """
         try:
             node = self.seen = self.client.request("GET", self.path)
-            pods = self.client.request(
-                "GET", "/api/v1/pods?" + urllib.parse.urlencode({"fieldSelector": "spec.nodeName=" + self.node})
-            )
+            pods = self.pods(read_pod)
         except ApiError as error:
             if error.status == 404:
                 return Api(True, "no Node object named {}".format(self.node), registered=False)
             return Api(False, str(error))
         try:
-            return Api(
-                True, "", _tainted(node), announcement(node), tuple(read_pod(item) for item in pods.get("items") or ())
-            )
+            return Api(True, "", _tainted(node), announcement(node), pods)
         except (AttributeError, KeyError, TypeError) as error:
             return Api(False, "an answer that is not understood: {!r}".format(error))
+
+    def pods(
+        self, read: Callable[[Dict[str, Any]], T], fields: str = "", *, namespace: str = "", labels: str = ""
+    ) -> Tuple[T, ...]:
+        """Read the pods of this node that have not finished, page by page; of each only what `read` keeps of it.
+
+        No pod is too long for an answer of its own, and no number of pods too long for pages, but the time of all
+        pages is bounded. Raises ApiError.
+        """
+        query = {"fieldSelector": "spec.nodeName=" + self.node + fields + RUNNING_FIELDS, "limit": str(PAGE)}
+        if labels:
+            query["labelSelector"] = labels
+        scope = "namespaces/{}/pods".format(namespace) if namespace else "pods"
+        path = "/api/v1/{}?".format(scope)
+        found: List[T] = []
+        give_up = time.monotonic() + PAGES_SECONDS * self.client.timeout
+        while True:
+            try:
+                page = self.client.request("GET", path + urllib.parse.urlencode(query))
+            except TooLong:
+                if query["limit"] == "1":
+                    raise
+                query["limit"] = str(max(1, int(query["limit"]) // SMALLER))
+                continue
+            try:
+                found.extend(read(item) for item in page.get("items") or ())
+                more = (page.get("metadata") or {}).get("continue")
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise ApiError(0, "an answer that is not understood: {!r}".format(error)) from error
+            if not more:
+                return tuple(found)
+            query["continue"] = str(more)
+            if time.monotonic() > give_up:
+                raise ApiError(0, "GET {}: the pages take too long".format(path[:-1]))
 
     def announce(self, text: str, *, tries: int = 3) -> None:
         """Set our annotation by compare-and-set: whoever has changed the Node since we looked is looked at first."""
@@ -273,22 +327,28 @@ def _tainted(node: Dict[str, Any]) -> bool:
 
 
 def read_pod(item: Dict[str, Any]) -> Pod:
-    """A static pod's processes carry the hash of its manifest, not the uid of its mirror."""
+    """Read a pod in our words. Both words that let a pod stay are its creator's own, so neither is believed alone.
+
+    The garbage collector deletes a pod whose DaemonSet does not exist, and however long it may take to leave, it no
+    longer stays. A static pod's processes carry the hash of its manifest, not the uid of its mirror; the hash has a
+    form that no pod of the API has, so a forged mirror speaks for no process of a pod that its creator has.
+    """
     meta = item["metadata"]
     annotations = meta.get("annotations") or {}
-    mirror = "kubernetes.io/config.mirror" in annotations
+    static = str(annotations.get(STATIC)) if MIRROR in annotations else ""
+    mirror = STATIC_UID.fullmatch(static) is not None
     daemon = any(
         (owner.get("apiVersion"), owner.get("kind"), owner.get("controller")) == ("apps/v1", "DaemonSet", True)
         for owner in meta.get("ownerReferences") or ()
     )
-    uid = annotations.get("kubernetes.io/config.hash") or meta["uid"] if mirror else meta["uid"]
+    leaving = meta.get("deletionTimestamp") is not None
     over = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return Pod(
         str(meta["namespace"]),
         str(meta["name"]),
-        str(uid),
-        mirror or daemon,
-        meta.get("deletionTimestamp") is not None,
+        static if mirror else str(meta["uid"]),
+        mirror or (daemon and not leaving),
+        leaving,
         over,
         any(set(volume) - OF_THE_NODE for volume in (item.get("spec") or {}).get("volumes") or ()),
     )

@@ -8,29 +8,35 @@ out, by their label, but only in their own namespace, where nobody but administr
 label makes no placeholder of a pod. A pod never changes its namespace, so two lists neither miss one nor have it twice.
 """
 
-import urllib.parse
-from typing import Any, Dict, FrozenSet, Mapping
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple
 
-from .kube import ApiError, NodeClient, announcement, read_pod
+from .kube import STATIC_UID, ApiError, NodeClient, announcement, read_pod
 from .placeholder import LABEL, NAMESPACE
 from .room import amounts, gang_of, requests_of
-from .view import Guest, Room
+from .view import Guest, Pod, Room
 
 NOT_OURS = ",metadata.namespace!=" + NAMESPACE
 
 
-def ask_room(node: NodeClient) -> Room:
+def ask_room(node: NodeClient, running: Callable[[], FrozenSet[str]]) -> Room:
+    """Read what this node has, and the pods that count. `running` returns the uids of pods with processes here.
+
+    A static pod stays if it runs here: without that anybody's mirror pod would take room from jobs by its mere words.
+    """
     try:
         found = node.client.request("GET", node.path)
-        others = node.client.request("GET", _pods(node, NOT_OURS))
-        beside = node.client.request("GET", _pods(node, namespace=NAMESPACE, labels=LABEL + "!=true"))
-        return Room(
-            True,
-            "",
-            amounts((found.get("status") or {}).get("allocatable")),
-            tuple(_guest(item) for pods in (others, beside) for item in pods.get("items") or ()),
-            announcement(found),
-        )
+        others = node.pods(_guest, NOT_OURS)
+        beside = node.pods(_guest, namespace=NAMESPACE, labels=LABEL + "!=true")
+        guests = others + beside
+        if any(_is_static(guest.pod) for guest in guests):
+            here = running()
+            guests = tuple(
+                guest._replace(pod=guest.pod._replace(stays=False))
+                if _is_static(guest.pod) and guest.pod.uid not in here
+                else guest
+                for guest in guests
+            )
+        return Room(True, "", amounts((found.get("status") or {}).get("allocatable")), guests, announcement(found))
     except ApiError as error:
         return Room(False, str(error))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -39,29 +45,24 @@ def ask_room(node: NodeClient) -> Room:
 
 def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
     """A mirror pod appears when the kubelet has let the pod in, never before. One is read alone, several in a list."""
+    found: Tuple[Pod, ...]
     if len(placed) == 1:
         name = "{}-{}".format(next(iter(placed)), node.node.lower())
         try:
-            items = [node.client.request("GET", "/api/v1/namespaces/{}/pods/{}".format(NAMESPACE, name))]
+            found = (read_pod(node.client.request("GET", "/api/v1/namespaces/{}/pods/{}".format(NAMESPACE, name))),)
         except ApiError as error:
             if error.status not in (403, 404):  # a node may not even ask for pods that are not bound to it
                 raise
-            items = []
+            found = ()
     else:
-        path = _pods(node, namespace=NAMESPACE, labels=LABEL + "=true")
-        items = node.client.request("GET", path).get("items") or []
-    found = (read_pod(item) for item in items)
+        found = node.pods(read_pod, namespace=NAMESPACE, labels=LABEL + "=true")
     return frozenset(pod.uid for pod in found if pod.namespace == NAMESPACE and not (pod.over or pod.leaving))
-
-
-def _pods(node: NodeClient, fields: str = "", *, namespace: str = "", labels: str = "") -> str:
-    query = {"fieldSelector": "spec.nodeName=" + node.node + fields}
-    if labels:
-        query["labelSelector"] = labels
-    scope = "namespaces/{}/pods".format(namespace) if namespace else "pods"
-    return "/api/v1/{}?{}".format(scope, urllib.parse.urlencode(query))
 
 
 def _guest(item: Dict[str, Any]) -> Guest:
     spec = item["spec"]
     return Guest(read_pod(item), int(spec.get("priority") or 0), gang_of(item["metadata"], spec), requests_of(spec))
+
+
+def _is_static(pod: Pod) -> bool:
+    return pod.stays and STATIC_UID.fullmatch(pod.uid) is not None

@@ -38,7 +38,7 @@ class NodeBesidePods(World):
         from . import kube, kube_room
 
         try:
-            return kube_room.ask_room(self._api())
+            return kube_room.ask_room(self._api(), self.local_pods)
         except kube.ApiError as error:
             return Room(False, str(error))
 

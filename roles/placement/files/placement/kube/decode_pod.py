@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A pod from its JSON."""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
@@ -19,6 +20,8 @@ from placement.model.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
 from placement.model.selector import LabelPairs, NodeSelector, Toleration
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+# Its value: the uid of the static pod. Only a kubelet's own has this form, so no pod of a user is behind it.
+_STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 # Annotations that the scheduler reads; the others would only cost memory.
 _KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/", "pod-group.scheduling.")
 _NO_STATUS = wire.PodStatus()
@@ -100,8 +103,8 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         unsuited=unsuited,
         terminating=meta.deletion_timestamp is not None,
         gated=bytes(spec.scheduling_gates) not in _EMPTY_JSON,
-        mirror=MIRROR_ANNOTATION in annotations,
-        daemon=owner is not None and owner.kind == "DaemonSet",
+        mirror=_STATIC_UID.fullmatch(annotations.get(MIRROR_ANNOTATION, "")) is not None,
+        daemon=owner is not None and owner.kind == "DaemonSet" and meta.deletion_timestamp is None,
         volume_claims=tuple(claims),
         ephemeral_claims=tuple(name for name, ephemeral in claims.items() if ephemeral),
         scheduling_group=sys.intern((spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""),
