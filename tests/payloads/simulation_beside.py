@@ -12,6 +12,7 @@ from nodeshare import fence, view
 from nodeshare.cpuset import format_cpus, parse_cpus
 from nodeshare.jobid import JobKey
 from nodeshare.kube import read_pod
+from nodeshare.kube_room import believed
 from nodeshare.leases import Ended, Lease
 from nodeshare.placeholder import PRIORITY, name_of
 from nodeshare.room import amounts
@@ -53,6 +54,11 @@ class SharedNode(Node):
         guest = self.add(name, **how)
         guest.requests, guest.priority, guest.gang = wanted, priority, gang
         return guest
+
+    def add_forged_mirror(self, name, claims, **how):
+        """Add a mirror pod of a user, for all of the node. No scheduler is asked, and no kubelet runs it."""
+        guest = self.add(name, claims=claims, **how)
+        guest.requests, guest.priority, guest.gang = self.allocatable, 0, ""
 
     def names(self):
         return sorted(guest.name for guest in self.guests.values() if guest.running and not guest.leaving)
@@ -144,16 +150,11 @@ class SharedNode(Node):
             self.time += 2.0
             return view.Room(False, "no answer within 2 s")
         guests = tuple(
-            view.Guest(
-                read_pod(guest.item()),
-                guest.priority,
-                guest.gang,
-                guest.requests,
-            )
+            (view.Guest(read_pod(guest.item()), guest.priority, guest.gang, guest.requests), bool(guest.claims))
             for guest in self.guests.values()
             if guest.known
         )
-        return view.Room(True, "", self.allocatable, guests, self.announced)
+        return view.Room(True, "", self.allocatable, believed(guests, self.local_pods), self.announced)
 
     def placed(self):
         return {name: one.uid for name, one in self.files.items()}

@@ -13,7 +13,7 @@ from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
 from nodeshare.placeholder import PRIORITY, name_of
 from nodeshare.world import WorldError
-from simulation import KUBELET, RUNTIME, Killed, quick_directory
+from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed, quick_directory
 from simulation_beside import GIB, SharedSite
 
 
@@ -69,6 +69,23 @@ class Lives(SharedCase):
         self.assertEqual(site.free_cores(), "0", "only what stays has a core")
         site.begin(cores=2)
         self.assertEqual((site.size()["cpu"], site.free_cores()), ("2", "2-7"))
+
+    def test_a_forged_mirror_pod_takes_no_room_from_a_job_and_holds_none_up(self):
+        for claims in ("0123456789abcdef" * 2, "web"):
+            with self.subTest(claims=claims):
+                site = self.site()
+                site.node.add_forged_mirror("mirror", claims, finalizer=True)
+                before = site.node.time
+                site.begin(cores=8)
+                self.assertEqual((site.size()["cpu"], site.did("evict")), ("8", []))
+                self.assertLess(site.node.time - before, 1.0)
+
+    def test_a_deleted_pod_with_a_forged_owner_and_a_long_grace_is_killed_for_a_placeholder(self):
+        site = self.site(deadline=5.0)
+        site.node.add_pod("miner", cpu="6", grace=YEAR, forged=True)
+        site.node.sleep(COLLECTED)
+        self.assertEqual(site.begin(cores=8).done.outcome, view.ACCEPT)
+        self.assertEqual((site.size()["cpu"], site.node.names()), ("8", []))
 
     def test_an_exclusive_job_has_all_but_what_stays(self):
         site = self.site()

@@ -11,7 +11,7 @@ from nodeshare.jobid import JobKey
 from nodeshare.memory import OPEN
 from nodeshare.placeholder import PRIORITY, name_of
 from nodeshare.taking import RESERVE
-from simulation import KUBELET, RUNTIME
+from simulation import KUBELET, RUNTIME, YEAR
 from simulation_beside import GIB, SharedSite
 
 
@@ -24,7 +24,7 @@ class BesidePods(History):
     WLM = "pbs"
     STEPS = ["begin"] * 4 + ["end"] * 3 + ["tick"] * 3 + ["pod"] * 4
     STEPS += ["begin_again", "requeue", "late_end", "silent_end", "resize", "api", "batch", "reboot", "off", "on"]
-    STEPS += ["refuse", "critical_leaves", "disk", "memory"]
+    STEPS += ["refuse", "critical_leaves", "disk", "memory", "hostile", "hostile"]
 
     def __init__(self, site, chance):
         History.__init__(self, site, chance)
@@ -75,8 +75,9 @@ class BesidePods(History):
             # what is still thought to run, or to have more, comes first, and the node is not given twice
             ghosts = [one for one in leases if self.live.get((one.key.job, one.key.run)) != one.cores]
             # nor does a pod make room that is as critical as a placeholder
-            # and without the API the last list counts for what stays
-            cut = ghosts or self.node.critical() or not self.node.api_up
+            # or that nothing tells from one of a DaemonSet
+            cut = ghosts or self.node.critical() or any(map(self.node.looks_like_a_daemon, self.node.guests))
+            cut = cut or not self.node.api_up  # then the last list of pods counts
             assert found == self.size(cores) or (found is not None and cut), (told, found)
             held = self.node.cpusets.get("pbs_jobs.service/jobid/" + job, frozenset())
             left = self.node.cores_of_pods() - frozenset([0])  # core 0 keeps house when jobs have all of them
@@ -124,6 +125,20 @@ class BesidePods(History):
                 grace=self.chance.choice([0.0, 1.0, 5.0, 600.0, None]),
                 protected=self.chance.random() < 0.2,
             )
+
+    def hostile(self):
+        """A tenant whose pods do all to stay: a forged owner, a grace of a year, mirrors for all of the node."""
+        if KUBELET in self.node.active and self.node.api_up:
+            name = "t{}".format(len(self.steps))
+            self.node.add_pod(
+                name,
+                cpu=self.chance.choice(["1", "3"]),
+                grace=self.chance.choice([None, YEAR]),
+                forged=self.chance.random() < 0.7,
+                protected=self.chance.random() < 0.5,
+            )
+            claimed = self.chance.choice([name, "0123456789abcdef" * 2])
+            self.node.add_forged_mirror("m" + name, claimed, finalizer=self.chance.random() < 0.5)
 
     def critical_leaves(self):
         """By its owner's will; whatever else it is, it is no pod that makes room."""

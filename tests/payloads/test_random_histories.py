@@ -41,12 +41,26 @@ class HandOver(History):
         """A batch system repeats or gives up a job whose prolog was killed; here it repeats it."""
         self.begun(job, run)
         told = self.site.begin(job, run, start=int(job) * 10 + run)
-        there = [name for name in self.node.ordinary_running() if not self.node.looks_like_a_daemon(name)]
-        assert there == [], "a job beside pods: {}".format(told)
+        assert self.ordinary_there() == [], "a job beside pods: {}".format(told)
         assert told.done.outcome == view.ACCEPT, "a job was kept out: {}".format(told)
         assert self.site.memory().phase == HELD, told
         assert self.node.memory_of_the_dead() == [], told
         assert JobKey(self.WLM, job, run) in {lease.key for lease in self.site.store.leases()}, "a lease is lost"
+
+    def ordinary_there(self):
+        """Return the ordinary pods that run here, and that nodeshare could know of.
+
+        A pod with a forged owner looks like one that stays until the collector has come, and until a repair after it.
+        """
+        keep = self.site.memory().keep
+        return [name for name in self.node.ordinary_running() if not (self.node.guests[name].forged and name in keep)]
+
+    def tick(self):
+        History.tick(self)
+        memory = self.site.memory()
+        if memory.phase == HELD and self.site.store.leases() and self.node.api_up and not memory.off:
+            left = [name for name in self.node.ordinary_running() if not self.node.looks_like_a_daemon(name)]
+            assert left == [], "a repair has left pods beside a job: {}".format(left)
 
     def end(self):
         if self.live:

@@ -118,7 +118,7 @@ class Taking(HandoverCase):
                 self.assertEqual((site.memory().phase, set(site.node.guests)), (HELD, {"web", "logger"}))
                 self.assertEqual(site.act(view.TICK).done.reason, "held by stop")
                 self.assertEqual(set(site.node.guests), {"logger"})
-                site.act(view.TICK)
+                site.later(400.0)
                 with unittest.mock.patch.object(site.node, "ask_api", side_effect=AssertionError("asked for nothing")):
                     self.assertEqual(site.act(view.TICK).done.reason, "held by stop")
 
@@ -204,6 +204,14 @@ class Taking(HandoverCase):
         site.node.add("miner", grace=None, forged=True)
         site.begin()
         self.assertEqual(site.node.ordinary_running(), ["miner"])
+        site.later(60.0)
+        self.assert_free(site)
+
+    def test_a_forged_owner_that_the_collector_finds_late_is_found_out_although_the_kubelet_is_stopped(self):
+        site = self.site(handover="stop")
+        site.node.add("miner", grace=None, forged=True).collected_at = site.node.time + 100.0
+        site.begin()
+        self.assertEqual((site.later(60.0).done.reason, site.node.ordinary_running()), ("held by stop", ["miner"]))
         site.later(60.0)
         self.assert_free(site)
 

@@ -10,7 +10,7 @@ label makes no placeholder of a pod. A pod never changes its namespace, so two l
 
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple
 
-from .kube import STATIC_UID, ApiError, NodeClient, announcement, read_pod
+from .kube import MIRROR, ApiError, NodeClient, announcement, read_pod
 from .placeholder import LABEL, NAMESPACE
 from .room import amounts, gang_of, requests_of
 from .view import Guest, Pod, Room
@@ -19,28 +19,26 @@ NOT_OURS = ",metadata.namespace!=" + NAMESPACE
 
 
 def ask_room(node: NodeClient, running: Callable[[], FrozenSet[str]]) -> Room:
-    """Read what this node has, and the pods that count. `running` returns the uids of pods with processes here.
-
-    A static pod stays if it runs here: without that anybody's mirror pod would take room from jobs by its mere words.
-    """
+    """Read what this node has, and the pods that count. `running` returns the uids of pods with processes here."""
     try:
         found = node.client.request("GET", node.path)
-        others = node.pods(_guest, NOT_OURS)
-        beside = node.pods(_guest, namespace=NAMESPACE, labels=LABEL + "!=true")
-        guests = others + beside
-        if any(_is_static(guest.pod) for guest in guests):
-            here = running()
-            guests = tuple(
-                guest._replace(pod=guest.pod._replace(stays=False))
-                if _is_static(guest.pod) and guest.pod.uid not in here
-                else guest
-                for guest in guests
-            )
+        others = node.pods(read_guest, NOT_OURS)
+        beside = node.pods(read_guest, namespace=NAMESPACE, labels=LABEL + "!=true")
+        guests = believed(others + beside, running)
         return Room(True, "", amounts((found.get("status") or {}).get("allocatable")), guests, announcement(found))
     except ApiError as error:
         return Room(False, str(error))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return Room(False, "an answer that is not understood: {!r}".format(error))
+
+
+def believed(guests: Tuple[Tuple[Guest, bool], ...], running: Callable[[], FrozenSet[str]]) -> Tuple[Guest, ...]:
+    """Return the guests, of which a mirror counts only if its static pod runs here.
+
+    Any creator of pods may write a mirror, which would take room from jobs by its mere words; no kubelet runs it.
+    """
+    here = running() if any(mirror for _guest, mirror in guests) else frozenset()
+    return tuple(guest for guest, mirror in guests if not mirror or guest.pod.uid in here)
 
 
 def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
@@ -59,10 +57,8 @@ def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
     return frozenset(pod.uid for pod in found if pod.namespace == NAMESPACE and not (pod.over or pod.leaving))
 
 
-def _guest(item: Dict[str, Any]) -> Guest:
-    spec = item["spec"]
-    return Guest(read_pod(item), int(spec.get("priority") or 0), gang_of(item["metadata"], spec), requests_of(spec))
-
-
-def _is_static(pod: Pod) -> bool:
-    return pod.stays and STATIC_UID.fullmatch(pod.uid) is not None
+def read_guest(item: Dict[str, Any]) -> Tuple[Guest, bool]:
+    """Read a pod with what counts when room is needed, and whether it calls itself a mirror."""
+    meta, spec = item["metadata"], item["spec"]
+    guest = Guest(read_pod(item), int(spec.get("priority") or 0), gang_of(meta, spec), requests_of(spec))
+    return guest, MIRROR in (meta.get("annotations") or {})

@@ -52,6 +52,7 @@ UNASKED_GRACE = 30.0  # what Kubernetes gives a pod that does not say; without t
 OFF_GRACE = 10.0
 MANY_COMEBACKS = 2
 ANNOUNCED_AT_MOST = 100
+COLLECTED = 300.0  # by then the API has deleted a pod whose DaemonSet does not exist
 
 
 def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
@@ -211,7 +212,7 @@ def _still_held(
     memory = seen.memory
     strays = (seen.local or frozenset()) - frozenset(staying(api) if api.answers else memory.keep)
     if memory.way == STOP and not seen.active and not strays:
-        return _confirmation(settings, seen) or _confirmed(seen) or Done(ACCEPT, "held by stop")
+        return _confirmation(settings, seen) or _confirmed(leases, seen) or Done(ACCEPT, "held by stop")
     if memory.way == QUIESCE and not api.answers and seen.active:
         return Done(ACCEPT, "held by quiesce; the API does not answer, so nothing new can be bound here")
     if memory.way == QUIESCE and api.tainted and not guests and not strays and seen.active:
@@ -269,9 +270,13 @@ def _confirmation(settings: Settings, seen: Observed) -> Optional[Action]:
     return Confirm(gone) if gone and seen.now - seen.began + settings.api_timeout < settings.limit else None
 
 
-def _confirmed(seen: Observed) -> Optional[Action]:
-    """No pod at the API any more that nobody but us can say the end of."""
+def _confirmed(leases: Tuple[Lease, ...], seen: Observed) -> Optional[Action]:
+    """Note that the API shows no pod any more that nobody but us can say the end of, and no forged one that stays."""
     if not seen.memory.unconfirmed or seen.api is None or not seen.api.answers:
+        return None
+    if seen.memory.keep and any(
+        lease.boot_id == seen.boot_id and seen.now - lease.began < COLLECTED for lease in leases
+    ):
         return None
     if any((pod.leaving or not pod.over) and not pod.stays and not pod.mounts for pod in seen.api.pods):
         return None
