@@ -18,7 +18,7 @@ import unittest.mock
 
 from api_server import ApiCase, ApiServer
 from host import Systemd, make_world
-from nodeshare import arguments, cli, evidence, kube
+from nodeshare import arguments, cli, evidence, kube, settings
 from simulation import quick_directory
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
@@ -42,6 +42,7 @@ class CliCase(ApiCase):
         pem = self.certificates.client
         values = {
             "node": "n1",
+            "mode": "handover",
             "run_dir": os.path.join(self.top, "run"),
             "state_dir": os.path.join(self.top, "disk"),
             "linger": 0,
@@ -267,27 +268,72 @@ class BadInput(CliCase):
                 self.assertEqual(self.call(*words)[0], 75)
         self.assertEqual(self.call("frob")[0], 2)
 
-    def test_bad_settings_are_named_and_a_job_is_served_by_defaults(self):
+    def test_settings_without_a_share_mode_are_named_and_a_repair_refuses_them(self):
         for content, message in (
             ("{", "not JSON"),
+            ("[" * 100000, "not JSON"),
             ("[]", "not a JSON object"),
-            ('{"node": "N1"}', "node is 'N1'"),
-            ('{"frob": 1}', "unknown key 'frob'"),
             ("{}", "node is missing"),
-            ('{"node": "n1", "deadline": "soon"}', "deadline is 'soon': must be seconds"),
-            ('{"node": "n1", "housekeeping_cpus": "3-1"}', "housekeeping_cpus is '3-1': must be a CPU list"),
-            ('{"node": "n1", "housekeeping_cpus": ""}', "housekeeping_cpus is '': must be a CPU list"),
-            ('{"node": "n1", "pod_cpus": "0-3,"}', "pod_cpus is '0-3,': must be a CPU list"),
-            ('{"node": "n1", "pod_cpus": 3}', "pod_cpus is 3: must be a CPU list"),
-            ('{"node": "n1", "services": ["a b"]}', "a systemd unit name"),
-            ('{"node": "n1", "handover": "stopp"}', "one of quiesce, stop"),
-            ('{"node": "n1", "api": {}}', "an object with"),
+            ('{"node": "n1"}', "mode is missing: must be one of handover, placeholder"),
+            ('{"node": "n1", "mode": "shared"}', "mode is 'shared': must be one of handover, placeholder"),
+            ('{"node": "n1", "mode": ["placeholder"]}', "must be one of handover, placeholder"),
         ):
             with open(self.settings, "w") as stream:
                 stream.write(content)
-            with self.subTest(content=content):
+            with self.subTest(content=content[:50]):
                 code, err = self.call("repair")
                 self.assertEqual((code, message in err, self.settings in err), (1, True, True), err)
+
+    def test_a_key_that_cannot_be_read_is_named_and_costs_itself_alone(self):
+        for changes, message in (
+            ({"node": "N1"}, "node is 'N1'"),
+            ({"frob": 1, "frib": 2}, "unknown key 'frob'; unknown key 'frib'"),
+            ({"deadline": "soon"}, "deadline is 'soon': must be seconds"),
+            ({"housekeeping_cpus": "3-1"}, "housekeeping_cpus is '3-1': must be a CPU list"),
+            ({"housekeeping_cpus": ""}, "housekeeping_cpus is '': must be a CPU list"),
+            ({"pod_cpus": "0-3,"}, "pod_cpus is '0-3,': must be a CPU list"),
+            ({"pod_cpus": 3}, "pod_cpus is 3: must be a CPU list"),
+            ({"services": ["a b"]}, "a systemd unit name"),
+            ({"handover": "stopp"}, "one of quiesce, stop"),
+            ({"fence": "split"}, "pod_cpus is missing"),
+            ({"api": {}}, "an object with"),
+        ):
+            self.configure(**changes)
+            with self.subTest(changes=changes):
+                code, err = self.call("repair")
+                self.assertEqual((code, message.replace("'", "\\'") in err or message in err), (0, True), err)
+                self.assertIn(self.settings, err)
+                loaded = settings.load(self.settings)
+                self.assertEqual((loaded.mode_known, loaded.settings.limit), (True, 120.0))
+
+    def test_a_node_that_shares_by_placeholders_does_so_with_a_key_of_the_next_release(self):
+        self.configure(mode="placeholder", manifests=os.path.join(self.top, "manifests"), key_of_the_next_release=1)
+        err = self.call("begin", "--wlm", "pbs", "--job", "1.srv", "--run", "1", "--cpus", "1")[1]
+        self.assertIn("unknown key", err)
+        self.assertEqual(self.active(), {KUBELET, RUNTIME})
+        self.assertEqual([name[:9] for name in os.listdir(os.path.join(self.top, "manifests"))], ["lease-pbs"])
+
+    def test_without_a_share_mode_a_begin_touches_no_service_and_ends_in_the_sites_outcome(self):
+        for outcome, code in (("accept", 0), ("requeue", 75), ("drain", 69)):
+            with self.subTest(outcome=outcome):
+                self.configure(on_failure=outcome, mode="of the next release")
+                self.api.add_pod("web")
+                done, err = self.call(*self.job("begin"))
+                self.assertEqual((done, "share mode is not known" in err), (code, True), err)
+                self.assertEqual((self.active(), list(self.api.pods)), ({KUBELET, RUNTIME}, [("default", "web")]))
+                self.configure()
+                self.assertEqual([lease["job"] for lease in self.state()["leases"]], ["4711"])
+                self.configure(mode="of the next release")
+                self.assertEqual(self.call(*self.job("end"))[0], 0)
+                self.configure()
+                self.assertEqual(self.state()["leases"], [])
+
+    def test_the_way_back_and_the_kill_switch_need_no_share_mode(self):
+        self.configure(mode="of the next release", kubeconfig="/dev/null")
+        self.assertEqual(self.call("off")[0], 0)
+        self.assertEqual(self.active(), set())
+        self.assertEqual(self.call("forget")[0], 0)
+        self.assertEqual(self.active(), {KUBELET, RUNTIME})
 
     def test_sizes_are_bytes_in_powers_of_1024(self):
         for text, bytes_ in (

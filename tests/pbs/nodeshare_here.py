@@ -37,7 +37,7 @@ def main(folder, words):
         pbs_home=home,
         qstat=path if os.path.exists(path) else "",
     )
-    settings.load = lambda _path: chosen
+    settings.load = lambda _path: settings.Loaded(chosen)
     proc, cgroup = os.path.join(folder, "proc"), os.path.join(folder, "cgroup")
     return cli.main(words, make_world=lambda given: RealNode(given, proc=proc, cgroup=cgroup))
 

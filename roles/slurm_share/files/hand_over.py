@@ -18,6 +18,7 @@ import time
 LONGEST_LIST = 65536
 LONGEST_ANSWER = 65536
 CONNECT_SECONDS = 2.0
+TELL_SECONDS = 2.0
 PAUSE = 0.05
 _DIGITS = frozenset("0123456789")
 _HOSTLIST = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ[],._-")
@@ -92,10 +93,32 @@ def main(argv: "list[str]", environ: "os._Environ[str]") -> None:
     except Refused as refused:
         reason = str(refused)
     if reason:
+        _tell("event={} job={} {}".format(event, ascii(environ.get("SLURM_JOB_ID", "")[:20]), reason))
+
+
+def _tell(text: str) -> None:
+    """Tell the system log, for TELL_SECONDS at most: a log that takes nothing must hold up no job.
+
+    The C library tries a second time when a signal ends its first try, so only the third signal raises.
+    """
+    import signal
+
+    ticks = []
+
+    def tick(_number: int, _frame: object) -> None:
+        ticks.append(1)
+        if len(ticks) == 3:
+            raise _socket.timeout
+
+    signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, TELL_SECONDS, 0.1)
+    try:
         syslog.openlog("converged-slurm")
-        syslog.syslog(
-            syslog.LOG_WARNING, "event={} job={} {}".format(event, ascii(environ.get("SLURM_JOB_ID", "")[:20]), reason)
-        )
+        syslog.syslog(syslog.LOG_WARNING, text)
+    except _socket.timeout:
+        pass  # the job goes on without a line
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 if __name__ == "__main__":

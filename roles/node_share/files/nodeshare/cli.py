@@ -25,8 +25,11 @@ from .world import World, WorldError
 
 EXIT = {view.ACCEPT: 0, view.REQUEUE: 75, view.DRAIN: 69}
 FAILED, USAGE = 1, 2
+TELL_SECONDS, TICKS = 2.0, 3
 OVERTIME = 10.0  # after the limit, when even the forceful end hangs
-EXPECTED = (durable.StoreError, WorldError, jobid.JobIdError, site.SettingsError, OSError)
+EXPECTED = (durable.StoreError, WorldError, jobid.JobIdError, OSError)
+WITHOUT_MODE = ("begin", "end", "off", "forget")  # neither a job nor the way back waits for settings
+MODE_UNKNOWN = "the share mode is not known: nothing is done to services and pods"
 
 
 class TimeUp(Exception):
@@ -36,8 +39,9 @@ class TimeUp(Exception):
 class Call:
     """What all commands share."""
 
-    def __init__(self, settings: Settings, world: World) -> None:
+    def __init__(self, settings: Settings, world: World, *, mode_known: bool = True) -> None:
         self.settings = settings
+        self.mode_known = mode_known
         self.world = world
         self.began = world.now()
         whole = settings.mode == site.HANDOVER
@@ -78,13 +82,11 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
         from . import controller_service
 
         return controller_service.main(options.settings)
-    try:
-        settings, remark = site.load(options.settings), ""
-    except site.SettingsError as error:
-        if options.command not in ("begin", "end", "off", "forget"):
-            report.tell(report.line([("event", options.command), ("error", str(error))]), bad=True)
-            return FAILED
-        settings, remark = Settings(), str(error)  # neither a job nor the way back waits for a spelling mistake
+    loaded = site.load(options.settings)
+    settings, remark = loaded.settings, loaded.remark
+    if not loaded.mode_known and options.command not in WITHOUT_MODE:
+        _tell([("event", options.command), ("error", remark)], bad=True)
+        return FAILED
     if getattr(options, "limit", None):
         settings = settings._replace(limit=float(options.limit))
     command = _COMMANDS[options.command]
@@ -92,7 +94,7 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
     world = make_world(settings)
     _set_alarm(settings, options)
     try:
-        code, more = command(options, Call(settings, world))
+        code, more = command(options, Call(settings, world, mode_known=loaded.mode_known))
     except (*EXPECTED, TimeUp) as error:
         code, more = _failure(options.command, settings, str(error))
     finally:
@@ -100,7 +102,7 @@ def main(argv: Sequence[str], *, make_world: Callable[[Settings], World]) -> int
         world.close()
     if options.command != "show" or more:
         facts += [*more, ("seconds", time.monotonic() - began)]
-        report.tell(report.line(facts), bad=bool(code or remark or dict(more).get("error")))
+        _tell(facts, bad=bool(code or remark or dict(more).get("error")))
     return code
 
 
@@ -129,13 +131,33 @@ def _wrong_usage(argv: Sequence[str], reason: str) -> int:
     if not command:
         sys.stderr.write("nodeshare: {}\nsee `nodeshare --help`\n".format(reason))
         return USAGE
-    try:
-        settings = site.load(argv[1] if argv[0] == "--settings" else site.PATH)
-    except site.SettingsError:
-        settings = Settings()
+    settings = site.load(argv[1] if argv[0] == "--settings" else site.PATH).settings
     code, facts = _failure(command, settings, reason)
-    report.tell(report.line([("event", command), *facts]), bad=True)
+    _tell([("event", command), *facts], bad=True)
     return code
+
+
+def _tell(facts: List[Tuple[str, object]], *, bad: bool) -> None:
+    """Tell the line of this call, for TELL_SECONDS at most: a log that takes nothing must not hold a job.
+
+    The C library tries a second time when a signal ends its first, and Python tries to write to stderr until a handler
+    raises: so there are several signals, and the last one raises.
+    """
+    ticks: List[int] = []
+
+    def tick(_number: int, _frame: Optional[FrameType]) -> None:
+        ticks.append(1)
+        if len(ticks) == TICKS:
+            raise TimeUp()
+
+    signal.signal(signal.SIGALRM, tick)
+    signal.setitimer(signal.ITIMER_REAL, TELL_SECONDS, 0.1)
+    try:
+        report.tell(report.line(facts), bad=bad)
+    except TimeUp:
+        pass  # the exit code still answers the caller
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
@@ -152,6 +174,9 @@ def _begin(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
         call.store.keep(lease)
     if answer == "ended":
         return 0, [*facts, ("outcome", view.ACCEPT), ("reason", "this run has ended already; nothing is held for it")]
+    if not call.mode_known:
+        code, more = _failure("begin", call.settings, "; ".join(filter(None, (unrecorded, MODE_UNKNOWN))))
+        return code, [*facts, ("lease", answer), *more]
     try:
         told = call.act(view.BEGIN, key)
     except EXPECTED as error:
@@ -187,9 +212,9 @@ def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
             answer = call.store.end(ended)
     except durable.StoreError as error:
         unrecorded = str(error)
-    told = call.carrier().run(view.END)
+    told: List[Tuple[str, object]] = [("error", MODE_UNKNOWN)] if not call.mode_known else _told(call.carrier().run(view.END))
     code, more = _failure("end", call.settings, unrecorded) if unrecorded else (0, [])
-    return code, [("wlm", key.wlm), ("job", key.job), ("run", key.run), ("lease", answer), *_told(told), *more]
+    return code, [("wlm", key.wlm), ("job", key.job), ("run", key.run), ("lease", answer), *told, *more]
 
 
 def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
@@ -269,7 +294,7 @@ def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     call.store.prepare()
     errors: List[str] = []
     ended: Tuple[str, ...] = ()
-    beside = call.settings.mode == site.PLACEHOLDER
+    beside = call.settings.mode == site.PLACEHOLDER or not call.mode_known
     if beside and set(options.leave).intersection(call.settings.services[:1]) and call.store.leases():
         told = call.act(view.OFF)
         if told.memory.phase != HELD:

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The site's choices: one JSON file, checked as a whole. An unknown key or a bad value is refused by its name.
+"""The site's choices: one JSON file. Each key is read by itself, and what cannot be read is named.
 
-`begin` goes on with the defaults where the file is bad (a job must not wait for a spelling mistake) and says so;
-everything else refuses.
+A job must not wait for a spelling mistake, nor may one end the pods of a node: a key that is unknown, as after a
+downgrade, or whose value is not allowed, costs that key alone. The share mode has no default that is safe, so without
+it nothing is done to services and pods.
 """
 
 import json
@@ -146,17 +147,58 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
 }
 
 
-def load(path: str) -> Settings:
-    values = read_checked(path, _CHECKS, role="node_share")
+class Loaded(NamedTuple):
+    """The settings that could be read, one line about what could not, and whether the share mode is known."""
+
+    settings: Settings
+    remark: str = ""
+    mode_known: bool = True
+
+
+def load(path: str) -> Loaded:
+    """Read the settings of a node; what cannot be read has its default, and is named in the remark."""
+    try:
+        data = _read_object(path, role="node_share")
+    except SettingsError as error:
+        return Loaded(Settings(), str(error), mode_known=False)
+    values, wrong = _judge(data, _CHECKS)
     if not values.get("node"):
-        raise SettingsError("{}: node is missing: the name of this machine's Node object".format(path))
+        wrong.setdefault("node", "node is missing: the name of this machine's Node object")
     if values.get("fence") == SPLIT and not values.get("pod_cpus"):
-        raise SettingsError("{}: pod_cpus is missing: the CPUs of pods, which a fence by split needs".format(path))
-    return Settings(**values)
+        wrong.setdefault("pod_cpus", "pod_cpus is missing: the CPUs of pods, which a fence by split needs")
+        del values["fence"]
+    if "mode" not in data:
+        wrong["mode"] = "mode is missing: must be one of {}, {}".format(HANDOVER, PLACEHOLDER)
+    remark = "{}: {}".format(path, "; ".join(wrong.values())) if wrong else ""
+    return Loaded(Settings(**values), remark, mode_known="mode" in values)
 
 
 def read_checked(path: str, checks: Mapping[str, Callable[[Any], Any]], *, role: str) -> Dict[str, Any]:
-    """The file's values, each judged by its own check; every key must have one."""
+    """Return the file's values, each judged by its own check. Raises SettingsError for the first that is wrong."""
+    values, wrong = _judge(_read_object(path, role=role), checks)
+    for why in wrong.values():
+        raise SettingsError("{}: {}".format(path, why))
+    return values
+
+
+def _judge(
+    data: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]]
+) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """Return the values that pass their check, and by key why another does not."""
+    values: Dict[str, Any] = {}
+    wrong: Dict[str, str] = {}
+    for name, value in data.items():
+        if name not in checks:
+            wrong[name] = "unknown key {}".format(ascii(name)[:80])
+            continue
+        try:
+            values[name] = checks[name](value)
+        except ValueError as error:
+            wrong[name] = "{} is {}: must be {}".format(name, ascii(value)[:80], error)
+    return values, wrong
+
+
+def _read_object(path: str, *, role: str) -> Dict[str, Any]:
     try:
         content = durable.read(path)
     except durable.StoreError as error:
@@ -165,16 +207,8 @@ def read_checked(path: str, checks: Mapping[str, Callable[[Any], Any]], *, role:
         raise SettingsError("{}: no such file; it is written by the role {}".format(path, role))
     try:
         data = json.loads(content.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError("{}: not JSON: {}".format(path, error)) from error
     if not isinstance(data, dict):
         raise SettingsError("{}: not a JSON object".format(path))
-    values = {}
-    for name, value in data.items():
-        if name not in checks:
-            raise SettingsError("{}: unknown key {}".format(path, ascii(name)))
-        try:
-            values[name] = checks[name](value)
-        except ValueError as error:
-            raise SettingsError("{}: {} is {}: must be {}".format(path, name, ascii(value)[:80], error)) from error
-    return values
+    return data
