@@ -15,6 +15,13 @@ import sys
 from nodeshare import carry, cli, evidence
 from nodeshare.node import RealNode
 
+KUBEPODS = (
+    ("cpuset/cpuset.cpus", "0-3"),
+    ("cpuset/kubepods/cpuset.cpus", "0-3"),
+    ("memory/kubepods/memory.limit_in_bytes", str(1 << 33)),
+    ("memory/kubepods/memory.usage_in_bytes", "0"),
+)
+
 
 class Systemd:
     """The units that are active, in a file, so that several processes see the same."""
@@ -53,13 +60,19 @@ def write_whole(path, text):
 
 
 def make_world(units, top):
-    """The real node, with an empty /proc of its own and the given units."""
+    """The real node, with an empty /proc of its own, the cgroups of a kubelet and the given units."""
     proc = os.path.join(top, "proc")
     for path in ("sys/kernel/random", "1", "self"):
         os.makedirs(os.path.join(proc, path), exist_ok=True)
     open(os.path.join(proc, "self/mountinfo"), "a").close()
     write_whole(os.path.join(proc, "sys/kernel/random/boot_id"), "boot\n")
     write_whole(os.path.join(proc, "1/stat"), "1 (init) S 0 " + " ".join(["0"] * 18) + " 0\n")
+    for path, text in KUBEPODS:  # as a kubelet has made them, and no call of before has changed them
+        path = os.path.join(top, "cgroup", path)
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as stream:
+                stream.write(text + "\n")
     return lambda settings: RealNode(settings, proc=proc, cgroup=os.path.join(top, "cgroup"), run=Systemd(units).run)
 
 

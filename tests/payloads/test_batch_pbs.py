@@ -145,6 +145,12 @@ class Life(unittest.TestCase):
         os.utime(os.path.join(self.top, "mom_priv/jobs/15[1].srv.JB"), (0, time.time() - batch_pbs.LISTED_SECONDS))
         self.assertEqual(self.life(leases[0]), [False])
 
+    def test_a_clock_that_was_set_back_by_a_day_makes_no_dead_job_new(self):
+        self.write("mom_priv/jobs/15.srv.JB")
+        for ahead, expected in ((86400.0, [False]), (1.0, [True])):
+            os.utime(os.path.join(self.top, "mom_priv/jobs/15.srv.JB"), (0, time.time() + ahead))
+            self.assertEqual(self.life(lease("15.srv")), expected)
+
     def test_a_job_with_a_process_in_its_cgroup_lives_on_v1_and_v2(self):
         for number, place in enumerate(("cgroup/cpuset/a/{}", "cgroup/a/{}")):
             self.write(place.format(number) + "/cgroup.procs", "4711\n")

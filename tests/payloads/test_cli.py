@@ -307,7 +307,9 @@ class BadInput(CliCase):
                 self.assertEqual((loaded.mode_known, loaded.settings.limit), (True, 120.0))
 
     def test_a_node_that_shares_by_placeholders_does_so_with_a_key_of_the_next_release(self):
-        self.configure(mode="placeholder", manifests=os.path.join(self.top, "manifests"), key_of_the_next_release=1)
+        self.configure(
+            mode="placeholder", manifests=os.path.join(self.top, "manifests"), key_of_the_next_release=1, limit=2
+        )
         err = self.call("begin", "--wlm", "pbs", "--job", "1.srv", "--run", "1", "--cpus", "1")[1]
         self.assertIn("unknown key", err)
         self.assertEqual(self.active(), {KUBELET, RUNTIME})
@@ -327,6 +329,21 @@ class BadInput(CliCase):
                 self.assertEqual(self.call(*self.job("end"))[0], 0)
                 self.configure()
                 self.assertEqual(self.state()["leases"], [])
+
+    def test_a_kubelet_whose_pods_are_nowhere_in_sight_is_named(self):
+        def nowhere(settings):
+            node = make_world(self.units, self.top)(settings)
+            node.cpuset.cgroup = os.path.join(self.top, "nowhere")
+            return node
+
+        for active, told in (([KUBELET, RUNTIME], True), ([], False)):
+            with open(self.units, "w") as stream:
+                json.dump(active, stream)
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                self.assertEqual(cli.main(["--settings", self.settings, *self.job("begin")], make_world=nowhere), 0)
+            self.assertEqual("no cgroup of all pods" in err.getvalue(), told, err.getvalue())
+            self.call("forget")
 
     def test_the_way_back_and_the_kill_switch_need_no_share_mode(self):
         self.configure(mode="of the next release", kubeconfig="/dev/null")

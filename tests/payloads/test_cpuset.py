@@ -3,12 +3,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Confinement to housekeeping CPUs: a file tree with the kernel's rules of cgroup v1, and one of v2."""
 
+import contextlib
 import os
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 
+from nodeshare import cpuset
 from nodeshare.cpuset import Cpuset, CpusetError
+
+
+@contextlib.contextmanager
+def kernel_refuses(*values, only=""):
+    """Refuse these values as the kernel does where a CPU of them is offline."""
+    put = cpuset._put
+
+    def refusing(group, cpus):
+        if cpus in values and group.endswith(only):
+            raise CpusetError("{}: cannot set {}: Invalid argument".format(group, cpus))
+        put(group, cpus)
+
+    with unittest.mock.patch.object(cpuset, "_put", refusing):
+        yield
 
 
 class CpusetCase(unittest.TestCase):
@@ -60,6 +77,26 @@ class V1(CpusetCase):
         self.group("cpuset/kubepods/new", "0")
         self.cpuset.release()
         self.assertEqual(self.cpus("cpuset/kubepods/new"), "0-7")
+
+    def test_a_value_that_the_kernel_takes_no_more_becomes_what_the_parent_has_of_it(self):
+        self.v1()
+        self.cpuset.confine("0")
+        self.group("cpuset", "0-3,6-7")  # two CPUs are offline since
+        with kernel_refuses("0-7", "4-5"):
+            self.cpuset.release()
+        self.assertEqual(
+            [self.cpus("cpuset/kubepods" + path) for path in ("", "/burstable", "/podx", "/podx/pinned")],
+            ["0-3,6-7", "0-3,6-7", "0-3,6-7", "0-3,6-7"],
+        )
+
+    def test_one_group_that_cannot_be_given_back_keeps_no_other_and_stays_on_record(self):
+        self.v1()
+        self.cpuset.confine("0")
+        with kernel_refuses("4-5", "0-7", only="podx/pinned"), self.assertRaisesRegex(CpusetError, "podx/pinned"):
+            self.cpuset.release()
+        self.assertEqual((self.cpus("cpuset/kubepods/burstable"), self.cpus("cpuset/kubepods/podx")), ("0-7", "0-7"))
+        self.cpuset.release()
+        self.assertEqual(self.cpus("cpuset/kubepods/podx/pinned"), "4-5")
 
     def test_a_group_that_has_gone_meanwhile_is_no_error(self):
         self.v1()

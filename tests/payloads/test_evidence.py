@@ -92,21 +92,39 @@ class Asking(unittest.TestCase):
             with self.subTest(out=out):
                 self.assertIsNone(self.ask(lease(), 0, out=out)[0])
 
-    def test_one_argument_list_with_nothing_but_the_checked_id(self):
-        self.assertEqual(
-            self.ask(lease())[1],
-            [
-                (
-                    "/usr/bin/squeue",
-                    "--noheader",
-                    "--states=all",
-                    "--Format=JobID:20,State:20,RestartCnt:12",
-                    "--jobs=4711",
+    def test_a_job_that_goes_on_without_this_node_is_over_here(self):
+        for elsewhere, verdict in (
+            ("4711 RUNNING 0", GONE),
+            ("4711 COMPLETING 0", GONE),
+            ("4711 PENDING 0", None),
+            ("", None),
+        ):
+            with self.subTest(elsewhere=elsewhere):
+                answers = [evidence.Answer(0, elsewhere + "\n", ""), evidence.Answer(0, "", "")]
+                found = evidence.ask_slurm(
+                    (lease(),), squeue="squeue", run=lambda _argv, answers=answers: answers.pop()
                 )
-            ],
-        )
-        self.assertEqual(self.ask(lease("1_2"))[1], [])
-        self.assertEqual(self.ask(lease("1.srv", wlm="pbs"))[1], [])
+                self.assertEqual(found.get("slurm/4711/0"), verdict)
+
+    def test_a_host_that_slurm_knows_by_another_name_is_asked_about_by_the_job_alone(self):
+        answers = [evidence.Answer(0, "4711 RUNNING 0\n", ""), evidence.Answer(1, "", "Invalid node name vm\n")]
+        found = evidence.ask_slurm((lease(),), squeue="squeue", run=lambda _argv: answers.pop())
+        self.assertEqual((found, answers), ({"slurm/4711/0": LIVE}, []))
+
+    def test_a_job_that_only_stages_out_has_left_its_nodes(self):
+        self.assertEqual(self.ask(lease(), out="4711 STAGE_OUT 0\n")[0], GONE)
+
+    def test_the_words_of_a_question_are_this_host_and_the_checked_id_of_a_job_of_this_cluster(self):
+        asked = []
+
+        def run(argv):
+            asked.append(argv)
+            return evidence.Answer(0, "4711 RUNNING 0\n", "")
+
+        for one in (lease(), lease("1_2"), lease("1.srv", wlm="pbs")):
+            evidence.ask_slurm((one,), squeue="/usr/bin/squeue", run=run, here="n7.example.com")
+        words = ("--noheader", "--local", "--states=all", "--Format=JobID:20,State:20,RestartCnt:12", "--jobs=4711")
+        self.assertEqual(asked, [("/usr/bin/squeue", *words, "--nodelist=n7")])
 
 
 if __name__ == "__main__":

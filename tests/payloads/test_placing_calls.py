@@ -120,6 +120,22 @@ class Lives(PlacingCase):
         self.assertEqual((os.listdir(self.api.directory), self.pod_cores()), ([], "0-3"))
         self.assertIsNone(self.announced())
 
+    def test_a_job_does_not_begin_beside_pods_whose_cgroup_is_nowhere_in_sight(self):
+        self.state()  # the cgroups are made by the first call
+        for hierarchy in ("cpuset", "memory"):
+            for fence, code in (("cores", 75), ("counts", 0)):
+                with self.subTest(hierarchy=hierarchy, fence=fence):
+                    self.configure(
+                        mode="placeholder", manifests=self.api.directory, on_failure="requeue", fence=fence, deadline=0
+                    )
+                    top = os.path.join(self.top, "cgroup", hierarchy)
+                    os.rename(os.path.join(top, "kubepods"), os.path.join(top, "k8s"))
+                    with unittest.mock.patch("host.KUBEPODS", ()):
+                        done, err = self.begin("--cpus", "2")
+                    os.rename(os.path.join(top, "k8s"), os.path.join(top, "kubepods"))
+                    self.assertEqual((done, "no cgroup of all pods" in err), (code, code == 75), err)
+                    self.call(*self.job("end"))
+
     def test_pods_in_the_way_are_evicted_by_the_kubelets_identity(self):
         self.api.add_pod("web")
         self.api.pods["default", "web"]["spec"].update(

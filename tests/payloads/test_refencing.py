@@ -97,7 +97,7 @@ class BesideJobs(RefencingCase):
         for seconds in (0.0, 3.0, 60.0):
             self.node.due.append((seconds, self.kubelet))
         watched = again.watch(work_lock=self.lock)
-        self.assertEqual((watched.drawn, watched.error), (4, ""))
+        self.assertEqual((watched.drawn, watched.error), (3, ""))
         after = [(time, cores) for time, cores in self.node.seen[1:] if cores != "2-3"]
         self.assertEqual(after, [])
         with open(os.path.join(self.top, "cgroup/memory/kubepods/memory.limit_in_bytes")) as stream:

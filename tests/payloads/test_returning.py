@@ -5,12 +5,14 @@
 
 import shutil
 import unittest
+import unittest.mock
 
 from handover_case import HandoverCase
 from nodeshare import view
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
 from nodeshare.memory import HELD, OPEN, QUIESCE, STOP
+from nodeshare.world import WorldError
 from simulation import KUBELET, RUNTIME, Killed
 
 
@@ -223,6 +225,38 @@ class Repair(HandoverCase):
         self.assertEqual(len(site.store.leases()), 1)
         site.later(250.0)
         self.assertEqual(len(site.store.leases()), 0)
+
+    def test_a_doubtful_lease_that_lived_when_it_was_last_asked_about_is_held(self):
+        site = self.site(mark_life=300.0)
+        site.end("1")
+        site.begin("1")
+        site.node.alive, site.node.batch = {self.KEY: False}, {self.KEY: view.LIVE}
+        for seconds in (200.0, 60.0, 60.0, 60.0, 60.0):
+            site.later(seconds)
+            self.assertEqual(len(site.store.leases()), 1)
+        site.node.batch = {self.KEY: view.GONE}
+        site.later(700.0)
+        self.assertEqual(site.store.leases(), ())
+
+    def test_cores_that_could_not_be_given_back_are_tried_again_by_each_repair_of_the_open_node(self):
+        site = self.held()
+        release = site.node.release
+        failing = unittest.mock.Mock(side_effect=WorldError("cpuset.cpus: cannot set 0-7: Invalid argument"))
+        site.node.release = failing
+        site.end()
+        told = site.later(31.0)
+        self.assertEqual((site.memory().phase, site.memory().confined, failing.call_count), (OPEN, True, 1))
+        self.assertEqual(
+            (site.did("report"), "Invalid argument" in str(told.remarks)), ([("report", "ReleaseFailed")], True)
+        )
+        site.later(60.0)
+        self.assertEqual((failing.call_count, site.memory().confined), (2, True))
+        site.node.release = release
+        site.later(60.0)
+        self.assertFalse(site.node.confined)
+        self.assertEqual((site.memory().confined, len(site.did("release"))), (False, 1))
+        site.later(60.0)
+        self.assertEqual(len(site.did("release")), 1)
 
     def test_an_unreadable_memory_is_judged_by_the_fence(self):
         for handover in ("stop", "quiesce"):

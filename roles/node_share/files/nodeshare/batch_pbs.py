@@ -137,8 +137,9 @@ def _list_entry(key: jobid.JobKey, home: str) -> str:
 
 
 def _is_recent(path: str) -> bool:
+    """A time that lies far ahead is no recent one: the clock was set back since."""
     try:
-        return time.time() - os.stat(path).st_mtime < LISTED_SECONDS
+        return abs(time.time() - os.stat(path).st_mtime) < LISTED_SECONDS
     except OSError:
         return False
 

@@ -201,6 +201,9 @@ class Carrier:
         if isinstance(action, view.Announce):
             world.announce(action.text)
             return seen._replace(api=seen.api._replace(announced=action.text) if seen.api else None)
+        if isinstance(action, view.Release):
+            world.release()
+            return _tried(seen, "released")
         if isinstance(action, _CHANGE_NOTHING_SEEN):
             self._effect_apart(action)
             return seen
@@ -228,8 +231,6 @@ class Carrier:
             self.world.confine(action.cpus)
         elif isinstance(action, view.Confirm):
             self.world.confirm(action.pods)
-        elif isinstance(action, view.Release):
-            self.world.release()
         elif isinstance(action, view.Unmount):
             self.world.unmount(action.uids)
         elif isinstance(action, view.Report):
@@ -264,7 +265,7 @@ class Carrier:
 
 # Carried out under the lock, where they were decided.
 _AT_ONCE = (view.Remember, view.Drop, view.Place, view.Unplace, view.DrawFence)
-_CHANGE_NOTHING_SEEN = (view.Confine, view.Confirm, view.Release, view.Unmount, view.Report, view.WakeReturner)
+_CHANGE_NOTHING_SEEN = (view.Confine, view.Confirm, view.Unmount, view.Report, view.WakeReturner)
 _KINDS: Dict[type, str] = {
     view.Wait: "wait",
     view.Announce: "announce",

@@ -66,15 +66,34 @@ class Cpuset:
                     _put(group, wanted[group])
 
     def release(self) -> None:
+        """Give every group back what it had. Raises CpusetError for what stays confined; that is on record still.
+
+        A value that the kernel does not take any more, as one of its CPUs is offline, becomes what the parent has of it.
+        """
         before = self._saved()
+        errors: List[str] = []
         for top in self._tops():
             for group in self._groups(top):
                 parent = _get(os.path.dirname(group))
                 # a group that was made meanwhile has inherited the confinement: it gets what its parent has
                 wanted = before.get(group, parent if group != top else None)
-                if wanted is not None and _get(group) != wanted:
+                if wanted is None or _get(group) == wanted:
+                    continue
+                try:
                     _put(group, wanted)
+                except CpusetError as error:
+                    left = parse_cpus(wanted) & parse_cpus(parent)
+                    try:
+                        _put(group, format_cpus(left) if left else parent)
+                    except CpusetError:
+                        errors.append(str(error))
+        if errors:
+            raise CpusetError("; ".join(errors[:3]))
         durable.remove(self.saved)
+
+    def found(self) -> bool:
+        """Return whether a kubelet has made the cgroup of all pods, with CPUs that can be set."""
+        return bool(self._tops())
 
     def look(self) -> Dict[str, str]:
         """What the uppermost groups have now: those that a kubelet writes when it starts."""

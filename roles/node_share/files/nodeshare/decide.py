@@ -136,8 +136,9 @@ def _after_end(leases: Tuple[Lease, ...], seen: Observed) -> Action:
 
 def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
     memory = seen.memory
-    if memory.phase == OPEN and not memory.stopped and not memory.confined:
-        return _keep_in_step(event, seen)
+    if memory.phase == OPEN and not memory.stopped:
+        again = _release_again(seen)
+        return _keep_in_step(event, seen) if again is None else again  # an action without a field is false
     if memory.idle_since is None:
         return Remember(memory._replace(idle_since=seen.now))
     left = memory.idle_since + settings.linger - seen.now
@@ -168,18 +169,29 @@ def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
         if missing:
             text = "{} did not start; tried again at the next repair".format(", ".join(missing))
             return Done(ACCEPT, text) if seen.tried.get("report") else Report("ReturnFailed", text)
+    held_back = memory.confined and not seen.tried.get("released")
+    if held_back and not seen.tried.get("report"):
+        return Report("ReleaseFailed", "pods have their cores and memory not back; tried again at the next repair")
     return Remember(
         memory._replace(
             phase=OPEN,
             way="",
             stopped=(),
-            confined=False,
+            confined=held_back,
             comebacks=0,
             idle_since=None,
             keep=taking.staying(seen.api),
             unconfirmed=False,
         )
     )
+
+
+def _release_again(seen: Observed) -> Optional[Action]:
+    """What an earlier call could not give back; None when nothing is left of it, or this call has failed too."""
+    memory = seen.memory
+    if memory.confined and seen.tried.get("released"):
+        return Remember(memory._replace(confined=False))
+    return Release() if memory.confined and not seen.tried.get("release") else None
 
 
 def _keep_in_step(event: str, seen: Observed) -> Action:

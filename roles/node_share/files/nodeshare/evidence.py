@@ -21,9 +21,10 @@ class Answer(NamedTuple):
 
 
 Run = Callable[[Tuple[str, ...]], Answer]
-_LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
+_LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STOPPED"))
 _OVER_STATES = frozenset(
     ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
+    + ("STAGE_OUT",)  # its files go back from a burst buffer; Slurm shows COMPLETING until its nodes are free
 )
 _FORMAT = "--Format=JobID:20,State:20,RestartCnt:12"
 _STEP = re.compile(r"slurmstepd: \[(\d+)\.", re.ASCII)
@@ -46,15 +47,27 @@ def life(leases: Tuple[Lease, ...], *, boot_id: str, proc: str = "/proc") -> Dic
     return found
 
 
-def ask_slurm(leases: Tuple[Lease, ...], *, squeue: str, run: Run) -> Mapping[str, str]:
-    """One question per lease. An error that is not about the job itself leaves the lease out: cannot tell.
+def ask_slurm(leases: Tuple[Lease, ...], *, squeue: str, run: Run, here: str = "") -> Mapping[str, str]:
+    """Ask whether each job still has this node; `here` is this host's name, and this cluster's jobs alone count.
 
-    The format holds no field that a user can write: a job's name must not be able to pretend a state.
+    An error that is not about the job itself leaves the lease out: cannot tell. A job that goes on without this node,
+    such as one with `--no-kill`, is over here. The format holds no field that a user can write: a job's name must not
+    be able to pretend a state.
     """
     answers = {}
+    host = (here or os.uname().nodename).partition(".")[0]
     for lease in leases:
         if lease.key.wlm == "slurm" and lease.key.job.isdigit():
-            verdict = _judge(lease, run((squeue, "--noheader", "--states=all", _FORMAT, "--jobs=" + lease.key.job)))
+            question = (squeue, "--noheader", "--local", "--states=all", _FORMAT, "--jobs=" + lease.key.job)
+            answer = run((*question, "--nodelist=" + host))
+            unnamed = answer.code != 0 and "node name" in answer.err  # Slurm knows this host by no name of ours
+            if unnamed or (answer.code == 0 and not answer.out.strip()):
+                answer = run(question)
+                verdict = _judge(lease, answer)
+                if verdict and not unnamed:
+                    verdict = GONE  # whatever becomes of the job, this node is not one of its nodes
+            else:
+                verdict = _judge(lease, answer)
             if verdict:
                 answers[str(lease.key)] = verdict
     return answers

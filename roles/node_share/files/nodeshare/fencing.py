@@ -10,7 +10,7 @@ from . import fence
 from .cpuset import Cpuset, parse_cpus
 from .leases import Lease
 from .limits import Limits
-from .settings import Settings
+from .settings import COUNTS, Settings
 
 OWN = (("cpuset", "cpuset.cpus"), ("", "cpuset.cpus"))  # of v1, of v2: below which hierarchy, and the file there
 COMES_TO = (OWN[0], ("", "cpuset.cpus.effective"), OWN[1])
@@ -45,6 +45,10 @@ class Fencing:
         else:
             self.limits.release()
         return drawn.missing
+
+    def has_all_it_needs(self, leases: Tuple[Lease, ...]) -> bool:
+        """Return whether there is what a fence is made of. One by counts is made of nothing."""
+        return not leases or self.settings.fence == COUNTS or (self.cpuset.found() and self.limits.found())
 
     def look(self) -> Dict[str, str]:
         """What pods may have now, file by file."""

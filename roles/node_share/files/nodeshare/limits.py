@@ -61,10 +61,21 @@ class Limits:
                 _put(path, ours)
 
     def release(self) -> None:
+        """Give back what was capped. Raises LimitsError for what stays capped; that is on record still."""
+        errors: List[str] = []
         for path, (before, ours) in self._saved().items():
-            if _get(path) == ours:
-                _put(path, before)
+            try:
+                if _get(path) == ours:
+                    _put(path, before)
+            except LimitsError as error:
+                errors.append(str(error))
+        if errors:
+            raise LimitsError("; ".join(errors[:3]))
         durable.remove(self.saved)
+
+    def found(self) -> bool:
+        """Return whether a kubelet has made the cgroup of all pods, with a limit of memory that can be set."""
+        return any(usage for _path, _kind, usage in self._places())
 
     def look(self) -> Dict[str, str]:
         """What is set now."""

@@ -164,15 +164,20 @@ class RealNode(NodeBesidePods):
             self.cpuset.confine(cpus)
         except (CpusetError, durable.StoreError) as error:
             raise WorldError(str(error)) from error
+        if not self.cpuset.found():
+            self._need_no_pods()
 
     def release(self) -> None:
         from .limits import LimitsError
 
-        try:
-            self.cpuset.release()
-            self._fencing().limits.release()
-        except (CpusetError, LimitsError, durable.StoreError) as error:
-            raise WorldError(str(error)) from error
+        errors = []
+        for give_back in (self.cpuset.release, self._fencing().limits.release):
+            try:
+                give_back()
+            except (CpusetError, LimitsError, durable.StoreError) as error:
+                errors.append(str(error))
+        if errors:
+            raise WorldError("; ".join(errors))
 
     def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]:
         if not units:

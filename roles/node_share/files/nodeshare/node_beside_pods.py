@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from .manifests import Manifests
 
 T = TypeVar("T")
+NO_CGROUP = (
+    "no cgroup of all pods (kubepods) with a cpuset and a limit of memory below {}: nothing keeps pods off; "
+    "the kubelet has a cgroupRoot, or cgroupsPerQOS: false, or a controller is not delegated"
+)
 
 
 class NodeBesidePods(World):
@@ -68,10 +72,19 @@ class NodeBesidePods(World):
     def draw_fence(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
         from .limits import LimitsError
 
+        fencing = self._fencing()
         try:
-            return self._fencing().draw(leases)
+            missing = fencing.draw(leases)
         except (CpusetError, LimitsError, durable.StoreError, OSError) as error:
             raise WorldError(str(error)) from error
+        if not fencing.has_all_it_needs(leases):
+            self._need_no_pods()
+        return missing
+
+    def _need_no_pods(self) -> None:
+        """Raise WorldError where a kubelet runs: its pods are nowhere that could be confined."""
+        if self.active_units(self.settings.services[:1]):
+            raise WorldError(NO_CGROUP.format(self.cgroup))
 
     def allowance(self) -> Mapping[str, str]:
         try:

@@ -11,7 +11,7 @@ from typing import Callable, Mapping, NamedTuple, Optional
 
 from .durable import Lock, StoreError
 from .leases import LeaseStore
-from .memory import Memory, MemoryStore
+from .memory import OPEN, Memory, MemoryStore
 from .settings import PLACEHOLDER, SPLIT, Settings
 from .world import World, WorldError
 
@@ -42,13 +42,16 @@ class Refencing:
         began, count, error = self.world.now(), 0, ""
         left: Optional[Mapping[str, str]] = None
         while True:
+            spent = self.world.now() - began
             try:
-                if left is None or self.world.allowance() != left:
+                found = self.world.allowance()
+                # a kubelet that waits for its runtime has not made its cgroups yet; in the end that is told
+                if found != left and (found or spent >= WATCHED):
                     self._draw(work_lock)
-                    left, error, count = self.world.allowance(), "", count + 1
+                    left, count = self.world.allowance(), count + 1
+                error = ""
             except (WorldError, StoreError) as reason:
                 left, error = None, str(reason)
-            spent = self.world.now() - began
             if spent >= WATCHED:
                 return Watched(count, error)
             self.world.sleep(QUICK if spent < CLOSELY and not error else SLOW)
@@ -63,7 +66,8 @@ class Refencing:
         with work_lock(BUSY):  # who has it may be about to give all cores back
             with self.store.locked():
                 memory = self._memory()
-            if memory.confined and memory.boot_id == self.world.boot_id() and not memory.forgotten:
+            held = memory.confined and memory.phase != OPEN  # on an open node it only could not be given back
+            if held and memory.boot_id == self.world.boot_id() and not memory.forgotten:
                 self.world.confine(self.settings.housekeeping_cpus)
 
     def _memory(self) -> Memory:

@@ -53,7 +53,8 @@ def _why_gone(lease: Lease, leases: Tuple[Lease, ...], settings: Settings, seen:
         return ""  # neither its boot nor its age is known
     if lease.boot_id != seen.boot_id:
         return "the node has been booted since, and nothing of the job runs"
-    if lease.doubtful and seen.now - lease.began >= settings.mark_life:
+    lived = any(key == str(lease.key) for key, _at, _pause in seen.memory.asked)  # when it was asked about last
+    if lease.doubtful and not lived and seen.now - lease.began >= settings.mark_life:
         return "its end was reported before its begin, and nothing of it runs"
     return ""
 
