@@ -29,6 +29,7 @@ from .view import (
     UNITS,
     Action,
     Announce,
+    Api,
     Done,
     Look,
     Observed,
@@ -169,18 +170,23 @@ def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
         if missing:
             text = "{} did not start; tried again at the next repair".format(", ".join(missing))
             return Done(ACCEPT, text) if seen.tried.get("report") else Report("ReturnFailed", text)
-    held_back = memory.confined and not seen.tried.get("released")
+    return _opened(seen, seen.api)
+
+
+def _opened(seen: Observed, api: Api) -> Action:
+    """The last step of the way back. What could not be given back to pods stays on record, for the next repair."""
+    held_back = seen.memory.confined and not seen.tried.get("released")
     if held_back and not seen.tried.get("report"):
         return Report("ReleaseFailed", "pods have their cores and memory not back; tried again at the next repair")
     return Remember(
-        memory._replace(
+        seen.memory._replace(
             phase=OPEN,
             way="",
             stopped=(),
             confined=held_back,
             comebacks=0,
             idle_since=None,
-            keep=taking.staying(seen.api),
+            keep=taking.staying(api),
             unconfirmed=False,
         )
     )

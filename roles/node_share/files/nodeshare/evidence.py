@@ -22,10 +22,10 @@ class Answer(NamedTuple):
 
 Run = Callable[[Tuple[str, ...]], Answer]
 _LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STOPPED"))
+_STAGING = ("STAGE_OUT",)  # files go back from a burst buffer; Slurm shows COMPLETING until the job's nodes are free
 _OVER_STATES = frozenset(
     ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
-    + ("STAGE_OUT",)  # its files go back from a burst buffer; Slurm shows COMPLETING until its nodes are free
-)
+).union(_STAGING)
 _FORMAT = "--Format=JobID:20,State:20,RestartCnt:12"
 _STEP = re.compile(r"slurmstepd: \[(\d+)\.", re.ASCII)
 
