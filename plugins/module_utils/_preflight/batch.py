@@ -77,6 +77,8 @@ def timeouts(config: JSON, limit: int) -> Findings:
         found = seconds(config.get(key))
         if found is not None and found < limit:
             text = f"{key} is {found} s, and a Prolog that has to wait for pods by itself may take {limit} s"
+            if key == "BatchStartTimeout":
+                text += ": Slurm requeues the job as missing if its node registers meanwhile"
             yield warn("timeouts", text, f"raise {key}, or lower node_share_limit")
 
 

@@ -45,7 +45,7 @@ CASES = [
         CLUSTER,
         "warn",
         "timeouts",
-        "BatchStartTimeout",
+        "requeues the job as missing",
     ),
     (
         "a short Prolog",
