@@ -13,7 +13,7 @@ from nodeshare.cpuset import Cpuset, CpusetError, format_cpus, parse_cpus
 from nodeshare.fence import Fence, draw
 from nodeshare.fencing import Fencing
 from nodeshare.leases import Lease
-from nodeshare.limits import LimitsError
+from nodeshare.limits import Limits, LimitsError
 from nodeshare.settings import Settings
 
 GIB = 1 << 30
@@ -179,6 +179,33 @@ class V1(Machine):
         self.draw(lease(cores=1, memory=4 * GIB))
         self.assertEqual(self.caps()[0], 60 * GIB)
 
+    def limits(self):
+        return Limits(cgroup=self.top, saved=os.path.join(self.top, "limits.json"), total=lambda: 64 * GIB)
+
+    def test_pods_that_stay_beside_a_whole_job_have_what_they_use_and_a_margin_and_later_all_again(self):
+        self.limits().hold(margin=GIB)
+        self.assertEqual(self.caps()[0], 2 * GIB)
+        for used in (3 * GIB // 2, GIB // 2, 0):
+            self.write("memory/kubepods/memory.usage_in_bytes", str(used))
+            self.limits().hold(margin=GIB)
+            self.assertEqual(self.caps()[0], 2 * GIB, "what they use later neither widens nor narrows it")
+        self.write("memory/kubepods/memory.limit_in_bytes", str(50 * GIB))  # a kubelet has started
+        self.limits().hold(margin=GIB)
+        self.assertEqual(self.caps()[0], 2 * GIB)
+        self.limits().release()
+        self.assertEqual((self.caps()[0], os.path.exists(os.path.join(self.top, "limits.json"))), (50 * GIB, False))
+
+    def test_memory_is_never_held_below_what_is_used_nor_above_what_pods_had(self):
+        self.write("memory/kubepods/memory.usage_in_bytes", str(60 * GIB - 1))
+        self.limits().hold(margin=GIB)
+        self.assertEqual(self.caps()[0], 60 * GIB)
+        self.write("memory/kubepods/memory.usage_in_bytes", str(GIB))
+        self.limits().hold(margin=GIB)
+        self.write("memory/kubepods/memory.usage_in_bytes", str(5 * GIB))
+        self.write("memory/kubepods/memory.limit_in_bytes", str(60 * GIB))
+        self.limits().hold(margin=GIB)
+        self.assertEqual(self.caps()[0], 5 * GIB)
+
     def test_a_job_without_a_cpuset_is_told_and_pods_keep_house(self):
         self.assertEqual(self.draw(lease(cores=1)), (JOBS + "1.srv",))
         self.assertEqual(self.pods(), "0")
@@ -235,6 +262,11 @@ class V2(Machine):
         self.draw(lease(cores=1, memory=4 * GIB))
         self.assertEqual(self.values()[1], str(60 * GIB))
         self.draw()
+        self.assertEqual(self.values()[1], "max")
+        limits = Limits(cgroup=self.top, saved=os.path.join(self.top, "limits.json"), total=lambda: 64 * GIB)
+        limits.hold(margin=GIB)
+        self.assertEqual(self.values()[1], str(2 * GIB))
+        limits.release()
         self.assertEqual(self.values()[1], "max")
 
 

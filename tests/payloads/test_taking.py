@@ -231,6 +231,39 @@ class Taking(HandoverCase):
         self.assert_free(site)
         self.assertEqual((list(site.node.guests), site.memory().keep), (["logger-2"], ("logger-2",)))
 
+    def test_pods_that_come_to_a_held_node_have_ten_seconds_and_come_again_only_once(self):
+        site = self.site(deadline=60.0)
+        site.begin()
+        for number, way in ((1, QUIESCE), (2, STOP)):
+            site.node.add("rogue-{}".format(number), grace=YEAR, protected=True, tolerates=True)
+            before = site.node.time
+            site.repair()
+            self.assert_free(site)
+            self.assertLess(site.node.time - before, 15.0)
+            self.assertEqual(site.memory().way, way)
+
+    def test_a_daemonset_that_is_rolled_out_again_and_again_during_a_job_does_not_stop_the_kubelet(self):
+        site = self.site()
+        site.node.add("logger-0", stays=True, grace=30.0)
+        site.begin()
+        for number in range(5):
+            name = "logger-{}".format(number)
+            site.node.delete((view.Pod("ns", name, name),))
+            site.node.add("logger-{}".format(number + 1), stays=True, grace=30.0)
+            site.repair()
+            self.assert_free(site)
+        self.assertEqual((site.memory().way, site.did("stop")), (QUIESCE, []))
+
+    def test_a_repair_confines_again_what_a_kubelet_has_given_all_cores(self):
+        for api_up in (True, False):
+            with self.subTest(api_up=api_up):
+                site = self.site()
+                site.begin()
+                site.node.confined, site.node.api_up = False, api_up
+                site.repair()
+                self.assertTrue(site.node.confined)
+                self.assertEqual(site.memory().phase, HELD)
+
     def test_a_finalizer_does_not_hold_a_node_without_processes(self):
         site = self.site()
         site.node.add("final", finalizer=True)

@@ -9,7 +9,7 @@ used at the moment: on cgroup v1 the kernel would refuse, on v2 it would kill.
 
 import json
 import os
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Tuple
 
 from . import durable
 
@@ -53,7 +53,35 @@ class Limits:
                 wanted[path] = (before, str(-(-least // PAGE) * PAGE), now)
             elif before.isdigit() and of > 0:
                 wanted[path] = (before, str(max(kind.lightest, int(before) * weight // of)), now)
-        kept = {path: (before, ours) for path, (before, ours, _now) in wanted.items()}
+        self._set(wanted, saved, {})
+
+    def hold(self, *, margin: int) -> None:
+        """Let pods have the memory that they use now and `margin` bytes more, once: what they gain later is no measure.
+
+        Page cache counts as used, which the kernel takes back where a job needs it.
+        """
+        saved = self._saved()
+        wanted = {}
+        for path, _kind, usage in self._places():
+            if usage:
+                now, used = _get(path), _number(usage)
+                before, ours = saved.get(path, (now, ""))
+                if now != ours:
+                    before = now  # the kubelet has written it since
+                most = max(int(ours), used) if ours.isdigit() else used + margin
+                most = -(-most // PAGE) * PAGE
+                if not before.isdigit() or most < int(before):
+                    wanted[path] = (before, str(most), now)
+        self._set(wanted, saved, saved)
+
+    def _set(
+        self,
+        wanted: Mapping[str, Tuple[str, str, str]],
+        saved: Mapping[str, Tuple[str, str]],
+        others: Mapping[str, Tuple[str, str]],
+    ) -> None:
+        """Set what is not so yet, on record first: by file what it had before, what it gets and what it has now."""
+        kept = dict(others, **{path: (before, ours) for path, (before, ours, _now) in wanted.items()})
         if kept != saved:
             durable.write(self.saved, json.dumps(kept, sort_keys=True).encode("utf-8"), synced=False)
         for path, (_before, ours, now) in wanted.items():

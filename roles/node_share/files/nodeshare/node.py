@@ -26,6 +26,7 @@ EVICTIONS_AT_ONCE = 16
 STOP_SECONDS = 15.0
 START_SECONDS = 30.0
 ASK_SECONDS = 5.0
+MARGIN = 512 << 20  # bytes that pods which stay may gain beside a job that has the whole node
 
 
 def run_command(argv: Tuple[str, ...], seconds: float) -> evidence.Answer:
@@ -160,11 +161,18 @@ class RealNode(NodeBesidePods):
         return devices.holders(self.proc, devices.accelerators(self.dev))
 
     def confine(self, cpus: str) -> None:
-        try:
-            self.cpuset.confine(cpus)
-        except (CpusetError, durable.StoreError) as error:
-            raise WorldError(str(error)) from error
-        if not self.cpuset.found():
+        """Both in any case: what could not be done is told, and no reason to leave the other undone."""
+        from .limits import LimitsError
+
+        limits, errors = self._fencing().limits, []
+        for confine in (lambda: self.cpuset.confine(cpus), lambda: limits.hold(margin=MARGIN)):
+            try:
+                confine()
+            except (CpusetError, LimitsError, durable.StoreError) as error:
+                errors.append(str(error))
+        if errors:
+            raise WorldError("; ".join(errors))
+        if not (self.cpuset.found() and limits.found()):
             self._need_no_pods()
 
     def release(self) -> None:

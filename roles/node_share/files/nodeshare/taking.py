@@ -51,6 +51,7 @@ DEVICE_SECONDS = 15.0  # from the end of a pod's processes until its accelerator
 UNASKED_GRACE = 30.0  # what Kubernetes gives a pod that does not say; without the API nobody can tell us more
 OFF_GRACE = 10.0
 MANY_COMEBACKS = 2
+COMERS_DEADLINE = 10.0  # of pods that came to a held node: a job runs beside them
 ANNOUNCED_AT_MOST = 100
 COLLECTED = 300.0  # by then the API has deleted a pod whose DaemonSet does not exist
 
@@ -213,13 +214,16 @@ def _still_held(
     strays = (seen.local or frozenset()) - frozenset(staying(api) if api.answers else memory.keep)
     if memory.way == STOP and not seen.active and not strays:
         return _confirmation(settings, seen) or _confirmed(leases, seen) or Done(ACCEPT, "held by stop")
+    if memory.way == QUIESCE and seen.active and not (guests or strays) and not seen.tried.get("confine"):
+        return Confine(settings.housekeeping_cpus)  # a kubelet that has started since gives pods all again
     if memory.way == QUIESCE and not api.answers and seen.active:
         return Done(ACCEPT, "held by quiesce; the API does not answer, so nothing new can be bound here")
     if memory.way == QUIESCE and api.tainted and not guests and not strays and seen.active:
         if api.announced != announcement(leases) and not seen.tried.get("announce"):
             return Announce(announcement(leases))
         return Done(ACCEPT, "held by quiesce")
-    return Remember(memory._replace(phase=TAKING, comebacks=memory.comebacks + (1 if guests else 0)))
+    came = any(pod.uid not in memory.keep for pod in guests)  # the others stayed, until they were deleted
+    return Remember(memory._replace(phase=TAKING, comebacks=memory.comebacks + came))
 
 
 def _prepared(seen: Observed, api: Api, way: str) -> Memory:
@@ -235,6 +239,8 @@ def _prepared(seen: Observed, api: Api, way: str) -> Memory:
 
 def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Observed) -> Optional[Action]:
     patience = min(settings.deadline, settings.limit - RESERVE)
+    if seen.memory.comebacks:
+        patience = min(patience, COMERS_DEADLINE)
     refusing = tuple(pod for pod in guests if not pod.leaving)
     if seen.now - seen.began < patience:
         due = tuple(pod for pod in refusing if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
