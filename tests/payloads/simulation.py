@@ -102,6 +102,7 @@ class Node(World):
         self.registered = True
         self.confirms = True  # the kubelet, at once, that a pod has ended
         self.announced = ""
+        self.holders = ((), 0.0)  # jobs for which the controllers have asked pods to leave, and since when
         self.guests = {}
         self.volumes = {}  # in memory: the pod by its name
         self.holding = {}  # devices: until when, by the pod's name
@@ -150,7 +151,8 @@ class Node(World):
             self.time += 2.0
             return view.Api(False, "no answer within 2 s")
         pods = tuple(read_pod(guest.item()) for guest in self.guests.values() if guest.known)
-        return view.Api(True, "", self.tainted, self.announced, pods)
+        holders, held = self.holders if self.holders[0] else ((), 0.0)
+        return view.Api(True, "", self.tainted, self.announced, pods, True, holders, self.time - held)
 
     def local_pods(self):
         self.settle()
@@ -411,7 +413,7 @@ class Site:
                 recorded = False
                 self.store.keep(lease)
             self.node.alive.setdefault(lease.key, True)
-            told = self.act(view.BEGIN, key)
+            told = self.act(view.BEGIN, key or lease.key)
             if not recorded and told.done.outcome == view.ACCEPT:
                 try:
                     self.record(lease)

@@ -231,6 +231,24 @@ class Taking(HandoverCase):
         self.assert_free(site)
         self.assertEqual((list(site.node.guests), site.memory().keep), (["logger-2"], ("logger-2",)))
 
+    def test_the_time_that_pods_had_from_the_controllers_for_this_job_counts(self):
+        for holders, since, expected in (
+            ((), 955.0, 60.0),
+            (("slurm/1/0",), 955.0, 15.0),
+            (("slurm/7/0", "slurm/1/0"), 955.0, 15.0),
+            (("slurm/7/0",), 955.0, 60.0),
+            (("slurm/1/0",), 100.0, 1.0),
+            (("slurm/1/0",), 1000.0, 60.0),
+        ):
+            with self.subTest(holders=holders, since=since):
+                site = self.site(deadline=60.0)
+                site.node.holders = (holders, since)
+                site.node.add("quorum", protected=True)
+                told = site.begin()
+                self.assert_free(site)
+                self.assertAlmostEqual(site.node.time - 1000.0, expected, delta=3.0 + 2.0)
+                self.assertIn("did not leave within 60 s", " ".join(told.remarks))
+
     def test_pods_that_come_to_a_held_node_have_ten_seconds_and_come_again_only_once(self):
         site = self.site(deadline=60.0)
         site.begin()

@@ -20,7 +20,8 @@ from .kubeconfig import Credentials
 from .view import Api, Pod
 
 TAINT = "converged.hpc/batch"
-ANNOTATION = "converged.hpc/leases"
+ANNOTATION, HELD_BY = "converged.hpc/leases", "converged.hpc/held-by"
+WRITER = "?fieldManager=nodeshare-on-node"  # so that the API tells when the controllers have written last
 LARGEST_ANSWER = 64 << 20
 LONG_ANSWER = 1 << 20  # one that is late is too long, and no longer a sign that the server is slow
 PAGE = 100  # pods of one answer: as many as a kubelet runs by default, nearly
@@ -31,6 +32,7 @@ MERGE_PATCH = "application/merge-patch+json"
 GONE = (404, 409)  # no such pod any more, or another one by its name
 MIRROR, STATIC = "kubernetes.io/config.mirror", "kubernetes.io/config.hash"
 STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)  # a kubelet's; the API server's own uids have another form
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 OF_THE_NODE = {"name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"}  # of a pod's volume
 
 T = TypeVar("T")
@@ -56,11 +58,12 @@ class Client:
         self.timeout = timeout
         self.context = _tls(credentials)
         self.connection: Optional[http.client.HTTPSConnection] = None
+        self.date = ""  # of the last answer, by the server's clock
 
     def clone(self) -> "Client":
         other = Client.__new__(Client)
         other.credentials, other.timeout, other.context = self.credentials, self.timeout, self.context
-        other.connection = None
+        other.connection, other.date = None, ""
         return other
 
     def close(self) -> None:
@@ -141,6 +144,7 @@ class Client:
                 raise TooLong(0, "{} {}: the answer is too long".format(method, path.partition("?")[0]))
             if late:
                 raise socket.timeout("the answer is too slow")
+        self.date = response.getheader("Date") or ""
         response.close()  # before Python 3.12 read1 leaves this undone, and the connection would not be reused
         text = b"".join(parts)
         try:
@@ -180,7 +184,8 @@ class NodeClient:
                 return Api(True, "no Node object named {}".format(self.node), registered=False)
             return Api(False, str(error))
         try:
-            return Api(True, "", _tainted(node), announcement(node), pods)
+            held = held_seconds(node, self.client.date)
+            return Api(True, "", _tainted(node), announcement(node), pods, True, holders_of(node) if held else (), held)
         except (AttributeError, KeyError, TypeError) as error:
             return Api(False, "an answer that is not understood: {!r}".format(error))
 
@@ -231,7 +236,7 @@ class NodeClient:
                 }
             }
             try:
-                self.client.request("PATCH", self.path, body, kind=MERGE_PATCH)
+                self.client.request("PATCH", self.path + WRITER, body, kind=MERGE_PATCH)
                 return
             except ApiError as error:
                 if error.status != 409 or attempt + 1 == tries:
@@ -316,6 +321,32 @@ def _told(method: str, path: str, error: Exception) -> str:
 
 def announcement(node: Dict[str, Any]) -> str:
     return str((node["metadata"].get("annotations") or {}).get(ANNOTATION) or "")
+
+
+def holders_of(node: Dict[str, Any]) -> Tuple[str, ...]:
+    """Return the jobs, as keys, for which the controllers have tainted the node and asked its pods to leave."""
+    text = str((node["metadata"].get("annotations") or {}).get(HELD_BY) or "")
+    return tuple(word for word in text.split(",") if word)
+
+
+def held_seconds(node: Dict[str, Any], date: str) -> float:
+    """Return the seconds since the controllers wrote their list of jobs, by the server's clock; 0: cannot tell.
+
+    They may have written something else since, so it may be longer.
+    """
+    import calendar
+    import email.utils
+
+    now = email.utils.parsedate_tz(date)
+    times = [
+        str(entry.get("time"))
+        for entry in (node["metadata"].get("managedFields") or () if holders_of(node) else ())
+        if "f:" + HELD_BY in (entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:annotations") or {})
+    ]
+    if not times or now is None or not all(_TIME.fullmatch(text) for text in times):
+        return 0.0
+    written = calendar.timegm([int(number) for number in re.findall(r"[0-9]+", max(times))])
+    return max(0.0, float(email.utils.mktime_tz(now) - written))
 
 
 def is_our_taint(taint: Mapping[str, Any]) -> bool:

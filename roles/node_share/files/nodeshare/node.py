@@ -164,10 +164,12 @@ class RealNode(NodeBesidePods):
         """Both in any case: what could not be done is told, and no reason to leave the other undone."""
         from .limits import LimitsError
 
-        limits, errors = self._fencing().limits, []
-        for confine in (lambda: self.cpuset.confine(cpus), lambda: limits.hold(margin=MARGIN)):
+        limits = self._fencing().limits
+        steps: List[Callable[[], None]] = [lambda: self.cpuset.confine(cpus), lambda: limits.hold(margin=MARGIN)]
+        errors = []
+        for step in steps:
             try:
-                confine()
+                step()
             except (CpusetError, LimitsError, durable.StoreError) as error:
                 errors.append(str(error))
         if errors:

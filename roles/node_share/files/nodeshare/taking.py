@@ -237,12 +237,21 @@ def _prepared(seen: Observed, api: Api, way: str) -> Memory:
     )
 
 
+def _asked_before(seen: Observed) -> float:
+    """Return the seconds before this call in which the controllers asked pods to leave for the same job."""
+    api = seen.api
+    if api is None or str(seen.key) not in api.holders:
+        return 0.0
+    return max(0.0, api.held_seconds - (seen.now - seen.began))
+
+
 def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Observed) -> Optional[Action]:
     patience = min(settings.deadline, settings.limit - RESERVE)
     if seen.memory.comebacks:
         patience = min(patience, COMERS_DEADLINE)
     refusing = tuple(pod for pod in guests if not pod.leaving)
-    if seen.now - seen.began < patience:
+    left = max(patience - _asked_before(seen), min(patience, EVICT_AGAIN))
+    if seen.now - seen.began < left:
         due = tuple(pod for pod in refusing if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
         return Evict(due) if due else Wait(POLL)
     names = ", ".join("{}/{}".format(pod.namespace, pod.name) for pod in guests[:5])

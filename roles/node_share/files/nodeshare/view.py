@@ -38,7 +38,8 @@ class Pod(NamedTuple):
 class Api(NamedTuple):
     """One reading of the API; `announced` is our annotation's present text, `tainted` whether our taint is there.
 
-    Not `registered`: this node has no Node object, or no identity to ask with.
+    Not `registered`: this node has no Node object, or no identity to ask with. `holders`: jobs, by key, for which the
+    controllers have asked pods to leave, `held_seconds` ago.
     """
 
     answers: bool
@@ -47,6 +48,8 @@ class Api(NamedTuple):
     announced: str = ""
     pods: Tuple[Pod, ...] = ()
     registered: bool = True
+    holders: Tuple[str, ...] = ()
+    held_seconds: float = 0.0
 
 
 class Guest(NamedTuple):
