@@ -125,24 +125,24 @@ class Looking(KubeCase):
             seen = self.node().look()
         self.assertEqual((seen.answers, seen.why), (False, "GET /api/v1/pods: the pages take too long"))
 
-    def hold(self, text, *fields, time="2026-01-01T00:00:00Z"):
+    def hold(self, text, *fields, written="2026-01-01T00:00:00Z"):
         annotations = {"f:" + field: {} for field in fields}
         self.api.node["metadata"]["annotations"] = {kube.HELD_BY: text}
         self.api.node["metadata"]["managedFields"] = [
             {"time": "2027-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}, "f:metadata": {"f:labels": {}}}},
-            {"time": time, "fieldsV1": {"f:metadata": {"f:annotations": annotations}}},
+            {"time": written, "fieldsV1": {"f:metadata": {"f:annotations": annotations}}},
         ]
 
     def test_when_the_controllers_asked_pods_to_leave_is_told_by_the_servers_clock_alone(self):
-        for date, time, expected in (
+        for date, written, expected in (
             ("Thu, 01 Jan 2026 00:00:45 GMT", "2026-01-01T00:00:00Z", 45.0),
             ("Thu, 01 Jan 2026 00:00:00 GMT", "2026-01-01T00:00:01Z", 0.0),
             ("Thu, 01 Jan 2026 00:00:45 GMT", "yesterday", 0.0),
             ("soon", "2026-01-01T00:00:00Z", 0.0),
             ("", "2026-01-01T00:00:00Z", 0.0),
         ):
-            self.hold("slurm/1/0,slurm/2/0", kube.HELD_BY, time=time)
-            with self.subTest(date=date, time=time):
+            self.hold("slurm/1/0,slurm/2/0", kube.HELD_BY, written=written)
+            with self.subTest(date=date, written=written):
                 self.assertEqual(kube.held_seconds(self.api.node, date), expected)
         self.hold("slurm/1/0,slurm/2/0", kube.HELD_BY)
         seen = self.node().look()

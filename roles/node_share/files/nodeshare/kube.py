@@ -345,7 +345,7 @@ def held_seconds(node: Dict[str, Any], date: str) -> float:
     ]
     if not times or now is None or not all(_TIME.fullmatch(text) for text in times):
         return 0.0
-    written = calendar.timegm([int(number) for number in re.findall(r"[0-9]+", max(times))])
+    written = calendar.timegm(tuple(int(number) for number in re.findall(r"[0-9]+", max(times))))
     return max(0.0, float(email.utils.mktime_tz(now) - written))
 
 
