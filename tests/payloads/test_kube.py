@@ -120,7 +120,7 @@ class Looking(KubeCase):
 
     def test_pages_without_end_are_given_up(self):
         with unittest.mock.patch.object(kube, "PAGES_SECONDS", 0.00001):
-            page = {"metadata": {"continue": "again"}}
+            page = {"metadata": {"continue": "again"}, "items": []}
             self.api.route = lambda handler, _body: (200, self.api.node if "/nodes/" in handler.path else page)
             seen = self.node().look()
         self.assertEqual((seen.answers, seen.why), (False, "GET /api/v1/pods: the pages take too long"))
@@ -193,6 +193,16 @@ class Silence(KubeCase):
             self.api.raw = raw
             with self.subTest(raw=raw):
                 self.assertFalse(self.node().look().answers)
+
+    def test_what_a_proxy_says_in_place_of_a_list_is_not_taken_for_no_pods(self):
+        for answer in ({"kind": "Status", "status": "Success"}, {}, {"items": 7}, {"items": [7]}, [], "ok"):
+            self.api.route = lambda handler, _body, answer=answer: (
+                200,
+                self.api.node if "/nodes/" in handler.path else answer,
+            )
+            with self.subTest(answer=answer):
+                seen = self.node().look()
+                self.assertEqual((seen.answers, "not understood" in seen.why), (False, True), seen)
 
     def test_another_ca_is_not_trusted(self):
         other = tempfile.mkdtemp()

@@ -213,7 +213,7 @@ class NodeClient:
                 query["limit"] = str(max(1, int(query["limit"]) // SMALLER))
                 continue
             try:
-                found.extend(read(item) for item in page.get("items") or ())
+                found.extend(read(item) for item in page["items"] or ())  # without the key it is no list at all
                 more = (page.get("metadata") or {}).get("continue")
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise ApiError(0, "an answer that is not understood: {!r}".format(error)) from error
@@ -334,13 +334,15 @@ def held_seconds(node: Dict[str, Any], date: str) -> float:
 
     They may have written something else since, so it may be longer.
     """
+    if not holders_of(node):
+        return 0.0
     import calendar
     import email.utils
 
     now = email.utils.parsedate_tz(date)
     times = [
         str(entry.get("time"))
-        for entry in (node["metadata"].get("managedFields") or () if holders_of(node) else ())
+        for entry in node["metadata"].get("managedFields") or ()
         if "f:" + HELD_BY in (entry.get("fieldsV1", {}).get("f:metadata", {}).get("f:annotations") or {})
     ]
     if not times or now is None or not all(_TIME.fullmatch(text) for text in times):
