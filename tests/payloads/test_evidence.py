@@ -93,23 +93,21 @@ class Asking(unittest.TestCase):
                 self.assertIsNone(self.ask(lease(), 0, out=out)[0])
 
     def test_a_job_that_goes_on_without_this_node_is_over_here(self):
-        for elsewhere, verdict in (
-            ("4711 RUNNING 0", GONE),
-            ("4711 COMPLETING 0", GONE),
-            ("4711 PENDING 0", None),
-            ("", None),
+        silence = "slurm_load_node error: Unable to contact slurm controller (connect failure)\n"
+        for state, here, verdict in (
+            ("RUNNING", evidence.Answer(0, "", ""), GONE),
+            ("RUNNING", evidence.Answer(0, "4711 RUNNING 0\n", ""), LIVE),
+            ("COMPLETING", evidence.Answer(0, "\n", ""), GONE),
+            ("COMPLETING", evidence.Answer(0, "4711 COMPLETING 0\n", ""), ENDING),
+            ("RUNNING", evidence.Answer(1, "", silence), LIVE),
+            ("RUNNING", evidence.Answer(1, "", "squeue: error: Invalid node name n7\n"), LIVE),
         ):
-            with self.subTest(elsewhere=elsewhere):
-                answers = [evidence.Answer(0, elsewhere + "\n", ""), evidence.Answer(0, "", "")]
+            with self.subTest(state=state, here=here):
+                answers = [here, evidence.Answer(0, "4711 {} 0\n".format(state), "")]
                 found = evidence.ask_slurm(
                     (lease(),), squeue="squeue", run=lambda _argv, answers=answers: answers.pop()
                 )
-                self.assertEqual(found.get("slurm/4711/0"), verdict)
-
-    def test_a_host_that_slurm_knows_by_another_name_is_asked_about_by_the_job_alone(self):
-        answers = [evidence.Answer(0, "4711 RUNNING 0\n", ""), evidence.Answer(1, "", "Invalid node name vm\n")]
-        found = evidence.ask_slurm((lease(),), squeue="squeue", run=lambda _argv: answers.pop())
-        self.assertEqual((found, answers), ({"slurm/4711/0": LIVE}, []))
+                self.assertEqual((found, answers), ({"slurm/4711/0": verdict}, []))
 
     def test_a_job_that_only_stages_out_has_left_its_nodes(self):
         self.assertEqual(self.ask(lease(), out="4711 STAGE_OUT 0\n")[0], GONE)
@@ -124,7 +122,8 @@ class Asking(unittest.TestCase):
         for one in (lease(), lease("1_2"), lease("1.srv", wlm="pbs")):
             evidence.ask_slurm((one,), squeue="/usr/bin/squeue", run=run, here="n7.example.com")
         words = ("--noheader", "--local", "--states=all", "--Format=JobID:20,State:20,RestartCnt:12", "--jobs=4711")
-        self.assertEqual(asked, [("/usr/bin/squeue", *words, "--nodelist=n7")])
+        question = ("/usr/bin/squeue", *words)
+        self.assertEqual(asked, [question, (*question, "--nodelist=n7")])
 
 
 if __name__ == "__main__":

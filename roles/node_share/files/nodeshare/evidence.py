@@ -59,15 +59,11 @@ def ask_slurm(leases: Tuple[Lease, ...], *, squeue: str, run: Run, here: str = "
     for lease in leases:
         if lease.key.wlm == "slurm" and lease.key.job.isdigit():
             question = (squeue, "--noheader", "--local", "--states=all", _FORMAT, "--jobs=" + lease.key.job)
-            answer = run((*question, "--nodelist=" + host))
-            unnamed = answer.code != 0 and "node name" in answer.err  # Slurm knows this host by no name of ours
-            if unnamed or (answer.code == 0 and not answer.out.strip()):
-                answer = run(question)
-                verdict = _judge(lease, answer)
-                if verdict and not unnamed:
-                    verdict = GONE  # whatever becomes of the job, this node is not one of its nodes
-            else:
-                verdict = _judge(lease, answer)
+            verdict = _judge(lease, run(question))
+            if verdict in (LIVE, ENDING):
+                there = run((*question, "--nodelist=" + host))  # this one costs Slurm a look at all nodes
+                if there.code == 0 and not there.out.strip():
+                    verdict = GONE
             if verdict:
                 answers[str(lease.key)] = verdict
     return answers
