@@ -260,6 +260,13 @@ class Taking(HandoverCase):
             self.assertLess(site.node.time - before, 15.0)
             self.assertEqual(site.memory().way, way)
 
+    def test_a_budget_that_a_site_lets_jobs_wait_for_keeps_no_pod_that_came_beside_a_job(self):
+        site = self.site(after_deadline="job_waits")
+        site.begin()
+        site.node.add("rogue", grace=None, protected=True, tolerates=True)
+        site.repair()
+        self.assert_free(site)
+
     def test_a_daemonset_that_is_rolled_out_again_and_again_during_a_job_does_not_stop_the_kubelet(self):
         site = self.site()
         site.node.add("logger-0", stays=True, grace=30.0)

@@ -255,7 +255,7 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
         due = tuple(pod for pod in refusing if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
         return Evict(due) if due else Wait(POLL)
     names = ", ".join("{}/{}".format(pod.namespace, pod.name) for pod in guests[:5])
-    if settings.after_deadline == "job_waits" and refusing:
+    if settings.after_deadline == "job_waits" and refusing and not seen.memory.comebacks:  # beside those a job runs
         text = "{} pods may not be disturbed ({}); the job waits".format(len(guests), names)
         if not seen.tried.get("report"):
             return Report("BatchJobWaits", text)
