@@ -9,6 +9,12 @@ import queue
 import urllib.parse
 
 from api_server import ApiServer
+from nodeshare.cluster import SHARE_MODE
+
+
+def has_label(item, selector):
+    """Whether a Node is there and meets a selector: none, or the name of a label that must be there."""
+    return item is not None and (not selector or selector in item["metadata"].get("labels", {}))
 
 
 class ClusterServer(ApiServer):
@@ -24,20 +30,31 @@ class ClusterServer(ApiServer):
         for name in names:
             self.add_node(name)
 
-    def add_node(self, name):
-        meta = {"name": name, "uid": "uid-" + name, "annotations": {}}
-        self.change(name, {"metadata": meta, "spec": {}}, "ADDED")
+    def add_node(self, name, mode="handover"):
+        labels = {SHARE_MODE: mode} if mode else {}
+        meta = {"name": name, "uid": "uid-" + name, "annotations": {}, "labels": labels}
+        self.change(name, {"metadata": meta, "spec": {}})
 
-    def change(self, name, item, kind="MODIFIED"):
+    def relabel(self, name, mode):
+        """Give a Node a share mode, or take it away."""
+        item = copy.deepcopy(self.nodes[name])
+        item["metadata"]["labels"] = {SHARE_MODE: mode} if mode else {}
+        self.change(name, item)
+
+    def change(self, name, item):
         with self.lock:
-            self._store(name, item, kind)
+            self._store(name, item)
 
-    def _store(self, name, item, kind):
+    def _store(self, name, item):
+        """A watch with a label selector is told of a Node that comes to match, changes, or ceases to match."""
         self.version += 1
         item["metadata"]["resourceVersion"] = str(self.version)
-        self.nodes[name] = item
-        for watcher in self.watchers:
-            watcher.put({"type": kind, "object": copy.deepcopy(item)})
+        before, self.nodes[name] = self.nodes.get(name), item
+        for selector, events in self.watchers:
+            was, now = has_label(before, selector), has_label(item, selector)
+            if was or now:
+                kind = "MODIFIED" if was and now else "ADDED" if now else "DELETED"
+                events.put({"type": kind, "object": copy.deepcopy(item)})
 
     def annotate(self, name, key, value):
         item = copy.deepcopy(self.nodes[name])
@@ -54,8 +71,8 @@ class ClusterServer(ApiServer):
 
     def drop_watchers(self):
         with self.lock:
-            for watcher in self.watchers:
-                watcher.put(None)
+            for _selector, events in self.watchers:
+                events.put(None)
 
     def close(self):
         self.drop_watchers()
@@ -65,16 +82,17 @@ class ClusterServer(ApiServer):
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(handler.path).query)
         if "watch" not in query:
             return super().answer(handler)
-        events = queue.Queue()
+        events, selector = queue.Queue(), query.get("labelSelector", [""])[0]
         with self.lock:
             self.calls.append((handler.command, handler.path, None))
             if self.expire:
                 self.expire = False
                 events.put({"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}})
             for item in self.nodes.values():
-                if int(item["metadata"]["resourceVersion"]) > int(query["resourceVersion"][0]):
+                changed = int(item["metadata"]["resourceVersion"]) > int(query["resourceVersion"][0])
+                if changed and has_label(item, selector):
                     events.put({"type": "MODIFIED", "object": copy.deepcopy(item)})
-            self.watchers.append(events)
+            self.watchers.append((selector, events))
         handler.send_response(200)
         handler.send_header("Transfer-Encoding", "chunked")
         handler.end_headers()
@@ -86,7 +104,7 @@ class ClusterServer(ApiServer):
             if event is None:
                 break
         with self.lock:
-            self.watchers.remove(events)
+            self.watchers.remove((selector, events))
         return None
 
     def route(self, handler, body):
@@ -94,7 +112,8 @@ class ClusterServer(ApiServer):
         parts = url.path.strip("/").split("/")
         query = urllib.parse.parse_qs(url.query)
         if parts[2:] == ["nodes"]:
-            return 200, {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.nodes.values())}
+            items = [item for item in self.nodes.values() if has_label(item, query.get("labelSelector", [""])[0])]
+            return 200, {"metadata": {"resourceVersion": str(self.version)}, "items": items}
         if parts[2:3] == ["nodes"] and parts[3] in self.nodes:
             return self._patched(parts[3], body) if handler.command == "PATCH" else (200, self.nodes[parts[3]])
         if parts[2:] == ["pods"]:
@@ -110,7 +129,7 @@ class ClusterServer(ApiServer):
         if self.conflicts:
             self.conflicts -= 1
             item["metadata"]["annotations"]["kubelet"] = str(self.version)
-            self._store(name, item, "MODIFIED")
+            self._store(name, item)
         if body["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
             return 409, {"message": "the object has been modified"}
         for key, value in body["metadata"].get("annotations", {}).items():
@@ -118,5 +137,5 @@ class ClusterServer(ApiServer):
             if value is not None:
                 item["metadata"]["annotations"][key] = value
         item["spec"].update(body.get("spec", {}))
-        self._store(name, item, "MODIFIED")
+        self._store(name, item)
         return 200, item

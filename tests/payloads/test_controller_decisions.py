@@ -17,7 +17,7 @@ A, B = "slurm/1/0", "slurm/2/0"
 KNOWS = {"state": "", "acting": True, "may_lift": True}
 
 
-def node(name="n1", *, taints=(), held="", leases="", state="", version="5", mode=""):
+def node(name="n1", *, taints=(), held="", leases="", state="", version="5", mode="handover"):
     annotations = {HELD_BY: held, ANNOTATION: leases, STATE: state, "site": "x"}
     return {
         "metadata": {
@@ -78,7 +78,9 @@ CASES = (
     ("free and right", node(), {}, None, None),
     ("jobs stand beside pods there", node(mode="placeholder"), {"holders": (A,)}, None, None),
     ("beside pods of their own, too", node(mode="backed"), {"holders": (A,)}, None, None),
-    ("as in the other mode", node(mode="handover"), {"holders": (A,)}, {HELD_BY: A}, TAINTED),
+    ("not converted, or restored", node(mode=""), {"holders": (A,)}, None, None),
+    ("not converted, and of a drained node's name", node(mode=""), {"state": "DRAIN: disk"}, None, None),
+    ("not converted, and tainted by hand", node(mode="", taints=[OURS], leases="l"), {}, None, None),
     (
         "the mode has changed under a job",
         node(taints=[OURS], held=A, mode="placeholder"),
@@ -137,11 +139,12 @@ class PatchTable(unittest.TestCase):
         patch = patch_of(node_from(node()), Wanted(holders, "", True, True))
         self.assertLess(len(patch["metadata"]["annotations"][HELD_BY]), 1000)
 
-    def test_a_node_that_kubernetes_does_not_have_is_named_and_skipped(self):
+    def test_a_node_that_kubernetes_does_not_have_or_that_is_not_converted_is_named_and_skipped(self):
         beliefs = Beliefs()
         beliefs.begin(A, ["n1", "ghost"])
-        decision = decide_cluster({"n1": node_from(node())}, beliefs, ["n1", "ghost"])
-        self.assertEqual((list(decision.patches), decision.unknown), (["n1"], ("ghost",)))
+        nodes = {"n1": node_from(node()), "cp1": node_from(node("cp1", mode=""))}
+        decision = decide_cluster(nodes, beliefs, ["n1", "ghost", "cp1"])
+        self.assertEqual((list(decision.patches), decision.unknown), (["n1"], ("ghost", "cp1")))
 
 
 class BeliefTable(unittest.TestCase):

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The service as a process: real socket, real TLS, squeue and scontrol as scripts; killed, stopped, refused, alone."""
 
+import copy
 import json
 import os
 import shutil
@@ -101,6 +102,11 @@ class ServiceCase(ApiCase):
         with self.api.lock:
             return sum("watch=" in path for _method, path, _body in self.api.calls)
 
+    def lists(self):
+        """How often all nodes were listed."""
+        with self.api.lock:
+            return sum("/nodes?" in path and "watch=" not in path for _method, path, _body in self.api.calls)
+
     def listens(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             return probe.connect_ex(self.socket) == 0
@@ -180,6 +186,41 @@ class Jobs(ServiceCase):
         self.assertTrue(self.ask("epilog")["ok"])
         until(lambda: not self.tainted(), "the taints are lifted")
         self.assertIsNone(self.annotation("n1", HELD_BY))
+
+    def test_a_node_that_is_not_converted_keeps_its_pods_and_gets_no_taint_whatever_jobs_and_states_say(self):
+        self.api.relabel("n1", "")
+        self.api.put_pod("theirs", "n1")
+        self.api.put_pod("ours", "n2")
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n", states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE"), ("Big-1", "IDLE")))
+        self.start()
+        self.assertTrue(self.ask("prolog")["ok"])
+        self.after_polls()
+        self.assertEqual((self.tainted(), [name for _space, name in self.api.pods]), (["n2"], ["theirs"]))
+        self.assertIn("unknown=n1", self.told())
+        self.api.relabel("n1", "handover")
+        until(lambda: self.tainted() == ["n1", "n2"], "the controller takes up a node that is converted now")
+
+    def test_a_node_that_is_restored_is_left_alone_from_then_on(self):
+        self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
+        self.start()
+        self.ask("prolog")
+        item = copy.deepcopy(self.api.nodes["n1"])  # what the way back does: label, taint and annotations go at once
+        item["metadata"].update(labels={}, annotations={})
+        item["spec"]["taints"] = []
+        self.api.change("n1", item)
+        self.api.put_pod("theirs", "n1")
+        until(lambda: "n1" not in os.listdir(self.socket + ".held"), "the controller has seen it")
+        self.ask("prolog", job="2", nodes="n1")
+        self.after_polls()
+        self.assertEqual((self.tainted(), [name for _space, name in self.api.pods]), (["n2"], ["theirs"]))
+
+    def test_pods_beside_jobs_are_not_evicted_for_a_job_of_a_batch_system_that_hands_it_over(self):
+        self.api.relabel("n1", "placeholder")
+        self.api.put_pod("beside", "n1")
+        self.slurm(jobs="1^0^RUNNING^n1^\n")
+        self.start()
+        self.assertTrue(self.ask("prolog", nodes="n1")["ok"])
+        self.assertEqual((self.tainted(), [name for _space, name in self.api.pods]), ([], ["beside"]))
 
     def test_the_nodes_own_leases_keep_the_taint_until_they_are_empty(self):
         self.slurm(jobs="1^0^RUNNING^n[1-2]^\n")
@@ -438,7 +479,7 @@ class Repairs(ServiceCase):
         self.ask("prolog")
         self.api.expire = True
         self.api.drop_watchers()
-        until(lambda: sum(path.startswith("/api/v1/nodes?limit") for _m, path, _b in self.api.calls) == 2, "a new list")
+        until(lambda: self.lists() == 2, "a new list")
         self.api.annotate("n3", ANNOTATION, "slurm/9/0")
         until(lambda: self.tainted("n3") == ["n3"], "changes are still seen")
 

@@ -10,6 +10,9 @@ left, not for each of ten thousand array tasks on a node that is held anyway.
 
 A taint is lifted only by a controller that acts, has seen whole lists of jobs since it does, and believes in no job
 there; and only where the node's own `leases` are empty and the batch system gives the node to jobs at all.
+
+Only converted nodes are touched. Their label says so, which an administrator alone can set; a Node that has the name of
+one of the batch system's nodes and no label is somebody else's.
 """
 
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
@@ -35,7 +38,7 @@ class NodeSeen(NamedTuple):
     held: Tuple[str, ...] = ()
     leases: str = ""
     state: str = ""
-    mode: str = HANDOVER
+    mode: str = ""  # empty: the node is not converted
 
     @property
     def tainted(self) -> bool:
@@ -64,7 +67,7 @@ class Wanted(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Patches by node; `unknown` are nodes of the batch system that Kubernetes does not have."""
+    """Patches by node; `unknown` are nodes of the batch system that Kubernetes does not have, or that are not converted."""
 
     patches: Dict[str, Dict[str, Any]]
     unknown: Tuple[str, ...] = ()
@@ -93,7 +96,7 @@ def node_from(item: Mapping[str, Any]) -> NodeSeen:
         tuple(word for word in str(annotations.get(HELD_BY) or "").split(",") if word),
         str(annotations.get(ANNOTATION) or ""),
         str(annotations.get(STATE) or ""),
-        str((meta.get("labels") or {}).get(SHARE_MODE) or HANDOVER),
+        str((meta.get("labels") or {}).get(SHARE_MODE) or ""),
     )
 
 
@@ -187,7 +190,7 @@ def decide_cluster(nodes: Mapping[str, NodeSeen], beliefs: Beliefs, names: Itera
     unknown: List[str] = []
     for name in names:
         seen = nodes.get(name)
-        if seen is None:
+        if seen is None or not seen.mode:
             unknown.append(name)
             continue
         patch = patch_of(seen, beliefs.of(name))
@@ -201,7 +204,7 @@ def patch_of(node: NodeSeen, wanted: Wanted) -> Optional[Dict[str, Any]]:
 
     `spec.unschedulable`, the administrator's cordon, is in no patch.
     """
-    if not wanted.acting:
+    if not (wanted.acting and node.mode):
         return None
     if node.mode != HANDOVER:
         wanted = wanted._replace(holders=())  # jobs and pods stand there side by side

@@ -12,7 +12,7 @@ import urllib.parse
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import kubeconfig
-from .cluster import NodeSeen, node_from
+from .cluster import SHARE_MODE, NodeSeen, node_from
 from .kube import MERGE_PATCH, ApiError, Client, NodeClient, read_pod
 from .view import Pod
 
@@ -57,18 +57,22 @@ class ClusterApi:
         return client
 
     def nodes(self) -> Tuple[List[NodeSeen], str]:
-        """All nodes, and the version from which a watch goes on."""
+        """List all converted nodes, and the version from which a watch goes on."""
         found: List[NodeSeen] = []
         version = ""
-        for page in self._pages(NODES, {}):
+        for page in self._pages(NODES, {"labelSelector": SHARE_MODE}):
             found += [node_from(item) for item in page.get("items") or ()]
             version = str(page["metadata"]["resourceVersion"])
         return found, version
 
     def watch(self, version: str) -> Iterator[Event]:
-        """Changes after `version`; bookmarks keep the version young, and have no event."""
+        """Follow changes of converted nodes after `version`; a node that loses its label is deleted for us.
+
+        Bookmarks keep the version young, and have no event.
+        """
         while True:
             query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+            query["labelSelector"] = SHARE_MODE
             query["timeoutSeconds"] = str(WATCH_SECONDS)
             path = NODES + "?" + urllib.parse.urlencode(query)
             try:

@@ -18,6 +18,7 @@ from .cluster_batch import Batch
 from .cluster_drain import Drain
 from .jobid import JobKey
 from .kube import ApiError
+from .settings import HANDOVER
 from .spool import Spool
 from .view import Pod
 
@@ -74,12 +75,11 @@ class Controller:
     def changed(self, kind: str, node: NodeSeen) -> None:
         with self._lock:
             if kind == "DELETED":
-                self.nodes.pop(node.name, None)
-                self._empty.discard(node.name)
-                self._show([node.name])
+                self._forget(node.name)
                 return
             self._see(node)
-            due = patch_of(self.nodes[node.name], self.beliefs.of(node.name)) is not None
+            known = self.nodes.get(node.name)
+            due = known is not None and patch_of(known, self.beliefs.of(node.name)) is not None
         if due:
             self._submit([node.name])
 
@@ -88,10 +88,19 @@ class Controller:
         known = self.nodes.get(node.name)
         if known is not None and known.uid == node.uid and _older(node.version, known.version):
             return
+        if not node.mode:
+            self._forget(node.name)  # it has lost its label between our last look and a write
+            return
         self.nodes[node.name] = node
         if not node.tainted or (known is not None and known.uid != node.uid):
             self._empty.discard(node.name)
         self._show([node.name])
+
+    def _forget(self, name: str) -> None:
+        """Drop a Node that is deleted, or not converted any more."""
+        self.nodes.pop(name, None)
+        self._empty.discard(name)
+        self._show([name])
 
     # What the batch system tells
 
@@ -125,15 +134,16 @@ class Controller:
         if reason:
             return outcome._replace(ok=False, reason=reason)
         with self._lock:
-            full = [name for name in names.difference(decision.unknown, taken) if name not in self._empty]
+            full = [name for name in names.difference(decision.unknown, taken) if self._is_full(name)]
         if not full:
             return outcome
 
         def looked(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
             with self._lock:
-                self._empty.update(name for name in names if not pods[name] and self.nodes[name].tainted)
+                nodes = {name: self.nodes.get(name) for name in names}
+                self._empty.update(name for name, node in nodes.items() if node and node.tainted and not pods[name])
                 self._show(names)
-                pods.update((name, []) for name in names if name in self.nodes and self.nodes[name].off)
+                pods.update((name, []) for name, node in nodes.items() if node is None or node.off)
                 return key in self.beliefs.nodes_of
 
         try:
@@ -141,6 +151,11 @@ class Controller:
         except ApiError as error:
             return outcome._replace(ok=False, reason=str(error))
         return outcome._replace(ok=not drained.reason, **drained._asdict())
+
+    def _is_full(self, name: str) -> bool:
+        """Whether pods may be on this node and have to leave for a job."""
+        node = self.nodes.get(name)
+        return node is not None and node.mode == HANDOVER and name not in self._empty
 
     def end(self, key: str, wlm_names: Iterable[str], *, give_up: float) -> Outcome:
         self.read_notes()
