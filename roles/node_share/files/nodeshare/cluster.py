@@ -67,7 +67,7 @@ class Wanted(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Patches by node; `unknown` are nodes of the batch system that Kubernetes does not have, or that are not converted."""
+    """Patches by node; `unknown` are nodes of the batch system that are no Node, or not a converted one."""
 
     patches: Dict[str, Dict[str, Any]]
     unknown: Tuple[str, ...] = ()
