@@ -17,7 +17,8 @@ from nodeshare.view import Pod
 
 ROLE = Path(__file__).parents[2] / "roles/drain_access"
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}
-NODE = {"metadata": {"name": "n1", "resourceVersion": "1"}, "items": []}
+NODE = {"metadata": {"name": "n1", "resourceVersion": "1"}}
+LISTS = {"/api/v1/nodes": "NodeList", "/api/v1/pods": "PodList"}
 POD = Pod("team", "web", "uid", False, False, False, False)
 
 
@@ -34,7 +35,7 @@ class Asked:
         verb = VERBS.get(method) or ("get" if len(words) > 1 else "list")
         verb = "watch" if "watch" in parse_qs(parts.query) else verb
         self.rights.add(("/".join([words[0], *words[2:]]), verb))
-        return NODE
+        return {"kind": LISTS.get(parts.path, "Node"), **NODE, "items": []}
 
     def lines(self, path: str, *, quiet: float) -> Iterator[dict[str, Any]]:
         self.request("GET", path)
@@ -46,7 +47,7 @@ def test_the_controllers_have_the_rights_that_they_use_and_no_other(monkeypatch:
     monkeypatch.setattr(ClusterApi, "client", lambda _api: asked)
     api = ClusterApi("/none", timeout=1.0)
     api.nodes()
-    next(api.watch("1"))
+    next(api.watch("1", beat=lambda: None))
     api.node("n1")
     api.patch("n1", {})
     api.pods(["n1"])

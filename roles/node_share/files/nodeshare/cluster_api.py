@@ -15,6 +15,7 @@ from . import kubeconfig
 from .cluster import SHARE_MODE, NodeSeen, node_from
 from .kube import MERGE_PATCH, ApiError, Client, NodeClient, read_pod
 from .view import Pod
+from .watchdog import Beat
 
 NODES = "/api/v1/nodes"
 PAGE = 500
@@ -60,15 +61,15 @@ class ClusterApi:
         """List all converted nodes, and the version from which a watch goes on."""
         found: List[NodeSeen] = []
         version = ""
-        for page in self._pages(NODES, {"labelSelector": SHARE_MODE}):
-            found += [node_from(item) for item in page.get("items") or ()]
-            version = str(page["metadata"]["resourceVersion"])
+        for page in self._pages(NODES, {"labelSelector": SHARE_MODE}, kind="NodeList"):
+            found += [_read_node(item) for item in page["items"]]
+            version = str(page["metadata"].get("resourceVersion") or "")
         return found, version
 
-    def watch(self, version: str) -> Iterator[Event]:
+    def watch(self, version: str, *, beat: Beat) -> Iterator[Event]:
         """Follow changes of converted nodes after `version`; a node that loses its label is deleted for us.
 
-        Bookmarks keep the version young, and have no event.
+        Bookmarks keep the version young, and have no event. `beat` is called for each of them, too.
         """
         while True:
             query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
@@ -76,7 +77,9 @@ class ClusterApi:
             query["timeoutSeconds"] = str(WATCH_SECONDS)
             path = NODES + "?" + urllib.parse.urlencode(query)
             try:
+                beat()
                 for event in self.client().lines(path, quiet=WATCH_SECONDS + 10.0):
+                    beat()
                     if event.get("type") == "ERROR":
                         raise GoneError(str(event.get("object", {}).get("message", ""))[:200])
                     version = str(event["object"]["metadata"]["resourceVersion"])
@@ -90,10 +93,10 @@ class ClusterApi:
                 raise ApiError(0, "watch: an event that is not understood: {!r}".format(error)) from error
 
     def node(self, name: str) -> NodeSeen:
-        return node_from(self.client().request("GET", _node_path(name)))
+        return _read_node(self.client().request("GET", _node_path(name)))
 
     def patch(self, name: str, body: Dict[str, Any]) -> NodeSeen:
-        return node_from(self.client().request("PATCH", _node_path(name), body, kind=MERGE_PATCH))
+        return _read_node(self.client().request("PATCH", _node_path(name), body, kind=MERGE_PATCH))
 
     def pods(self, names: Iterable[str]) -> Dict[str, List[Pod]]:
         """Pods that must leave, by node."""
@@ -101,12 +104,11 @@ class ClusterApi:
         found: Dict[str, List[Pod]] = {name: [] for name in wanted}
         selectors = ["spec.nodeName=" + name for name in wanted] if len(wanted) <= FEW else ["spec.nodeName!="]
         for selector in selectors:
-            for page in self._pages("/api/v1/pods", {"fieldSelector": selector}):
-                for item in page.get("items") or ():
-                    pods = found.get(item["spec"].get("nodeName", ""))
-                    pod = read_pod(item)
-                    if pods is not None and not pod.stays and not pod.over:
-                        pods.append(pod)
+            for page in self._pages("/api/v1/pods", {"fieldSelector": selector}, kind="PodList"):
+                for item in page["items"]:
+                    node, pod = _read_pod(item)
+                    if node in found and not pod.stays and not pod.over:
+                        found[node].append(pod)
         return found
 
     def evict(self, pod: Pod) -> bool:
@@ -115,13 +117,17 @@ class ClusterApi:
     def event(self, node: str, reason: str, text: str) -> None:
         NodeClient(self.client(), node=node).event(reason, text)
 
-    def _pages(self, path: str, query: Dict[str, str]) -> Iterator[Dict[str, Any]]:
+    def _pages(self, path: str, query: Dict[str, str], *, kind: str) -> Iterator[Dict[str, Any]]:
+        """Read a list page by page. An answer of another kind is an error, and never an empty list."""
         token = ""
         while True:
             more = dict(query, limit=str(PAGE), **({"continue": token} if token else {}))
             page = self.client().request("GET", path + "?" + urllib.parse.urlencode(more))
+            parts = page if isinstance(page, dict) else {}
+            if (parts.get("kind"), type(parts.get("items")), type(parts.get("metadata"))) != (kind, list, dict):
+                raise ApiError(0, "GET {}: no {}: {}".format(path, kind, ascii(page)[:100]))
             yield page
-            token = str(page.get("metadata", {}).get("continue") or "")
+            token = str(page["metadata"].get("continue") or "")
             if not token:
                 return
 
@@ -133,23 +139,46 @@ def follow(
     event: Callable[[str, NodeSeen], None],
     lost: Callable[[str], None],
     stopping: threading.Event,
+    beat: Beat,
 ) -> None:
-    """Keep somebody's nodes current until told to stop: list, watch, and list again when the watch is too old."""
+    """Keep the caller's nodes current until told to stop: list, watch, and list again when the watch is too old.
+
+    Any error is told to `lost` and ends in a new list: nothing else would do this thread's work.
+    """
     pause = 0.5
     while not stopping.is_set():
+        beat()
         try:
             api.renew()
             nodes, version = api.nodes()
             replace(nodes)
             pause = 0.5
-            for kind, node in api.watch(version):
+            for kind, node in api.watch(version, beat=beat):
                 event(kind, node)
                 if stopping.is_set():
                     return
         except (ApiError, GoneError) as error:
             lost(str(error))
+        except Exception as error:  # noqa: BLE001 - a loop that ends is worse than any error
+            lost("watch: {!r}".format(error))
         stopping.wait(pause)
         pause = min(10.0, pause * 2)
+
+
+def _read_node(item: Any) -> NodeSeen:
+    """Read a Node. ApiError: it is something else, as a proxy answers in the API's place."""
+    try:
+        return node_from(item)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ApiError(0, "no Node: {}".format(ascii(item)[:100])) from error
+
+
+def _read_pod(item: Any) -> Tuple[str, Pod]:
+    """Read a pod and the name of its node. ApiError: it is something else."""
+    try:
+        return str(item["spec"].get("nodeName", "")), read_pod(item)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ApiError(0, "no Pod: {}".format(ascii(item)[:100])) from error
 
 
 def _node_path(name: str) -> str:

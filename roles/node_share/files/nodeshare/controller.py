@@ -21,6 +21,7 @@ from .kube import ApiError
 from .settings import HANDOVER
 from .spool import Spool
 from .view import Pod
+from .watchdog import Beat
 
 TRIES = 6  # of one compare-and-set: a kubelet writes to its Node a few times a minute
 RETRY_SECONDS = 1.0
@@ -166,6 +167,15 @@ class Controller:
         reason = self._settle(decision.patches, give_up)
         return Outcome(not reason, reason, len(names), len(decision.patches), 0, 0, decision.unknown[:UNKNOWN_SHOWN])
 
+    def run_notes(self, pause: float, *, beat: Beat) -> None:
+        """Read the scripts' notes until told to stop."""
+        while not self.stopping.wait(pause):
+            beat()
+            try:
+                self.read_notes()
+            except Exception as error:  # noqa: BLE001 - a loop that ends is worse than any error
+                self.remark("notes: {!r}".format(error))
+
     def read_notes(self) -> None:
         """Jobs on nodes that are held already: believed at once, and nobody waits."""
         with self._reading:
@@ -223,12 +233,16 @@ class Controller:
             self._show(self.nodes)
         self.settle_all()
 
-    def run_polls(self, period: float) -> None:
+    def run_polls(self, period: float, *, beat: Beat) -> None:
         """Until told to stop: lists once a period, and what failed to be written once a second."""
         due = 0.0
         while not self.stopping.is_set():
+            beat()
             if time.monotonic() >= due:
-                self.poll()
+                try:
+                    self.poll()
+                except Exception as error:  # noqa: BLE001 - a loop that ends is worse than any error
+                    self.remark("poll: {!r}".format(error))
                 with self._lock:
                     learning = self.beliefs.acting and not self.beliefs.of("").may_lift
                 due = time.monotonic() + (min(LEARNING_SECONDS, period) if learning else period)

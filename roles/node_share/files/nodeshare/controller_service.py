@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import cluster_api, hostlist, jobid, report
 from . import controller_settings as site
@@ -28,6 +28,7 @@ from .controller import Controller
 from .evidence import Answer
 from .settings import SettingsError
 from .spool import Spool
+from .watchdog import Watchdog
 
 LONGEST_REQUEST = hostlist.LONGEST + 4096
 HANDOVER_SECONDS = 5.0  # for a script to send its line
@@ -45,8 +46,9 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     block_on_close = False
     request_queue_size = 1024
 
-    def __init__(self, path: str, *, gid: int, controller: Controller, deadline: float) -> None:
+    def __init__(self, path: str, *, gid: int, controller: Controller, deadline: float, watchdog: Watchdog) -> None:
         self.controller = controller
+        self.watchdog = watchdog
         self.deadline = deadline
         self.gid = gid
         self.room = threading.BoundedSemaphore(WAITING_SCRIPTS)
@@ -71,6 +73,9 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         if self.gid >= 0:
             os.chown(path, -1, self.gid)
             os.chmod(path, 0o660)
+
+    def service_actions(self) -> None:
+        self.watchdog.tell()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         tell([("event", "controller"), ("error", repr(sys.exc_info()[1]))], bad=True)
@@ -177,7 +182,13 @@ def main(path: str) -> int:
         api=api, batch=batch, spool=spool, connections=settings.connections, remark=remark, told=tell_job
     )
     try:
-        server = Server(settings.socket, gid=gid, controller=controller, deadline=settings.deadline)
+        server = Server(
+            settings.socket,
+            gid=gid,
+            controller=controller,
+            deadline=settings.deadline,
+            watchdog=Watchdog(remark=remark),
+        )
         spool.open()
     except OSError as error:
         controller.stop()
@@ -215,12 +226,20 @@ def _run(server: Server, controller: Controller, settings: site.ControllerSettin
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    watch = {"replace": controller.replace, "event": controller.changed, "lost": remark}
-    threading.Thread(
-        target=cluster_api.follow, args=(controller.api,), kwargs=dict(watch, stopping=controller.stopping), daemon=True
-    ).start()
-    threading.Thread(target=controller.run_polls, args=(settings.period,), daemon=True).start()
-    threading.Thread(target=_run_notes, args=(controller,), daemon=True).start()
+    watch = {
+        "replace": controller.replace,
+        "event": controller.changed,
+        "lost": remark,
+        "stopping": controller.stopping,
+    }
+    loops: Tuple[Tuple[str, Callable[..., None], Tuple[Any, ...], Dict[str, Any]], ...] = (
+        ("watch", cluster_api.follow, (controller.api,), watch),
+        ("polls", controller.run_polls, (settings.period,), {}),
+        ("notes", controller.run_notes, (NOTES_SECONDS,), {}),
+    )
+    for name, loop, arguments, more in loops:
+        more = dict(more, beat=server.watchdog.beat_of(name))
+        threading.Thread(target=loop, args=arguments, kwargs=more, name=name, daemon=True).start()
     tell([("event", "controller"), ("reason", "listening on " + settings.socket)], bad=False)
     try:
         server.serve_forever(poll_interval=0.2)
@@ -230,11 +249,6 @@ def _run(server: Server, controller: Controller, settings: site.ControllerSettin
         os.unlink(settings.socket)
         controller.stop()
     tell([("event", "controller"), ("reason", "stopped")], bad=False)
-
-
-def _run_notes(controller: Controller) -> None:
-    while not controller.stopping.wait(NOTES_SECONDS):
-        controller.read_notes()
 
 
 def run_command(argv: Tuple[str, ...]) -> Answer:

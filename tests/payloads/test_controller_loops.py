@@ -1,0 +1,141 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The loops of the controller's service: no answer and no error ends one, and one that hangs is told to systemd."""
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import unittest
+import unittest.mock
+
+from nodeshare import watchdog
+from nodeshare.cluster_api import ClusterApi, follow
+from nodeshare.controller import Controller
+from nodeshare.kube import ApiError
+
+STATUS = {"kind": "Status", "status": "Failure", "message": "a proxy's own"}
+NODES = {"kind": "NodeList", "items": [], "metadata": {"resourceVersion": "1"}}
+ODD = (
+    STATUS,
+    [],
+    "",
+    None,
+    {},
+    {"kind": "NodeList", "items": None, "metadata": {}},
+    {"kind": "NodeList", "items": [{"kind": "Node"}], "metadata": {"resourceVersion": "1"}},
+    {"kind": "PodList", "items": [{"metadata": {}}], "metadata": {}},
+)
+
+
+class Answers(ClusterApi):
+    """An API that gives these answers, one after the other."""
+
+    def __init__(self, *answers):
+        super().__init__("/none", timeout=1.0)
+        self.answers = list(answers)
+
+    def renew(self):
+        """There is no file."""
+
+    def client(self):
+        return self
+
+    def request(self, method, path, body=None, *, kind=""):
+        return self.answers.pop(0)
+
+
+class Odd(unittest.TestCase):
+    def test_an_answer_that_is_not_what_was_asked_for_is_an_error_and_never_an_empty_list(self):
+        for answer in ODD:
+            for ask in (lambda api: api.nodes(), lambda api: api.pods(["n1"]), lambda api: api.patch("n1", {})):
+                with self.subTest(answer=answer), self.assertRaises(ApiError):
+                    ask(Answers(answer))
+
+    def test_the_watch_goes_on_after_any_answer_and_any_error(self):
+        stopping = threading.Event()
+        waits, lost, seen = [], [], []
+        stop = unittest.mock.Mock(is_set=stopping.is_set, wait=waits.append)
+
+        def replace(nodes):
+            seen.append(nodes)
+            if len(seen) == 1:
+                raise ZeroDivisionError
+            stopping.set()
+
+        api = Answers(*ODD, NODES, NODES)
+        api.watch = lambda version, beat: iter(())
+        follow(api, replace=replace, event=None, lost=lost.append, stopping=stop, beat=lambda: None)
+        self.assertEqual((len(lost), len(seen), api.answers), (len(ODD) + 1, 2, []))
+        self.assertIn("a proxy's own", lost[0])
+
+    def test_polls_and_notes_go_on_after_any_error(self):
+        batch = unittest.mock.Mock(**{"in_control.side_effect": ValueError("odd")})
+        spool = unittest.mock.Mock(**{"read.side_effect": RuntimeError("odder")})
+        remarks, rounds = [], []
+        controller = Controller(
+            api=unittest.mock.Mock(), batch=batch, spool=spool, connections=1, remark=remarks.append, told=None
+        )
+        self.addCleanup(controller.stop)
+
+        def beat():
+            rounds.append(1)
+            if len(rounds) % 3 == 0:
+                controller.stopping.set()
+
+        controller.run_polls(0.0, beat=beat)
+        controller.stopping.clear()
+        controller.run_notes(0.0, beat=beat)
+        self.assertEqual(len(rounds), 6)
+        self.assertEqual(set(remarks), {"poll: ValueError('odd')", "notes: RuntimeError('odder')"})
+
+
+class Systemd(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.path = os.path.join(self.directory, "notify")
+        self.manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(self.manager.close)
+        self.manager.bind(self.path)
+        self.manager.setblocking(False)
+        self.now, self.remarks = 0.0, []
+        self.dog = watchdog.Watchdog(remark=self.remarks.append, clock=lambda: self.now)
+        self.watch, self.polls = self.dog.beat_of("watch"), self.dog.beat_of("polls")
+
+    def heard(self):
+        with unittest.mock.patch.dict(os.environ, {"NOTIFY_SOCKET": self.path}):
+            self.dog.tell()
+        try:
+            return self.manager.recv(100)
+        except BlockingIOError:
+            return b""
+
+    def test_systemd_hears_of_the_service_while_every_loop_comes_round_and_not_at_every_turn(self):
+        self.assertEqual([self.heard(), self.heard()], [b"WATCHDOG=1", b""])
+        for _ in range(100):
+            self.now += watchdog.TELL_SECONDS
+            self.watch()
+            self.polls()
+            self.assertEqual(self.heard(), b"WATCHDOG=1")
+
+    def test_a_loop_that_hangs_is_named_and_systemd_hears_nothing_until_it_comes_round(self):
+        self.now += watchdog.LATE_SECONDS + 1
+        self.polls()
+        self.assertEqual((self.heard(), self.dog.late()), (b"", ("watch",)))
+        self.assertIn("watch: not come round", self.remarks[0])
+        self.watch()
+        self.now += watchdog.TELL_SECONDS
+        self.assertEqual(self.heard(), b"WATCHDOG=1")
+
+    def test_without_a_service_manager_or_when_it_is_gone_nothing_happens(self):
+        for path in ("", os.path.join(self.directory, "gone"), "@gone"):
+            self.now += watchdog.TELL_SECONDS
+            with self.subTest(path), unittest.mock.patch.dict(os.environ, {"NOTIFY_SOCKET": path}):
+                self.dog.tell()
+
+
+if __name__ == "__main__":
+    unittest.main()
