@@ -4,8 +4,8 @@
 """How `nodeshare controller` does with a large job and with a storm of small ones, against Node objects for load.
 
 `sh tests/bootstrap/enter.sh exec python tests/bench/controller_scale.py [--bed NAME]`. The service is a process of its
-own with its real socket; squeue and scontrol are scripts that print what a quiet cluster prints. API writes are counted
-by the versions of the Node objects, CPU by the process's own account.
+own with its real socket; squeue, sinfo and scontrol are scripts that print what a quiet cluster prints. API writes are
+counted by the versions of the Node objects, CPU by the process's own account.
 """
 
 import contextlib
@@ -41,16 +41,16 @@ class Service:
 
     def __init__(self, folder: Path, config: Path) -> None:
         self.socket = folder / "controller.sock"
-        for name, text in (("squeue", ""), ("scontrol", "")):
+        programs = {
+            "squeue": "",
+            "sinfo": 'echo "other^idle^"',
+            "scontrol": 'echo "Slurmctld(primary) at ctl is UP"',
+        }
+        for name, text in programs.items():
             (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / "scontrol").write_text(
-            '#!/bin/sh\n[ "$1" = ping ] && { echo "Slurmctld(primary) at ctl is UP"; exit; }\n'
-            'echo "NodeName=other State=IDLE ThreadsPerCore=1"\n'
-        )
-        for name in ("squeue", "scontrol"):
             (folder / name).chmod(0o755)
         settings = {"host": "ctl", "kubeconfig": str(config), "socket": str(self.socket), "period": 600}
-        settings |= {name: str(folder / name) for name in ("squeue", "scontrol")}
+        settings |= {name: str(folder / name) for name in programs}
         (folder / "controller.json").write_text(json.dumps(settings))
         self.log = (folder / "log").open("w")
         self.process = subprocess.Popen(

@@ -14,6 +14,11 @@ from nodeshare.evidence import Answer
 from nodeshare.settings import SettingsError
 
 
+def slurm(run, remarks=None):
+    remark = [].append if remarks is None else remarks.append
+    return cluster_batch.SlurmBatch(run=run, squeue="q", sinfo="i", scontrol="s", host="h", names={}, remark=remark)
+
+
 class Hostlists(unittest.TestCase):
     def test_lists_become_names(self):
         cases = (
@@ -47,31 +52,74 @@ class Answers(unittest.TestCase):
         for text in ("7^0^RUNNING^n1^", "7^0^RUNNING\n", "x^0^RUNNING^n1^\n", "7^0^RUNNING^n[1^\n"):
             with self.subTest(text), self.assertRaises(ValueError):
                 cluster_batch.job_list(text)
-        for text in ("", "NodeName=n1 Arch=x State=IDLE", "No nodes in the system\n", "NodeName=n1 Arch=x\n"):
+        for text in ("", "n1^idle^", "No nodes in the system\n", "n1^idle\n", "\n"):
             with self.subTest(text), self.assertRaises(ValueError):
                 cluster_batch.node_states(text)
 
     def test_states_that_close_a_node_are_told_with_the_administrators_reason(self):
         cases = (
-            ("IDLE", ""),
-            ("MIXED+PLANNED", ""),
-            ("ALLOCATED+COMPLETING", ""),
-            ("IDLE+CLOUD", ""),
-            ("IDLE+DRAIN", "DRAIN"),
-            ("IDLE+MAINTENANCE+RESERVED", "MAINTENANCE"),
-            ("MIXED+REBOOT_REQUESTED", "REBOOT_REQUESTED"),
-            ("MIXED@", "REBOOT_REQUESTED"),
-            ("DOWN*+REBOOT_ISSUED", "DOWN+NOT_RESPONDING+REBOOT_ISSUED"),
-            ("IDLE~", "POWERED_DOWN"),
-            ("MIXED-", ""),
+            ("idle", ""),
+            ("mixed+planned", ""),
+            ("allocated+completing", ""),
+            ("idle+cloud", ""),
+            ("idle+drain", "DRAIN"),
+            ("idle+maintenance+reserved", "MAINTENANCE"),
+            ("mixed+reboot_requested", "REBOOT_REQUESTED"),
+            ("down+reboot_issued+not_responding", "DOWN+REBOOT_ISSUED+NOT_RESPONDING"),
+            ("idle+powered_down", "POWERED_DOWN"),
         )
         for state, told in cases:
             with self.subTest(state):
-                self.assertEqual(
-                    cluster_batch.node_states("NodeName=n1 Arch=x State={} a=b\n".format(state)), {"n1": told}
-                )
-        line = "NodeName=n1 State=IDLE+DRAIN Boards=1 Reason=bad \u00e9 State=IDLE disk [root@2026-01-01T00:00:00]\n"
-        self.assertEqual(cluster_batch.node_states(line), {"n1": "DRAIN: bad \\xe9 State=IDLE disk"})
+                self.assertEqual(cluster_batch.node_states("n1^{}^\n".format(state)), ({"n1": told}, ""))
+        text = "n1^bad \u00e9 ^disk [root@2026-01-01T00:00:00]^\nn2^none^\nn3^^\n"
+        self.assertEqual(cluster_batch.node_reasons(text), {"n1": "bad \\xe9 ^disk"})
+
+    def test_no_text_of_a_slurmd_or_a_reason_tells_the_state_of_another_node(self):
+        said = {
+            cluster_batch.NODE_FIELDS: "n5^idle^\nn9^idle+drain^\n",
+            cluster_batch.REASON_FIELDS: "n9^disk\nn5^down\nn5 ^x^\n^\n",
+        }
+        asked = []
+
+        def run(argv):
+            asked.append(argv)
+            return Answer(0, said[argv[-1]], "")
+
+        batch = slurm(run)
+        self.assertEqual(batch.states(), {"n5": "", "n9": "DRAIN: disk"})
+        self.assertEqual({argv[0] for argv in asked}, {"i"}, "scontrol show node has words of the slurmd")
+        said[cluster_batch.REASON_FIELDS] = ""
+        self.assertEqual(batch.states(), {"n5": "", "n9": "DRAIN"})
+
+    def test_one_node_that_cannot_be_read_keeps_its_state_and_the_others_are_read(self):
+        texts = ["n5^idle+drain^\nn9^idle^\n", "n5 x^down^y\nn9^down^\n"]
+        remarks = []
+        batch = slurm(lambda argv: Answer(0, texts[0] if argv[-1] == cluster_batch.NODE_FIELDS else "", ""), remarks)
+        self.assertEqual(batch.states(), {"n5": "DRAIN", "n9": ""})
+        del texts[0]
+        self.assertEqual(batch.states(), {"n5": "DRAIN", "n9": "DOWN"})
+        self.assertIn("n5 x^down^y", remarks[0])
+
+    def test_a_reason_that_cannot_be_told_is_no_change(self):
+        codes = [0]
+
+        def run(argv):
+            if argv[-1] == cluster_batch.NODE_FIELDS:
+                return Answer(0, "n1^idle+drain^\n", "")
+            return Answer(codes[0], "n1^disk^\n" if codes[0] == 0 else "", "")
+
+        batch = slurm(run, [])
+        self.assertEqual(batch.states(), {"n1": "DRAIN: disk"})
+        codes[0] = 1
+        self.assertEqual(batch.states(), {"n1": "DRAIN: disk"})
+
+    def test_pending_jobs_and_tasks_are_not_asked_for(self):
+        asked = []
+        slurm(lambda argv: asked.append(argv) or Answer(0, "", "")).jobs()
+        states = next(word for word in asked[0] if word.startswith("--states=")).partition("=")[2].split(",")
+        self.assertEqual(set(states), cluster_batch.HOLDING | cluster_batch.ENDING)
+        self.assertNotIn("PENDING", states)
+        self.assertIn("--local", asked[0], "jobs of other clusters of a federation hold nothing here")
 
     def test_the_first_controller_that_is_up_is_in_control(self):
         line = "Slurmctld({}) at {} is {}\n"
@@ -93,9 +141,7 @@ class Answers(unittest.TestCase):
 
         for run in (hangs, lambda _argv: Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller")):
             remarks = []
-            batch = cluster_batch.SlurmBatch(
-                run=run, squeue="q", scontrol="s", host="h", names={}, remark=remarks.append
-            )
+            batch = slurm(run, remarks)
             self.assertEqual((batch.jobs(), batch.states(), batch.in_control()), (None, None, None))
             self.assertTrue(remarks)
 

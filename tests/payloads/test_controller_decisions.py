@@ -221,6 +221,10 @@ class BeliefTable(unittest.TestCase):
             self.listed(ending=[A])
         self.assertEqual(self.beliefs.of("n1").holders, (A,))
 
+    def test_a_node_that_the_batch_system_does_not_list_keeps_its_state(self):
+        self.listed(states={"n2": ""})
+        self.assertEqual((self.beliefs.of("n1").state, self.beliefs.of("n2").state), (None, ""))
+
     def test_nothing_may_be_lifted_before_two_whole_lists_and_the_states(self):
         self.beliefs.ask()
         self.beliefs.take_jobs(Jobs({}))

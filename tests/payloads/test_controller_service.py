@@ -23,7 +23,8 @@ from nodeshare.kube import ANNOTATION, TAINT
 from nodeshare.view import SWITCHED_OFF
 
 UP = "Slurmctld(primary) at ctl is UP"
-SCONTROL = '#!/bin/sh\n[ "$1" = ping ] && echo >> {0}/pinged && exec cat {0}/ping\nexec cat {0}/nodes\n'
+SCONTROL = '#!/bin/sh\n[ "$*" = ping ] && echo >> {0}/pinged && exec cat {0}/ping\nexit 2\n'
+SINFO = '#!/bin/sh\ncase "$*" in *Reason*) exec cat {0}/reasons;; esac\nexec cat {0}/nodes\n'
 SQUEUE = "#!/bin/sh\necho >> {0}/asked\nexec cat {0}/jobs\n"
 PERIOD = 0.2  # between two looks at the batch system
 
@@ -47,6 +48,7 @@ class ServiceCase(ApiCase):
         self.addCleanup(self.api.close)
         self.socket = os.path.join(self.directory, "s")
         self.write("squeue", SQUEUE.format(self.directory), mode=0o755)
+        self.write("sinfo", SINFO.format(self.directory), mode=0o755)
         self.write("scontrol", SCONTROL.format(self.directory), mode=0o755)
         self.slurm()
         self.write("kubeconfig", json.dumps(self.kubeconfig()))
@@ -65,7 +67,7 @@ class ServiceCase(ApiCase):
         }
 
     def configure(self, **more):
-        values = {name: os.path.join(self.directory, name) for name in ("squeue", "scontrol", "kubeconfig")}
+        values = {name: os.path.join(self.directory, name) for name in ("squeue", "sinfo", "scontrol", "kubeconfig")}
         values.update(host="ctl", socket=self.socket, deadline=100, period=PERIOD, api_timeout=30)
         values.update(names={"Big-1": "n3"})
         values.update(more)
@@ -82,7 +84,8 @@ class ServiceCase(ApiCase):
     def slurm(self, *, ping=UP, jobs="", states=(("n1", "IDLE"), ("n2", "IDLE"), ("Big-1", "IDLE"))):
         self.write("ping", ping + "\n")
         self.write("jobs", jobs)
-        self.write("nodes", "".join("NodeName={} Arch=x State={} ThreadsPerCore=1\n".format(*pair) for pair in states))
+        self.write("nodes", "".join("{}^{}^\n".format(name, state.lower()) for name, state in states))
+        self.write("reasons", "".join("{}^none^\n".format(name) for name, _state in states))
 
     def start(self, *, lists=True):
         """Until it listens and, unless there is nobody to ask, has listed the nodes."""
@@ -439,7 +442,7 @@ class Notes(ServiceCase):
 
 class Repairs(ServiceCase):
     def test_states_of_the_batch_system_become_the_taint_and_go_again(self):
-        self.slurm(states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE"), ("Big-1", "DOWN*")))
+        self.slurm(states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE"), ("Big-1", "DOWN+NOT_RESPONDING")))
         self.start()
         until(lambda: self.tainted() == ["n1", "n3"], "drained and down nodes are tainted")
         self.assertEqual((self.annotation("n1", STATE), self.annotation("n3", STATE)), ("DRAIN", "DOWN+NOT_RESPONDING"))

@@ -153,7 +153,7 @@ class Beliefs:
     def of(self, node: str) -> Wanted:
         return Wanted(
             tuple(self._holders.get(node, ())),
-            None if self.states is None else self.states.get(node, ""),
+            None if self.states is None else self.states.get(node),
             self.acting,
             self.acting and self.lists >= SURE and self.states is not None,
         )

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the controller asks of a batch system: who is in control, all jobs, all nodes' states. "Cannot tell" is None.
 
-Here is Slurm, of which only fields are read that no batch user can write: jobs come from squeue with chosen fields.
+Here is Slurm, of which only fields are read that no batch user and no slurmd can write: jobs come from squeue and nodes
+from sinfo, with chosen fields. `scontrol show node` prints what a slurmd says of itself before the state, newlines included.
+Lists are short whatever users submit: pending jobs and tasks are not asked for.
 """
 
 import re
@@ -17,8 +19,11 @@ from .evidence import Answer
 Run = Callable[[Tuple[str, ...]], Answer]
 Read = TypeVar("Read")
 FIELDS = "--Format=JobID:^,RestartCnt:^,State:^,NodeList:^"
+NODE_FIELDS = "--Format=NodeList:^,StateComplete:^"
+REASON_FIELDS = "--Format=NodeList:^,Reason:^"
 HOLDING = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
 ENDING = frozenset(("COMPLETING",))
+STATES = ",".join(sorted(HOLDING | ENDING))
 # A node with one of these is not for jobs now, and not for pods either: whoever set it wants it for himself.
 CLOSED = frozenset(
     (
@@ -46,10 +51,8 @@ CLOSED = frozenset(
         "INVALID_REG",
     )
 )
-_MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN"}
-_MARKS.update({"$": "MAINT", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": ""})
-_NODE = re.compile(r"NodeName=(\S+) (?:.*? )??State=(\S+)", re.ASCII)
-_REASON = re.compile(r" Reason=(.{1,200})", re.ASCII)
+_NODE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})\^([A-Za-z_+]{1,1000})\^", re.ASCII)
+_REASON = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})\^(.{1,200})", re.ASCII)
 _PING = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.ASCII | re.MULTILINE)
 
 
@@ -103,6 +106,7 @@ class SlurmBatch(Batch):
         *,
         run: Run,
         squeue: str,
+        sinfo: str,
         scontrol: str,
         host: str,
         names: Mapping[str, str],
@@ -110,14 +114,17 @@ class SlurmBatch(Batch):
     ) -> None:
         super().__init__(run=run, host=host, names=names, remark=remark)
         self.squeue = squeue
+        self.sinfo = sinfo
         self.scontrol = scontrol
+        self.last: Dict[str, str] = {}  # states, by Slurm's names
+        self.reasons: Dict[str, str] = {}
 
     def in_control(self) -> Optional[bool]:
         """The scripts run where slurmctld is in control, so this follows slurmctld and no election of our own."""
         return self.answered((self.scontrol, "ping"), lambda text: in_control(text, host=self.host), codes=(0, 1))
 
     def jobs(self) -> Optional[Jobs]:
-        argv = (self.squeue, "--all", "--array", "--noheader", "--states=all", FIELDS)
+        argv = (self.squeue, "--all", "--local", "--array", "--noheader", "--states=" + STATES, FIELDS)
         found = self.answered(argv, job_list)
         if found is None:
             return None
@@ -125,8 +132,30 @@ class SlurmBatch(Batch):
         return Jobs({key: self.kube_names(names) for key, names in holding.items()}, ending)
 
     def states(self) -> Optional[Dict[str, str]]:
-        found = self.answered((self.scontrol, "--all", "--oneliner", "show", "node"), node_states)
-        return None if found is None else {self.names.get(name, name): state for name, state in found.items()}
+        """Why each node is not for jobs now, or "".
+
+        The reason is free text, asked for apart and shown, and nothing else: one that cannot be told changes nothing.
+        A node whose own line cannot be read keeps the state that it had.
+        """
+        found = self.answered((*self._sinfo(), NODE_FIELDS), node_states)
+        if found is None:
+            return None
+        states, odd = found
+        if odd:
+            self.remark("{}: {}: no node with a state".format(self.sinfo, odd))
+            states = {**self.last, **states}
+        self.last = states
+        if any(states.values()):
+            reasons = self.answered((*self._sinfo(), REASON_FIELDS), node_reasons)
+            self.reasons = self.reasons if reasons is None else reasons
+        return {self.names.get(name, name): self._with_reason(name, state) for name, state in states.items()}
+
+    def _sinfo(self) -> Tuple[str, ...]:
+        return (self.sinfo, "--all", "--local", "--Node", "--noheader")
+
+    def _with_reason(self, name: str, state: str) -> str:
+        reason = self.reasons.get(name, "") if state else ""
+        return state + (": " + reason if reason else "")
 
 
 def in_control(text: str, *, host: str) -> Optional[bool]:
@@ -153,32 +182,29 @@ def job_list(text: str) -> Tuple[Dict[str, FrozenSet[str]], FrozenSet[str]]:
     return holding, frozenset(ending)
 
 
-def node_states(text: str) -> Dict[str, str]:
-    """Why each node is not for jobs now, or "". No node at all is no answer: there is no such cluster."""
+def node_states(text: str) -> Tuple[Dict[str, str], str]:
+    """Why each node is not for jobs now, or "", and the first line that is odd. No node at all is no answer."""
     if not text.endswith("\n"):
         raise ValueError("the answer is cut off")
     found: Dict[str, str] = {}
+    odd = ""
     for line in text.splitlines():
-        if not line.strip():
-            continue
-        match = _NODE.match(line)
+        match = _NODE.fullmatch(line)
         if match is None:
-            raise ValueError("{}: no node with a state".format(ascii(line[:60])))
-        closed = [flag for flag in _flags(match.group(2)) if flag in CLOSED]
-        reason = _REASON.search(line, match.end()) if closed else None
-        found[match.group(1)] = "+".join(closed) + (": " + plain(reason.group(1)) if reason else "")
+            odd = odd or ascii(line[:60])
+            continue
+        flags = dict.fromkeys(match.group(2).upper().split("+"))
+        found[match.group(1)] = "+".join(flag for flag in flags if flag in CLOSED)
     if not found:
         raise ValueError("no node in the answer")
-    return found
+    return found, odd
 
 
-def _flags(text: str) -> Tuple[str, ...]:
-    flags: Dict[str, None] = {}
-    for word in text.split("+"):
-        bare = word.rstrip("".join(_MARKS))
-        flags[bare] = None
-        flags.update((_MARKS[mark], None) for mark in word[len(bare) :])
-    return tuple(flags)
+def node_reasons(text: str) -> Dict[str, str]:
+    """The reason of each node that has one. A line that is odd is left out."""
+    matches = [_REASON.match(line) for line in text.splitlines()]
+    found = {match.group(1): plain(match.group(2).rstrip().rstrip("^")) for match in matches if match}
+    return {name: reason for name, reason in found.items() if reason not in ("", "none")}
 
 
 def plain(text: str) -> str:

@@ -212,6 +212,7 @@ def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
     return SlurmBatch(
         run=run_command,
         squeue=settings.squeue,
+        sinfo=settings.sinfo,
         scontrol=settings.scontrol,
         host=settings.host,
         names=settings.names,

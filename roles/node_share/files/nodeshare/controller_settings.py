@@ -24,6 +24,7 @@ class ControllerSettings(NamedTuple):
     group: str = ""
     wlm: str = "slurm"
     squeue: str = "/usr/bin/squeue"
+    sinfo: str = "/usr/bin/sinfo"
     scontrol: str = "/usr/bin/scontrol"
     qstat: str = "/opt/pbs/bin/qstat"
     pbsnodes: str = "/opt/pbs/bin/pbsnodes"
@@ -60,6 +61,7 @@ _CHECKS = {
     "group": matching(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?", "a group's name, or empty: root only"),
     "wlm": matching("slurm|pbs", "slurm or pbs"),
     "squeue": ABSOLUTE,
+    "sinfo": ABSOLUTE,
     "scontrol": ABSOLUTE,
     "qstat": ABSOLUTE,
     "pbsnodes": ABSOLUTE,
