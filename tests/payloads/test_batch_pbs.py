@@ -12,6 +12,7 @@ import unittest
 
 from nodeshare import batch_pbs, cluster_pbs, controller_settings, settings
 from nodeshare.cluster import Jobs
+from nodeshare.cluster_command import TooLongError
 from nodeshare.evidence import Answer
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
@@ -170,6 +171,7 @@ class Controller(unittest.TestCase):
         def run(argv):
             self.asked.append(argv)
             said = answers[argv[1] if argv[0] == "/q" else argv[0]]
+            said = said(argv[4:]) if callable(said) else said
             if isinstance(said, Exception):
                 raise said
             return said if isinstance(said, Answer) else Answer(0, said, "")
@@ -184,26 +186,113 @@ class Controller(unittest.TestCase):
             ignored=frozenset(ignored),
         )
 
+    def site(self, jobs, **nodes):
+        """Jobs that `qstat` knows, and the jobs of each vnode that `pbsnodes` lists."""
+        self.jobs, self.nodes = jobs, nodes
+
+        def qstat(names):
+            unknown = "".join("qstat: Unknown Job Id {}\n".format(name) for name in names if name not in self.jobs)
+            found = {name: self.jobs[name] for name in names if name in self.jobs}
+            return Answer(153 if unknown else 0, answer("Jobs", found), unknown)
+
+        def pbsnodes(_names):
+            shown = {
+                name: dict(fields, jobs=self.nodes[name]) if name in self.nodes else fields
+                for name, fields in NODES.items()
+            }
+            return Answer(0, answer("nodes", shown), "")
+
+        return {"-f": qstat, "/p": pbsnodes}
+
+    def asked_about(self):
+        """The jobs that each call of qstat was about, since the last look."""
+        found = [sorted(argv[4:]) for argv in self.asked if argv[0] == "/q"]
+        del self.asked[:]
+        return found
+
     def test_nodes_of_jobs_are_their_hosts_by_kubernetes_names_as_soon_as_pbs_has_chosen_them(self):
         jobs = {
             "1.srv": job("R", substate=41, exec_vnode="(n1:ncpus=1)+(n2:ncpus=1+blue:ncpus=2)"),
-            "2[].srv": job("B", exec_vnode=None),
-            "2[1].srv": job("S", run=2, exec_vnode="(blue:ncpus=1)"),
-            "2[2].srv": job("Q", run=None, exec_vnode=None),
+            "2[1].srv": job("R", run=2, exec_vnode="(blue:ncpus=1)"),
             "3.srv": job("E"),
-            "4.srv": job("Q", run=1),
-            "5.srv": job("F"),
         }
-        batch = self.batch({"-t": answer("Jobs", jobs), "/p": answer("nodes", NODES)}, names={"n1": "k1"})
+        answers = self.site(jobs, n1=["1.srv", "3.srv"], n2=["1.srv"], blue=["1.srv/0", "1.srv/1", "2[1].srv"])
+        batch = self.batch(answers, names={"n1": "k1"})
         expected = {"pbs/1.srv/1": frozenset(["k1", "n2"]), "pbs/2[1].srv/2": frozenset(["n2"])}
         self.assertEqual(batch.jobs(), Jobs(expected, frozenset(["pbs/3.srv/1"])))
-        self.assertEqual(batch.jobs(), Jobs(expected, frozenset(["pbs/3.srv/1"])))
-        self.assertEqual([argv[0] for argv in self.asked], ["/q", "/p", "/q"])
+        self.assertEqual(batch.states()["n2"], "offline: 42")
+        self.assertEqual([argv[0] for argv in self.asked], ["/p", "/q"], "one look at the nodes serves both")
+
+    def test_jobs_that_wait_are_not_asked_about_and_those_that_are_known_but_once(self):
+        jobs = {"{}.srv".format(number): job("Q", run=0, exec_vnode=None) for number in range(1000)}
+        jobs.update({"2000.srv": job(), "2001.srv": job()})
+        batch = self.batch(self.site(jobs, n1=["2000.srv"]))
+        for _ in range(3):
+            self.assertEqual(set(batch.jobs().holding), {"pbs/2000.srv/1"})
+        self.assertEqual(self.asked_about(), [["2000.srv"]])
+        self.nodes["n1"].append("2001.srv")
+        self.assertEqual(len(batch.jobs().holding), 2)
+        self.assertEqual(self.asked_about(), [["2001.srv"]])
+
+    def test_a_suspended_job_leaves_its_nodes_list_and_holds_them_until_it_has_ended(self):
+        batch = self.batch(self.site({"1.srv": job()}, n1=["1.srv"]))
+        held = Jobs({"pbs/1.srv/1": frozenset(["n1"])})
+        self.assertEqual(batch.jobs(), held)
+        for state in "SU":
+            self.jobs["1.srv"], self.nodes["n1"] = job(state), []
+            self.assertEqual(batch.jobs(), held)
+        self.jobs["1.srv"], self.nodes["n1"] = job(), ["1.srv"]
+        self.assertEqual(batch.jobs(), held)
+        self.jobs, self.nodes["n1"] = {}, []
+        self.assertEqual(batch.jobs(), Jobs({}))
+        self.asked_about()
+        self.assertEqual((batch.jobs(), self.asked_about()), (Jobs({}), []))
+
+    def test_a_job_that_is_run_again_elsewhere_holds_its_new_nodes(self):
+        batch = self.batch(self.site({"1.srv": job()}, n1=["1.srv"]))
+        batch.jobs()
+        self.jobs["1.srv"], self.nodes = job(run=2, exec_vnode="(n2:ncpus=1)"), {"n2": ["1.srv"]}
+        self.assertEqual(batch.jobs(), Jobs({"pbs/1.srv/2": frozenset(["n2"])}))
+        self.jobs["1.srv"], self.nodes = job("Q", run=2, exec_vnode=None), {}
+        self.assertEqual(batch.jobs(), Jobs({}))
+
+    def test_a_job_that_cannot_be_read_holds_its_nodes_and_hides_no_other(self):
+        jobs = {"{}.srv".format(number): job() for number in range(7)}
+        jobs["3.srv"] = job(None)
+        batch = self.batch(self.site(jobs, n1=sorted(jobs)))
+        expected = {"pbs/{}.srv/{}".format(number, int(number != 3)) for number in range(7)}
+        self.assertEqual(set(batch.jobs().holding), expected)
+        self.assertIn("'3.srv': no job with a state", self.remarks[0])
+        self.nodes["n1"] = []  # suspended, or over: cannot be told
+        self.assertIn("pbs/3.srv/0", batch.jobs().holding)
+        self.jobs["3.srv"], self.nodes["n1"] = job(), ["3.srv"]
+        self.assertIn("pbs/3.srv/1", batch.jobs().holding)
+
+    def test_an_answer_that_is_too_long_is_asked_for_in_parts(self):
+        jobs = {"{}.srv".format(number): job() for number in range(9)}
+        answers = self.site(jobs, n1=sorted(jobs))
+        whole = answers["-f"]
+        answers["-f"] = lambda names: whole(names) if len(names) < 3 else TooLongError("more than 3 bytes")
+        self.assertEqual(len(self.batch(answers).jobs().holding), 9)
+
+    def test_no_word_about_a_job_is_not_its_end(self):
+        answers = self.site({"1.srv": job()}, n1=["1.srv"])
+        batch = self.batch(answers)
+        held, said = batch.jobs(), answers["-f"]
+        self.nodes["n1"] = []
+        for odd in (answer(), answer("Jobs", {"1.srv": job(None)}), "{}"):
+            answers["-f"] = odd
+            self.assertEqual(batch.jobs(), held)
+        self.jobs, answers["-f"] = {}, said
+        self.assertEqual(batch.jobs(), Jobs({}))
 
     def test_jobs_of_pods_hold_no_node_against_pods(self):
         jobs = {"1.srv": job(queue="pods"), "2.srv": job("E", queue="pods"), "3.srv": job(queue="workq")}
-        batch = self.batch({"-t": answer("Jobs", jobs), "/p": answer("nodes", NODES)}, ignored=("pods",))
+        batch = self.batch(self.site(jobs, n1=sorted(jobs)), ignored=("pods",))
         self.assertEqual(batch.jobs(), Jobs({"pbs/3.srv/1": frozenset(["n1"])}))
+        self.asked_about()
+        self.assertEqual(batch.jobs(), Jobs({"pbs/3.srv/1": frozenset(["n1"])}))
+        self.assertEqual(self.asked_about(), [["2.srv"]])
 
     def test_the_queues_of_pods_are_names(self):
         folder = tempfile.mkdtemp()
@@ -220,7 +309,7 @@ class Controller(unittest.TestCase):
                         controller_settings.load(path)
 
     def test_no_jobs_is_an_answer(self):
-        self.assertEqual(self.batch({"-t": answer(), "/p": answer("nodes", NODES)}).jobs(), Jobs({}))
+        self.assertEqual(self.batch({"/p": answer("nodes", NODES)}).jobs(), Jobs({}))
 
     def test_states_that_close_a_vnode_close_its_host(self):
         batch = self.batch({"/p": answer("nodes", NODES)}, names={"n3.dom": "n3"})
@@ -235,11 +324,16 @@ class Controller(unittest.TestCase):
     def test_an_error_is_no_list(self):
         cut = answer("Jobs", {"1.srv": job()})[:-9]
         for said in (Answer(255, answer(), DOWN), OSError("no end within 20 s"), "", cut, "null", '{"Jobs": {}}'):
-            batch = self.batch(dict.fromkeys(("-t", "-B", "/p"), said))
+            batch = self.batch(dict.fromkeys(("-f", "-B", "/p"), said))
             self.assertEqual((batch.jobs(), batch.states(), batch.in_control()), (None, None, None))
             self.assertTrue(self.remarks)
-        no_nodes = self.batch({"-t": answer(), "/p": answer("nodes", {})})
-        self.assertEqual((no_nodes.jobs(), no_nodes.states()), (None, None))
+        for said in (Answer(255, answer(), DOWN), OSError("no end within 20 s")):
+            batch = self.batch(dict(self.site({}, n1=["1.srv"]), **{"-f": said}))
+            self.assertIsNone(batch.jobs())
+            self.assertTrue(self.remarks)
+        for nodes in ({}, {"n1": dict(NODES["n1"], jobs="1.srv")}, {"n1": dict(NODES["n1"], jobs=[7])}):
+            odd = self.batch({"/p": answer("nodes", nodes)})
+            self.assertEqual((odd.jobs(), odd.states()), (None, None))
 
 
 if __name__ == "__main__":

@@ -25,11 +25,15 @@ class Pbs:
     def run(self, argv):
         if not self.active:
             return Answer(255, answer(), DOWN)
-        said = {
-            "-B": answer("Server", {"srv": {"server_host": self.active + ".site"}}),
-            "-t": answer("Jobs", self.jobs) if self.jobs else answer(),
+        if argv[1] == "-B":
+            return Answer(0, answer("Server", {"srv": {"server_host": self.active + ".site"}}), "")
+        if argv[1] == "-f":
+            unknown = "".join("qstat: Unknown Job Id {}\n".format(name) for name in argv[4:] if name not in self.jobs)
+            return Answer(153 if unknown else 0, answer("Jobs", self.jobs) if self.jobs else answer(), unknown)
+        here = {
+            name: [one for one, fields in self.jobs.items() if name in fields["exec_vnode"]] for name in ("n1", "n2")
         }
-        return Answer(0, said.get(argv[1]) or answer("nodes", {name: NODES[name] for name in ("n1", "n2")}), "")
+        return Answer(0, answer("nodes", {name: dict(NODES[name], jobs=jobs) for name, jobs in here.items()}), "")
 
 
 class Api:

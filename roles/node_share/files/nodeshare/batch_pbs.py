@@ -93,11 +93,16 @@ def ask(
             if len(asked) > 1:
                 questions += [(name,) for name in asked]  # one that cannot be read is no reason to know nothing
             continue
-        lines = [_ABSENT.fullmatch(line.strip()) for line in answer.err.splitlines()]
-        absent.update(line.group(1) or line.group(2) for line in lines if line)
+        absent |= unknown(answer.err)
     host = _short(here or os.uname().nodename)
     verdicts = {str(lease.key): _judge(lease, found.get(lease.key.job), absent, host) for lease in mine}
     return {key: verdict for key, verdict in verdicts.items() if verdict}
+
+
+def unknown(err: str) -> Set[str]:
+    """Return the ids of jobs that PBS says it does not know, or that have finished."""
+    lines = [_ABSENT.fullmatch(line.strip()) for line in err.splitlines()]
+    return {line.group(1) or line.group(2) for line in lines if line}
 
 
 def _judge(lease: Lease, job: Optional[Job], absent: Set[str], here: str) -> str:

@@ -4,7 +4,7 @@
 """What the controller asks of a batch system: who is in control, all jobs, all nodes' states. "Cannot tell" is None.
 
 Here is Slurm, of which only fields are read that no batch user and no slurmd can write: jobs come from squeue and nodes
-from sinfo, with chosen fields. `scontrol show node` prints what a slurmd says of itself before the state, newlines included.
+from sinfo, with chosen fields. `scontrol show node` prints what a slurmd says of itself before the state, and newlines.
 Lists are short whatever users submit: pending jobs and tasks are not asked for.
 """
 

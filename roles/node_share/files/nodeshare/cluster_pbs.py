@@ -1,16 +1,20 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller asks of PBS: who is in control, all jobs in one call, all nodes' states. "Cannot tell" is None.
+"""What the controller asks of PBS: who is in control, who holds nodes, all nodes' states. "Cannot tell" is None.
 
-A vnode's name says nothing certain of its host, which is what Kubernetes knows: pbsnodes tells which vnode is where.
+A vnode's name says nothing certain of its host, which is what Kubernetes knows: pbsnodes tells which vnode is where,
+and which jobs have it. qstat is asked about jobs that are new there, and about those that have left, as a suspended one
+does. A list of all jobs would have every waiting job and array task, with whatever their owners wrote.
 """
 
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Tuple
+import time
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set
 
-from . import batch_pbs
+from . import batch_pbs, jobid
 from .cluster import Jobs
 from .cluster_batch import Batch, Run, plain
+from .cluster_command import TooLongError
 
 # A node with one of these is not for jobs now, and not for pods either: whoever set it wants it for himself.
 CLOSED = frozenset(
@@ -27,6 +31,37 @@ CLOSED = frozenset(
         "sleep",
     )
 )
+
+
+ASKED_AT_ONCE = 200  # jobs in one call of qstat
+ASKING_SECONDS = 40.0  # for all calls of one list
+
+
+class Nodes(NamedTuple):
+    """The host of each vnode, why each host is not for jobs now (or ""), and the hosts of each job that has a vnode."""
+
+    hosts: Dict[str, str]
+    states: Dict[str, str]
+    jobs: Dict[str, FrozenSet[str]]
+
+
+class Known(NamedTuple):
+    """A job that holds nodes: its run as nodes know it, and its hosts.
+
+    `ignored`: it is of pods. `asked`: PBS has said what it is; else it is asked about with every list.
+    """
+
+    key: str
+    hosts: FrozenSet[str]
+    ignored: bool = False
+    asked: bool = True
+
+
+class Told(NamedTuple):
+    """What PBS says of jobs: those that can be read, and those it does not know. Of others it cannot be told."""
+
+    jobs: Dict[str, batch_pbs.Job]
+    unknown: Set[str]
 
 
 class PbsBatch(Batch):
@@ -47,34 +82,83 @@ class PbsBatch(Batch):
         self.qstat = qstat
         self.pbsnodes = pbsnodes
         self.ignored = ignored
-        self.hosts: Dict[str, str] = {}  # by vnode, from the last answer
+        self.known: Dict[str, Known] = {}  # by id
+        self.nodes: Optional[Nodes] = None  # of the last list of jobs, until the states are asked for
 
     def in_control(self) -> Optional[bool]:
         """Of several servers the one that is active says its own name."""
         return self.answered((self.qstat, "-B", "-f", "-F", "json"), lambda text: in_control(text, host=self.host))
 
     def jobs(self) -> Optional[Jobs]:
-        found = self.answered((self.qstat, "-t", "-f", "-F", "json"), batch_pbs.jobs)
-        if found is None or (not self.hosts and self.states() is None):
+        self.nodes = nodes = self._look()
+        if nodes is None:
             return None
-        holding: Dict[str, FrozenSet[str]] = {}
-        ending = set()
-        for name, job in found.items():
-            if job.queue in self.ignored:
-                continue
-            key = batch_pbs.key_of(name, job)
-            if key is not None and job.vnodes and job.state in batch_pbs.HOLDING:
-                holding[key] = self.kube_names(self.hosts.get(vnode, vnode) for vnode in job.vnodes)
-            elif key is not None and job.state in batch_pbs.EXITING:
-                ending.add(key)
-        return Jobs(holding, frozenset(ending))
+        due = self.known.keys() - nodes.jobs.keys()
+        due |= {name for name, hosts in nodes.jobs.items() if _is_news(self.known.get(name), hosts)}
+        told = self._ask(sorted(due))
+        if told is None:
+            return None
+        ending: Set[str] = set()
+        for name in due:
+            self._take(name, told, nodes, ending)
+        held = (known for known in self.known.values() if not known.ignored)
+        return Jobs({known.key: self.kube_names(known.hosts) for known in held}, frozenset(ending))
 
     def states(self) -> Optional[Dict[str, str]]:
-        found = self.answered((self.pbsnodes, "-av", "-F", "json"), node_states)
-        if found is None:
-            return None
-        self.hosts, states = found
-        return {self.names.get(host, host): state for host, state in states.items()}
+        nodes, self.nodes = self.nodes or self._look(), None
+        return None if nodes is None else {self.names.get(host, host): state for host, state in nodes.states.items()}
+
+    def _look(self) -> Optional[Nodes]:
+        return self.answered((self.pbsnodes, "-av", "-F", "json"), read_nodes)
+
+    def _take(self, name: str, told: Told, nodes: Nodes, ending: Set[str]) -> None:
+        """Judge a job that PBS was asked about. One of which it cannot be told holds what it has."""
+        job, here = told.jobs.get(name), nodes.jobs.get(name, frozenset())
+        if job is None and name not in told.unknown:
+            known = self.known.get(name) or Known(_key(name), frozenset())
+            self.known[name] = known._replace(hosts=known.hosts | here, asked=False)
+            return
+        self.known.pop(name, None)
+        key = None if job is None else batch_pbs.key_of(name, job)
+        if job is None or key is None:
+            return
+        ignored = job.queue in self.ignored
+        if job.state in batch_pbs.EXITING and not ignored:
+            ending.add(key)
+        elif job.state in batch_pbs.HOLDING and job.vnodes:
+            hosts = frozenset(nodes.hosts.get(vnode, vnode) for vnode in job.vnodes)
+            self.known[name] = Known(key, hosts | here, ignored)
+
+    def _ask(self, names: List[str]) -> Optional[Told]:
+        """Ask about these jobs; None: no answer.
+
+        An answer that is too long or cannot be read is asked for again in halves, down to the one job that is odd.
+        """
+        told = Told({}, set())
+        give_up = time.monotonic() + ASKING_SECONDS
+        questions = [names[at : at + ASKED_AT_ONCE] for at in range(0, len(names), ASKED_AT_ONCE)]
+        while questions:
+            if time.monotonic() > give_up:
+                text = "{}: {} jobs not all told of within {:g} s"
+                self.remark(text.format(self.qstat, len(names), ASKING_SECONDS))
+                return None
+            asked = questions.pop()
+            try:
+                answer = self.run((self.qstat, "-f", "-F", "json", *asked))
+                if answer.code not in (0, batch_pbs.UNKNOWN_JOB, batch_pbs.FINISHED_JOB):
+                    text = "{}: exit code {}: {}"
+                    self.remark(text.format(self.qstat, answer.code, answer.err.strip()[:200]))
+                    return None
+                told.jobs.update(batch_pbs.jobs(answer.out))
+                told.unknown.update(batch_pbs.unknown(answer.err))
+            except (TooLongError, ValueError) as error:
+                half = len(asked) // 2
+                questions += [asked[:half], asked[half:]] if half else []
+                self.remark("{}: {}".format(self.qstat, error))
+            except OSError as error:
+                self.remark(str(error))
+                return None
+        return told
 
 
 def in_control(text: str, *, host: str) -> bool:
@@ -84,20 +168,47 @@ def in_control(text: str, *, host: str) -> bool:
     return False
 
 
-def node_states(text: str) -> Tuple[Dict[str, str], Dict[str, str]]:
-    """The host of each vnode; and why each host is not for jobs now, or "". One closed vnode closes its host."""
-    hosts: Dict[str, str] = {}
-    states: Dict[str, str] = {}
+def read_nodes(text: str) -> Nodes:
+    """Read all nodes. One closed vnode closes its host."""
+    found = Nodes({}, {}, {})
     for name, fields in batch_pbs.section(text, "nodes", needed=True).items():
         words = fields.get("state")
         if not isinstance(words, str) or not words:
             raise ValueError("{}: no node with a state".format(ascii(name[:60])))
-        hosts[name] = host = _host(name, fields)
+        found.hosts[name] = host = _host(name, fields)
         closed = "+".join(sorted(CLOSED.intersection(words.split(","))))
         comment = plain(str(fields.get("comment", ""))[:200])
         state = closed + (": " + comment if closed and comment else "")
-        states[host] = states.get(host) or state
-    return hosts, states
+        found.states[host] = found.states.get(host) or state
+        for job in _jobs(name, fields):
+            found.jobs[job] = found.jobs.get(job, frozenset()) | {host}
+    return found
+
+
+def _jobs(name: str, fields: Mapping[str, Any]) -> Iterable[str]:
+    """The ids of a vnode's jobs, where they are ids; text output has the number of a slot behind each."""
+    jobs = fields.get("jobs", [])
+    if not isinstance(jobs, list) or not all(isinstance(job, str) for job in jobs):
+        raise ValueError("{}: no list of jobs".format(ascii(name[:60])))
+    ids = (job.partition("/")[0] for job in jobs)
+    return [job for job in ids if _is_id(job)]
+
+
+def _is_id(name: str) -> bool:
+    try:
+        jobid.parse("pbs", name, "0")
+    except jobid.JobIdError:
+        return False
+    return True
+
+
+def _is_news(known: Optional[Known], hosts: FrozenSet[str]) -> bool:
+    return known is None or not known.asked or bool(hosts - known.hosts)
+
+
+def _key(name: str) -> str:
+    """The key of a job of which no run is known."""
+    return str(jobid.parse("pbs", name, "0"))
 
 
 def _host(name: str, fields: Mapping[str, Any]) -> str:

@@ -23,16 +23,15 @@ from . import cluster_api, hostlist, jobid, report
 from . import controller_settings as site
 from .cluster import Outcome
 from .cluster_batch import Batch, SlurmBatch
+from .cluster_command import run_bounded
 from .cluster_pbs import PbsBatch
 from .controller import Controller
-from .evidence import Answer
 from .settings import SettingsError
 from .spool import Spool
 from .watchdog import Watchdog
 
 LONGEST_REQUEST = hostlist.LONGEST + 4096
 HANDOVER_SECONDS = 5.0  # for a script to send its line
-COMMAND_SECONDS = 20.0  # for one question to the batch system
 WAITING_SCRIPTS = 4096
 NOTES_SECONDS = 0.1  # between two looks into the spool
 
@@ -201,7 +200,7 @@ def main(path: str) -> int:
 def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
     if settings.wlm == "pbs":
         return PbsBatch(
-            run=run_command,
+            run=run_bounded,
             qstat=settings.qstat,
             pbsnodes=settings.pbsnodes,
             host=settings.host,
@@ -210,7 +209,7 @@ def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
             ignored=settings.ignored_queues,
         )
     return SlurmBatch(
-        run=run_command,
+        run=run_bounded,
         squeue=settings.squeue,
         sinfo=settings.sinfo,
         scontrol=settings.scontrol,
@@ -250,13 +249,3 @@ def _run(server: Server, controller: Controller, settings: site.ControllerSettin
         os.unlink(settings.socket)
         controller.stop()
     tell([("event", "controller"), ("reason", "stopped")], bad=False)
-
-
-def run_command(argv: Tuple[str, ...]) -> Answer:
-    from .node import run_command as run
-    from .world import WorldError
-
-    try:
-        return run(argv, COMMAND_SECONDS)
-    except WorldError as error:
-        raise OSError(str(error)) from error
