@@ -231,7 +231,7 @@ class ApiServer:
         """By fields, and by nothing, `LABEL=VALUE`, or `LABEL!=VALUE`. The last a pod without that label meets too."""
         meta = pod["metadata"]
         fields = {
-            "spec.nodeName": "n1",
+            "spec.nodeName": pod["spec"]["nodeName"],
             "metadata.namespace": meta["namespace"],
             "status.phase": pod["status"]["phase"],
         }

@@ -117,9 +117,8 @@ class ClusterServer(ApiServer):
         if parts[2:3] == ["nodes"] and parts[3] in self.nodes:
             return self._patched(parts[3], body) if handler.command == "PATCH" else (200, self.nodes[parts[3]])
         if parts[2:] == ["pods"]:
-            node = query["fieldSelector"][0].partition("nodeName=")[2]
-            items = [pod for pod in self.pods.values() if pod["spec"]["nodeName"] == node]
-            return 200, {"kind": "PodList", "metadata": {}, "items": items}
+            status, page = super().route(handler, body)
+            return status, dict(page, kind="PodList")
         if parts[-1] == "eviction" and (parts[3], parts[5]) in self.pods and parts[5] in self.lingering:
             self.pods[parts[3], parts[5]]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
             return 201, {}

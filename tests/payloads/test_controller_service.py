@@ -267,7 +267,7 @@ class Jobs(ServiceCase):
         self.start()
         answer = self.ask("prolog", nodes="n1")
         self.assertEqual((answer["ok"], answer["reason"]), (False, "pods have not left in time"))
-        self.assertEqual([path for _method, path in self.api.writes()][-1], "/api/v1/namespaces/default/events")
+        until(lambda: self.api.writes()[-1][1] == "/api/v1/namespaces/default/events", "the event is written")
         self.assertGreater(self.evictions(), 1)
         self.assertEqual(len(self.api.pods), 1)
 

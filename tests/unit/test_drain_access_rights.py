@@ -51,6 +51,7 @@ def test_the_controllers_have_the_rights_that_they_use_and_no_other(monkeypatch:
     api.node("n1")
     api.patch("n1", {})
     api.pods(["n1"])
+    api.all_pods()
     api.evict(POD)
     api.event("n1", "BatchDrainIncomplete", "pods have not left in time")
     text = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))

@@ -19,7 +19,6 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Op
 
 from .kube import ANNOTATION, TAINT, is_our_taint
 from .settings import HANDOVER
-from .view import SWITCHED_OFF
 
 HELD_BY = "converged.hpc/held-by"
 STATE = "converged.hpc/batch-state"
@@ -43,11 +42,6 @@ class NodeSeen(NamedTuple):
     @property
     def tainted(self) -> bool:
         return any(is_our_taint(taint) for taint in self.taints)
-
-    @property
-    def off(self) -> bool:
-        """Whether it has no kubelet any more that could say that its pods have ended."""
-        return self.leases == SWITCHED_OFF
 
 
 class Jobs(NamedTuple):

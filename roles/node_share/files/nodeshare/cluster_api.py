@@ -8,19 +8,31 @@ it is renewed beside us.
 """
 
 import threading
+import time
 import urllib.parse
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import kubeconfig
 from .cluster import SHARE_MODE, NodeSeen, node_from
-from .kube import MERGE_PATCH, ApiError, Client, NodeClient, read_pod
+from .kube import (
+    MERGE_PATCH,
+    PAGES_SECONDS,
+    RUNNING_FIELDS,
+    SMALLER,
+    ApiError,
+    Client,
+    NodeClient,
+    TooLong,
+    read_pod,
+)
 from .view import Pod
 from .watchdog import Beat
 
 NODES = "/api/v1/nodes"
-PAGE = 500
+NODES_PAGE = 500
+PODS_PAGE = 100
+PAGES_AT_ONCE = 4  # in memory: one is at most LARGEST_ANSWER bytes, and a few times that as objects
 WATCH_SECONDS = 60
-FEW = 64  # up to so many nodes are asked about their pods one by one; for more, all pods are listed once
 Event = Tuple[str, NodeSeen]
 
 
@@ -35,6 +47,7 @@ class ClusterApi:
         self.path = path
         self.timeout = timeout
         self.lock = threading.Lock()
+        self.reading = threading.BoundedSemaphore(PAGES_AT_ONCE)
         self.first: Optional[Client] = None
         self.own = threading.local()
 
@@ -61,7 +74,7 @@ class ClusterApi:
         """List all converted nodes, and the version from which a watch goes on."""
         found: List[NodeSeen] = []
         version = ""
-        for page in self._pages(NODES, {"labelSelector": SHARE_MODE}, kind="NodeList"):
+        for page in self._pages(NODES, {"labelSelector": SHARE_MODE}, kind="NodeList", size=NODES_PAGE):
             found += [_read_node(item) for item in page["items"]]
             version = str(page["metadata"].get("resourceVersion") or "")
         return found, version
@@ -99,16 +112,25 @@ class ClusterApi:
         return _read_node(self.client().request("PATCH", _node_path(name), body, kind=MERGE_PATCH))
 
     def pods(self, names: Iterable[str]) -> Dict[str, List[Pod]]:
-        """Pods that must leave, by node."""
-        wanted = sorted(set(names))
-        found: Dict[str, List[Pod]] = {name: [] for name in wanted}
-        selectors = ["spec.nodeName=" + name for name in wanted] if len(wanted) <= FEW else ["spec.nodeName!="]
-        for selector in selectors:
-            for page in self._pages("/api/v1/pods", {"fieldSelector": selector}, kind="PodList"):
-                for item in page["items"]:
-                    node, pod = _read_pod(item)
-                    if node in found and not pod.stays and not pod.over:
-                        found[node].append(pod)
+        """List the pods of these nodes that must leave, by node. Each node is a request of its own."""
+        found: Dict[str, List[Pod]] = {}
+        for name in names:
+            found[name] = self._pods("spec.nodeName=" + name).get(name, [])
+        return found
+
+    def all_pods(self) -> Dict[str, List[Pod]]:
+        """List all pods that must leave, by node."""
+        return self._pods("spec.nodeName!=")
+
+    def _pods(self, selector: str) -> Dict[str, List[Pod]]:
+        """Finished pods are left out by the API: they are nobody's guests, and there may be very many."""
+        found: Dict[str, List[Pod]] = {}
+        query = {"fieldSelector": selector + RUNNING_FIELDS}
+        for page in self._pages("/api/v1/pods", query, kind="PodList", size=PODS_PAGE):
+            for item in page["items"]:
+                node, pod = _read_pod(item)
+                if not pod.stays and not pod.over:
+                    found.setdefault(node, []).append(pod)
         return found
 
     def evict(self, pod: Pod) -> bool:
@@ -117,19 +139,33 @@ class ClusterApi:
     def event(self, node: str, reason: str, text: str) -> None:
         NodeClient(self.client(), node=node).event(reason, text)
 
-    def _pages(self, path: str, query: Dict[str, str], *, kind: str) -> Iterator[Dict[str, Any]]:
-        """Read a list page by page. An answer of another kind is an error, and never an empty list."""
-        token = ""
+    def _pages(self, path: str, query: Dict[str, str], *, kind: str, size: int) -> Iterator[Dict[str, Any]]:
+        """Read a list page by page. An answer of another kind is an error, and never an empty list.
+
+        A page that is too long is asked for again with fewer objects, down to one: no user's big pods hide the others.
+        The time of all pages is bounded.
+        """
+        token, limit = "", size
+        give_up = time.monotonic() + PAGES_SECONDS * self.timeout
         while True:
-            more = dict(query, limit=str(PAGE), **({"continue": token} if token else {}))
-            page = self.client().request("GET", path + "?" + urllib.parse.urlencode(more))
-            parts = page if isinstance(page, dict) else {}
-            if (parts.get("kind"), type(parts.get("items")), type(parts.get("metadata"))) != (kind, list, dict):
-                raise ApiError(0, "GET {}: no {}: {}".format(path, kind, ascii(page)[:100]))
-            yield page
-            token = str(page["metadata"].get("continue") or "")
+            more = dict(query, limit=str(limit), **({"continue": token} if token else {}))
+            with self.reading:
+                try:
+                    page = self.client().request("GET", path + "?" + urllib.parse.urlencode(more))
+                except TooLong:
+                    if limit == 1 or time.monotonic() > give_up:
+                        raise
+                    limit = max(1, limit // SMALLER)
+                    continue
+                parts = page if isinstance(page, dict) else {}
+                if (parts.get("kind"), type(parts.get("items")), type(parts.get("metadata"))) != (kind, list, dict):
+                    raise ApiError(0, "GET {}: no {}: {}".format(path, kind, ascii(page)[:100]))
+                yield page
+            token, limit = str(page["metadata"].get("continue") or ""), min(size, 2 * limit)
             if not token:
                 return
+            if time.monotonic() > give_up:
+                raise ApiError(0, "GET {}: the pages take too long".format(path))
 
 
 def follow(

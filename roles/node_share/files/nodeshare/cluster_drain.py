@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Asks all pods on all the nodes of a job to leave, again and again: budgets are respected, and no pod is killed."""
 
+import itertools
 import threading
 import time
-from concurrent.futures import Executor
-from typing import Callable, Dict, FrozenSet, List, NamedTuple, Set
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from typing import Callable, Dict, List, NamedTuple, Set
 
+from .backoff import spread
 from .cluster_api import ClusterApi
+from .cluster_pods import Pods
 from .kube import ApiError
 from .view import Pod
 
@@ -25,22 +28,34 @@ class Drained(NamedTuple):
 
 
 class Drain:
-    """May be used by several threads at once."""
+    """May be used by several threads at once. `pool` serves evictions alone, `at_once` of one job at a time."""
 
     def __init__(
-        self, *, api: ClusterApi, pool: Executor, stopping: threading.Event, remark: Callable[[str], None]
+        self,
+        *,
+        api: ClusterApi,
+        pods: Pods,
+        pool: Executor,
+        at_once: int,
+        stopping: threading.Event,
+        remark: Callable[[str], None],
     ) -> None:
         self.api = api
+        self.pods = pods
         self.pool = pool
+        self.at_once = at_once
         self.stopping = stopping
         self.remark = remark
 
     def run(self, key: str, names: List[str], *, give_up: float, looked: Looked) -> Drained:
-        """`looked` is shown the pods every time, and says whether the job is still there."""
+        """Return at the monotonic time `give_up` in any case, soon after a request that is under way then.
+
+        `looked` is shown the pods every time, and says whether the job is still there.
+        """
         asked: Set[str] = set()
         pause = 0.1
         while True:
-            pods = self.api.pods(names)
+            pods = self.pods.on(names, give_up=give_up)
             running = looked(names, pods)
             names = [name for name in names if pods[name]]
             here = [pod for name in names for pod in pods[name]]
@@ -49,17 +64,34 @@ class Drain:
             if not running or self.stopping.is_set():
                 return Drained("stopping" if running else "the job has ended", len(asked), len(here))
             if time.monotonic() + pause >= give_up:
-                self._report(key, names)
+                self.pool.submit(self._report, key, names)
                 return Drained("pods have not left in time", len(asked), len(here))
-            asked |= self._evict([pod for pod in here if not pod.leaving])
-            self.stopping.wait(pause)
+            asked |= self._evict([pod for pod in here if not pod.leaving], give_up)
+            self.stopping.wait(spread(pause))
             pause = min(1.0, pause * 1.5)
 
-    def _evict(self, pods: List[Pod]) -> FrozenSet[str]:
-        if self.stopping.is_set():
-            return frozenset()
-        under_way = [(pod, self.pool.submit(self._evict_one, pod)) for pod in pods]
-        return frozenset(pod.uid for pod, future in under_way if future.result())
+    def _evict(self, pods: List[Pod], give_up: float) -> Set[str]:
+        """Ask for the eviction of these pods, a few at once; return the uids of those that the API took by `give_up`.
+
+        What is under way then goes on, and the rest is not begun: no other job waits behind it.
+        """
+        waiting = iter(pods)
+        under_way: Dict[Future[bool], str] = {}
+        asked: Set[str] = set()
+        while not self.stopping.is_set():
+            for pod in itertools.islice(waiting, self.at_once - len(under_way)):
+                under_way[self.pool.submit(self._evict_one, pod)] = pod.uid
+            if not under_way:
+                break
+            done, _rest = wait(under_way, timeout=max(0.0, give_up - time.monotonic()), return_when=FIRST_COMPLETED)
+            asked.update(under_way[future] for future in done if future.result())
+            for future in done:
+                del under_way[future]
+            if time.monotonic() >= give_up:
+                break
+        for future in under_way:
+            future.cancel()
+        return asked
 
     def _evict_one(self, pod: Pod) -> bool:
         """False: ask again later. One pod that the API cannot evict now is no reason to give up on the others."""
@@ -75,3 +107,4 @@ class Drain:
                 self.api.event(name, "BatchDrainIncomplete", "pods have not left in time for batch job " + key)
             except ApiError as error:
                 self.remark(str(error))
+                return

@@ -16,6 +16,7 @@ from .cluster import Beliefs, NodeSeen, Outcome, decide_cluster, lifts, patch_of
 from .cluster_api import ClusterApi
 from .cluster_batch import Batch
 from .cluster_drain import Drain
+from .cluster_pods import Pods
 from .jobid import JobKey
 from .kube import ApiError
 from .settings import HANDOVER
@@ -60,8 +61,17 @@ class Controller:
         self._lock = threading.RLock()
         self._reading = threading.Lock()
         self._writing: Dict[str, threading.Lock] = {}
-        self._pool = ThreadPoolExecutor(connections)
-        self._drain = Drain(api=api, pool=self._pool, stopping=self.stopping, remark=remark)
+        self._pool = ThreadPoolExecutor(connections)  # for patches alone: no job's taint waits for another job's pods
+        self._evictors = ThreadPoolExecutor(connections)
+        self._pods = Pods(api, stopping=self.stopping)
+        self._drain = Drain(
+            api=api,
+            pods=self._pods,
+            pool=self._evictors,
+            at_once=max(1, connections // 2),
+            stopping=self.stopping,
+            remark=remark,
+        )
 
     # What the API tells
 
@@ -144,7 +154,7 @@ class Controller:
                 nodes = {name: self.nodes.get(name) for name in names}
                 self._empty.update(name for name, node in nodes.items() if node and node.tainted and not pods[name])
                 self._show(names)
-                pods.update((name, []) for name, node in nodes.items() if node is None or node.off)
+                pods.update((name, []) for name, node in nodes.items() if node is None or node.leases)
                 return key in self.beliefs.nodes_of
 
         try:
@@ -154,9 +164,12 @@ class Controller:
         return outcome._replace(ok=not drained.reason, **drained._asdict())
 
     def _is_full(self, name: str) -> bool:
-        """Whether pods may be on this node and have to leave for a job."""
+        """Whether pods may be on this node and have to leave for a job before it starts.
+
+        A node with leases is taken by the node itself, or switched off: what is left there it ends, or nobody can.
+        """
         node = self.nodes.get(name)
-        return node is not None and node.mode == HANDOVER and name not in self._empty
+        return node is not None and node.mode == HANDOVER and not node.leases and name not in self._empty
 
     def end(self, key: str, wlm_names: Iterable[str], *, give_up: float) -> Outcome:
         self.read_notes()
@@ -322,7 +335,8 @@ class Controller:
     def stop(self) -> None:
         """What is being written is finished; each request has its own bound."""
         self.stopping.set()
-        self._pool.shutdown(wait=True)
+        for pool in (self._pool, self._evictors, self._pods):
+            pool.shutdown(wait=True)
 
 
 def _older(version: str, than: str) -> bool:
