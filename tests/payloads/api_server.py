@@ -117,7 +117,7 @@ class ApiServer:
         self.pods = {}
         self.protected = set()
         self.calls = []
-        self.fail = []  # (method, status) for one request each
+        self.fail = []  # (method, status) for one request each, or (method, status, seconds of Retry-After)
         self.delay = 0.0  # bounds of tests lie far below those of their servers: a loaded machine proves the same
         self.meet = None  # a threading.Barrier: requests are answered when so many are there at once
         self.drip = False
@@ -192,6 +192,8 @@ class ApiServer:
         handler.send_response(status)
         handler.send_header("Content-Type", "application/json")
         handler.send_header("Content-Length", str(len(content)))
+        if forced and len(forced) > 2:
+            handler.send_header("Retry-After", forced[2])
         handler.end_headers()
         for start in range(0, len(content), 1 if self.drip else len(content) or 1):
             handler.wfile.write(content[start : start + (1 if self.drip else len(content))])
@@ -231,7 +233,7 @@ class ApiServer:
         """By fields, and by nothing, `LABEL=VALUE`, or `LABEL!=VALUE`. The last a pod without that label meets too."""
         meta = pod["metadata"]
         fields = {
-            "spec.nodeName": pod["spec"]["nodeName"],
+            "spec.nodeName": pod["spec"].get("nodeName", "n1"),
             "metadata.namespace": meta["namespace"],
             "status.phase": pod["status"]["phase"],
         }

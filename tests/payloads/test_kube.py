@@ -204,6 +204,32 @@ class Silence(KubeCase):
                 seen = self.node().look()
                 self.assertEqual((seen.answers, "not understood" in seen.why), (False, True), seen)
 
+    def test_an_api_with_too_much_to_do_is_asked_again_when_it_says_and_is_not_silent(self):
+        self.api.add_pod("web")
+        for status in (429, 503):
+            self.api.fail = [("GET", status, "0.01")] * 3
+            seen = self.node().look()
+            self.assertEqual((seen.answers, [pod.name for pod in seen.pods]), (True, ["web"]))
+        self.api.fail = [("PATCH", 429, "0")] * 2
+        self.node().announce("x")
+        self.assertEqual(self.api.node["metadata"]["annotations"][kube.ANNOTATION], "x")
+
+    def test_an_api_that_stays_busy_or_asks_for_too_long_a_wait_is_silent_in_bounded_time(self):
+        for wait in ("3600", "3601", "-1", "nan", "Wed, 21 Oct 2026 07:28:00 GMT"):
+            del self.api.calls[:]
+            self.api.fail = [("GET", 429, wait)]
+            with self.subTest(wait):
+                self.assertFalse(self.node(timeout=100.0).look().answers)
+                self.assertEqual(len(self.api.calls), 1)
+        self.api.fail = [("GET", 429, "0.1")] * 1000
+        self.assertIn("429", self.node(timeout=2.0).look().why)
+        self.assertGreater(len(self.api.fail), 900)
+
+    def test_an_eviction_that_is_refused_is_asked_for_by_the_caller_and_not_here(self):
+        self.api.add_pod("web")
+        self.api.fail = [("POST", 429, "0")]
+        self.assertFalse(self.node().evict(self.node().look().pods[0]))
+
     def test_another_ca_is_not_trusted(self):
         other = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, other)

@@ -307,6 +307,22 @@ class Taking(HandoverCase):
         self.assertEqual(site.did("report"), [("report", "DeadlinePassed")])
         self.assert_free(site)
 
+    def test_the_nodes_of_a_large_job_look_ever_less_often_and_not_all_in_the_same_moment(self):
+        looks = {}
+        for name in ("n1", "n2", "n3"):
+            site = self.site(node=name)
+            site.node.add("quorum", protected=True)
+            looks[name] = []
+            site.node.on_sleep = lambda site=site, name=name: looks[name].append(round(site.node.time - 1000.0, 3))
+            self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+            early = [at for at in looks[name] if at <= 1.0]
+            self.assertGreaterEqual(len(early), 4, "pods that leave at once are seen at once")
+            self.assertLess(len(looks[name]), 80, "sixty seconds at five looks a second were three hundred")
+            gaps = [late - early for early, late in zip(looks[name], looks[name][1:])]
+            self.assertLessEqual(max(gaps), 2.001)
+        moments = [at for each in looks.values() for at in each if at > 20.0]
+        self.assertGreater(len(set(moments)), len(moments) * 3 // 4)
+
     def test_a_protected_pod_and_a_job_that_waits(self):
         site = self.site(deadline=10.0, after_deadline="job_waits")
         site.node.add("quorum", protected=True)

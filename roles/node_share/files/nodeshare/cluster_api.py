@@ -13,6 +13,7 @@ import urllib.parse
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import kubeconfig
+from .backoff import spread
 from .cluster import SHARE_MODE, NodeSeen, node_from
 from .kube import (
     MERGE_PATCH,
@@ -197,7 +198,7 @@ def follow(
             lost(str(error))
         except Exception as error:  # noqa: BLE001 - a loop that ends is worse than any error
             lost("watch: {!r}".format(error))
-        stopping.wait(pause)
+        stopping.wait(spread(pause))
         pause = min(10.0, pause * 2)
 
 

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set
 
+from .backoff import spread
 from .cluster import Beliefs, NodeSeen, Outcome, decide_cluster, lifts, patch_of
 from .cluster_api import ClusterApi
 from .cluster_batch import Batch
@@ -25,7 +26,7 @@ from .view import Pod
 from .watchdog import Beat
 
 TRIES = 6  # of one compare-and-set: a kubelet writes to its Node a few times a minute
-RETRY_SECONDS = 1.0
+RETRY_SECONDS, LONGEST_RETRY = 1.0, 30.0  # between two tries of what failed to be written, while everything fails
 LEARNING_SECONDS = 2.0  # between the first lists, until they are enough to lift anything
 START_SECONDS = 2.0  # that a job waits for the first list of nodes
 UNKNOWN_SHOWN = 10
@@ -247,8 +248,8 @@ class Controller:
         self.settle_all()
 
     def run_polls(self, period: float, *, beat: Beat) -> None:
-        """Until told to stop: lists once a period, and what failed to be written once a second."""
-        due = 0.0
+        """Until told to stop: lists once a period, and what failed to be written once more, ever less often."""
+        due, again, pause = 0.0, 0.0, RETRY_SECONDS
         while not self.stopping.is_set():
             beat()
             if time.monotonic() >= due:
@@ -260,9 +261,12 @@ class Controller:
                     learning = self.beliefs.acting and not self.beliefs.of("").may_lift
                 due = time.monotonic() + (min(LEARNING_SECONDS, period) if learning else period)
             self.stopping.wait(min(RETRY_SECONDS, period))
-            with self._lock:
-                failed, self._failed = list(self._failed), set()
-            self._submit(failed)
+            if time.monotonic() >= again:
+                with self._lock:
+                    failed, self._failed = list(self._failed), set()
+                pause = min(LONGEST_RETRY, 2 * pause) if failed else RETRY_SECONDS
+                again = time.monotonic() + spread(pause) if failed else 0.0
+                self._submit(failed)
 
     # Bringing Nodes to what is believed
 

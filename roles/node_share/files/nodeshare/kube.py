@@ -16,6 +16,7 @@ import time
 import urllib.parse
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
+from .backoff import spread
 from .kubeconfig import Credentials
 from .view import Api, Pod
 
@@ -26,6 +27,7 @@ LARGEST_ANSWER = 64 << 20
 LONG_ANSWER = 1 << 20  # one that is late is too long, and no longer a sign that the server is slow
 PAGE = 100  # pods of one answer: as many as a kubelet runs by default, nearly
 SMALLER = 8  # by what a page shrinks whose pods are too long for one answer
+BUSY_SECONDS = 4.0  # for all tries of a request, in timeouts of one
 PAGES_SECONDS = 10.0  # for all pages of a list, in timeouts of one
 RUNNING_FIELDS = ",status.phase!=Succeeded,status.phase!=Failed"  # finished pods need no room, and there may be many
 MERGE_PATCH = "application/merge-patch+json"
@@ -39,11 +41,15 @@ T = TypeVar("T")
 
 
 class ApiError(Exception):
-    """The API did not do as asked. `status` is 0 where it did not answer at all."""
+    """The API did not do as asked. `status` is 0 where it did not answer at all.
 
-    def __init__(self, status: int, message: str) -> None:
+    `retry_after` is in how many seconds it wants to be asked again, where it says so because it has too much to do.
+    """
+
+    def __init__(self, status: int, message: str, *, retry_after: Optional[float] = None) -> None:
         super().__init__(message)
         self.status = status
+        self.retry_after = retry_after
 
 
 class TooLong(ApiError):
@@ -74,6 +80,21 @@ class Client:
     def request(
         self, method: str, path: str, body: Optional[Dict[str, Any]] = None, *, kind: str = "application/json"
     ) -> Any:
+        """Return the answer's object. An API that has too much to do is asked again when it says, in bounded time.
+
+        It has not carried out what it turned away. An API that is busy is no API that is silent.
+        """
+        give_up = time.monotonic() + BUSY_SECONDS * self.timeout
+        while True:
+            try:
+                return self._request(method, path, body, kind)
+            except ApiError as error:
+                asked = error.retry_after if method in ("GET", "PATCH") else None
+                if asked is None or time.monotonic() + asked > give_up:
+                    raise
+                time.sleep(spread(asked))
+
+    def _request(self, method: str, path: str, body: Optional[Dict[str, Any]], kind: str) -> Any:
         """The answer's object. A kept connection that the server has closed meanwhile is opened once more.
 
         How its end shows is up to the TLS library, and whether the request was carried out cannot be told: none of ours
@@ -153,11 +174,11 @@ class Client:
             raise http.client.HTTPException("the answer is not JSON") from error
         if response.status >= 300:
             message = answer.get("message") if isinstance(answer, dict) else None
+            told = ascii(message or response.reason)[:300]
             raise ApiError(
                 response.status,
-                "{} {}: {} {}".format(
-                    method, path.partition("?")[0], response.status, ascii(message or response.reason)[:300]
-                ),
+                "{} {}: {} {}".format(method, path.partition("?")[0], response.status, told),
+                retry_after=_retry_after(response),
             )
         return answer
 
@@ -313,6 +334,15 @@ def _load_chain(context: ssl.SSLContext, credentials: Credentials) -> None:
         stream.write("\n".join(parts))
         stream.flush()
         context.load_cert_chain("/proc/self/fd/{}".format(stream.fileno()))
+
+
+def _retry_after(response: http.client.HTTPResponse) -> Optional[float]:
+    """Return the seconds after which a busy API wants to be asked again; None where it does not say so."""
+    try:
+        seconds = float(response.getheader("Retry-After") or "")
+    except ValueError:
+        return None  # not there, or a date, which no API server sends
+    return seconds if response.status in (429, 503) and 0 <= seconds <= 3600 else None
 
 
 def _told(method: str, path: str, error: Exception) -> str:

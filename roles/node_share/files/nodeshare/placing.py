@@ -15,7 +15,7 @@ from .leases import Lease
 from .memory import OPEN
 from .placeholder import Planned
 from .settings import Settings
-from .taking import DELETE_GRACE, EVICT_AGAIN, POLL, RESERVE
+from .taking import DELETE_GRACE, EVICT_AGAIN, POLL, RESERVE, until_next_look
 from .view import (
     ACCEPT,
     ADMITTED,
@@ -118,7 +118,7 @@ def _make_room(
         if due:
             return Evict(due)
         leaving = any(guest.pod.leaving and not guest.pod.over for guest in seen_room.guests)
-        return Wait(POLL) if pods or leaving else None
+        return Wait(until_next_look(settings, seen)) if pods or leaving else None
     if event == TICK and any(_is_young(planned.lease, patience, seen) for planned in todo):
         return Done(ACCEPT, "pods have been asked to leave; the next repair looks after them")
     if going and settings.after_deadline == "job_waits":
