@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import unittest
 
 from nodeshare import arguments, cluster_batch, controller_settings, hostlist
@@ -121,6 +122,37 @@ class Answers(unittest.TestCase):
         self.assertNotIn("PENDING", states)
         self.assertIn("--local", asked[0], "jobs of other clusters of a federation hold nothing here")
 
+    def test_plans_become_the_earliest_start_of_each_node_and_what_is_odd_is_no_plan(self):
+        jobs = "2026-11-23T12:00:00^n[1-2]^\n2026-11-23T11:00:00^n2^\nN/A^n3^\n2026-11-23T11:00:00^^\nx\n"
+        jobs += "2026-11-23T11:00:00^n[1-99999999]^\n2026-11-23T11:00:00^(null)^\n"
+        text = "ReservationName=a StartTime={} EndTime=2026-11-24T10:00:00 Duration=1-00:00:00 Nodes={} NodeCnt=1\n"
+        reservations = text.format("2026-11-23T10:00:00", "n1") + text.format("2026-11-23T10:00:00", "(null)")
+        reservations += "No reservations in the system\n"
+        said = {"q": Answer(0, jobs, ""), "s": Answer(0, reservations, "")}
+        found = slurm(lambda argv: said[argv[0]]).starts()
+        hours = {name: time.strftime("%d %H:%M", time.localtime(at)) for name, at in found.items()}
+        self.assertEqual(hours, {"n1": "23 10:00", "n2": "23 11:00"})
+        for program in said:
+            self.assertIsNone(
+                slurm(lambda argv, at=program: Answer(1, "", "") if argv[0] == at else said[argv[0]]).starts()
+            )
+
+    def test_states_of_maintenance_are_told_by_their_words_and_never_by_the_reason(self):
+        cases = (
+            ("DRAIN: disk", ("drain",), True),
+            ("MAINTENANCE+RESERVED", ("maintenance",), True),
+            ("REBOOT_ISSUED", ("reboot",), True),
+            ("POWERING_DOWN", ("power_down",), True),
+            ("offline: new disk", ("drain",), True),
+            ("DOWN: DRAIN", ("drain",), False),
+            ("DOWN: +DRAIN+", ("drain",), False),
+            ("DRAIN", (), False),
+            ("", ("drain", "reboot"), False),
+        )
+        for state, wanted, expected in cases:
+            with self.subTest(state, wanted=wanted):
+                self.assertIs(cluster_batch.is_maintenance(state, wanted), expected)
+
     def test_the_first_controller_that_is_up_is_in_control(self):
         line = "Slurmctld({}) at {} is {}\n"
         one, two = ("primary", "ctl1.site"), ("backup", "ctl2")
@@ -171,6 +203,8 @@ class Settings(unittest.TestCase):
             "deadline": -1,
             "period": 0,
             "connections": True,
+            "evict_on": ["down"],
+            "drain_ahead": -1,
             "colour": "blue",
         }
         for name, value in cases.items():

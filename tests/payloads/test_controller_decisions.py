@@ -7,7 +7,18 @@ import copy
 import random
 import unittest
 
-from nodeshare.cluster import HELD_BY, SHARE_MODE, STATE, Beliefs, Jobs, Wanted, decide_cluster, node_from, patch_of
+from nodeshare.cluster import (
+    HELD_BY,
+    PLANNED,
+    SHARE_MODE,
+    STATE,
+    Beliefs,
+    Jobs,
+    Wanted,
+    decide_cluster,
+    node_from,
+    patch_of,
+)
 from nodeshare.kube import ANNOTATION, TAINT
 from seeds import seeds
 
@@ -76,6 +87,19 @@ CASES = (
         None,
     ),
     ("free and right", node(), {}, None, None),
+    ("planned for a job that begins soon", node(), {"planned": True}, {STATE: PLANNED}, TAINTED),
+    ("planned still", node(taints=[OURS], state=PLANNED), {"planned": True}, None, None),
+    (
+        "its job has begun",
+        node(taints=[OURS], state=PLANNED),
+        {"planned": True, "holders": (A,)},
+        {HELD_BY: A, STATE: None},
+        None,
+    ),
+    ("the plan has changed", node(taints=[OURS], state=PLANNED), {}, {STATE: None}, LIFTED),
+    ("and states cannot be told", node(taints=[OURS], state=PLANNED), {"state": None}, {STATE: None}, LIFTED),
+    ("planned and drained", node(), {"planned": True, "state": "DRAIN"}, {STATE: "DRAIN"}, TAINTED),
+    ("planned beside pods", node(mode="placeholder"), {"planned": True}, None, None),
     ("jobs stand beside pods there", node(mode="placeholder"), {"holders": (A,)}, None, None),
     ("beside pods of their own, too", node(mode="backed"), {"holders": (A,)}, None, None),
     ("not converted, or restored", node(mode=""), {"holders": (A,)}, None, None),

@@ -23,9 +23,13 @@ from nodeshare.kube import ANNOTATION, TAINT
 from nodeshare.view import SWITCHED_OFF
 
 UP = "Slurmctld(primary) at ctl is UP"
-SCONTROL = '#!/bin/sh\n[ "$*" = ping ] && echo >> {0}/pinged && exec cat {0}/ping\nexit 2\n'
+SCONTROL = (
+    '#!/bin/sh\n[ "$*" = ping ] && echo >> {0}/pinged && exec cat {0}/ping\n'
+    '[ "$*" = "--oneliner show reservation" ] && exec cat {0}/reservations\nexit 2\n'
+)
 SINFO = '#!/bin/sh\ncase "$*" in *Reason*) exec cat {0}/reasons;; esac\nexec cat {0}/nodes\n'
-SQUEUE = "#!/bin/sh\necho >> {0}/asked\nexec cat {0}/jobs\n"
+SQUEUE = '#!/bin/sh\ncase "$*" in *PENDING*) exec cat {0}/plans;; esac\necho >> {0}/asked\nexec cat {0}/jobs\n'
+IDLE = (("n1", "IDLE"), ("n2", "IDLE"), ("Big-1", "IDLE"))
 PERIOD = 0.2  # between two looks at the batch system
 
 
@@ -81,7 +85,9 @@ class ServiceCase(ApiCase):
         os.rename(path + ".new", path)
         return path
 
-    def slurm(self, *, ping=UP, jobs="", states=(("n1", "IDLE"), ("n2", "IDLE"), ("Big-1", "IDLE"))):
+    def slurm(self, *, ping=UP, jobs="", states=IDLE, plans="", reservations="No reservations in the system\n"):
+        self.write("plans", plans)
+        self.write("reservations", reservations)
         self.write("ping", ping + "\n")
         self.write("jobs", jobs)
         self.write("nodes", "".join("{}^{}^\n".format(name, state.lower()) for name, state in states))
@@ -494,6 +500,69 @@ class Repairs(ServiceCase):
         self.assertEqual(self.tainted(), [])
         self.api.fail = []
         until(lambda: self.tainted() == ["n1", "n2", "n3"], "tainted after all")
+
+
+class Ahead(ServiceCase):
+    """Pods that leave before any job comes, where the site wants it."""
+
+    def pods(self):
+        with self.api.lock:
+            return sorted(name for _space, name in self.api.pods)
+
+    def test_pods_leave_nodes_in_the_states_that_the_site_names_and_no_others(self):
+        self.configure(evict_on=["drain", "reboot"])
+        for name in self.names:
+            self.api.put_pod("web-" + name, name)
+        self.api.put_pod("guarded", "n1")
+        self.api.protected.add(("default", "guarded"))
+        self.api.put_pod("agent", "n1", owner="DaemonSet")
+        self.slurm(states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE+MAINTENANCE"), ("Big-1", "IDLE+REBOOT_REQUESTED")))
+        self.start()
+        until(
+            lambda: self.pods() == ["agent", "guarded", "web-n2"], "pods leave drained nodes and those to be rebooted"
+        )
+        self.after_polls()
+        self.assertEqual((self.pods(), self.tainted()), (["agent", "guarded", "web-n2"], ["n1", "n2", "n3"]))
+        self.api.protected.clear()
+        until(lambda: self.pods() == ["agent", "web-n2"], "a budget is respected, and asked for again")
+
+    def test_pods_that_are_jobs_stay_on_a_node_that_is_drained(self):
+        self.configure(evict_on=["drain"])
+        self.api.relabel("n1", "backed")
+        self.api.put_pod("job", "n1")
+        self.api.relabel("n2", "placeholder")
+        self.api.put_pod("beside", "n2")
+        self.slurm(states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE+DRAIN"), ("Big-1", "IDLE")))
+        self.start()
+        until(lambda: self.pods() == ["job"], "the pod beside jobs has left")
+        self.after_polls()
+        self.assertEqual((self.pods(), self.tainted()), (["job"], ["n1", "n2"]))
+
+    def test_nodes_are_empty_before_a_planned_start_or_a_reservation_and_come_back_when_the_plan_changes(self):
+        self.configure(drain_ahead=1800)
+        for name in self.names:
+            self.api.put_pod("web-" + name, name)
+
+        def at(seconds):
+            return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + seconds))
+
+        reservation = "ReservationName=r StartTime={} EndTime={} Duration=01:00:00 Nodes=n1 NodeCnt=1 CoreCnt=2\n"
+        later = at(7200) + "^n2^\n" + at(600) + "^(null)^\nN/A^n2^\n"
+        self.slurm(plans=at(600) + "^Big-1^\n" + later, reservations=reservation.format(at(60), at(3660)))
+        self.start()
+        until(lambda: self.pods() == ["web-n2"], "pods leave nodes that are planned for")
+        self.assertEqual((self.tainted(), self.annotation("n3", STATE)), (["n1", "n3"], "PLANNED"))
+        self.slurm(plans=later)
+        until(lambda: not self.tainted(), "the plan has changed")
+        self.assertIsNone(self.annotation("n3", STATE))
+
+    def test_without_the_settings_no_plan_is_read_and_no_pod_leaves(self):
+        self.api.put_pod("web", "n1")
+        self.slurm(states=(("n1", "IDLE+DRAIN"), ("n2", "IDLE"), ("Big-1", "IDLE")), plans="2000-01-01T00:00:00^n2^\n")
+        self.start()
+        until(lambda: self.tainted() == ["n1"], "the drained node is tainted")
+        self.after_polls()
+        self.assertEqual((self.pods(), self.tainted(), self.looks()), (["web"], ["n1"], 0))
 
 
 class Roles(ServiceCase):

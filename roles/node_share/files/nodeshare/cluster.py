@@ -22,6 +22,7 @@ from .settings import HANDOVER
 
 HELD_BY = "converged.hpc/held-by"
 STATE = "converged.hpc/batch-state"
+PLANNED = "PLANNED"  # our own word in STATE: pods shall have left when a job or a reservation begins
 SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"  # a label, which no kubelet may write
 LISTED = 50  # names in held-by: enough to see who it is, far below what an annotation may hold
 SURE = 2  # whole lists in a row without a job: then it is gone
@@ -58,6 +59,7 @@ class Wanted(NamedTuple):
     state: Optional[str] = None
     acting: bool = False
     may_lift: bool = False
+    planned: bool = False
 
 
 class Decision(NamedTuple):
@@ -102,6 +104,7 @@ class Beliefs:
         self.lists = 0  # whole ones since we act
         self.nodes_of: Dict[str, FrozenSet[str]] = {}
         self.states: Optional[Mapping[str, str]] = None
+        self.planned: FrozenSet[str] = frozenset()
         self._holders: Dict[str, Dict[str, None]] = {}
         self._missed: Dict[str, int] = {}
         self._asked_about: FrozenSet[str] = frozenset()
@@ -150,6 +153,7 @@ class Beliefs:
             None if self.states is None else self.states.get(node),
             self.acting,
             self.acting and self.lists >= SURE and self.states is not None,
+            node in self.planned,
         )
 
     def _take(self, key: str, nodes: FrozenSet[str]) -> None:
@@ -201,8 +205,12 @@ def patch_of(node: NodeSeen, wanted: Wanted) -> Optional[Dict[str, Any]]:
     if not (wanted.acting and node.mode):
         return None
     if node.mode != HANDOVER:
-        wanted = wanted._replace(holders=())  # jobs and pods stand there side by side
-    state = node.state if wanted.state is None else wanted.state
+        wanted = wanted._replace(holders=(), planned=False)  # jobs and pods stand there side by side
+    state = wanted.state
+    if state is None:  # cannot tell
+        state = node.state if node.state != PLANNED else ""
+    if wanted.planned and not wanted.holders:
+        state = state or PLANNED
     held, tainted = node.held, node.tainted
     if wanted.holders:
         if not tainted or not set(held) & set(wanted.holders):

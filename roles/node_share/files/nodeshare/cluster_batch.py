@@ -9,8 +9,9 @@ Lists are short whatever users submit: pending jobs and tasks are not asked for.
 """
 
 import re
+import time
 from abc import ABC, abstractmethod
-from typing import Callable, Dict, FrozenSet, Iterable, Mapping, Optional, Tuple, TypeVar
+from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple, TypeVar
 
 from . import hostlist, jobid
 from .cluster import Jobs
@@ -18,9 +19,11 @@ from .evidence import Answer
 
 Run = Callable[[Tuple[str, ...]], Answer]
 Read = TypeVar("Read")
+Start = Tuple[float, Tuple[str, ...]]
 FIELDS = "--Format=JobID:^,RestartCnt:^,State:^,NodeList:^"
 NODE_FIELDS = "--Format=NodeList:^,StateComplete:^"
 REASON_FIELDS = "--Format=NodeList:^,Reason:^"
+START_FIELDS = "--Format=StartTime:^,SchedNodes:^"
 HOLDING = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
 ENDING = frozenset(("COMPLETING",))
 STATES = ",".join(sorted(HOLDING | ENDING))
@@ -51,8 +54,16 @@ CLOSED = frozenset(
         "INVALID_REG",
     )
 )
+# What a site may have pods evicted for, and the states of Slurm and PBS that mean it.
+MAINTENANCE = {
+    "drain": frozenset(("DRAIN", "DRAINED", "DRAINING", "offline")),
+    "maintenance": frozenset(("MAINT", "MAINTENANCE", "maintenance")),
+    "reboot": frozenset(("REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED")),
+    "power_down": frozenset(("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN", "sleep")),
+}
 _NODE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})\^([A-Za-z_+]{1,1000})\^", re.ASCII)
 _REASON = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})\^(.{1,200})", re.ASCII)
+_RESERVATION = re.compile(r"ReservationName=\S+ StartTime=(\S+) EndTime=\S+ Duration=\S+ +Nodes=(\S+) ", re.ASCII)
 _PING = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.ASCII | re.MULTILINE)
 
 
@@ -74,6 +85,10 @@ class Batch(ABC):
 
     @abstractmethod
     def states(self) -> Optional[Dict[str, str]]: ...
+
+    def starts(self) -> Optional[Dict[str, float]]:
+        """When the next planned job or reservation begins on each node that has one, in seconds of the epoch."""
+        return {}
 
     def kube_names(self, wlm_names: Iterable[str]) -> FrozenSet[str]:
         return frozenset(self.names.get(name, name) for name in wlm_names)
@@ -150,6 +165,18 @@ class SlurmBatch(Batch):
             self.reasons = self.reasons if reasons is None else reasons
         return {self.names.get(name, name): self._with_reason(name, state) for name, state in states.items()}
 
+    def starts(self) -> Optional[Dict[str, float]]:
+        argv = (self.squeue, "--all", "--local", "--noheader", "--states=PENDING", START_FIELDS)
+        jobs = self.answered(argv, planned_jobs)
+        reservations = self.answered((self.scontrol, "--oneliner", "show", "reservation"), reservation_starts)
+        if jobs is None or reservations is None:
+            return None
+        found: Dict[str, float] = {}
+        for at, names in (*jobs, *reservations):
+            for name in self.kube_names(names):
+                found[name] = min(at, found.get(name, at))
+        return found
+
     def _sinfo(self) -> Tuple[str, ...]:
         return (self.sinfo, "--all", "--local", "--Node", "--noheader")
 
@@ -205,6 +232,31 @@ def node_reasons(text: str) -> Dict[str, str]:
     matches = [_REASON.match(line) for line in text.splitlines()]
     found = {match.group(1): plain(match.group(2).rstrip().rstrip("^")) for match in matches if match}
     return {name: reason for name, reason in found.items() if reason not in ("", "none")}
+
+
+def planned_jobs(text: str) -> List[Start]:
+    """When jobs that wait are expected to start, and on which nodes. An odd line is left out: it is only a plan."""
+    return [start for start in (_start(*line.split("^")[:2]) for line in text.splitlines() if "^" in line) if start]
+
+
+def reservation_starts(text: str) -> List[Start]:
+    """When reservations begin, and on which nodes."""
+    matches = [_RESERVATION.match(line) for line in text.splitlines()]
+    return [start for start in (_start(*match.groups()) for match in matches if match) if start]
+
+
+def _start(at: str, nodes: str) -> Optional[Start]:
+    """Read a local time and a list of nodes; None where either is none."""
+    try:
+        return time.mktime(time.strptime(at.strip(), "%Y-%m-%dT%H:%M:%S")), hostlist.expand(nodes.strip())
+    except (ValueError, OverflowError):
+        return None
+
+
+def is_maintenance(state: str, wanted: Iterable[str]) -> bool:
+    """Whether a node's state, as `states` has it, is one that the site has pods evicted for."""
+    words = state.partition(":")[0].split("+")
+    return any(not MAINTENANCE[name].isdisjoint(words) for name in wanted)
 
 
 def plain(text: str) -> str:

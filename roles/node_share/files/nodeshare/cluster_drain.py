@@ -70,6 +70,12 @@ class Drain:
             self.stopping.wait(spread(pause))
             pause = min(1.0, pause * 1.5)
 
+    def ask(self, names: List[str], *, give_up: float, looked: Looked) -> int:
+        """Ask all pods on these nodes once to leave, and wait for none; return how many the API took."""
+        pods = self.pods.on(names, give_up=give_up)
+        looked(names, pods)
+        return len(self._evict([pod for name in names for pod in pods[name] if not pod.leaving], give_up))
+
     def _evict(self, pods: List[Pod], give_up: float) -> Set[str]:
         """Ask for the eviction of these pods, a few at once; return the uids of those that the API took by `give_up`.
 

@@ -10,12 +10,12 @@ same step, `settle`: look at the Node as kept in memory, decide, and write by co
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set
 
 from .backoff import spread
 from .cluster import Beliefs, NodeSeen, Outcome, decide_cluster, lifts, patch_of
 from .cluster_api import ClusterApi
-from .cluster_batch import Batch
+from .cluster_batch import Batch, is_maintenance
 from .cluster_drain import Drain
 from .cluster_pods import Pods
 from .jobid import JobKey
@@ -30,6 +30,9 @@ RETRY_SECONDS, LONGEST_RETRY = 1.0, 30.0  # between two tries of what failed to 
 LEARNING_SECONDS = 2.0  # between the first lists, until they are enough to lift anything
 START_SECONDS = 2.0  # that a job waits for the first list of nodes
 UNKNOWN_SHOWN = 10
+LONGEST_ROUND = 60.0  # of evictions from nodes that no job has yet
+LATE_SECONDS = 120.0  # how long a planned start may be past before pods may come again
+BACKED = "backed"  # the share mode in which pods are jobs themselves
 Told = Callable[[str, JobKey, Outcome, float], None]
 
 
@@ -45,8 +48,13 @@ class Controller:
         connections: int,
         remark: Callable[[str], None],
         told: Told,
+        evict_on: FrozenSet[str] = frozenset(),
+        drain_ahead: float = 0.0,
     ) -> None:
         self.api = api
+        self.evict_on = evict_on
+        self.drain_ahead = drain_ahead
+        self.starts: Mapping[str, float] = {}
         self.batch = batch
         self.spool = spool
         self.remark = remark
@@ -152,9 +160,7 @@ class Controller:
 
         def looked(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
             with self._lock:
-                nodes = {name: self.nodes.get(name) for name in names}
-                self._empty.update(name for name, node in nodes.items() if node and node.tainted and not pods[name])
-                self._show(names)
+                nodes = self._looked(names, pods)
                 pods.update((name, []) for name, node in nodes.items() if node is None or node.leases)
                 return key in self.beliefs.nodes_of
 
@@ -163,6 +169,13 @@ class Controller:
         except ApiError as error:
             return outcome._replace(ok=False, reason=str(error))
         return outcome._replace(ok=not drained.reason, **drained._asdict())
+
+    def _looked(self, names: List[str], pods: Dict[str, List[Pod]]) -> Dict[str, Optional[NodeSeen]]:
+        """Note which of these nodes have been seen without pods."""
+        nodes = {name: self.nodes.get(name) for name in names}
+        self._empty.update(name for name, node in nodes.items() if node and node.tainted and not pods[name])
+        self._show(names)
+        return nodes
 
     def _is_full(self, name: str) -> bool:
         """Whether pods may be on this node and have to leave for a job before it starts.
@@ -240,9 +253,12 @@ class Controller:
             self.beliefs.ask()
             beliefs = self.beliefs
         jobs, states = self.batch.jobs(), self.batch.states()
+        starts = self.batch.starts() if self.drain_ahead else None
         with self._lock:
             beliefs.take_jobs(jobs)
             beliefs.take_states(states)
+            self.starts = self.starts if starts is None else starts
+            beliefs.planned = self._planned(time.time())
             self._answered.intersection_update(beliefs.nodes_of)
             self._show(self.nodes)
         self.settle_all()
@@ -267,6 +283,48 @@ class Controller:
                 pause = min(LONGEST_RETRY, 2 * pause) if failed else RETRY_SECONDS
                 again = time.monotonic() + spread(pause) if failed else 0.0
                 self._submit(failed)
+
+    def _planned(self, now: float) -> FrozenSet[str]:
+        """Nodes on which a job or a reservation begins soon, or should have begun: Slurm is late sometimes."""
+        coming = (name for name, at in self.starts.items() if at - self.drain_ahead <= now <= at + LATE_SECONDS)
+        return frozenset(coming) if self.drain_ahead else frozenset()
+
+    def run_evictions(self, period: float, *, beat: Beat) -> None:
+        """Until told to stop: once a period ask pods to leave nodes that are in maintenance, or planned for a job."""
+        due = 0.0
+        while not self.stopping.wait(min(RETRY_SECONDS, period)):
+            beat()
+            if time.monotonic() < due:
+                continue
+            try:
+                self.evict_ahead(give_up=time.monotonic() + min(period, LONGEST_ROUND))
+            except Exception as error:  # noqa: BLE001 - a loop that ends is worse than any error
+                self.remark("evictions: {!r}".format(error))
+            due = time.monotonic() + spread(period)
+
+    def evict_ahead(self, *, give_up: float) -> int:
+        """Ask pods once to leave where no job has come yet; return how many the API took. Budgets are respected."""
+        with self._lock:
+            names = sorted(name for name in self.nodes if self._is_to_empty(self.nodes[name]))
+
+        def looked(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
+            with self._lock:
+                self._looked(names, pods)
+            return True
+
+        try:
+            return self._drain.ask(names, give_up=give_up, looked=looked) if names else 0
+        except ApiError as error:
+            self.remark(str(error))
+            return 0
+
+    def _is_to_empty(self, node: NodeSeen) -> bool:
+        """Only behind the taint, which keeps new pods away, and never where pods are jobs themselves."""
+        wanted = self.beliefs.of(node.name)
+        if not (wanted.acting and node.tainted) or node.mode == BACKED or node.name in self._empty:
+            return False
+        ahead = wanted.planned and node.mode == HANDOVER and not node.leases
+        return ahead or is_maintenance(wanted.state or "", self.evict_on)
 
     # Bringing Nodes to what is believed
 

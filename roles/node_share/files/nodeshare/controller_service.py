@@ -178,7 +178,14 @@ def main(path: str) -> int:
         return 1
     spool = Spool(settings.socket, gid=gid, remark=remark)
     controller = Controller(
-        api=api, batch=batch, spool=spool, connections=settings.connections, remark=remark, told=tell_job
+        api=api,
+        batch=batch,
+        spool=spool,
+        connections=settings.connections,
+        remark=remark,
+        told=tell_job,
+        evict_on=settings.evict_on,
+        drain_ahead=settings.drain_ahead,
     )
     try:
         server = Server(
@@ -237,6 +244,8 @@ def _run(server: Server, controller: Controller, settings: site.ControllerSettin
         ("polls", controller.run_polls, (settings.period,), {}),
         ("notes", controller.run_notes, (NOTES_SECONDS,), {}),
     )
+    if settings.evict_on or settings.drain_ahead:
+        loops += (("evictions", controller.run_evictions, (settings.period,), {}),)
     for name, loop, arguments, more in loops:
         more = dict(more, beat=server.watchdog.beat_of(name))
         threading.Thread(target=loop, args=arguments, kwargs=more, name=name, daemon=True).start()

@@ -6,6 +6,7 @@
 from typing import Any, Dict, FrozenSet, Mapping, NamedTuple
 
 from . import settings
+from .cluster_batch import MAINTENANCE
 from .settings import ABSOLUTE, matching, seconds
 
 PATH = "/etc/converged/controller.json"
@@ -15,7 +16,8 @@ class ControllerSettings(NamedTuple):
     """Times are seconds.
 
     `host` is this machine's name in SlurmctldHost, or as PBS's server has it, and `names` where a node's two names
-    differ. Jobs in `ignored_queues` of PBS are those of pods.
+    differ. Jobs in `ignored_queues` of PBS are those of pods. Pods leave nodes in a state of `evict_on`, and those on
+    which Slurm plans a start within `drain_ahead`.
     """
 
     host: str
@@ -34,6 +36,8 @@ class ControllerSettings(NamedTuple):
     period: float = 30.0
     connections: int = 16
     api_timeout: float = 5.0
+    evict_on: FrozenSet[str] = frozenset()
+    drain_ahead: float = 0.0
 
 
 def _names(value: Any) -> Dict[str, str]:
@@ -45,6 +49,12 @@ def _names(value: Any) -> Dict[str, str]:
 def _queues(value: Any) -> FrozenSet[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
         raise ValueError("a list of names")
+    return frozenset(value)
+
+
+def _states(value: Any) -> FrozenSet[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) and name in MAINTENANCE for name in value):
+        raise ValueError("a list of " + ", ".join(sorted(MAINTENANCE)))
     return frozenset(value)
 
 
@@ -71,6 +81,8 @@ _CHECKS = {
     "period": seconds(0.1, 600),
     "connections": _connections,
     "api_timeout": seconds(0.1, 60),
+    "evict_on": _states,
+    "drain_ahead": seconds(0, 86400),
 }
 
 
