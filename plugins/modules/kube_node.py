@@ -165,14 +165,20 @@ def remove(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
 
 
 def clear(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
-    """Nothing of ours on Node objects that stay."""
-    nodes = kubectl.nodes()
-    ours = cluster.ours(nodes, params["nodes"])
-    if not check:
+    """Take what is ours from Node objects that stay.
+
+    The label goes first: without it the batch controllers leave a Node alone. They may have written to it until then.
+    """
+    ours = cluster.ours(kubectl.nodes(), params["nodes"])
+    if ours and not check:
         for name, found in ours.items():
-            kubectl.clear(name, labels=found.labels, annotations=found.annotations)
-        keys = sorted({key for found in ours.values() for key in found.taints})
-        for key, names in cluster.tainted(nodes, ours, keys).items():
+            kubectl.clear(name, labels=found.labels, annotations=[])
+        nodes = kubectl.nodes()
+        left = cluster.ours(nodes, ours)
+        for name, found in left.items():
+            kubectl.clear(name, labels=[], annotations=found.annotations)
+        keys = sorted({key for found in left.values() for key in found.taints})
+        for key, names in cluster.tainted(nodes, left, keys).items():
             kubectl.untaint(names, key)
     return {"changed": bool(ours), "cleared": sorted(ours)}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In which order module kube_node opens a node to pods."""
+"""In which order module kube_node opens a node to pods, and takes what is ours from a Node that stays."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typing as t
 
 from ansible_collections.converged.hpc.plugins.modules import kube_node
 
+SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"
 CONVERTING = {"key": "converged.hpc/converting", "effect": "NoSchedule"}
 
 
@@ -59,3 +60,35 @@ def test_pods_are_kept_off_until_the_node_has_its_labels_and_taints_and_is_ready
         "ready True",
         "untaint ['n1'] converged.hpc/converting",
     ]
+
+
+class Beside:
+    """A Node that stays, and a controller that taints it until it has no label any more."""
+
+    def __init__(self) -> None:
+        self.labels = {SHARE_MODE: "handover", "zone": "a"}
+        self.annotations = {"converged.hpc/leases": "", "note": "site"}
+        self.taints: t.List[t.Dict[str, str]] = []
+
+    def nodes(self) -> t.Dict[str, t.Any]:
+        meta = {"labels": dict(self.labels), "annotations": dict(self.annotations)}
+        seen = {"n1": {"metadata": meta, "spec": {"taints": list(self.taints)}}}
+        if SHARE_MODE in self.labels:
+            self.taints = [{"key": "converged.hpc/batch", "effect": "NoSchedule"}]
+            self.annotations["converged.hpc/held-by"] = "slurm/7/0"
+        return seen
+
+    def clear(self, _name: str, *, labels: t.Iterable[str], annotations: t.Iterable[str]) -> None:
+        for part, keys in ((self.labels, labels), (self.annotations, annotations)):
+            for key in keys:
+                del part[key]
+
+    def untaint(self, _names: t.Sequence[str], key: str) -> None:
+        self.taints = [taint for taint in self.taints if taint["key"] != key]
+
+
+def test_what_a_controller_writes_while_a_node_is_restored_goes_as_well() -> None:
+    beside = Beside()
+    result = kube_node.clear(t.cast(t.Any, beside), {"nodes": {"n1": None}}, check=False)
+    assert result == {"changed": True, "cleared": ["n1"]}
+    assert (beside.labels, beside.annotations, beside.taints) == ({"zone": "a"}, {"note": "site"}, [])
