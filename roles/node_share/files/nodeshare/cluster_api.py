@@ -32,7 +32,8 @@ from .watchdog import Beat
 NODES = "/api/v1/nodes"
 NODES_PAGE = 500
 PODS_PAGE = 100
-PAGES_AT_ONCE = 4  # in memory: one is at most LARGEST_ANSWER bytes, and a few times that as objects
+PAGES_AT_ONCE = 16  # in memory, of PAGE_BYTES each, and a few times that as objects
+PAGE_BYTES = 16 << 20  # more than a single object may have
 WATCH_SECONDS = 60
 Event = Tuple[str, NodeSeen]
 
@@ -58,6 +59,7 @@ class ClusterApi:
             client = Client(kubeconfig.load(self.path), timeout=self.timeout)
         except kubeconfig.KubeconfigError as error:
             raise ApiError(0, str(error)) from error
+        client.longest = PAGE_BYTES
         with self.lock:
             self.first = client
 

@@ -82,7 +82,7 @@ class Drain:
         What is under way then goes on, and the rest is not begun: no other job waits behind it.
         """
         waiting = iter(pods)
-        under_way: Dict[Future[bool], str] = {}
+        under_way: Dict["Future[bool]", str] = {}  # noqa: UP037 - a class without [] before Python 3.9
         asked: Set[str] = set()
         while not self.stopping.is_set():
             for pod in itertools.islice(waiting, self.at_once - len(under_way)):

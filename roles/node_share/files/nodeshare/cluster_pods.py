@@ -29,7 +29,8 @@ class Pods:
         self.api = api
         self.stopping = stopping
         self._lock = threading.Lock()
-        self._next: Optional[concurrent.futures.Future[ByNode]] = None  # a list that has not begun
+        # A list that has not begun.
+        self._next: Optional["concurrent.futures.Future[ByNode]"] = None  # noqa: UP037 - no [] before Python 3.9
         self._lister = concurrent.futures.ThreadPoolExecutor(1)
         self._ended, self._took = -LONGEST_REST, 0.0
 

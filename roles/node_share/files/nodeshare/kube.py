@@ -53,11 +53,13 @@ class ApiError(Exception):
 
 
 class TooLong(ApiError):
-    """An answer is longer than LARGEST_ANSWER bytes, or too long for its time."""
+    """An answer is longer than allowed, or too long for its time."""
 
 
 class Client:
-    """Not for use by several threads at once: each has its own."""
+    """Not for use by several threads at once: each has its own. `longest` bounds an answer, in bytes."""
+
+    longest: Optional[int] = None  # LARGEST_ANSWER
 
     def __init__(self, credentials: Credentials, *, timeout: float) -> None:
         self.credentials = credentials
@@ -69,7 +71,7 @@ class Client:
     def clone(self) -> "Client":
         other = Client.__new__(Client)
         other.credentials, other.timeout, other.context = self.credentials, self.timeout, self.context
-        other.connection, other.date = None, ""
+        other.longest, other.connection, other.date = self.longest, None, ""
         return other
 
     def close(self) -> None:
@@ -160,7 +162,7 @@ class Client:
             parts.append(part)
             length += len(part)
             late = time.monotonic() > give_up
-            if length > LARGEST_ANSWER or (late and length > LONG_ANSWER):
+            if length > (self.longest or LARGEST_ANSWER) or (late and length > LONG_ANSWER):
                 self.close()
                 raise TooLong(0, "{} {}: the answer is too long".format(method, path.partition("?")[0]))
             if late:

@@ -13,7 +13,7 @@ import socket
 import time
 from typing import Callable, Dict, Tuple
 
-LATE_SECONDS = 600.0  # for one round of a loop; each request and each command in it has a bound of its own
+LATE_SECONDS = 900.0  # for one round of a loop; each request and each command in it has a bound of its own
 TELL_SECONDS = 10.0
 
 Beat = Callable[[], None]
