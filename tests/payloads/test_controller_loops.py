@@ -12,6 +12,7 @@ import unittest
 import unittest.mock
 
 from nodeshare import watchdog
+from nodeshare.backoff import Backoff, spread
 from nodeshare.cluster_api import ClusterApi, follow
 from nodeshare.controller import Controller
 from nodeshare.kube import ApiError
@@ -70,6 +71,8 @@ class Odd(unittest.TestCase):
         follow(api, replace=replace, event=None, lost=lost.append, stopping=stop, beat=lambda: None)
         self.assertEqual((len(lost), len(seen), api.answers), (len(ODD) + 1, 2, []))
         self.assertIn("a proxy's own", lost[0])
+        for wait, about in zip(waits, (0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0, 10.0)):
+            self.assertLessEqual(abs(wait - about), about / 4, "ever later, and not with all others at once")
 
     def test_polls_and_notes_go_on_after_any_error(self):
         batch = unittest.mock.Mock(**{"in_control.side_effect": ValueError("odd")})
@@ -90,6 +93,18 @@ class Odd(unittest.TestCase):
         controller.run_notes(0.0, beat=beat)
         self.assertEqual(len(rounds), 6)
         self.assertEqual(set(remarks), {"poll: ValueError('odd')", "notes: RuntimeError('odder')"})
+
+
+class Backoffs(unittest.TestCase):
+    def test_waits_double_to_the_longest_and_begin_anew_when_it_has_worked(self):
+        backoff = Backoff(1.0, 30.0)
+        for _ in range(2):
+            for about in (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0):
+                self.assertLessEqual(abs(backoff.failed() - about), about / 4)
+            backoff.reset()
+
+    def test_those_that_began_together_do_not_ask_together(self):
+        self.assertGreater(len({round(spread(1.0), 3) for _ in range(200)}), 50)
 
 
 class Systemd(unittest.TestCase):

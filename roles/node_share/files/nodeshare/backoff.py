@@ -14,3 +14,21 @@ def spread(seconds: float) -> float:
     import random
 
     return seconds * random.uniform(1 - SHARE, 1 + SHARE)
+
+
+class Backoff:
+    """Waits that double from `first` to `longest` seconds while something fails, each spread."""
+
+    def __init__(self, first: float, longest: float) -> None:
+        self.first = first
+        self.longest = longest
+        self.next = first
+
+    def failed(self) -> float:
+        """Return the seconds to wait after one more failure."""
+        seconds, self.next = self.next, min(self.longest, 2 * self.next)
+        return spread(seconds)
+
+    def reset(self) -> None:
+        """Begin with the first wait again, as it has worked."""
+        self.next = self.first

@@ -13,7 +13,7 @@ import urllib.parse
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import kubeconfig
-from .backoff import spread
+from .backoff import Backoff
 from .cluster import SHARE_MODE, NodeSeen, node_from
 from .kube import (
     MERGE_PATCH,
@@ -184,14 +184,14 @@ def follow(
 
     Any error is told to `lost` and ends in a new list: nothing else would do this thread's work.
     """
-    pause = 0.5
+    backoff = Backoff(0.5, 10.0)
     while not stopping.is_set():
         beat()
         try:
             api.renew()
             nodes, version = api.nodes()
             replace(nodes)
-            pause = 0.5
+            backoff.reset()
             for kind, node in api.watch(version, beat=beat):
                 event(kind, node)
                 if stopping.is_set():
@@ -200,8 +200,7 @@ def follow(
             lost(str(error))
         except Exception as error:  # noqa: BLE001 - a loop that ends is worse than any error
             lost("watch: {!r}".format(error))
-        stopping.wait(spread(pause))
-        pause = min(10.0, pause * 2)
+        stopping.wait(backoff.failed())
 
 
 def _read_node(item: Any) -> NodeSeen:

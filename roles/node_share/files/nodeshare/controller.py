@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set
 
-from .backoff import spread
+from .backoff import Backoff, spread
 from .cluster import Beliefs, NodeSeen, Outcome, decide_cluster, lifts, patch_of
 from .cluster_api import ClusterApi
 from .cluster_batch import Batch, is_maintenance
@@ -265,7 +265,7 @@ class Controller:
 
     def run_polls(self, period: float, *, beat: Beat) -> None:
         """Until told to stop: lists once a period, and what failed to be written once more, ever less often."""
-        due, again, pause = 0.0, 0.0, RETRY_SECONDS
+        due, again, backoff = 0.0, 0.0, Backoff(RETRY_SECONDS, LONGEST_RETRY)
         while not self.stopping.is_set():
             beat()
             if time.monotonic() >= due:
@@ -280,8 +280,10 @@ class Controller:
             if time.monotonic() >= again:
                 with self._lock:
                     failed, self._failed = list(self._failed), set()
-                pause = min(LONGEST_RETRY, 2 * pause) if failed else RETRY_SECONDS
-                again = time.monotonic() + spread(pause) if failed else 0.0
+                if failed:
+                    again = time.monotonic() + backoff.failed()
+                else:
+                    backoff.reset()
                 self._submit(failed)
 
     def _planned(self, now: float) -> FrozenSet[str]:
