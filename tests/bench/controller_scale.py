@@ -33,6 +33,7 @@ ROUNDS = 3
 LARGEST_SECONDS = 5.0
 LARGEST_CPU = 0.040
 PAYLOAD = Path(__file__).resolve().parents[2] / "roles/node_share/files"
+SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"
 HOSTS = f"load-[00000-{NODES - 1:05d}]"
 
 
@@ -79,6 +80,12 @@ class Service:
         self.process.terminate()
         self.process.wait(timeout=60)
         self.log.close()
+
+
+def convert(api: Api) -> None:
+    """Give every node for load the label of a converted node; the controller leaves others alone."""
+    for name in versions(api):
+        api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {SHARE_MODE: "handover"}}})
 
 
 def versions(api: Api) -> dict[str, str]:
@@ -136,6 +143,7 @@ def main() -> int:
     with own_bed(f"bench-{os.getpid()}", "--nodes", "1", "--wlm", "none", given=options.bed) as running:
         bed = running.bed
         command_line("load", bed.name, "--nodes", str(NODES), timeout=300)
+        convert(Api.from_kubeconfig(kubeconfig(bed)))
         try:
             with tempfile.TemporaryDirectory() as folder:
                 service = Service(Path(folder), kubeconfig(bed))

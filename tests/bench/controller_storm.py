@@ -26,6 +26,7 @@ FILES = api.TESTS.parent / "roles/slurm_share/files"
 CORES = 64
 LARGEST_CPU = 0.040
 LARGEST_FALL = 0.10
+CONVERTED = {"node-restriction.kubernetes.io/converged-share-mode": "handover"}
 WAYS = ("no-op", "ours")
 EVENTS = ("prolog", "epilog")
 # Seconds of the array, from its submission to its last task's end.
@@ -61,7 +62,7 @@ def prepare(site: Site) -> None:
     """A controller that is known to a real API, two Node objects without kubelets, and a Slurm with many cores."""
     bed, nodes = site.bed, sorted(site.hosts["all"]["children"]["converged_nodes"]["hosts"])
     for node in nodes:
-        body = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": node}}
+        body = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": node, "labels": CONVERTED}}
         Api.from_kubeconfig(kubeconfig(bed.bed)).create("/api/v1/nodes", body)
     identity = kubeconfig(bed.bed).read_text(encoding="utf-8")
     words = "mkdir -p /etc/converged; umask 077; cat > /etc/converged/controller.kubeconfig"

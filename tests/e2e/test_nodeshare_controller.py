@@ -63,6 +63,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with own_bed(request, BED) as bed:
         api.command_line("join", bed.bed.name, timeout=600)
         found = Cluster(bed, tmp_path_factory.mktemp("controller"))
+        found.kubectl("label", "nodes", "n1", "n2", "node-restriction.kubernetes.io/converged-share-mode=handover")
         identity = kubeconfig(bed.bed).read_text(encoding="utf-8")
         found.ctl("mkdir -p /etc/converged; umask 077; cat > /etc/converged/controller.kubeconfig", input=identity)
         for event in ("prolog", "epilog"):
