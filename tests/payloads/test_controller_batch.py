@@ -41,6 +41,19 @@ class Hostlists(unittest.TestCase):
             with self.subTest(text[:40]), self.assertRaises(hostlist.HostlistError):
                 hostlist.expand(text)
 
+    def test_one_odd_name_hides_no_other(self):
+        cases = (
+            ("n[1-2],a b,m3", ["n1", "n2", "m3"]),
+            ("n1,n[a-b],r[1-2]n[3,5]", ["n1", "r1n3", "r1n5", "r2n3", "r2n5"]),
+            ("n1,n[1-9999999],n2", ["n1", "n2"]),
+            ("n[1", []),
+        )
+        for text, names in cases:
+            with self.subTest(text):
+                found, odd = hostlist.expand_readable(text)
+                self.assertEqual((list(found), bool(odd)), (names, True))
+        self.assertEqual(hostlist.expand_readable("n[1-2]"), (("n1", "n2"), ""))
+
 
 class Answers(unittest.TestCase):
     def test_the_list_of_jobs_knows_who_holds_and_who_ends(self):
@@ -72,8 +85,8 @@ class Answers(unittest.TestCase):
         for state, told in cases:
             with self.subTest(state):
                 self.assertEqual(cluster_batch.node_states("n1^{}^\n".format(state)), ({"n1": told}, ""))
-        text = "n1^bad \u00e9 ^disk [root@2026-01-01T00:00:00]^\nn2^none^\nn3^^\n"
-        self.assertEqual(cluster_batch.node_reasons(text), {"n1": "bad \\xe9 ^disk"})
+        text = "n[1,4]^bad \u00e9 ^disk [root@2026-01-01T00:00:00]^\nn2^none^\nn3^^\n"
+        self.assertEqual(cluster_batch.node_reasons(text), dict.fromkeys(("n1", "n4"), "bad \\xe9 ^disk"))
 
     def test_no_text_of_a_slurmd_or_a_reason_tells_the_state_of_another_node(self):
         said = {
@@ -93,12 +106,12 @@ class Answers(unittest.TestCase):
         self.assertEqual(batch.states(), {"n5": "", "n9": "DRAIN"})
 
     def test_one_node_that_cannot_be_read_keeps_its_state_and_the_others_are_read(self):
-        texts = ["n5^idle+drain^\nn9^idle^\n", "n5 x^down^y\nn9^down^\n"]
+        texts = ["n5^idle+drain^\nn[8-9]^idle^\n", "n5 x^down^y\nn[8-9],$(id),n[3^down^\n"]
         remarks = []
         batch = slurm(lambda argv: Answer(0, texts[0] if argv[-1] == cluster_batch.NODE_FIELDS else "", ""), remarks)
-        self.assertEqual(batch.states(), {"n5": "DRAIN", "n9": ""})
+        self.assertEqual(batch.states(), {"n5": "DRAIN", "n8": "", "n9": ""})
         del texts[0]
-        self.assertEqual(batch.states(), {"n5": "DRAIN", "n9": "DOWN"})
+        self.assertEqual(batch.states(), {"n5": "DRAIN", "n8": "DOWN", "n9": "DOWN"})
         self.assertIn("n5 x^down^y", remarks[0])
 
     def test_a_reason_that_cannot_be_told_is_no_change(self):

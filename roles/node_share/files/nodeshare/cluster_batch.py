@@ -61,8 +61,8 @@ MAINTENANCE = {
     "reboot": frozenset(("REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED")),
     "power_down": frozenset(("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN", "sleep")),
 }
-_NODE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})\^([A-Za-z_+]{1,1000})\^", re.ASCII)
-_REASON = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,252})\^(.{1,200})", re.ASCII)
+_STATE = re.compile(r"([^^]+)\^([A-Za-z_+]{1,1000})\^", re.ASCII)
+_REASON = re.compile(r"([^^]+)\^(.{1,200})", re.ASCII)
 _RESERVATION = re.compile(r"ReservationName=\S+ StartTime=(\S+) EndTime=\S+ Duration=\S+ +Nodes=(\S+) ", re.ASCII)
 _PING = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.ASCII | re.MULTILINE)
 
@@ -150,14 +150,14 @@ class SlurmBatch(Batch):
         """Why each node is not for jobs now, or "".
 
         The reason is free text, asked for apart and shown, and nothing else: one that cannot be told changes nothing.
-        A node whose own line cannot be read keeps the state that it had.
+        A node that cannot be read keeps the state that it had.
         """
         found = self.answered((*self._sinfo(), NODE_FIELDS), node_states)
         if found is None:
             return None
         states, odd = found
         if odd:
-            self.remark("{}: {}: no node with a state".format(self.sinfo, odd))
+            self.remark("{}: {}: no nodes with a state".format(self.sinfo, odd))
             states = {**self.last, **states}
         self.last = states
         if any(states.values()):
@@ -178,7 +178,7 @@ class SlurmBatch(Batch):
         return found
 
     def _sinfo(self) -> Tuple[str, ...]:
-        return (self.sinfo, "--all", "--local", "--Node", "--noheader")
+        return (self.sinfo, "--all", "--local", "--noheader")
 
     def _with_reason(self, name: str, state: str) -> str:
         reason = self.reasons.get(name, "") if state else ""
@@ -210,18 +210,21 @@ def job_list(text: str) -> Tuple[Dict[str, FrozenSet[str]], FrozenSet[str]]:
 
 
 def node_states(text: str) -> Tuple[Dict[str, str], str]:
-    """Why each node is not for jobs now, or "", and the first line that is odd. No node at all is no answer."""
+    """Why each node is not for jobs now, or "", and the first thing that is odd. No node at all is no answer.
+
+    Of several lines of a node, one for each partition, the last counts: they are made of one record.
+    """
     if not text.endswith("\n"):
         raise ValueError("the answer is cut off")
     found: Dict[str, str] = {}
     odd = ""
     for line in text.splitlines():
-        match = _NODE.fullmatch(line)
-        if match is None:
-            odd = odd or ascii(line[:60])
-            continue
-        flags = dict.fromkeys(match.group(2).upper().split("+"))
-        found[match.group(1)] = "+".join(flag for flag in flags if flag in CLOSED)
+        match = _STATE.fullmatch(line)
+        names, trouble = hostlist.expand_readable(match.group(1)) if match else ((), ascii(line[:60]))
+        odd = odd or trouble
+        if match:
+            flags = dict.fromkeys(match.group(2).upper().split("+"))
+            found.update(dict.fromkeys(names, "+".join(flag for flag in flags if flag in CLOSED)))
     if not found:
         raise ValueError("no node in the answer")
     return found, odd
@@ -229,9 +232,12 @@ def node_states(text: str) -> Tuple[Dict[str, str], str]:
 
 def node_reasons(text: str) -> Dict[str, str]:
     """The reason of each node that has one. A line that is odd is left out."""
-    matches = [_REASON.match(line) for line in text.splitlines()]
-    found = {match.group(1): plain(match.group(2).rstrip().rstrip("^")) for match in matches if match}
-    return {name: reason for name, reason in found.items() if reason not in ("", "none")}
+    found: Dict[str, str] = {}
+    for match in map(_REASON.match, text.splitlines()):
+        reason = plain(match.group(2).rstrip().rstrip("^")) if match else ""
+        if match and reason not in ("", "none"):
+            found.update(dict.fromkeys(hostlist.expand_readable(match.group(1))[0], reason))
+    return found
 
 
 def planned_jobs(text: str) -> List[Start]:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Slurm's lists of host names, `n[1-3,07],login`, as names; bounded, because a bomb is a line of text too."""
 
+import contextlib
 import re
-from typing import List, Tuple
+from typing import Dict, List, Tuple
 
 MOST = 1 << 16  # Slurm itself has no more nodes in a cluster
 LONGEST = 1 << 20
@@ -27,6 +28,20 @@ def expand(text: str) -> Tuple[str, ...]:
         if not _NAME.fullmatch(name):
             raise HostlistError("{}: not a host name".format(ascii(name[:60])))
     return tuple(dict.fromkeys(names))
+
+
+def expand_readable(text: str) -> Tuple[Tuple[str, ...], str]:
+    """Return the names that can be read, each once, and what cannot: one odd name hides no other."""
+    try:
+        return expand(text), ""
+    except HostlistError as error:
+        odd = str(error)
+    names: Dict[str, None] = {}
+    for word in re.split(r",(?![^\[\]]*\])", text[:LONGEST]):
+        if len(names) < MOST:
+            with contextlib.suppress(HostlistError):
+                names.update(dict.fromkeys(expand(word)))
+    return tuple(names), odd
 
 
 def _words(text: str) -> List[str]:
