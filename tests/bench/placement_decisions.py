@@ -33,6 +33,8 @@ from placement.model.selector import (
     Toleration,
 )
 from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.policy.feasibility import Feasibility
+from placement.policy.reservations import Reservations
 from placement.state.cluster import Cluster
 from placement.state.domains import DomainRules
 from placement.state.shapes import ShapeTable
@@ -71,7 +73,11 @@ class Case:
                 )
             )
         self.shapes = ShapeTable(
-            self.cluster.columns, self.cluster.masks, self.cluster.ports, least_allocated, capacity=256
+            self.cluster.columns,
+            self.cluster.masks,
+            Feasibility(self.cluster, Reservations(self.cluster.columns)),
+            least_allocated,
+            capacity=256,
         )
         self.rules = DomainRules(self.cluster.columns, self.cluster.masks, self.cluster.labelsets)
         self._number = 0

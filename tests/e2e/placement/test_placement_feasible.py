@@ -179,7 +179,7 @@ def ours(cluster: Cluster) -> dict[str, set[str]]:
         if task.status is not Status.PENDING:
             continue
         fits = chooser.shapes.row(task.pod.spec, task.pod.request).scores > INFEASIBLE
-        allowed = chooser.allowed(task)
+        allowed = chooser.feasibility.allowed(task)
         fits = fits if allowed is None else fits & allowed
         found[task.pod.name] = {name for name, row in columns.rows.items() if fits[row]}
     return found

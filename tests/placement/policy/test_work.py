@@ -11,11 +11,13 @@ import pytest
 from placement.core.scheduler import Scheduler
 from placement.model.action import Bind, Evict, PodCondition
 from placement.model.event import EvictRefused, Gone, Relisted, Seen
-from placement.model.pod import Phase, Pod
+from placement.model.pod import Phase, Pod, PodSpec
 from placement.model.selector import Effect, LabelSelector, NodeSelector, Requirement, Taint
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import load
+from placement.policy.feasibility import Feasibility
 from placement.policy.jobs import Job
+from placement.policy.reservations import Reservations
 from placement.policy.rules import Rules
 from placement.state.cluster import Cluster
 from placement.state.pods import PodTable
@@ -179,7 +181,8 @@ def test_thousands_of_taints_are_nothing_to_rules_that_no_pod_needs(monkeypatch:
     for item in nodes:
         cluster.apply(Seen(item))
     selectors = [NodeSelector(pairs(zone=f"z{index % 3}", team=f"t{index}")) for index in range(50)]
-    masks = [cluster.masks.usable(selector, ()) for selector in (*selectors, NodeSelector(pairs(zone="z1")))]
+    usable = Feasibility(cluster, Reservations(cluster.columns)).mask
+    masks = [usable(PodSpec(selector=selector), ()) for selector in (*selectors, NodeSelector(pairs(zone="z1")))]
     assert int(masks[-1].allows.sum()) == NODES // 3
     asked = Calls(monkeypatch, NodeSelector, "matches")
     for item in nodes:
@@ -196,7 +199,7 @@ def test_thousands_of_taints_are_nothing_to_rules_that_no_pod_needs(monkeypatch:
 def test_a_mask_knows_nodes_that_came_after_it_was_made() -> None:
     cluster = Cluster()
     cluster.apply(Seen(node("n0")))
-    mask = cluster.masks.usable(NodeSelector(), ())
+    mask = Feasibility(cluster, Reservations(cluster.columns)).mask(PodSpec(), ())
     for index in range(1, 200):
         cluster.apply(Seen(node(f"n{index}")))
     assert mask.allows.sum() == 200

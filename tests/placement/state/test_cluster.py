@@ -6,14 +6,21 @@
 import pytest
 from placement.model.event import Gone, Relisted, Seen, Unreadable
 from placement.model.node import Node
-from placement.model.pod import HostPort, Phase, Pod
+from placement.model.pod import HostPort, Phase, Pod, PodSpec
 from placement.model.refusal import Refusal
-from placement.model.selector import Effect, NodeSelector, Taint
+from placement.model.selector import ANY_NODE, Effect, NodeSelector, Taint
 from placement.model.workload import Namespace, PriorityClass
+from placement.policy.feasibility import Feasibility
+from placement.policy.reservations import Reservations
 from placement.state.cluster import Cluster
 from placement.state.columns import UNREADABLE
+from placement.state.masks import Mask
 from placement_kit.builders import amounts, node, pairs, pod
 from placement_kit.summary import summary
+
+
+def usable(cluster: Cluster, selector: NodeSelector = ANY_NODE) -> Mask:
+    return Feasibility(cluster, Reservations(cluster.columns)).mask(PodSpec(selector=selector), ())
 
 
 def cluster_of(*objects: Node | Pod) -> Cluster:
@@ -239,7 +246,7 @@ def test_a_node_with_a_pod_that_was_never_readable_is_closed_until_it_is_readabl
             cluster.apply(first)
             cluster.apply(second)
             assert summary(cluster)["nodes"]["n1"]["unreadable"]
-            assert not cluster.masks.usable(NodeSelector(), ()).allows.any()
+            assert not usable(cluster).allows.any()
             cluster.apply(end)
             assert not summary(cluster)["nodes"]["n1"]["unreadable"]
 
@@ -300,12 +307,12 @@ def test_a_removed_nodes_row_is_a_tombstone_until_another_node_takes_it() -> Non
 def test_rows_double_and_everything_stays_where_it_was() -> None:
     nodes = [node(f"n{i}", labels=pairs(zone=f"z{i % 3}")) for i in range(200)]
     cluster = cluster_of(*nodes[:3], pod(node="n1"))
-    usable = cluster.masks.usable(NodeSelector(pairs(zone="z1")), ())
+    mask = usable(cluster, NodeSelector(pairs(zone="z1")))
     for item in nodes[3:]:
         cluster.apply(Seen(item))
     assert free(cluster) == LESS_ONE
-    assert usable.allows.sum() == 67
-    assert {name for name, row in cluster.columns.rows.items() if usable.allows[row]} == {
+    assert mask.allows.sum() == 67
+    assert {name for name, row in cluster.columns.rows.items() if mask.allows[row]} == {
         f"n{i}" for i in range(200) if i % 3 == 1
     }
 

@@ -10,6 +10,8 @@ from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.selector import LabelPairs
 from placement.model.workload import Namespace
+from placement.policy.feasibility import Feasibility
+from placement.policy.reservations import Reservations
 from placement.state.cluster import Cluster
 from placement.state.domains import DomainRules
 from placement.state.shapes import INFEASIBLE, ShapeTable
@@ -25,7 +27,8 @@ class Columns:
         self.cluster = Cluster()
         for name, labels in strategies.NAMESPACE_LABELS.items():
             self.label_namespace(name, tuple(labels.items()), 1)
-        self.shapes = ShapeTable(self.cluster.columns, self.cluster.masks, self.cluster.ports, least_allocated)
+        feasibility = Feasibility(self.cluster, Reservations(self.cluster.columns))
+        self.shapes = ShapeTable(self.cluster.columns, self.cluster.masks, feasibility, least_allocated)
         self.rules = DomainRules(self.cluster.columns, self.cluster.masks, self.cluster.labelsets)
 
     def label_namespace(self, name: str, labels: LabelPairs, version: int) -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from placement.model.event import Gone, Seen
 from placement.model.node import Node
 from placement.model.pod import HostPort, Pod
+from placement.policy.feasibility import Feasibility
+from placement.policy.reservations import Reservations
 from placement.state.cluster import Cluster
 from placement.state.columns import NodeColumns
 from placement.state.shapes import INFEASIBLE, ShapeTable
@@ -19,7 +21,8 @@ from placement_kit.scorers import least_allocated
 
 
 def shapes_of(cluster: Cluster, **more: int) -> ShapeTable:
-    return ShapeTable(cluster.columns, cluster.masks, cluster.ports, least_allocated, **more)
+    feasibility = Feasibility(cluster, Reservations(cluster.columns))
+    return ShapeTable(cluster.columns, cluster.masks, feasibility, least_allocated, **more)
 
 
 @given(st.data())

@@ -140,6 +140,8 @@ class Daemon:
                 # Whoever had something for the loop now would wait for it.
                 continue
             self._parts.refusals.catch_up()
+            for sentence in self._parts.loop.scheduler.plugin_faults.take():
+                self._log.error(sentence)
             if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
                 self._parts.loop.put_call(collector.collect, _ROOM_SECONDS)
             if time.monotonic() - looked >= _RELOAD_SECONDS:

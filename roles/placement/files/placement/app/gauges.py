@@ -56,6 +56,14 @@ def add_gauges(parts: Assembly) -> None:
         },
     )
     parts.metrics.count(
+        "plugin_failures_total",
+        "Calls of a plugin of the site that raised or gave an answer that cannot be used, by plugin and method",
+        lambda: {
+            (("plugin", plugin), ("method", method)): float(number)
+            for (plugin, method), number in list(parts.loop.scheduler.plugin_faults.counts.items())
+        },
+    )
+    parts.metrics.count(
         "watch_relists_total",
         "Whole lists since the start",
         lambda: {(("source", item.source.name),): float(item.health.relists) for item in parts.reflectors},

@@ -17,6 +17,7 @@ from typing import Final
 
 import yaml
 
+from placement.app.site_plugins import find_plugin
 from placement.kube.announcer import MOST_WAITING
 from placement.kube.carrier import BINDERS
 from placement.kube.lease import Terms
@@ -238,7 +239,7 @@ def read_settings(path: Path, *, with_policy: bool = True) -> Settings:
 def read_policy(path: Path) -> Configuration:
     """A configuration of kube-batch."""
     try:
-        return configuration.load(_text(path), str(path))
+        return configuration.load(_text(path), str(path), find_plugin)
     except ConfigurationError as error:
         raise SettingsError(str(error)) from None
 

@@ -74,7 +74,7 @@ class Explainer:
                 uid=uid, namespace=namespace, name=name, state="Foreign", node=entry.pod.node, limit=limit
             )
         job = task.job
-        found = self._session.chooser.reasons(task) if task.status is Status.PENDING else None
+        found = self._session.feasibility.reasons(task) if task.status is Status.PENDING else None
         refusing = found.refusing if found else ()
         return Explanation(
             uid=uid,
@@ -120,8 +120,10 @@ class Explainer:
             yield f"in queue {queue.name}, which holds {shown(frozen(queue.allocated))}: any pod"
         if vector.unknown:
             return
-        fits = session.chooser.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
-        allowed = session.chooser.allowed(task)
+        fits = session.feasibility.usable(task) & np.logical_and.reduce(
+            columns.alloc[: len(vector.least)] >= vector.least
+        )
+        allowed = session.feasibility.allowed(task)
         rows = np.flatnonzero(fits if allowed is None else fits & allowed)
         opened = columns.opened(len(columns.axis), columns.lower_rank(task.priority))
         lacking = np.maximum(vector.dense[:, None] - opened[:, rows], 0) / np.maximum(vector.dense[:, None], 1)
@@ -175,7 +177,7 @@ class Explainer:
         if task.node:
             yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
         elif task.status is Status.PENDING:
-            rows = session.chooser.usable(task) | np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
+            rows = session.feasibility.usable(task) | np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
             near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
             near = {name: there for name, there in near.items() if rows[columns.rows[name]]}
             yield from sentences(near, since=since)

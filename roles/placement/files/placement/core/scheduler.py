@@ -62,6 +62,7 @@ from placement.policy.reservations import RESERVE_AFTER, Reservations
 from placement.policy.resting import Resting
 from placement.policy.rules import Rules
 from placement.policy.session import PATIENCE, ActionRun, Refused, Session, Spared
+from placement.policy.site_filter import Faults
 from placement.state.cluster import Cluster, Shape
 from placement.state.columns import RESTING
 
@@ -76,6 +77,9 @@ ACTIONS: Final[dict[str, ActionRun]] = {
 _SPARED: Final = 30.0
 # Seconds until a budget that has refused is tried again: others may leave in vain together with its pod.
 _REFUSING: Final = 3600.0
+
+# Seconds until jobs are tried again that a plugin of the site may have refused by what only it knows.
+_JUDGED: Final = 30.0
 
 # A list of more objects than this is taken in over several slices, and so many steps of it while another decides.
 _AT_ONCE: Final = 512
@@ -115,10 +119,13 @@ class Scheduler:
         self.cluster = Cluster()
         self.configuration = configuration
         rules = Rules(configuration)
+        # What plugins of the site did wrong.
+        self.plugin_faults = Faults()
         self.book = Book(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
         reservations = Reservations(self.cluster.columns)
         reservations.patience, reservations.epoch = reserve_after, epoch
-        self.session = Session(self.book, Chooser(self.cluster, rules, reservations), rules, patience=patience)
+        chooser = Chooser(self.cluster, rules, reservations, self.plugin_faults)
+        self.session = Session(self.book, chooser, rules, patience=patience)
         self.session.backing.rules = backing or BackingRules()
         self._announcer = Announcer(self.session)
         self._explainer = Explainer(self.session, self._announcer)
@@ -133,6 +140,7 @@ class Scheduler:
         self._news = True
         # Whether everything has been taken in once since it was for somebody else to decide.
         self._whole = False
+        self._judged = float("-inf")
 
     def configure(self, configuration: Configuration, *, patience: float, reserve_after: float) -> None:
         """Schedule by this configuration from the next slice on; times are seconds (see the settings)."""
@@ -144,7 +152,9 @@ class Scheduler:
         self.configuration = configuration
         rules = Rules(configuration)
         self.session.rules = rules
-        self.session.chooser = Chooser(self.cluster, rules, reservations)
+        self.session.chooser.close()
+        self.plugin_faults.begin_anew()
+        self.session.chooser = Chooser(self.cluster, rules, reservations, self.plugin_faults)
         # Only enqueue looks whether kept room has lapsed.
         self.session.unclaimed.clear()
         self.book.reconfigure(rules)
@@ -351,6 +361,10 @@ class Scheduler:
         spared, refusing = self.session.spared, self.session.refusing
         for node, shape in self._resting.rested(now):
             self._rest(node, shape, rests=False)
+            self.book.generation += 1
+            self._news = True
+        if self.session.chooser.may_change and self._judged + _JUDGED <= now:
+            self._judged = now
             self.book.generation += 1
             self._news = True
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]

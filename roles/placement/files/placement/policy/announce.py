@@ -136,7 +136,7 @@ class Announcer:
         if session.rules.overused(queue):
             deserved = shown((name, part) for name, part in queue.deserved.items() if part)
             task = job.peek()
-            nodes = self._session.chooser.reasons(task) if task is not None else None
+            nodes = self._session.feasibility.reasons(task) if task is not None else None
             return Refused("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
         return None
 

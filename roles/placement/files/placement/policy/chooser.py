@@ -1,22 +1,21 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which node a task goes to: the best of those that may have it, by the state's columns."""
+"""Which node a task goes to: the best of those that may have it (see `feasibility`), by the state's columns."""
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 import numpy as np
 
 from placement.model.quantity import format_amount
+from placement.policy.feasibility import Feasibility
 from placement.policy.jobs import Task, alike
 from placement.policy.reservations import Reservations
 from placement.policy.rules import Rules
+from placement.policy.site_filter import Faults, Guarded, SiteRule, site_filters
 from placement.policy.statement import Statement
 from placement.state.cluster import Cluster
-from placement.state.domains import DomainRules
-from placement.state.masks import Bools
-from placement.state.reasons import Reasons, Refusals
 from placement.state.shapes import INFEASIBLE, ShapeTable
 
 # So many equal tasks get their nodes in one go.
@@ -26,16 +25,33 @@ _AT_ONCE: Final = 128
 class Chooser:
     """Answers over one cluster by the scores of one configuration."""
 
-    def __init__(self, cluster: Cluster, rules: Rules, reservations: Reservations) -> None:
+    def __init__(self, cluster: Cluster, rules: Rules, reservations: Reservations, faults: Faults) -> None:
         self._cluster = cluster
         self.reservations = reservations
         self._pod_preference = np.float32(rules.pod_preference)
+        site = [
+            (choice, Guarded(choice.name, choice.site, cluster, faults))
+            for choice in rules.site
+            if choice.site is not None
+        ]
+        refusing = [item for choice, plugin in site if choice.on("predicate") for item in site_filters(plugin)]
+        self.feasibility = Feasibility(cluster, reservations, refusing)
         self.shapes = ShapeTable(
-            cluster.columns, cluster.masks, cluster.ports, rules.scorer(), preference=rules.node_preference
+            cluster.columns,
+            cluster.masks,
+            self.feasibility,
+            rules.scorer(),
+            preference=rules.node_preference,
+            extras=[plugin.score for choice, plugin in site if choice.on("node_order") and plugin.has("score")],
         )
-        self.domains = DomainRules(cluster.columns, cluster.masks, cluster.labelsets)
-        self.volumes = cluster.volumes
-        self._refusals = Refusals(cluster, self.domains, self.volumes)
+        # Whether a plugin may allow what it has refused although nothing has happened here.
+        self.may_change = any(isinstance(item, SiteRule) for item in refusing)
+        self._read = [key for _unused, plugin in site for key in plugin.plugin.labels]
+        cluster.labelsets.read(self._read)
+
+    def close(self) -> None:
+        """Another takes its place: nothing is read for its plugins any more."""
+        self._cluster.labelsets.unread(self._read)
 
     def best(self, task: Task) -> str:
         """The best node for the task, or nothing."""
@@ -43,8 +59,10 @@ class Chooser:
         shape = self.shapes.row(pod.spec, pod.request, task.priority)
         liked = None
         if self._pod_preference and (pod.spec.preferred_pods or pod.spec.spread):
-            liked = self.domains.preferences(pod.spec, task.entry.labelset)
-        row = self.shapes.best(shape, self.allowed(task), liked if liked is None else liked * self._pod_preference)
+            liked = self.feasibility.domains.preferences(pod.spec, task.entry.labelset)
+        row = self.shapes.best(
+            shape, self.feasibility.allowed(task), liked if liked is None else liked * self._pod_preference
+        )
         return self._name(row) if row >= 0 else ""
 
     def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Task | None]:
@@ -62,7 +80,7 @@ class Chooser:
             if end - start > 1 and not self.one_by_one(first):
                 run = tasks[start:end]
                 shape = self.shapes.row(first.pod.spec, first.pod.request, first.priority)
-                rows = self.shapes.targets(shape, len(run), self.reservations.untouched(first))
+                rows = self.shapes.targets(shape, len(run), self.feasibility.to_many(first))
                 for task, row in zip(run, rows, strict=False):
                     statement.place(task, self._name(row))
                 start += len(rows)
@@ -86,7 +104,7 @@ class Chooser:
         for task, node in zip(tasks, nodes, strict=True):
             if task is not tasks[0]:
                 yield
-            row, allowed = self._cluster.columns.rows.get(node), self.by_rules(task)
+            row, allowed = self._cluster.columns.rows.get(node), self.feasibility.by_rules(task)
             shape = self.shapes.row(task.pod.spec, task.pod.request, task.priority)
             if row is None or shape.scores[row] == INFEASIBLE or (allowed is not None and not allowed[row]):
                 return False
@@ -97,32 +115,7 @@ class Chooser:
         """Whether placing one of several equal pods can change where the next may go, beyond the room it takes."""
         spec = task.pod.spec
         prefers = bool(self._pod_preference) and bool(spec.preferred_pods or spec.spread)
-        if prefers or task.pod.volume_claims or self._cluster.suited(task.pod) is not None:
-            return True
-        return self.domains.apply_to(task.pod.spec, task.entry.labelset)
-
-    def kind(self, tasks: Sequence[Task]) -> Hashable:
-        """Return what is equal for tasks that fit where the others fit; None where that is not known.
-
-        What a pod prefers does not matter, nor does its label set where no rule about other pods is about it. A single
-        pod that is kept apart from others fits nowhere until one of them leaves. Company and volumes come without that.
-        """
-        first, spec = tasks[0], tasks[0].pod.spec
-        if spec.affinity or first.pod.volume_claims or any(constraint.hard for constraint in spec.spread):
-            return None
-        if len(tasks) > 1 and not all(alike(task, first) for task in tasks):
-            return None
-        if self._cluster.suited(first.pod) is not None:
-            return None
-        ignored = self._cluster.columns.lower_rank(first.priority)
-        asked = (spec, first.pod.request, ignored, self.reservations.binding(first))
-        repelling = self._cluster.labelsets.repelling(first.entry.labelset)
-        if not spec.anti_affinity and not repelling:
-            return (*asked, len(tasks))
-        apart = (*spec.anti_affinity, *(anti.term for anti in repelling))
-        if len(tasks) > 1 or any(term.matcher.namespace_selector is not None for term in apart):
-            return None
-        return (*asked, first.entry.labelset)
+        return prefers or self.feasibility.ties(task)
 
     def never(self, tasks: Sequence[Task]) -> str:
         """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
@@ -149,49 +142,6 @@ class Chooser:
                 return f"{int(each.sum())} of {len(tasks)} would fit on its nodes if they were empty"
         return ""
 
-    def usable(self, task: Task) -> Bools:
-        """Rows that the Node objects alone allow, whatever is on them."""
-        return self._cluster.masks.usable(task.pod.spec.selector, task.pod.spec.tolerations).allows
-
-    def has_room(self, task: Task, *, leaving: bool = False) -> bool:
-        """Whether the task's node has what it holds there, or is promised as others are; with what is being left too,
-        or without.
-        """
-        columns = self._cluster.columns
-        row = columns.rows[task.node]
-        wanted = columns.axis.request(task.pod.request).dense > 0
-        left = columns.free[:, row] - (0 if task.entry.charged else columns.nominated_from(row, task.priority))
-        if leaving:
-            left = left + columns.releasing[:, row]
-        if np.any(left[wanted] < 0):
-            return False
-        ports = task.pod.spec.host_ports
-        for entry in self._cluster.pods.at_node(task.node) if ports else ():
-            held = entry.charged and not (leaving and entry.leaving) and entry.pod.uid != task.uid
-            if held and any(mine.clashes(theirs) for mine in ports for theirs in entry.pod.spec.host_ports):
-                return False
-        return True
-
-    def allowed(self, task: Task) -> Bools | None:
-        """Return the rows that rules, rejections of late and reservations allow; None means all."""
-        return _both(self.by_rules(task), self.reservations.mask(task))
-
-    def by_rules(self, task: Task) -> Bools | None:
-        """Return the rows that rules about other pods, volumes and rejections of late allow; None means all."""
-        pod = task.pod
-        allowed = _both(self.domains.allowed(pod.spec, task.entry.labelset), self._cluster.suited(pod))
-        return _both(allowed, self.volumes.allowed(pod)) if pod.volume_claims else allowed
-
-    def reasons(self, task: Task) -> Reasons:
-        """Why no node can have the task as things stand."""
-        return self._refusals.of(task.pod, task.entry.labelset, task.priority, self.reservations.mask(task))
-
     def _name(self, row: int) -> str:
         node = self._cluster.columns.nodes[row]
         return node.name if node is not None else ""
-
-
-def _both(rows: Bools | None, others: Bools | None) -> Bools | None:
-    if rows is None or others is None:
-        return rows if others is None else others
-    return rows & others

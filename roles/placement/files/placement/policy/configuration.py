@@ -8,11 +8,15 @@ else here than in kube-batch is said in a report.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import yaml
+
+from placement.policy.site_check import PluginError, made
+from placement.policy.site_filter import METHODS, has_own
+from placement.policy.site_plugin import SitePlugin
 
 ACTIONS: Final = ("enqueue", "allocate", "backfill", "preempt", "reclaim")
 
@@ -63,6 +67,8 @@ ARGUMENTS: Final[dict[str, dict[str, int | bool]]] = {
         "balancedresource.weight": 1,
     },
 }
+# What can be switched off of a site's plugin: its mask and `allowed`, and its score.
+_SITE_OPTIONS: Final = ("enablePredicate", "enableNodeOrder")
 # What cannot be switched off here, by plugin and key, and why.
 _KEPT_ON: Final = {
     ("predicates", "enablePredicate"): "the kubelet would reject the pods",
@@ -95,6 +101,8 @@ class PluginChoice:
     name: str
     off: frozenset[str] = frozenset()
     arguments: Mapping[str, int | bool] = field(default_factory=dict)
+    # The plugin itself, if it is one of the site's.
+    site: SitePlugin | None = None
 
     def on(self, option: str) -> bool:
         """Whether the extension point is in use."""
@@ -120,8 +128,16 @@ class Configuration:
         return any(plugin.name == name for plugin in self.plugins())
 
 
-def load(text: str, source: str) -> Configuration:
-    """The configuration in a file's text, or ConfigurationError."""
+# Finds a plugin of the site by its name; PluginError says why one cannot be used.
+Find = Callable[[str], type[SitePlugin] | None]
+
+
+def _none_found(_name: str) -> None:
+    return None
+
+
+def load(text: str, source: str, find: Find = _none_found) -> Configuration:
+    """Return the configuration in a file's text, with the plugins of the site that it names, or ConfigurationError."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -131,14 +147,17 @@ def load(text: str, source: str) -> Configuration:
         raise ConfigurationError(f"{source}:{line}: {problem}") from None
     except RecursionError:
         raise ConfigurationError(f"{source}:1: nested too deep") from None
-    return _Reader(source).configuration(root)
+    return _Reader(source, find).configuration(root)
 
 
 class _Reader:
     """Walks the YAML nodes, which know their lines."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, find: Find) -> None:
         self._source = source
+        self._find = find
+        # Plugins of the site, and where they stand.
+        self._site: dict[str, tuple[type[SitePlugin], yaml.Node]] = {}
 
     def configuration(self, root: yaml.Node | None) -> Configuration:
         if root is None:
@@ -151,7 +170,11 @@ class _Reader:
         tiers = tuple(self._tier(node) for node in nodes)
         # As in kube-batch a plugin may stand in several tiers, and is made once, from the last arguments.
         last = {choice.name: choice.arguments for tier in tiers for choice in tier}
-        chosen = tuple(tuple(replace(choice, arguments=last[choice.name]) for choice in tier) for tier in tiers)
+        site = {name: self._made(name, last[name]) for name in self._site}
+        chosen = tuple(
+            tuple(replace(choice, arguments=last[choice.name], site=site.get(choice.name)) for choice in tier)
+            for tier in tiers
+        )
         return Configuration(actions, chosen, tuple(_report(actions, chosen)))
 
     def _actions(self, node: yaml.Node) -> tuple[str, ...]:
@@ -172,18 +195,42 @@ class _Reader:
         if "name" not in entries:
             raise self._error(node, "a plugin needs a `name`")
         name = self._text(entries["name"], "name")
-        if name not in ARGUMENTS:
-            raise self._error(entries["name"], f"unknown plugin {name!r}; known are {', '.join(sorted(ARGUMENTS))}")
+        known = ARGUMENTS[name] if name in ARGUMENTS else self._site_arguments(name, entries)
         off = frozenset(
             option
             for key, option in OPTIONS.items()
             if _said(entries.get(key)) and not self._option(entries[key], f"{key} of {name}")
         )
-        arguments = dict(ARGUMENTS[name])
+        arguments = dict(known)
         if _said(entries.get("arguments")):
             for key, value in self._mapping(entries["arguments"], f"arguments of {name}", tuple(arguments)).items():
                 arguments[key] = self._argument(value, key, arguments[key])
         return PluginChoice(name, off, arguments)
+
+    def _site_arguments(self, name: str, entries: Mapping[str, yaml.Node]) -> Mapping[str, int | bool]:
+        """Return the arguments of a plugin of the site, with their defaults."""
+        try:
+            found = self._find(name)
+        except PluginError as error:
+            raise self._error(entries["name"], f"plugin {name!r}: {error}") from None
+        if found is None:
+            known = ", ".join(sorted(ARGUMENTS))
+            raise self._error(
+                entries["name"],
+                f"unknown plugin {name!r}; known are {known}, and no installed package has one of its own",
+            )
+        for key in entries:
+            if key in OPTIONS and key not in _SITE_OPTIONS:
+                raise self._error(entries[key], f"{key} is not for plugin {name!r}; {' and '.join(_SITE_OPTIONS)} are")
+        self._site[name] = found, entries["name"]
+        return found.arguments
+
+    def _made(self, name: str, arguments: Mapping[str, int | bool]) -> SitePlugin:
+        kind, node = self._site[name]
+        try:
+            return made(kind, arguments)
+        except PluginError as error:
+            raise self._error(node, f"plugin {name!r}: {error}") from None
 
     def _argument(self, node: yaml.Node, key: str, default: int | bool) -> int | bool:
         if isinstance(node, yaml.ScalarNode) and (not _said(node) or not node.value):
@@ -258,6 +305,7 @@ def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...
         for key, why in ((key, why) for (name, key), why in _KEPT_ON.items() if name == choice.name):
             if not choice.on(OPTIONS[key]):
                 yield f"{choice.name}: {key}: false has no effect: {why}"
+    yield from (_about_site(name, choice.site) for name, choice in plugins.items() if choice.site is not None)
     if "predicates" not in plugins:
         yield "predicates: always on, because the kubelet would reject the pods; the plugin is not in the file"
     elif any(plugins["predicates"].arguments.values()):
@@ -268,6 +316,12 @@ def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...
         yield "nodeorder: among equal nodes the choice is always the same; kube-batch draws lots"
     if "proportion" in plugins:
         yield "proportion: capability, guarantee and the hierarchy of queues are enforced; kube-batch only reads them"
+
+
+def _about_site(name: str, plugin: SitePlugin) -> str:
+    own = [method for method in METHODS if has_own(type(plugin), method)]
+    kind = type(plugin)
+    return f"{name}: a plugin of this site, {kind.__module__}.{kind.__qualname__}, with {', '.join(own)}"
 
 
 def _about_tiers(actions: tuple[str, ...], plugins: Mapping[str, PluginChoice]) -> Iterator[str]:

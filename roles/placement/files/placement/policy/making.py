@@ -180,7 +180,7 @@ class Making:
         for victim in victims:
             statement.evict(victim)
         # Promises are nothing to the rules: where those matter, the next is to find this one there.
-        tied = self._session.chooser.one_by_one(task) or bool(task.pod.spec.host_ports)
+        tied = self._session.chooser.one_by_one(task) or self._session.feasibility.exclusive(task.pod.spec)
         (statement.place if tied else statement.promise)(task, node)
         evicted += victims
         excess = self._session.book.tree.excess(queue, wanted_by([task]))

@@ -34,8 +34,10 @@ class Rules:
     def __init__(self, configuration: Configuration) -> None:
         self.actions = configuration.actions
         self.enqueues = "enqueue" in configuration.actions
-        tiers = [[PLUGINS[choice.name](choice) for choice in tier] for tier in configuration.tiers]
-        plugins = [plugin for tier in tiers for plugin in tier]
+        plugins = [PLUGINS[choice.name](choice) for choice in configuration.plugins() if choice.site is None]
+        # Plugins of the site, in order, each once.
+        site = {choice.name: choice for choice in reversed([*configuration.plugins()]) if choice.site is not None}
+        self.site = tuple(reversed(site.values()))
 
         def with_option(option: str) -> list[Plugin]:
             return [plugin for plugin in plugins if plugin.choice.on(option)]

@@ -75,7 +75,7 @@ class Seeker:
         news = [] if self._seen is None else [columns.changed_since(self._seen[0]), confirmed.since(self._seen[1])]
         changed = [rows.tolist() for rows in news if rows is not None]
         grounds = (session.rules, session.book.upsets)
-        usable = session.chooser.usable(claimant)
+        usable = session.feasibility.usable(claimant)
         if len(changed) < 2 or grounds != self._grounds:
             self._heap.clear()
             self._costs.clear()
@@ -109,8 +109,8 @@ class Seeker:
     def best(self, claimant: Task) -> Generator[None, None, Opening | None]:
         """The cheapest opening as things stand, and as they must stay until it is found."""
         yield from self.refresh(claimant)
-        usable = self._session.chooser.usable(claimant)
-        allowed = self._session.chooser.allowed(claimant)
+        usable = self._session.feasibility.usable(claimant)
+        allowed = self._session.feasibility.allowed(claimant)
         aside: list[tuple[Cost, int]] = []
         opening: Opening | None = None
         while self._heap and opening is None:
@@ -145,11 +145,11 @@ class Seeker:
         if self._effort.is_due():
             yield
         book, node = self._session.book, self._columns.nodes[row]
-        needed = self._lacking(claimant, row)
+        feasibility = self._session.feasibility
+        needed = feasibility.lacking(claimant, row)
         if node is None or needed is None:
             return None
-        ports = claimant.pod.spec.host_ports
-        clashing = bool(ports) and book.cluster.ports.clash(ports, row)
+        clashing = feasibility.taken(claimant.pod.spec, row)
         if not needed and not clashing:
             return NOBODY
         self._forget_old()
@@ -160,7 +160,7 @@ class Seeker:
         for entry in book.cluster.pods.at_node(node.name):
             task = book.tasks.get(entry.pod.uid)
             like = self._like(task) if task is not None else None
-            blocks = clashing and any(mine.clashes(theirs) for mine in ports for theirs in entry.pod.spec.host_ports)
+            blocks = clashing and feasibility.excludes(claimant.pod, entry.pod)
             if blocks and not entry.leaving and entry.charged:
                 if task is None or like is None:
                     return None
@@ -179,18 +179,6 @@ class Seeker:
             ]
         self._effort.spend(len(candidates))
         return (yield from self._search(candidates, needed, forced))
-
-    def _lacking(self, claimant: Task, row: int) -> Totals | None:
-        """What the claimant asks for and the node will not have without evictions; None where it is too small."""
-        columns = self._columns
-        vector = columns.axis.request(claimant.pod.request)
-        if vector.unknown or (columns.alloc[:, row] < vector.dense).any():
-            return None
-        lacking = vector.dense - columns.free[:, row] - columns.releasing[:, row]
-        lacking = lacking + columns.nominated_from(row, claimant.priority)
-        # What is not asked for is never lacking, even where too much of it has been promised.
-        short = np.flatnonzero((lacking > 0) & (vector.dense > 0)).tolist()
-        return {columns.axis.names[index]: int(lacking[index]) for index in short}
 
     def _note_short(self, budgets: Iterable[str], row: int) -> None:
         for uid in budgets:

@@ -80,7 +80,7 @@ def _kind(session: Session, job: Job) -> Hashable | None:
     tasks = job.next_tasks(session.rules.needed(job))
     for task in tasks:
         job.wait(task)
-    kind = session.chooser.kind(tasks)
+    kind = session.feasibility.kind(tasks)
     return (job.queue, job.priority, session.book.groups.preempts(job.group), kind) if kind is not None else None
 
 

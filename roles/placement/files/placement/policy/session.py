@@ -15,6 +15,7 @@ from placement.policy.chooser import Chooser
 from placement.policy.claimants import Claimants
 from placement.policy.effort import Effort
 from placement.policy.failures import Failures
+from placement.policy.feasibility import Feasibility
 from placement.policy.jobs import Job, Task
 from placement.policy.membership import GroupKey
 from placement.policy.queue_node import QueueNode
@@ -107,6 +108,11 @@ class Session:
         self.book.known += (*said, self.promises, self.reservations.since, *turns)
 
     @property
+    def feasibility(self) -> Feasibility:
+        """Which nodes may hold a pod."""
+        return self.chooser.feasibility
+
+    @property
     def reservations(self) -> Reservations:
         """What is kept for the heads of queues."""
         return self.chooser.reservations
@@ -130,7 +136,7 @@ class Session:
         job = tasks[0].job
         for said in (self.refusals, self.blocked, self.withdrawn, self.reservations.since):
             said.pop(job.key, None)
-        claims = {task.uid: self.chooser.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
+        claims = {task.uid: self.book.cluster.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
         # Most clusters make no volumes for pods, so their members are not looked through.
         others = self.provisioning and any(uid in self.provisioning for uid in job.tasks)
         held = self.together(job) and bool(others or any(claims.values()))

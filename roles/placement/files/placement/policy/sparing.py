@@ -51,7 +51,7 @@ class Sparing:
             for index in np.flatnonzero(columns.axis.request(task.pod.request).dense).tolist():
                 room = columns.free[index, row] + columns.releasing[index, row] - nominated[index]
                 left[columns.axis.names[index]] = int(room)
-            if task.pod.spec.host_ports:
+            if session.feasibility.exclusive(task.pod.spec):
                 self._on_ports.setdefault(task.node, []).append(task)
 
     def kept(self, evicted: Sequence[Task]) -> Generator[None, None, list[Task]]:
@@ -107,4 +107,4 @@ class Sparing:
 
     def _ports_free(self, nodes: Iterable[str]) -> bool:
         tasks = (task for node in nodes for task in self._on_ports.get(node, ()))
-        return all(self._session.chooser.has_room(task, leaving=True) for task in tasks)
+        return all(self._session.feasibility.has_room(task, leaving=True) for task in tasks)

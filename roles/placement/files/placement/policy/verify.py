@@ -7,12 +7,9 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-import numpy as np
-
-from placement.model.selector import BACKED_TAINT, UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
 from placement.policy.jobs import Task
 from placement.policy.session import Session
-from placement.state.columns import HELD, RESTING, UNREADABLE
+from placement.state.columns import RESTING
 from placement.state.vectors import MEMORY_INDEX
 
 # What the batch system calls the node, where that is not the node's own name or the first part of it.
@@ -22,7 +19,6 @@ SHARE_MODE_LABEL: Final = "node-restriction.kubernetes.io/converged-share-mode"
 # What keeps pods off the cores of jobs there.
 SHARE_FENCE_LABEL: Final = "node-restriction.kubernetes.io/converged-share-fence"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-_CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 
 
 def node_of(session: Session, host: str) -> str:
@@ -71,39 +67,18 @@ def is_resting(session: Session, name: str, tasks: Iterable[Task]) -> bool:
 
 
 def why_not(session: Session, task: Task, name: str) -> str:
-    """The first rule that keeps the pod off the node; empty where none does."""
-    cluster, spec = session.book.cluster, task.pod.spec
-    columns = cluster.columns
-    row = columns.rows.get(name, -1)
-    node = columns.nodes[row] if row >= 0 else None
-    if node is None:
-        return f"there is no node {name}"
-    if columns.flags[row] & (HELD | UNREADABLE):
-        return f"node {name} is held by batch jobs, or cannot be read"
-    if is_resting(session, name, (task,)):
-        return f"node {name} turned pods away a moment ago"
-    taints = tuple(taint for taint in node.taints if taint.key != BACKED_TAINT)
-    taint = untolerated((*taints, *((_CORDON,) if node.unschedulable else ())), spec.tolerations)
-    if taint is not None:
-        return f"node {name} has taint {taint.key}, which the pod does not tolerate"
-    if not spec.selector.matches(name, dict(node.labels)):
-        return f"node {name} is not matched by the pod's node selector or affinity"
-    if spec.host_ports and row in cluster.ports.clashing_rows(spec.host_ports):
-        return f"node {name} has no free host port for it"
-    vector = columns.axis.request(task.pod.request)
-    if vector.unknown or not np.all(columns.free[: len(vector.least), row] >= vector.least[:, 0]):
-        return f"node {name} has too little left for it"
-    allowed = session.chooser.by_rules(task)
-    if allowed is not None and not allowed[row]:
-        return f"node {name} is refused by its volumes or by rules about other pods"
-    if is_kept(session, task, name):
-        return f"node {name} is kept for a job that comes before"
-    return ""
+    """Return the first rule that keeps the pod off the node; empty if none does."""
+    return session.feasibility.why_backed(task, name, _end(session, task))
 
 
 def is_kept(session: Session, task: Task, name: str) -> bool:
     """Return whether too little of the node would be left for the heads of other queues."""
-    row, batch = session.book.cluster.columns.rows.get(name), session.backing.job_of(task)
-    end = session.backing.read + batch.left if batch is not None and batch.left is not None else inf
-    kept = session.reservations.mask(task, end)
+    row = session.book.cluster.columns.rows.get(name)
+    kept = session.reservations.mask(task, _end(session, task))
     return row is not None and kept is not None and not kept[row]
+
+
+def _end(session: Session, task: Task) -> float:
+    """Return when the job of the batch system that backs the pod ends at the latest, in monotonic seconds."""
+    batch = session.backing.job_of(task)
+    return session.backing.read + batch.left if batch is not None and batch.left is not None else inf

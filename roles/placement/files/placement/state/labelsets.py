@@ -199,6 +199,11 @@ class LabelSets:
         for key in {key for hidden in labelset.hidden for key in hidden}:
             _forget(self._hiding, key, labelset)
 
+    def labelled(self, key: str, value: str) -> Iterator[LabelSet]:
+        """Yield the sets of all namespaces whose pods have this label; the key must be one that is read."""
+        for found in self._found.values():
+            yield from found.get((key, value), ())
+
     def place(self, labelset: LabelSet, row: int, number: int, *, leaving: bool) -> None:
         """Counts a pod in (1) or out (-1)."""
         _count(labelset.pods, row, number)

@@ -3,14 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which nodes a pod may use as far as the Node objects alone decide: a bool per row, for each distinct rule.
 
+What a pod asks of its nodes is put together of several rules, its parts; which ones, `policy/feasibility` says.
+
 A mask is computed for all nodes at once over the label columns. When it is asked for again it catches up with the nodes
 that have changed since, so thousands of changes cost nothing for masks that no pod needs. It lives while a cached shape
 needs it, or while it is among the most recently used.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
+from functools import reduce
+from operator import or_
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -45,13 +49,29 @@ Bools = NDArray[np.bool_]
 _RECENT: Final = 128
 # So many nodes are decided one by one; for more of them all are computed again, which is less work.
 _ONE_BY_ONE: Final = 16
-_CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
+CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
+# Why a node is closed to all pods, by the flag that closes it.
+CLOSED: Final = {
+    HELD: "held by batch jobs",
+    LEASED: "on which batch jobs begin",
+    UNKNOWN: "of which nobody knows whether batch jobs have them",
+    UNREADABLE: "with an unreadable Node or pod",
+    RESTING: "that turned pods away a moment ago",
+}
+_CLOSED: Final = reduce(or_, CLOSED)
 
 
 def lets_in(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> bool:
     """Return whether a pod with these gets in; for backed pods' nodes none counts, because any user can write one."""
     backed = any(taint.key == BACKED_TAINT and taint.effect is not Effect.PREFER_NO_SCHEDULE for taint in taints)
     return not backed and untolerated(taints, tolerations) is None
+
+
+class Part(NamedTuple):
+    """One rule about Node objects: the rows that it allows, or whether it allows one row."""
+
+    compute: Callable[[], Bools]
+    decide: Callable[[int], bool]
 
 
 class Mask:
@@ -123,18 +143,39 @@ class MaskTable:
 
         return self._mask(("soft", tolerations), compute, decide)
 
-    def usable(self, selector: NodeSelector, tolerations: tuple[Toleration, ...]) -> Mask:
-        """Nodes that a pod with this selector and these tolerations may use: both, not cordoned, not held."""
+    def joint(self, key: Hashable, parts: Sequence[Part]) -> Mask:
+        """Nodes that every part allows; equal keys stand for equal parts."""
 
         def compute() -> Bools:
-            open_nodes = self._open(tolerations)
-            return self.selector(selector).allows & self.taints(tolerations).allows & open_nodes
+            allows = self.present()
+            for part in parts:
+                allows &= part.compute()
+            return allows
 
-        def decide(row: int) -> bool:
-            accepted = self._selects(selector, row) and self._tolerates(tolerations, row)
-            return accepted and bool(self._open(tolerations, row))
+        return self._mask(("joint", key), compute, lambda row: all(part.decide(row) for part in parts))
 
-        return self._mask((selector, tolerations), compute, decide)
+    def open_part(self) -> Part:
+        """Nodes that are not closed to all pods."""
+        return self._unflagged(_CLOSED)
+
+    def cordon_part(self) -> Part:
+        """Nodes that are not cordoned."""
+        return self._unflagged(UNSCHEDULABLE)
+
+    def taint_part(self, tolerations: tuple[Toleration, ...]) -> Part:
+        """Nodes without a taint that keeps these tolerations off."""
+        return Part(lambda: self.taints(tolerations).allows, lambda row: self._tolerates(tolerations, row))
+
+    def selector_part(self, selector: NodeSelector) -> Part:
+        """Nodes that nodeSelector and required node affinity accept."""
+        return Part(lambda: self.selector(selector).allows, lambda row: self._selects(selector, row))
+
+    def _unflagged(self, flags: int) -> Part:
+        def compute() -> Bools:
+            unflagged: Bools = np.equal(self._columns.flags & (flags | PRESENT), PRESENT)
+            return unflagged
+
+        return Part(compute, lambda row: int(self._columns.flags[row]) & (flags | PRESENT) == PRESENT)
 
     def present(self) -> Bools:
         """Rows that are nodes; a fresh array."""
@@ -148,13 +189,6 @@ class MaskTable:
             self._masks[key] = mask
         self._recent.append(mask)
         return mask
-
-    def _open(self, tolerations: tuple[Toleration, ...], row: int | slice = slice(None)) -> Bools:
-        closed = HELD | UNREADABLE | RESTING | LEASED | UNKNOWN
-        if untolerated((_CORDON,), tolerations) is not None:
-            closed |= UNSCHEDULABLE
-        opened: Bools = np.equal(self._columns.flags[row] & (closed | PRESENT), PRESENT)
-        return opened
 
     def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bools:
         verdicts = [lets_in(taints, tolerations) for taints in self._columns.taint_sets]

@@ -7,9 +7,9 @@ Placing a pod changes one node, and most pods look like the one before: so a row
 afterwards only where the ring of changes says so. What depends on other pods is not in it (see `domains`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from heapq import heapify, heappop, heapreplace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from placement.model.quantity import Amounts
 from placement.model.selector import NodeSelector
 from placement.state.columns import NodeColumns
 from placement.state.masks import Bools, Mask, MaskTable
-from placement.state.ports import PortTable
 from placement.state.vectors import Vector
 
 Scores = NDArray[np.float32]
@@ -29,6 +28,10 @@ Int64s = NDArray[np.int64]
 # among all. The answer is the caller's to change.
 Scorer = Callable[[Scores, Int64s], Scores]
 
+# What else makes nodes better or worse for pods of a shape, by what would be left open and the rows asked about, None
+# for all; finite. It must treat every node by itself, too.
+Extra = Callable[["ShapeRow", Int64s, NDArray[np.intp] | None], Scores]
+
 INFEASIBLE: Final = np.float32(-np.inf)
 _LADDER: Final = 8
 # Blocks of rows of which the best is looked for, at least.
@@ -36,10 +39,41 @@ _BLOCKS: Final = 256
 _MET: Final = 1 << 12
 
 
+class Feasible(Protocol):
+    """What says where pods may go, besides the room for what they request (see `policy/feasibility`)."""
+
+    def shape_key(self, spec: PodSpec, request: Amounts) -> Hashable:
+        """Return what is equal for pods to which all other answers are equal."""
+
+    def mask(self, spec: PodSpec, request: Amounts) -> Mask:
+        """Return the nodes that such pods may use, whatever is on them."""
+
+    def exclusive(self, spec: PodSpec) -> bool:
+        """Return whether such a pod takes something of its node that only one pod can have."""
+
+    def taken(self, spec: PodSpec, row: int) -> bool:
+        """Return whether a pod on the node has such a thing; where that changes, the row is touched."""
+
+    def taken_rows(self, spec: PodSpec) -> list[int]:
+        """Return the rows for which `taken` is true."""
+
+
 class ShapeRow:
     """One kind of pod: its score by row, as of a point in the ring of changes."""
 
-    __slots__ = ("cursor", "ignored", "mask", "narrowed", "preferred", "request", "scores", "spec", "used", "vector")
+    __slots__ = (
+        "cursor",
+        "exclusive",
+        "ignored",
+        "mask",
+        "narrowed",
+        "preferred",
+        "request",
+        "scores",
+        "spec",
+        "used",
+        "vector",
+    )
 
     def __init__(
         self,
@@ -49,6 +83,8 @@ class ShapeRow:
         mask: Mask,
         preferred: list[tuple[np.float32, Mask]],
         ignored: int | None,
+        *,
+        exclusive: bool,
     ) -> None:
         self.spec = spec
         self.request = request
@@ -58,6 +94,8 @@ class ShapeRow:
         self.preferred = preferred
         # Room that is promised to ranks up to this one is open to it.
         self.ignored = ignored
+        # Whether a pod takes something of its node that only one can have.
+        self.exclusive = exclusive
         self.scores: Scores = np.zeros(0, np.float32)
         self.cursor = -1
         self.narrowed = 0
@@ -71,16 +109,18 @@ class ShapeTable:
         self,
         columns: NodeColumns,
         masks: MaskTable,
-        ports: PortTable,
+        feasible: Feasible,
         scorer: Scorer,
         *,
         capacity: int = 512,
         preference: int = 0,
+        extras: Sequence[Extra] = (),
     ) -> None:
         self._columns = columns
         self._masks = masks
-        self._ports = ports
+        self._feasible = feasible
         self._scorer = scorer
+        self._extras = extras
         self._capacity = capacity
         self._preference = preference
         self._rows: dict[tuple[object, ...], ShapeRow] = {}
@@ -107,12 +147,22 @@ class ShapeTable:
 
     def _obtain(self, spec: PodSpec, request: Amounts, ignored: int | None) -> ShapeRow:
         soft = self._columns.soft_taints
-        key = (spec.selector, spec.tolerations, spec.host_ports, spec.preferred_nodes, soft, request, ignored)
+        # What is only preferred depends on the tolerations, too.
+        key = (
+            self._feasible.shape_key(spec, request),
+            spec.tolerations if soft else (),
+            spec.preferred_nodes,
+            soft,
+            request,
+            ignored,
+        )
         shape = self._rows.get(key)
         if shape is None:
-            mask = self._masks.usable(spec.selector, spec.tolerations)
+            mask = self._feasible.mask(spec, request)
             vector = self._columns.axis.request(request)
-            shape = self._rows[key] = ShapeRow(spec, request, vector, mask, self._preferred(spec), ignored)
+            exclusive = self._feasible.exclusive(spec)
+            shape = ShapeRow(spec, request, vector, mask, self._preferred(spec), ignored, exclusive=exclusive)
+            self._rows[key] = shape
             if len(self._rows) > self._capacity:
                 oldest = min((key for key, row in self._rows.items() if row is not shape), key=self._last_use)
                 del self._rows[oldest]
@@ -152,8 +202,8 @@ class ShapeTable:
                 shape, columns.size, columns.opened(len(shape.vector.asked), shape.ignored), None
             )
             np.putmask(shape.scores, ~allows, INFEASIBLE)
-            if shape.spec.host_ports:
-                shape.scores[self._ports.clashing_rows(shape.spec.host_ports)] = INFEASIBLE
+            if shape.exclusive:
+                shape.scores[self._feasible.taken_rows(shape.spec)] = INFEASIBLE
         else:
             if shape.narrowed != mask.narrowed:
                 np.putmask(shape.scores, ~allows, INFEASIBLE)
@@ -167,9 +217,9 @@ class ShapeTable:
         # `take`, because plain indexing of so few columns costs several times as much.
         opened = self._columns.opened(len(shape.vector.asked), shape.ignored, rows)
         shape.scores[rows] = self._evaluate(shape, self._columns.size.take(rows, axis=1), opened, rows)
-        if shape.spec.host_ports:
-            clashing = [row for row in rows.tolist() if self._ports.clash(shape.spec.host_ports, row)]
-            shape.scores[clashing] = INFEASIBLE
+        if shape.exclusive:
+            taken = [row for row in rows.tolist() if self._feasible.taken(shape.spec, row)]
+            shape.scores[taken] = INFEASIBLE
 
     def _evaluate(self, shape: ShapeRow, size: Scores, opened: Int64s, rows: NDArray[np.intp] | None) -> Scores:
         """Scores of these rows by their room alone; None means all."""
@@ -180,6 +230,8 @@ class ShapeTable:
         scores = self._scorer(size, left)
         for bonus, mask in shape.preferred:
             scores += bonus * (mask.allows if rows is None else mask.allows.take(rows))
+        for extra in self._extras:
+            scores += extra(shape, left, rows)
         # Mostly there is room everywhere, and then nothing is to be told apart.
         if left.item(left.argmin()) < 0:
             fits = np.logical_and.reduce(opened >= vector.least)
@@ -228,7 +280,7 @@ class ShapeTable:
         return found
 
     def _after_one(self, shape: ShapeRow, rows: NDArray[np.intp]) -> list[float]:
-        if shape.spec.host_ports:
+        if shape.exclusive:
             return [float(INFEASIBLE)] * len(rows)
         columns, asked = self._columns, shape.vector.asked
         opened = columns.opened(len(asked), shape.ignored, rows) - asked

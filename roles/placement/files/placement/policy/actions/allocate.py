@@ -65,7 +65,7 @@ def _place(
         _put_back(job, tasks)
         session.refuse(job, (), Refused("QueueLimit", limit))
         return
-    kind = session.chooser.kind(tasks) if len(tasks) == together == job.pending else None
+    kind = session.feasibility.kind(tasks) if len(tasks) == together == job.pending else None
     known = session.failures.find(session.book.generation, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
@@ -81,7 +81,7 @@ def _place(
         raise
     placed = len(tasks) if failed is None else tasks.index(failed)
     if failed is not None and placed < together:
-        nodes = session.chooser.reasons(failed)
+        nodes = session.feasibility.reasons(failed)
         statement.discard()
         _put_back(job, tasks[placed:])
         others = _others(job, together, (*passed, failed))
@@ -99,7 +99,7 @@ def _place(
     if failed is not None:
         _put_back(job, tasks[placed:])
         tried = (*passed, *tasks[: placed + 1])
-        session.refuse(job, tried, Refused("NotEnoughResources", "", session.chooser.reasons(failed)))
+        session.refuse(job, tried, Refused("NotEnoughResources", "", session.feasibility.reasons(failed)))
 
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:

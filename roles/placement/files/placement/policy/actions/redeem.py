@@ -127,7 +127,7 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
     """Binds pods whose volumes are there; where one cannot be made, or not in time, or their node is not what it was
     when it was chosen, they wait for a node again.
     """
-    job, volumes = tasks[0].job, session.chooser.volumes
+    job, volumes = tasks[0].job, session.book.cluster.volumes
     here = all(task.node in session.book.cluster.columns.rows for task in tasks)
     lacking = any(volumes.waiting(task.pod) for task in tasks)
     unmade = next((text for task in tasks for text in _unmade(session, task)), "")
@@ -138,7 +138,7 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
         session.blocked[job.key] = Refused("ProvisioningFailed", unmade)
     tags = [session.provisioning.pop(task.uid).tag for task in tasks]
     halved = session.together(job) and job.ready < job.min_member
-    if lacking or halved or not all(_reached(session, task) for task in tasks):
+    if lacking or halved or not all(session.feasibility.stands(task) for task in tasks):
         # No bind has been sent, so nobody but us can have them there.
         _release(session, tasks)
     else:
@@ -152,7 +152,7 @@ def _unmade(session: Session, task: Task) -> Iterator[str]:
     """
     before = {claim.uid: claim.version for claim in session.provisioning[task.uid].claims}
     chosen = dict(task.entry.plan[3])
-    for claim in session.chooser.volumes.waiting(task.pod):
+    for claim in session.book.cluster.volumes.waiting(task.pod):
         name = chosen.get(claim.uid, "")
         if claim.uid not in before and not claim.volume:
             yield f"claim {claim.namespace}/{claim.name} was made again"
@@ -162,15 +162,6 @@ def _unmade(session: Session, task: Task) -> Iterator[str]:
                 yield f"volume {name} for claim {claim.namespace}/{claim.name} went to another, or is gone"
         elif not claim.volume and claim.version > before[claim.uid] and claim.selected_node != task.node:
             yield f"the volume of claim {claim.namespace}/{claim.name} could not be made for node {task.node}"
-
-
-def _reached(session: Session, task: Task) -> bool:
-    """Whether the task's node is still there for it, and reaches the volumes as they were made in the end."""
-    row = session.book.cluster.columns.rows.get(task.node)
-    if row is None or not session.chooser.usable(task)[row] or not session.chooser.has_room(task):
-        return False
-    allowed = session.chooser.volumes.allowed(task.pod)
-    return allowed is None or bool(allowed[row])
 
 
 def _release(session: Session, tasks: Sequence[Task]) -> None:
@@ -197,10 +188,10 @@ def _covered(session: Session, task: Task) -> bool:
     if columns.flags[row] & RESTING:
         # It will be tried again, and for the room there others have left.
         return True
-    return bool(session.chooser.usable(task)[row]) and session.chooser.has_room(task, leaving=True)
+    return bool(session.feasibility.usable(task)[row]) and session.feasibility.has_room(task, leaving=True)
 
 
 def _left(session: Session, task: Task) -> bool:
     """Whether the room that is promised to the task is there already."""
     columns = session.book.cluster.columns
-    return not columns.flags[columns.rows[task.node]] & RESTING and session.chooser.has_room(task)
+    return not columns.flags[columns.rows[task.node]] & RESTING and session.feasibility.has_room(task)

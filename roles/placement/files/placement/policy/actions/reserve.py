@@ -205,16 +205,16 @@ def _places(
     Return when the last of the number can be had, inf where that is not known, and the nodes of all places; None where
     there are too few.
     """
-    columns, chooser = session.book.cluster.columns, session.chooser
+    columns, feasibility = session.book.cluster.columns, session.feasibility
     vector = columns.axis.request(task.pod.request)
     if vector.unknown:
         return None
-    allowed = chooser.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
-    by_rules = chooser.by_rules(task)
+    allowed = feasibility.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
+    by_rules = feasibility.by_rules(task)
     rows = np.flatnonzero(allowed if by_rules is None else allowed & by_rules)
     asked = np.flatnonzero(vector.dense)
     wanted = vector.dense[asked]
-    most = 1 if task.pod.spec.host_ports or chooser.one_by_one(task) else number
+    most = 1 if feasibility.exclusive(task.pod.spec) or session.chooser.one_by_one(task) else number
     room = columns.open[np.ix_(asked, rows)]
     old = np.zeros(columns.capacity, np.bool_)
     for name in before.nodes if before is not None else ():
