@@ -140,8 +140,7 @@ class Daemon:
                 # Whoever had something for the loop now would wait for it.
                 continue
             self._parts.refusals.catch_up()
-            for sentence in self._parts.loop.scheduler.plugin_faults.take():
-                self._log.error(sentence)
+            self.say_faults()
             if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
                 self._parts.loop.put_call(collector.collect, _ROOM_SECONDS)
             if time.monotonic() - looked >= _RELOAD_SECONDS:
@@ -158,6 +157,11 @@ class Daemon:
             code = self._verdict() or CRASHED
             bound.cancel()
             self._end(code)
+
+    def say_faults(self) -> None:
+        """Log what plugins of the site did wrong, each method once until the settings are reloaded."""
+        for sentence in self._parts.loop.scheduler.plugin_faults.take():
+            self._log.error(sentence)
 
     def _reload(self) -> None:
         """Takes changed settings, if they are good; the old ones stay in force otherwise."""

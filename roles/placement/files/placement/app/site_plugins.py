@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from placement.policy.site_check import PluginError, plugin_type
+from placement.policy.site_filter import said_of
 from placement.policy.site_plugin import SitePlugin
 
 GROUP: Final = "converged_placement.plugins"
@@ -26,8 +27,7 @@ def find_plugin(name: str) -> type[SitePlugin] | None:
     try:
         loaded = point.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- said in one line
-        said = " ".join(str(error).split())
         raise PluginError(
-            f"entry point {point.value} cannot be loaded: {type(error).__name__}: {said}; mend or reinstall its package"
+            f"entry point {point.value} cannot be loaded: {said_of(error)}; mend or reinstall its package"
         ) from None
     return plugin_type(loaded)

@@ -16,7 +16,7 @@ from placement.model.event import Seen
 from placement.model.node import Node
 from placement.model.pod import PodSpec
 from placement.model.quantity import CPU, MEMORY, PODS
-from placement.policy.site_filter import METHODS, checked, has_own
+from placement.policy.site_filter import METHODS, checked, has_own, said_of
 from placement.policy.site_plugin import Asking, Nodes, Rooms, SitePlugin
 from placement.state.cluster import Cluster
 
@@ -31,7 +31,7 @@ class PluginError(ValueError):
 def plugin_type(found: object) -> type[SitePlugin]:
     """Return what an entry point has loaded, if it is a plugin whose methods can be called; else PluginError."""
     if not (isinstance(found, type) and issubclass(found, SitePlugin)):
-        shown = f"the class {found.__qualname__}" if isinstance(found, type) else f"a {type(found).__name__}"
+        shown = f"the class {found.__qualname__}" if isinstance(found, type) else f"of type {type(found).__name__}"
         raise PluginError(f"its entry point is {shown}; let it name a class derived from SitePlugin")
     own = [method for method in METHODS if has_own(found, method)]
     if not own:
@@ -61,7 +61,7 @@ def made(kind: type[SitePlugin], arguments: Mapping[str, int | bool]) -> SitePlu
     try:
         plugin = kind(arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- said in one line
-        raise PluginError(f"it cannot be made: {type(error).__name__}: {error}; mend its __init__") from None
+        raise PluginError(f"it cannot be made: {said_of(error)}; mend its __init__") from None
     cluster = Cluster()
     for name in ("trial-1", "trial-2", "trial-3"):
         cluster.apply(Seen(Node(uid=name, name=name, version=1, allocatable=_OFFERED)))
@@ -82,5 +82,4 @@ def _try(plugin: SitePlugin, method: str, asked: tuple[object, ...], nodes: Node
     try:
         checked(getattr(plugin, method)(*asked, nodes), method, len(nodes))
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- said in one line
-        said = " ".join(str(error).split())
-        raise PluginError(f"{method} failed on trial: {type(error).__name__}: {said}; mend it") from None
+        raise PluginError(f"{method} failed on trial: {said_of(error)}; mend it") from None

@@ -29,11 +29,19 @@ METHODS: Final = ("mask", "allowed", "score")
 MOST_POINTS: Final = 1e6
 # So many masks of a plugin are kept; then all are forgotten.
 _KEPT: Final = 512
+# So much of an error's text is said.
+_LONGEST: Final = 300
 _NO_POINTS: Final = np.zeros(1, np.float32)
 
 
 class NonsenseError(ValueError):
     """A plugin's answer cannot be used; the message says what was found and what was expected."""
+
+
+def said_of(error: BaseException) -> str:
+    """Return in one short line what was raised."""
+    said = " ".join(str(error).split())[:_LONGEST]
+    return said if isinstance(error, NonsenseError) else f"{type(error).__name__}: {said}"
 
 
 class Faults:
@@ -52,7 +60,7 @@ class Faults:
         if key not in self._said:
             self._said.add(key)
             outcome = "its scores count for nothing" if method == "score" else "pods that it is asked about wait"
-            self._unsaid.append(f"plugin {plugin}: {method} failed: {type(error).__name__}: {error}; {outcome}")
+            self._unsaid.append(f"plugin {plugin}: {method} failed: {said_of(error)}; {outcome}")
 
     def begin_anew(self) -> None:
         """Say the next fault of each method again: the plugins are others now."""

@@ -19,6 +19,9 @@ from placement.model.quantity import Amounts
 from placement.state.cluster import Cluster
 from placement.state.masks import Bools
 
+# What the author of a plugin imports.
+__all__ = ("Amounts", "Asking", "Bools", "Nodes", "Numbers", "PodSpec", "Rooms", "Scores", "SitePlugin", "requested")
+
 # One place for each node; some places are no node, and what is said of those does not matter.
 Scores = NDArray[np.float32]
 Numbers = NDArray[np.int64]
@@ -114,8 +117,9 @@ class SitePlugin:
     # Keys of the labels of pods that `allowed` reads.
     labels: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, arguments: Mapping[str, int | bool]) -> None:
-        self.given = arguments
+    def __init__(self, given: Mapping[str, int | bool]) -> None:
+        # All arguments, as the policy gives them.
+        self.given = given
 
     def mask(self, spec: PodSpec, request: Amounts, nodes: Nodes) -> Bools | None:
         """Return the nodes where such pods may run, whatever is on them; None means all.
