@@ -11,6 +11,7 @@ import pytest
 from placement.model.action import Action, Bind, Evict
 from placement.model.event import Object
 from placement.model.pod import Phase
+from placement.policy.book import Book
 from placement.policy.chooser import Chooser
 from placement.policy.configuration import load
 from placement.policy.jobs import Status
@@ -108,6 +109,63 @@ def spread_out(configuration: str = "allocate") -> Simulated:
     names = [f"n{index}" for index in range(MEMBERS)]
     simulated.see(*(node(name, labels=(("kubernetes.io/hostname", name),)) for name in names))
     return simulated
+
+
+@pytest.mark.parametrize("members", [1, 500])
+def test_jobs_get_their_places_by_other_plugins_between_looks_at_the_clock(
+    members: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated = Simulated(load(policy("allocate"), "test"))
+    simulated.see(node("n1", allocatable=amounts(cpu="2", pods="10")))
+    small = ((f"p{index}", f"o{index // members}") for index in range(2000))
+    simulated.see(*(mine(name, owner=owner, request=amounts(cpu="3")) for name, owner in small))
+    whole = {"request": amounts(cpu="2")}
+    simulated.see(mine("busy", priority=99, **whole))
+    simulated.run()
+    simulated.see(mine("old", created="2020-01-01T00:00:00Z", **whole))
+    simulated.see(mine("high", created="2020-01-02T00:00:00Z", priority=9, **whole))
+    simulated.run()
+    assert simulated.placements() == {"busy": "n1"}
+    by_age = load(policy("allocate").replace("  - name: priority\n", ""), "test")
+    orders, keys = counted(monkeypatch, Rules, "job_order"), counted(monkeypatch, Rules, "task_order")
+    simulated.scheduler.configure(by_age, patience=120, reserve_after=300)
+    assert (orders.sum, keys.sum) == (0, 0)
+
+    def looks() -> bool:
+        keys()
+        return orders()
+
+    decide(simulated, looks)
+    assert orders.sum >= 2000 // members
+    assert keys.sum >= 2000
+    assert max(orders.longest, keys.longest) <= 512
+    # The oldest comes first now, whatever its priority.
+    simulated.finish("busy")
+    simulated.run()
+    assert simulated.placements() == {"old": "n1"}
+
+
+@pytest.mark.parametrize("resting", [False, True])
+def test_a_new_tree_of_queues_takes_its_jobs_over_between_looks_at_the_clock(
+    *, resting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated = Simulated(load(policy("allocate"), "test"))
+    simulated.see(node("n1", allocatable=amounts(cpu="64", pods="5000")), *([queue("a")] if resting else []))
+    where: Any = {"node": "n1", "phase": Phase.RUNNING} if resting else {}
+    where["annotations"] = (("scheduling.converged.hpc/queue", "a"),)
+    simulated.see(
+        *(mine(f"p{index}", request=amounts(cpu="1m" if resting else "100"), **where) for index in range(2000))
+    )
+    simulated.run()
+    # Pods at rest get their jobs back, and jobs whose queue there has not been are counted in it.
+    looks = counted(monkeypatch, Book, "wake" if resting else "_book_queue")
+    simulated.see(queue("top"), queue("a", parent="top"))
+    decide(simulated, looks)
+    assert looks.sum >= 2000
+    assert looks.longest <= 1100
+    report = {item.name: item for item in simulated.scheduler.queues()}
+    assert report["a"].parent == "top"
+    assert (report["top"].pending_pods, report["top"].running_groups) == ((0, 2000) if resting else (2000, 0))
 
 
 def test_members_that_are_placed_one_by_one_are_so_between_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

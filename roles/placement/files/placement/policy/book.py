@@ -57,8 +57,12 @@ class Book(Standing):
         self.frozen = True
         changed = self.cluster.changed
         groups, pods = changed.pop(PodGroup, {}), changed.pop(Pod, {})
+        yield from self._place_again()
         for kind, uids in changed.items():
-            self._objects_changed(kind, uids)
+            if kind is Queue:
+                yield from self._rebuild_queues()
+            else:
+                self._objects_changed(kind, uids)
         changed.clear()
         if self._splits != self.cluster.labelsets.splits:
             # Labels that told no pods apart do so now.
@@ -94,9 +98,7 @@ class Book(Standing):
 
     def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
         """Look again at the jobs that news of such objects can help."""
-        if kind is Queue:
-            self._rebuild_queues()
-        elif kind is PriorityClass:
+        if kind is PriorityClass:
             self._reread_classes()
         elif kind is DisruptionBudget:
             # No pod finds a node by it, but more pods may be evicted.

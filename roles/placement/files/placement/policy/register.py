@@ -20,6 +20,8 @@ from placement.policy.queue_node import Kind
 from placement.policy.queues import QueueTree
 from placement.policy.rules import Rules
 
+# So many tasks get other keys in one step.
+_AT_ONCE: Final = 256
 _NO_KEY: Final[TaskKey] = (0, "", "")
 
 
@@ -30,20 +32,33 @@ class Register(Line):
         super().__init__(rules, tree, hints)
         self.jobs: dict[GroupKey, Job] = {}
         self.tasks: dict[str, Task] = {}
+        # Jobs that have the places of other plugins, since those were configured.
+        self._misplaced: list[Job] = []
 
     def reconfigure(self, rules: Rules) -> None:
-        """Other plugins: every order is made again."""
+        """Order jobs by these plugins from now on; no job has a place before the next catching up gives it one."""
         self.rules = rules
         self.unswept.clear()
         # Keys of other plugins cannot be compared with those of these.
         self.forget_orders()
-        for job in self.jobs.values():
+        self._misplaced = list(self.jobs.values())[::-1]
+        self.generation += 1
+
+    def _place_again(self) -> Iterator[None]:
+        """Give jobs their places by the plugins of now, some in each step."""
+        done = 0
+        while self._misplaced:
+            job = self._misplaced.pop()
+            if self.jobs.get(job.key) is not job:
+                continue
             for task in job.tasks.values():
-                task.key = rules.task_order(task.pod)
+                task.key = self.rules.task_order(task.pod)
                 if task.status is Status.PENDING:
                     job.wait(task)
-        self.reorder(self.jobs.values())
-        self.generation += 1
+                done += 1
+                if done % _AT_ONCE == 0:
+                    yield
+            self.reorder([job])
 
     def obtain(self, key: GroupKey) -> Job:
         """The job of this key, a new one if need be."""

@@ -7,6 +7,7 @@ When queues change, thousands of jobs may have another standing, and only some a
 adds up to is caught up with so; but nobody is placed by a standing that he may have lost.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -23,6 +24,8 @@ from placement.state.cluster import Cluster
 
 # So many jobs are reconsidered in one slice.
 _RECONSIDERED: Final = 128
+# So many pods or jobs get their places in a new tree of queues in one step.
+_REBUILT: Final = 512
 
 
 class Standing(Figures):
@@ -120,7 +123,8 @@ class Standing(Figures):
         for task in job.tasks.values():
             self._book(task, None, task.status)
 
-    def _rebuild_queues(self) -> None:
+    def _rebuild_queues(self) -> Iterator[None]:
+        """Make the tree of queues anew; jobs of queues that admit others now are read again, some in each step."""
         records = [item for item in self.cluster.objects.get(Queue, {}).values() if isinstance(item, Queue)]
         # Most changes are those of a status, our own.
         specs = {replace(record, version=0) for record in records}
@@ -130,16 +134,25 @@ class Standing(Figures):
         self.generation += 1
         old, tree = self.tree, QueueTree(records, self._default_queue)
         affected = tree.admits_otherwise(old)
-        for task in [task for name in affected & old.by_name.keys() for task in old.by_name[name].at_rest()]:
+        resting = [task for name in affected & old.by_name.keys() for task in old.by_name[name].at_rest()]
+        for number, task in enumerate(resting):
             self.wake(task)
+            if number % _REBUILT == _REBUILT - 1:
+                yield
         tree.take_over(old)
         self.tree = tree
-        concerned = [job for job in self.jobs.values() if job.queue in affected]
-        for job in concerned:
+        done = 0
+        for job in [job for job in self.jobs.values() if job.queue in affected]:
             queue = tree.by_name.get(job.queue)
             if queue is not None and job.queue not in old.by_name:
                 queue.jobs[job.key] = job
                 for task in job.tasks.values():
                     self._book_queue(task, None, task.status)
-        self.doubtful.update({job.key: job for job in concerned})
-        self.unread.update(job.key for job in concerned)
+                    done += 1
+                    if done % _REBUILT == 0:
+                        yield
+            self.doubtful[job.key] = job
+            self.unread.add(job.key)
+            done += 1
+            if done % _REBUILT == 0:
+                yield
