@@ -168,6 +168,19 @@ def test_a_new_tree_of_queues_takes_its_jobs_over_between_looks_at_the_clock(
     assert (report["top"].pending_pods, report["top"].running_groups) == ((0, 2000) if resting else (2000, 0))
 
 
+def test_parked_jobs_get_their_places_back_between_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated(load(policy("allocate"), "test"))
+    busy = mine("busy", node="n1", phase=Phase.RUNNING, request=amounts(cpu="2"))
+    simulated.see(node("n1", allocatable=amounts(cpu="2", pods="10")), busy)
+    simulated.see(*(mine(f"p{index}", request=amounts(cpu=f"{1500 + index % 9}m")) for index in range(2000)))
+    simulated.run()
+    looks = counted(monkeypatch, Book, "push")
+    simulated.gone(busy)
+    decide(simulated, looks)
+    assert looks.sum >= 2000
+    assert looks.longest <= 200
+
+
 def test_members_that_are_placed_one_by_one_are_so_between_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated = spread_out()
     simulated.run()

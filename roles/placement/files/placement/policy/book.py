@@ -80,7 +80,7 @@ class Book(Standing):
         self._new_pods.take_some_in()
         self._read_some_again()
         yield from self._add_up()
-        self.retry_parked(arriving=self.arriving)
+        yield from self.retry_parked(arriving=self.arriving)
         self.frozen = False
 
     @property

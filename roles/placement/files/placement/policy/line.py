@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The line: which jobs wait for their turn, in what order, and which do not even try before something changes."""
 
-from collections.abc import Hashable, Iterable, MutableMapping
+from collections.abc import Hashable, Iterable, Iterator, MutableMapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Final
@@ -25,6 +25,8 @@ _LONGEST: Final = 30.0
 _FIRST: Final = 32
 # So many get their places back in one slice.
 _BACK: Final = 512
+# So many of them in one step.
+_AT_ONCE: Final = 128
 # Of so many tries one at most is for a job that news has woken, while others wait for their turn.
 _WOKEN_PART: Final = 32
 # So many void places may be in a queue that has few others.
@@ -255,8 +257,8 @@ class Line:
         """Whether parked jobs are still to get their places back, or had to wait for the end of a walk to do so."""
         return bool(self._returning or self.hints.woken or (self.parked and self._returned != self.generation))
 
-    def retry_parked(self, *, arriving: bool) -> None:
-        """Parked jobs get their places back when something has changed since they were tried, the first ones first.
+    def retry_parked(self, *, arriving: bool) -> Iterator[None]:
+        """Give parked jobs their places back when something has changed since they were tried, the first ones first.
 
         Until all others have been tried once, too, it is only the first ones, and for no more than half of all tries.
         """
@@ -271,10 +273,13 @@ class Line:
             for job in self._first_parked.take(number):
                 self.push(job)
         self._first_parked.tidy()
-        for job in self._returning[: -_BACK - 1 : -1]:
+        yield
+        for number in range(min(_BACK, len(self._returning))):
+            job = self._returning.pop()
             if self.parked.get(job.key) is job:
                 self.push(job)
-        del self._returning[-_BACK:]
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                yield
         self._retry_woken(crowded=arriving or bool(self.unswept))
 
     def _retry_woken(self, *, crowded: bool) -> None:
