@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.converged.hpc.plugins.plugin_utils import _planned
 
 
-class ActionModule(ActionBase):
+class ActionModule(_planned.ActionModule):
     """`no_log` on the task would hide why it failed, too."""
-
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
         """What Ansible calls."""
-        super().run(tmp, task_vars)
-        result: t.Dict[str, t.Any] = self._execute_module(task_vars=task_vars)
+        result: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         if result.get("token"):
             result["_ansible_no_log"] = True
         return result

@@ -24,6 +24,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.argument_spe
 from ansible_collections.converged.hpc.plugins.module_utils._record.copying import LocalCopy, unpack
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.sources import Source, expand
+from ansible_collections.converged.hpc.plugins.plugin_utils._planned import VARIABLE, as_planned
 
 COPY_DIR = "~/.local/state/converged.hpc/record"
 
@@ -40,7 +41,8 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
         try:
-            return self._run(task_vars)
+            only = bool(self._templar.template(task_vars.get(VARIABLE, False))) and self._task.check_mode
+            return as_planned(self._run(task_vars), only_planned=only)
         except RecordError as error:
             raise AnsibleActionFail(str(error)) from error
         finally:

@@ -13,7 +13,15 @@ import typing as t
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, NOTE, WARN, Verdict
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
+    CLUSTER,
+    LEFT_OUT,
+    NOTE,
+    REFUSE,
+    WARN,
+    Verdict,
+)
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.verdicts import Cluster, Settings, verdicts
 
 ARGUMENT_SPEC: t.Dict[str, t.Any] = {
@@ -25,6 +33,7 @@ ARGUMENT_SPEC: t.Dict[str, t.Any] = {
     "kube": {"type": "dict", "default": {}},
     "wlm": {"type": "str", "default": "slurm"},
     "excepted": {"type": "list", "elements": "str", "default": []},
+    "unjudged": {"type": "list", "elements": "str", "default": []},
     "accepted": {"type": "list", "elements": "str", "default": []},
     "max_skew": {"type": "float", "default": 30.0},
     "min_free": {"type": "float", "default": 5.0},
@@ -46,7 +55,8 @@ class ActionModule(ActionBase):
         given = self.validate_argument_spec(ARGUMENT_SPEC)[1]
         known = task_vars or {}
         hostvars = known["hostvars"]
-        nodes = {host: seen(host, hostvars[host], given["registered"]) for host in given["hosts"]}
+        groups = known["groups"]
+        nodes = {host: seen(host, hostvars[host], given["registered"], groups) for host in given["hosts"]}
         if not nodes:
             raise AnsibleActionFail("hosts: the play has no host to judge")
         names = ("wlm", "max_skew", "min_free", "limit", "kubelet")
@@ -55,7 +65,10 @@ class ActionModule(ActionBase):
             Cluster(answer(given["slurm"]), answer(given["kube"]), answer(given["pbs"])),
             Settings(
                 controllers=tuple(given["controllers"]),
-                excepted=(*given["excepted"], *left_out(known["groups"], hostvars)),
+                excepted=tuple(left_out(groups, hostvars)),
+                listed=tuple(given["excepted"]),
+                unjudged=tuple(given["unjudged"]),
+                aside=tuple(aside(groups, hostvars, given["hosts"])),
                 accepted=tuple(given["accepted"]),
                 **{name: given[name] for name in names},
             ),
@@ -64,15 +77,22 @@ class ActionModule(ActionBase):
         return result(judged)
 
     def _say(self, judged: t.Mapping[str, Verdict]) -> None:
-        """In plain words, besides the result, which callbacks print as data."""
-        for host, verdict in judged.items():
-            if host == CLUSTER and not verdict.findings:
-                continue
-            colour = C.COLOR_ERROR if verdict.refusals else C.COLOR_OK
-            self._display.display(f"{host}: {verdict.word}", color=colour)
-            for finding in verdict.findings:
-                shade = {NOTE: C.COLOR_OK, WARN: C.COLOR_WARN}.get(finding.level, C.COLOR_ERROR)
-                self._display.display(f"    {finding}", color=shade)
+        """In plain words and each finding once, besides the result, which callbacks print as data."""
+        for level, line in report.lines({host: verdict.findings for host, verdict in judged.items()}):
+            shade = {NOTE: C.COLOR_OK, WARN: C.COLOR_WARN}.get(level, C.COLOR_ERROR)
+            self._display.display(line, color=shade)
+        for word, hosts in by_word(judged).items():
+            colour = C.COLOR_ERROR if word == "refused" else C.COLOR_OK
+            self._display.display(f"{word}: {report.hosts(hosts)}", color=colour)
+
+
+def by_word(judged: t.Mapping[str, Verdict]) -> t.Dict[str, t.List[str]]:
+    """The hosts of each verdict, those that are refused last."""
+    found: t.Dict[str, t.List[str]] = {}
+    for host, verdict in judged.items():
+        if host != CLUSTER or verdict.refusals:
+            found.setdefault(verdict.word, []).append(host)
+    return dict(sorted(found.items(), key=lambda item: item[0] == "refused"))
 
 
 def left_out(groups: t.Mapping[str, t.Sequence[str]], hostvars: t.Mapping[str, t.Any]) -> t.List[str]:
@@ -85,7 +105,18 @@ def wlm_node(host: str, variables: t.Mapping[str, t.Any]) -> str:
     return str(variables.get("converged_wlm_node", host.partition(".")[0]))
 
 
-def seen(host: str, variables: t.Mapping[str, t.Any], registered: str) -> t.Dict[str, t.Any]:
+def aside(
+    groups: t.Mapping[str, t.Sequence[str]], hostvars: t.Mapping[str, t.Any], hosts: t.Container[str]
+) -> t.List[str]:
+    """The batch system's names of nodes of the inventory to which this run does not go."""
+    others = [host for host in groups.get("converged_nodes", ()) if host not in hosts]
+    excepted = groups.get("converged_excepted", ())
+    return [wlm_node(host, hostvars[host]) for host in others if host not in excepted]
+
+
+def seen(
+    host: str, variables: t.Mapping[str, t.Any], registered: str, groups: t.Mapping[str, t.Sequence[str]]
+) -> t.Dict[str, t.Any]:
     """What was registered on a host; where nothing was found, its names by the inventory, and why."""
     got = variables.get(registered) or {}
     if "found" in got:
@@ -94,7 +125,8 @@ def seen(host: str, variables: t.Mapping[str, t.Any], registered: str) -> t.Dict
     wanted = {
         "wlm_node": wlm_node(host, variables),
         "kube_node": variables.get("converged_kube_node", short),
-        "is_node": "converged_nodes" in variables.get("group_names", ["converged_nodes"]),
+        "is_node": host in groups.get("converged_nodes", [host]),
+        "is_shared": host in groups.get("converged_shared", [host]),
     }
     return {"wanted": wanted, "error": " ".join(str(got.get("msg", "")).split())}
 
@@ -107,18 +139,19 @@ def answer(got: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def result(judged: t.Mapping[str, Verdict]) -> t.Dict[str, t.Any]:
-    """The verdicts as data; failed where any node is refused, with every refusal named."""
-    refused = {host: verdict.refusals for host, verdict in judged.items() if verdict.refusals}
-    nodes = [host for host in judged if host != CLUSTER]
-    reasons = [f"{host}: {finding.text}" for host, findings in refused.items() for finding in findings]
+    """The verdicts as data; of a failure only how many hosts are refused and by what, as all has been said by then."""
+    found = {host: verdict.findings for host, verdict in judged.items()}
+    if any(verdict.refusals for verdict in judged.values()):
+        summary = report.summary(found, REFUSE)
+        return {"changed": False, "failed": True, "msg": f"Refused, and nothing was touched: {summary}; see above."}
+    fit = by_word(judged)
     return {
         "changed": False,
-        "failed": bool(refused),
-        "msg": "Refused, and nothing was touched. " + "; ".join(reasons)
-        if refused
-        else f"hosts fit to be shared: {len(nodes)}",
+        "failed": False,
+        "msg": "; ".join(f"{word}: {len(hosts)}" for word, hosts in fit.items()),
+        "left_out": fit.get(LEFT_OUT, []),
         "verdicts": {
-            host: {"refused": bool(verdict.refusals), "findings": [finding._asdict() for finding in verdict.findings]}
+            host: {"fit": verdict.fit, "findings": [finding._asdict() for finding in verdict.findings]}
             for host, verdict in judged.items()
         },
     }

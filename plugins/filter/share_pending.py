@@ -11,12 +11,13 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.converged.hpc.plugins.plugin_utils._planned import would_change
 
-# What says by `changed` that a host is not as it should be.
+# What says by `changed`, or in a plan by `would_change`, that a host is not as it should be.
 RESULTS = {
     "slurm": (
         *("__slurm_share_stubs", "__slurm_share_left_out"),
-        *("__slurm_share_copy", "__slurm_share_conf", "__slurm_share_restart"),
+        *("__slurm_share_copy", "__slurm_share_conf", "__slurm_share_given_back", "__slurm_share_restart"),
     ),
     "pbs": ("__pbs_share_remembered", "__pbs_share_queue", "__pbs_share_hook"),
     "controller": (
@@ -40,7 +41,7 @@ def share_pending(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], kind:
 
 
 def _pending(known: t.Mapping[str, t.Any], kind: str) -> bool:
-    if any((known.get(name) or {}).get("changed") for name in RESULTS[kind]):
+    if any(would_change(known.get(name)) for name in RESULTS[kind]):
         return True
     if kind != "node":
         return False

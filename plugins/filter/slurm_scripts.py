@@ -13,16 +13,11 @@ import shlex
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import version
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours, version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
-FILES = {
-    "Prolog": "prolog",
-    "Epilog": "epilog",
-    "PrologSlurmctld": "prolog-slurmctld",
-    "EpilogSlurmctld": "epilog-slurmctld",
-}
+FILES = ours.FILES
 MARGIN = 5  # what the site's own script may take of PrologEpilogTimeout before ours is cut short
 _PATTERN = frozenset("*?[")
 _EXPANDABLE = re.compile(r"/[A-Za-z0-9/._@%+,*?\[\]-]*")
@@ -106,6 +101,11 @@ def slurm_share_ready(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -
     return ready
 
 
+def slurm_calls_ours(config: t.Mapping[str, t.Any], folder: str) -> bool:
+    """Return whether Slurm calls every script of ours already."""
+    return ours.is_called(config, folder)
+
+
 def slurm_names(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> list[str]:
     """The names in Slurm of hosts of the inventory."""
     return [_name(hostvars[host]) for host in hosts]
@@ -134,6 +134,7 @@ class FilterModule:
             "slurm_scripts": slurm_scripts,
             "slurm_script": slurm_script,
             "slurm_script_wait": slurm_script_wait,
+            "slurm_calls_ours": slurm_calls_ours,
             "slurm_share_ready": slurm_share_ready,
             "slurm_names": slurm_names,
         }

@@ -13,8 +13,10 @@ short_description: Judge whether nodes can be shared, before anything is touched
 version_added: 0.1.0
 description:
   - Judges what M(converged.hpc.share_node_info) found on all hosts, together with what M(converged.hpc.slurm_info) or
-    M(converged.hpc.pbs_info) and M(converged.hpc.kube_info) say, and prints one verdict for each node in plain words.
-  - Fails with every refusal named. Runs on the controller of Ansible only, once for all hosts (C(run_once)).
+    M(converged.hpc.pbs_info) and M(converged.hpc.kube_info) say, and prints each finding once, with the hosts that it is about.
+  - Nodes outside the group C(converged_shared), where the inventory has that group, are judged only for the scripts that Slurm
+    needs on every node.
+  - Fails where any host is refused. Runs on the controller of Ansible only, once for all hosts (C(run_once)).
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:
@@ -60,8 +62,14 @@ options:
     default: slurm
   excepted:
     description:
-      - Host lists of nodes that the batch system knows and that are not to be converted. Those of hosts in the group
-        C(converged_excepted) are added.
+      - Host lists of nodes that the batch system knows and that are in no inventory. Hosts of the group C(converged_excepted)
+        are left out by themselves.
+    type: list
+    elements: str
+    default: []
+  unjudged:
+    description:
+      - Host lists of nodes that are not judged.
     type: list
     elements: str
     default: []
@@ -110,17 +118,23 @@ EXAMPLES = r"""
 
 RETURN = r"""
 verdicts:
-  description: By host whether it is refused, and every finding. What concerns all nodes is under C((cluster)).
-  returned: always
+  description: By host what it is fit for, and every finding. What concerns all nodes is under C((cluster)).
+  returned: on success
   type: dict
   sample:
     n1:
-      refused: true
+      fit: fit to be shared
       findings:
-        - {level: refuse, code: swap, text: "swap is on (/dev/sda2)", advice: turn it off}
+        - {level: warn, code: kernel, text: "kernel 4.18.0 is older than 4.19", advice: update it}
+left_out:
+  description: Hosts that could not be read and without which the run goes on, and nodes that are excepted.
+  returned: on success
+  type: list
+  elements: str
+  sample: [n7]
 msg:
-  description: All refusals in one line.
+  description: How many hosts are fit for what; on failure how many are refused, by what.
   returned: always
   type: str
-  sample: "Refused, and nothing was touched. n1: swap is on (/dev/sda2) and the kubelet does not start with it"
+  sample: "Refused, and nothing was touched: swap (2 hosts), node_ip (1 host); see above."
 """

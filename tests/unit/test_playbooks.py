@@ -24,13 +24,13 @@ def run(folder: Path, name: str, *options: str, **groups: tuple[str, ...]) -> su
     """A playbook of the collection, for a small site of which one node and one controller are away."""
     hosts: dict[str, tuple[str, ...]] = {
         "converged_nodes": ("n1", "n2"),
+        "converged_shared": ("n1",),
         "converged_controllers": ("ctl", "backup"),
         "converged_kube": ("kube",),
         "converged_excepted": AWAY,
         **groups,
     }
     inventory: dict[str, Any] = {group: {"hosts": dict.fromkeys(found)} for group, found in hosts.items()}
-    inventory["ungrouped"] = {"hosts": {"localhost": None}}  # or no play can be limited to it
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
     argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), f"converged.hpc.{name}", *options]
     return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
@@ -48,10 +48,17 @@ def play_alone(
 
 
 def reached(folder: Path, name: str, *options: str) -> set[str]:
-    """Every host that a play of it goes to, besides the one that Ansible runs on."""
+    """Every host that a play of it goes to."""
     done = run(folder, name, "--list-hosts", *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    return set(re.findall(r"^ {6}(\S+)$", done.stdout, re.MULTILINE)) - {"localhost"}
+    return listed(done.stdout)
+
+
+def listed(said: str) -> set[str]:
+    """Every host of all plays but the first, which reaches none."""
+    first, *plays = re.split(r"^  play #", said, flags=re.MULTILINE)[1:]
+    assert "Check what this run is asked for" in first
+    return {host for play in plays for host in re.findall(r"^ {6}(\S+)$", play, re.MULTILINE)}
 
 
 @pytest.mark.parametrize(
@@ -67,43 +74,110 @@ def test_a_host_that_is_left_out_is_reached_by_its_name(tmp_path: Path, name: st
 
 
 def test_switching_off_names_the_nodes_that_it_leaves_as_they_are(tmp_path: Path) -> None:
-    done = run(tmp_path, "off", "--limit", "localhost")
+    done = run(tmp_path, "off", "--check", "-e", json.dumps(HERE))
 
     assert "not switched off, as they are in converged_excepted: n2." in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("away", ["ctl", "kube"])
-def test_a_conversion_needs_the_first_controller_and_the_host_that_reaches_the_api(tmp_path: Path, away: str) -> None:
-    done = run(tmp_path, "site", "--limit", "localhost", converged_excepted=(away,))
-
-    assert done.returncode != 0
-    assert "the first controller cannot be in converged_excepted" in " ".join(done.stdout.split()), done.stdout
+SITE = {"converged_wlm": "slurm", "converged_kubeconfig": "/etc/kubernetes/admin.conf"}
+UNTOUCHED = "Refused, and nothing was touched"
 
 
-@pytest.mark.parametrize("missing", ["converged_wlm", "converged_kubeconfig"])
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """What a run said that went to no host."""
+    assert done.returncode != 0, done.stdout
+    assert done.stdout.count("PLAY [") == 1, done.stdout
+    assert UNTOUCHED in done.stdout, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        ({"converged_excepted": ("ctl",)}, "the first controller cannot be in converged_excepted"),
+        ({"converged_excepted": ("kube",)}, "exactly one in converged_kube; that one and the first controller cannot be in"),
+        ({"converged_kube": ()}, "exactly one in converged_kube"),
+        ({"converged_shared": ()}, "there is no node to convert: put one node there, the canary (n1, for example)"),
+        ({"converged_shared": ("n1", "n7")}, "n7: in converged_shared, and not in converged_nodes: put them into both"),
+    ],
+)
+def test_a_conversion_needs_groups_that_say_where_it_goes(tmp_path: Path, groups: dict[str, Any], said: str) -> None:
+    assert said in refused(run(tmp_path, "site", "-e", json.dumps(SITE), **{"converged_excepted": ("n2",), **groups}))
+
+
+@pytest.mark.parametrize("missing", sorted(SITE))
 def test_a_conversion_needs_what_has_no_default(tmp_path: Path, missing: str) -> None:
-    given = {"converged_wlm": "slurm", "converged_kubeconfig": "/etc/kubernetes/admin.conf"}
-    del given[missing]
-    done = run(tmp_path, "site", "--limit", "localhost", "-e", json.dumps(given), converged_excepted=("n2",))
-
-    assert done.returncode != 0
-    assert "all hosts need converged_wlm (slurm or pbs) and converged_kubeconfig" in " ".join(done.stdout.split())
+    given = {name: value for name, value in SITE.items() if name != missing}
+    said = refused(run(tmp_path, "site", "-e", json.dumps(given)))
+    assert "all hosts need converged_wlm (slurm or pbs) and converged_kubeconfig" in said
 
 
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("converged_drain_timeout", "a day", "'a day' is no duration"),
-        ("converged_convert", "n7", "a pattern that names hosts of converged_nodes"),
-        ("converged_drain", "sometimes", "converged_drain is when_needed, always or never"),
+        ("converged_drain_timeout", "a day", "converged_drain_timeout is 'a day': expected a duration: seconds (90), or text"),
+        ("converged_convert", "n7", "converged_convert is n7, which names no host of the inventory"),
+        ("converged_convert", "n2", "converged_convert names n2, which the group converged_shared has not"),
+        ("converged_drain", "sometimes", "converged_drain is 'sometimes': expected one of when_needed, always, never"),
+        ("node_share_handover", "quiece", "node_share_handover is 'quiece': expected one of quiesce, stop"),
+        ("node_share_deadline", "2x", "node_share_deadline is '2x': expected a duration: seconds (90), or text such as 30m"),
+        ("node_share_deadline", "2h", "node_share_deadline is '2h': expected seconds from 0 to 3600"),
+        ("node_share_deadlin", 60, "node_share_deadlin: no role has such a variable: write node_share_deadline"),
     ],
 )
-def test_a_conversion_refuses_what_cannot_be_meant(tmp_path: Path, name: str, value: str, said: str) -> None:
-    given = {"converged_wlm": "slurm", "converged_kubeconfig": "/etc/kubernetes/admin.conf", name: value}
-    done = run(tmp_path, "site", "--limit", "localhost", "-e", json.dumps(given), converged_excepted=("n2",))
+def test_a_conversion_refuses_what_cannot_be_meant(tmp_path: Path, name: str, value: Any, said: str) -> None:
+    assert said in refused(run(tmp_path, "site", "-e", json.dumps({**SITE, name: value}), converged_excepted=("n2",)))
 
-    assert done.returncode != 0
-    assert said in " ".join(done.stdout.split()), done.stdout
+
+def test_two_batch_systems_need_two_inventories(tmp_path: Path) -> None:
+    hosts = {"n1": {"converged_wlm": "pbs"}, "n2": {"converged_wlm": "slurm"}}
+    groups = {"converged_nodes": hosts, "converged_shared": {"n1": None}, "converged_kube": {"kube": None}}
+    inventory = {name: {"hosts": found} for name, found in groups.items()}
+    inventory["converged_controllers"] = {"hosts": {"ctl": {"converged_wlm": "slurm"}}}
+    inventory["all"] = {"vars": {"converged_kubeconfig": "/etc/kubernetes/admin.conf", "converged_serial": 3}}
+    (tmp_path / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
+    argv = [str(BIN / "ansible-playbook"), "-i", str(tmp_path / "hosts.yml"), "converged.hpc.site"]
+    said = refused(subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False))
+
+    assert "converged_wlm differs between hosts (pbs, slurm): one run is for one batch system" in said
+    assert "converged_serial: in the inventory, from where site does not read it: give it on the command line with -e" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("site", ("--limit", "n1"), "--limit n1 does not go with site: leave it out: checks, lock and slurm.conf need hosts"),
+        ("site", ("--limit", "n1"), "a run for some of them is -e converged_convert=PATTERN"),
+        ("site", ("--tags", "slurm_share"), "--tags slurm_share does not go with site: leave it out: each step needs"),
+        ("site", ("--skip-tags", "share_preflight"), "--skip-tags share_preflight does not go with site"),
+        ("restore", ("--tags", "node_share"), "one role alone goes back with -e converged_restore_role=ROLE"),
+        ("verify", ("--limit", "n1"), "--limit n1 does not go with verify: leave it out: nodes of the proof are named by"),
+        ("off", ("--limit", "ctl"), "no host that --limit ctl leaves is in converged_nodes:!converged_excepted"),
+    ],
+)
+def test_an_option_that_would_leave_out_a_guard_stops_the_run_with_what_to_use_instead(
+    tmp_path: Path, name: str, options: tuple[str, ...], said: str
+) -> None:
+    assert said in refused(run(tmp_path, name, *options, "-e", json.dumps(SITE), converged_excepted=("n2",)))
+
+
+@pytest.mark.parametrize("name", ["off", "on"])
+def test_no_tag_keeps_the_kill_switch_from_working(tmp_path: Path, name: str) -> None:
+    wrong = {"node_share_handover": "quiece", "converged_drain": "sometimes"}
+    done = run(tmp_path, name, "--check", "--tags", "node_share", "-e", json.dumps({**HERE, **wrong}))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"TASK [Switch sharing {name}]" in done.stdout
+
+
+def test_the_way_back_waits_for_no_value_that_it_does_not_read(tmp_path: Path) -> None:
+    wrong = {"node_share_handover": "quiece", "node_share_deadlin": 3}
+    done = run(tmp_path, "restore", "--check", "--limit", "n1", "-e", json.dumps({**HERE, **SITE, **wrong}))
+    assert UNTOUCHED not in done.stdout, done.stdout
+
+    bad = {"slurm_share_conf": "locl"}
+    said = refused(run(tmp_path, "restore", "--check", "-e", json.dumps({**HERE, **SITE, **bad})))
+    assert "slurm_share_conf is 'locl': expected one of local, shared, configless" in said
 
 
 def test_taking_a_role_back_is_locked_as_the_whole_way_back_is(tmp_path: Path) -> None:
@@ -188,8 +262,13 @@ def test_clusters_that_nobody_reaches_are_judged_with_all_the_rest(tmp_path: Pat
     done = play_alone(tmp_path, plays[1], silent_site(tmp_path, n1=SILENT))
 
     assert done.returncode != 0
-    for finding in ("[slurm] Slurm does not answer", "[kube_api] the Kubernetes API does not answer", "[unreachable]"):
-        assert f"    refuse {finding}" in done.stdout, done.stdout + done.stderr
+    for finding in (
+        "[slurm] (cluster): Slurm does not answer",
+        "[kube_api] (cluster): the Kubernetes API does not answer",
+        "[unreachable] ctl: ",
+        "[unreachable] n1: ",
+    ):
+        assert done.stdout.count(f"refuse {finding}") == 1, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("name", "held"), [("Be the only one", False), ("Be the only one", True), ("End", False)])
@@ -272,7 +351,7 @@ def test_a_canary_that_was_skipped_has_proved_nothing(
 
 def verify() -> dict[str, Any]:
     """The play of the proof, where Kubernetes answers."""
-    (play,) = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    _check, play = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
     (proof,) = play["tasks"]
     for part in ("block", "always"):
         proof[part] = [
@@ -345,14 +424,19 @@ def test_a_conversion_goes_to_the_nodes_and_controllers_that_slurm_lists(tmp_pat
         "plugin": "converged.hpc.slurm",
         "command_prefix": ["/bin/sh", str(tmp_path / "scontrol")],
         "groups": {
-            "converged_nodes": "'batch' in slurm_partitions | default([])",
+            "converged_nodes": "slurm_partitions is defined",
+            "converged_shared": "'batch' in slurm_partitions | default([])",
             "converged_controllers": "slurm_controller is defined",
         },
     }
     (tmp_path / "slurm.yml").write_text(json.dumps(source), encoding="utf-8")
     away: tuple[str, ...] = ()
     options = ("--list-hosts", "--inventory", str(tmp_path / "slurm.yml"))
-    done = run(tmp_path, "site", *options, converged_nodes=away, converged_controllers=away, converged_excepted=away)
+    groups = dict.fromkeys(("converged_nodes", "converged_shared", "converged_controllers", "converged_excepted"), away)
+    done = run(tmp_path, "site", *options, **groups)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert set(re.findall(r"^ {6}(\S+)$", done.stdout, re.MULTILINE)) == {"localhost", "n1", "ctl"}
+    assert listed(done.stdout) == {"n1", "n2", "ctl"}
+    converting = re.split(r"^  play #", done.stdout, flags=re.MULTILINE)
+    (planned,) = [play for play in converting if "Plan the nodes" in play]
+    assert re.findall(r"^ {6}(\S+)$", planned, re.MULTILINE) == ["n1"]

@@ -25,8 +25,13 @@ class Finding(t.NamedTuple):
     text: str
     advice: str = ""
 
+    @property
+    def words(self) -> str:
+        """What is so, and what to do."""
+        return self.text + (f": {self.advice}" if self.advice else "")
+
     def __str__(self) -> str:
-        return f"{self.level} [{self.code}] {self.text}" + (f": {self.advice}" if self.advice else "")
+        return f"{self.level} [{self.code}] {self.words}"
 
 
 Findings = t.Iterator[Finding]
@@ -73,10 +78,20 @@ class Machine(t.NamedTuple):
         return [unit for unit in units if states.get(unit) in ("active", "activating", "reloading")]
 
 
+# What hosts are judged for.
+SHARED = "fit to be shared"
+SCRIPTS = "fit for scripts that do nothing"
+CONTROLLER = "fit for the service of batch controllers"
+ALONE = "stays with jobs alone"
+LEFT_OUT = "left out of this run"
+UNJUDGED = "not judged"
+
+
 class Verdict(t.NamedTuple):
-    """All findings of one node, the gravest first."""
+    """All findings of one node, the gravest first, and what it is fit for where none of them is a refusal."""
 
     findings: t.Tuple[Finding, ...]
+    fit: str = SHARED
 
     @property
     def refusals(self) -> t.Tuple[Finding, ...]:
@@ -85,16 +100,16 @@ class Verdict(t.NamedTuple):
     @property
     def word(self) -> str:
         """The verdict itself."""
-        return "refused" if self.refusals else "fit to be shared"
+        return "refused" if self.refusals else self.fit
 
 
-def verdict(findings: t.Iterable[Finding], *, accepted: t.Container[str]) -> Verdict:
+def verdict(findings: t.Iterable[Finding], *, accepted: t.Container[str], fit: str = SHARED) -> Verdict:
     """A refusal that the site accepts becomes a warning, and still says what it is."""
     judged = [
         finding._replace(level=WARN) if finding.level == REFUSE and finding.code in accepted else finding
         for finding in dict.fromkeys(findings)
     ]
-    return Verdict(tuple(sorted(judged, key=lambda finding: LEVELS.index(finding.level))))
+    return Verdict(tuple(sorted(judged, key=lambda finding: LEVELS.index(finding.level))), fit)
 
 
 def release(text: str) -> t.Tuple[int, int]:

@@ -25,17 +25,25 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
     storage,
 )
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
+    ALONE,
     CLUSTER,
+    CONTROLLER,
     JSON,
+    LEFT_OUT,
+    SCRIPTS,
+    SHARED,
+    UNJUDGED,
     Finding,
     Findings,
     Machine,
     Verdict,
     note,
     refuse,
+    shown,
     verdict,
     warn,
 )
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours
 
 # Of any host, and of those that are to be shared.
 _ANYWHERE = (machine.owners,)
@@ -59,12 +67,25 @@ _ON_NODES = (
 )
 
 
+# What Slurm's scripts are written below; on a node that is not shared nothing else is.
+_OF_SCRIPTS = ("/etc", "/var/lib/converged")
+_UNUSED = {"DOWN", "UNKNOWN"}
+
+
 class Settings(t.NamedTuple):
-    """What the site says about preflight itself."""
+    """What the site says about preflight itself.
+
+    Nodes by their names in the batch system: those of `excepted` are left out of the conversion, those of `listed` are
+    named in slurm_share_excepted, those of `unjudged` in share_preflight_excepted, and those of `aside` are in the inventory
+    while this run does not go to them.
+    """
 
     wlm: str = "slurm"
     controllers: t.Tuple[str, ...] = ()
     excepted: t.Tuple[str, ...] = ()
+    listed: t.Tuple[str, ...] = ()
+    unjudged: t.Tuple[str, ...] = ()
+    aside: t.Tuple[str, ...] = ()
     accepted: t.Tuple[str, ...] = ()
     max_skew: float = 30.0
     min_free: float = 5.0
@@ -95,37 +116,63 @@ class Cluster(t.NamedTuple):
         """The release that nodes are going to run."""
         return settings.kubelet or str(self.kube.get("version", "")).lstrip("v")
 
+    def calls_ours(self) -> bool:
+        """Return whether Slurm calls our scripts already."""
+        return ours.is_called(self.slurm.get("config") or {})
+
 
 def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) -> t.Dict[str, Verdict]:
     """By host. ``nodes`` has ``wanted``, and ``found`` with ``offset`` or else ``error``, of each host of the play."""
-    excepted, wrong = names.excepted(settings.excepted)
-    shared = {host: one for host, one in nodes.items() if one["wanted"].get("is_node", True)}
-    wlm_names = {host: str(one["wanted"]["wlm_node"]) for host, one in shared.items()}
-    twice = {
-        "Slurm": names.twice(wlm_names, "converged_wlm_node"),
-        "Kubernetes": names.twice(
-            {host: one["wanted"]["kube_node"] for host, one in shared.items()}, "converged_kube_node"
-        ),
-    }
+    left, wrong = names.excepted(settings.excepted)
+    listed, wrong_listed = names.excepted(settings.listed)
+    unjudged, wrong_unjudged = names.excepted(settings.unjudged)
+    those = {host: one for host, one in nodes.items() if one["wanted"].get("is_node", True)}
+    wlm_names = {host: str(one["wanted"]["wlm_node"]) for host, one in those.items()}
+    kube_names = {host: str(one["wanted"]["kube_node"]) for host, one in those.items() if _is_shared(one)}
+    twice = (names.twice(wlm_names, "converged_wlm_node"), names.twice(kube_names, "converged_kube_node"))
     reference = _reference(nodes, settings)
-    found: t.Dict[str, t.List[Finding]] = {CLUSTER: [*wrong, *_cluster(cluster, settings, nodes)]}
+    found: t.Dict[str, t.List[Finding]] = {
+        CLUSTER: [*wrong, *wrong_listed, *wrong_unjudged, *_cluster(cluster, settings, nodes)]
+    }
+    fit = {CLUSTER: "in order"}
     for host, one in nodes.items():
-        if host in shared and wlm_names[host] in excepted:
-            drained = " it will be drained in Slurm and" if settings.wlm == "slurm" else ""
-            found[host] = [note("excepted", f"is excepted:{drained} not converted")]
-            continue
-        found[host] = [of[host] for of in twice.values() if host in of]
-        if one.get("found") is None:
-            found[host].append(_unreachable(one))
+        name = wlm_names.get(host)
+        fit[host] = _purpose(one, settings)
+        if name in left:
+            fit[host], found[host] = LEFT_OUT, [_left_out(settings)]
+        elif name in unjudged:
+            fit[host], found[host] = UNJUDGED, [note("excepted", "share_preflight_excepted names it: it is not judged")]
         else:
-            found[host] += _host(one, cluster, settings, reference)
-    for name in sorted(set(cluster.slurm_nodes()) - set(wlm_names.values()) - excepted):
+            found[host] = [of[host] for of in twice if host in of]
+            found[host] += _listed(settings) if name in listed else ()
+            if one.get("found") is None:
+                found[host].append(_unreachable(one, cluster, settings))
+                fit[host] = LEFT_OUT
+            else:
+                found[host] += _host(one, cluster, settings, reference)
+    known = {*wlm_names.values(), *settings.aside, *left, *listed, *unjudged}
+    for name in sorted(set(cluster.slurm_nodes()) - known):
         if not {name.lower()} & {one.lower() for one in wlm_names.values()}:
-            found.setdefault(name, []).append(_not_in_inventory())
-    for name in batch_pbs.left_out({*wlm_names.values(), *excepted}, cluster.pbs):
+            found.setdefault(name, []).append(_not_in_inventory(cluster.slurm_nodes()[name]))
+    for name in batch_pbs.left_out(known, cluster.pbs):
         text = "PBS has this node, and converged_nodes does not: it stays with jobs alone"
         found.setdefault(name, []).append(note("not_in_inventory", text))
-    return {host: verdict(ones, accepted=settings.accepted) for host, ones in found.items()}
+    return {
+        host: verdict(ones, accepted=settings.accepted, fit=fit.get(host, LEFT_OUT)) for host, ones in found.items()
+    }
+
+
+def _is_shared(one: JSON) -> bool:
+    return bool(one["wanted"].get("is_node", True) and one["wanted"].get("is_shared", True))
+
+
+def _purpose(one: JSON, settings: Settings) -> str:
+    """What a host is judged for."""
+    if not one["wanted"].get("is_node", True):
+        return CONTROLLER
+    if _is_shared(one):
+        return SHARED
+    return SCRIPTS if settings.wlm == "slurm" else ALONE
 
 
 def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) -> Findings:
@@ -142,17 +189,23 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
         yield from batch.prolog_flags(config)
         yield from batch.timeouts(config, settings.limit)
         yield from batch.controllers(config, settings.controllers)
+        if settings.aside and not cluster.calls_ours():
+            text = "Slurm does not call our scripts yet, and this run does not go to all of its nodes"
+            yield refuse("not_prepared", text, "run site once without converged_convert: it converts one node and stops")
     if "version" not in cluster.kube:
         text = f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}"
         yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")
 
 
 def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
-    """Of a host that answered; most of it only where it is a node."""
+    """Of a host that answered; most of it only where it is a node that is to be shared."""
     wanted, found = one["wanted"], one["found"]
     is_node = wanted.get("is_node", True)
     server = str(cluster.kube.get("version", ""))
     node = Machine(wanted, found, cluster.kubelet(settings), server, settings.min_free)
+    if is_node and not _is_shared(one):
+        yield from _unshared(node, cluster, settings, reference)
+        return
     yield from skew(one["offset"], reference, settings.max_skew)
     if settings.wlm == "slurm":
         yield from machine.munge(node)
@@ -179,6 +232,25 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
         if wanted.get("share_mode") not in _share_mode.BESIDE:  # there the finding before says it
             given = sum(int((one.get("available") or {}).get("mem") or 0) for one in vnodes)
             yield from machine.eviction(node, given)
+
+
+def _unshared(node: Machine, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
+    """Of a node that is not to be shared: Slurm's scripts, which do nothing there, and where Slurm looks for them."""
+    wanted, found = node.wanted, node.found
+    if found.get("enabled"):
+        text = "was converted, and converged_shared does not have it: it stays as it is"
+        yield warn("still_shared", text, "put it into the group, or take it back: converged.hpc.restore --limit HOST")
+    if settings.wlm != "slurm":
+        return
+    yield from batch.local(found, host=reference.host, digest=reference.digest, edited=reference.edited)
+    yield from machine.owners(node)
+    disks = {path: disk for path, disk in found["disks"].items() if path in _OF_SCRIPTS}
+    yield from storage.stateless(node._replace(found={**found, "disks": disks}))
+    if "config" in cluster.slurm:
+        name, known = str(wanted["wlm_node"]), cluster.slurm_nodes()
+        yield from names.in_batch_system(name, known, "Slurm")
+        if name in known:
+            yield from names.same_machine(name, known[name]["hostname"], found["hostname"], "Slurm")
 
 
 def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
@@ -215,14 +287,37 @@ def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
     return Reference()
 
 
-def _unreachable(one: JSON) -> Finding:
+def _unreachable(one: JSON, cluster: Cluster, settings: Settings) -> Finding:
+    """A node that cannot be read stops a run only where slurm.conf is to name scripts that it lacks while it runs jobs."""
     text = f"could not be read: {one.get('error') or 'no answer'}"
-    return refuse("unreachable", text, "mend it, or put the host into the group converged_excepted")
+    advice = "mend it, or put the host into the group converged_excepted"
+    if not one["wanted"].get("is_node", True):
+        return refuse("unreachable", text, "mend it: batch controllers are needed")
+    if settings.wlm == "pbs" or cluster.calls_ours():
+        return warn("unreachable", f"{text}; it is left as it is", advice)
+    node = cluster.slurm_nodes().get(str(one["wanted"]["wlm_node"])) or {}
+    if node.get("state") in _UNUSED or "NOT_RESPONDING" in node.get("flags", ()):
+        return warn("unreachable", f"{text}; Slurm has it down, and it is drained until a run reaches it", advice)
+    return refuse("unreachable", f"{text}, and Slurm starts jobs there, for which it would lack our scripts", advice)
 
 
-def _not_in_inventory() -> Finding:
+def _left_out(settings: Settings) -> Finding:
+    drained = " it is drained in Slurm, and" if settings.wlm == "slurm" else ""
+    return note("excepted", f"converged_excepted has it:{drained} no run goes there")
+
+
+def _listed(settings: Settings) -> t.Iterator[Finding]:
+    if settings.wlm == "slurm":
+        text = "slurm_share_excepted names it, and this run goes there"
+        yield refuse("excepted", text, "put the host into the group converged_excepted instead, or take the name out")
+
+
+def _not_in_inventory(node: JSON) -> Finding:
+    partitions = shown(sorted(node.get("partitions") or ()))
+    where = f" in partition {partitions}" if partitions else ""
     return refuse(
         "not_in_inventory",
-        "Slurm has this node, and converged_nodes does not: a Prolog that it lacks would drain it",
-        "add it to converged_nodes, or list it in slurm_share_excepted",
+        f"Slurm has this node{where}, and converged_nodes does not: slurm.conf is one for all nodes, so one that lacks"
+        " the Prolog would be drained at its next job",
+        "add it to converged_nodes, which shares nothing (that is converged_shared), or list it in slurm_share_excepted",
     )

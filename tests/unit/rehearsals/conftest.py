@@ -31,6 +31,7 @@ _OTHERS = re.compile(rf"(?:ansible\.builtin\.({'|'.join(OTHERS)})|kubernetes\.co
 OFTEN = 1000
 HOSTS = {
     "converged_nodes": ["n1", "n2"],
+    "converged_shared": ["n1", "n2"],
     "converged_controllers": ["ctl"],
     "converged_kube": ["kube"],
 }
@@ -153,7 +154,8 @@ class Rehearsal:
 # What modules answer where a test says nothing else: a site on which everything is still to be done.
 USUAL: dict[str, dict[str, Any]] = {
     "share_lock": {"changed": True},
-    "share_verdict": {"changed": False},
+    "share_inventory": {"changed": False},
+    "share_verdict": {"changed": False, "left_out": []},
     "share_node_info": {"found": {"record": [], "enabled": False}},
     "share_facts": {"ansible_facts": {"converged_share": {"roles": [], "sharing": {"node": {}}}}},
     "node_state": {"changed": True, "report": {"found_record": True}},

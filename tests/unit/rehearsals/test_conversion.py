@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-READING = {"slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
+READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
 DRAIN = {"slurm_share_drain_delay": 1, "converged_drain_timeout": "9s"}
 NODES = ("n1", "n2")
@@ -23,7 +23,7 @@ def converted(rehearsals: Any) -> Any:
     rehearsal.answer(refused, times=1, module="command", host="n2", args={"argv": ADOPTION})
     busy = {"changed": True, "busy": ["7"]}
     rehearsal.answer(busy, times=2, module="slurm_node", args={"names": ["n2"], "state": "drained"})
-    done = rehearsal.playbook("site", **DRAIN)
+    done = rehearsal.playbook("site", **DRAIN, converged_after_canary="go_on")
     assert done.passed, done.said
     return done
 

@@ -64,7 +64,7 @@ def _connections(value: Any) -> int:
     return value
 
 
-_CHECKS = {
+CHECKS = {
     "host": matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", "a host name as in SlurmctldHost, or as of PBS's server"),
     "kubeconfig": ABSOLUTE,
     "socket": matching(r"/[^\0\n]{1,100}", "an absolute path of at most 100 characters"),
@@ -87,7 +87,7 @@ _CHECKS = {
 
 
 def load(path: str) -> ControllerSettings:
-    values = settings.read_checked(path, _CHECKS, role="node_share (tasks_from: controller)")
+    values = settings.read_checked(path, CHECKS, role="node_share (tasks_from: controller)")
     if "host" not in values:
         raise settings.SettingsError("{}: host is missing: this machine's name in the batch system".format(path))
     return ControllerSettings(**values)

@@ -119,7 +119,7 @@ def _cpus(value: Any) -> str:
 
 
 _UNIT = matching(r"[A-Za-z0-9:_.@-]{1,200}\.(?:service|socket)", "a systemd unit name ending in .service or .socket")
-_CHECKS: Dict[str, Callable[[Any], Any]] = {
+CHECKS: Dict[str, Callable[[Any], Any]] = {
     "node": matching(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "a Node name"),
     "kubeconfig": ABSOLUTE,
     "api": _api,
@@ -161,7 +161,7 @@ def load(path: str) -> Loaded:
         data = _read_object(path, role="node_share")
     except SettingsError as error:
         return Loaded(Settings(), str(error), mode_known=False)
-    values, wrong = _judge(data, _CHECKS)
+    values, wrong = _judge(data, CHECKS)
     if not values.get("node"):
         wrong.setdefault("node", "node is missing: the name of this machine's Node object")
     if values.get("fence") == SPLIT and not values.get("pod_cpus"):

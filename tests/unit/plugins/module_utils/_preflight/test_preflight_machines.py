@@ -47,7 +47,9 @@ CASES = [
     ),
     ("not in the inventory", a_third, "n3", "refuse", "not_in_inventory", "Slurm has this node"),
     ("not reachable", unread, "n1", "refuse", "unreachable", "no route to host"),
-    ("an excepted node", several(unread, settled(excepted=("n[1,9]",))), "n1", "note", "excepted", "will be drained"),
+    ("an excepted node", several(unread, settled(excepted=("n[1,9]",))), "n1", "note", "excepted", "it is drained in Slurm"),
+    ("a node that is listed and gone to", settled(listed=("n1",)), "n1", "refuse", "excepted", "this run goes there"),
+    ("a node that is not judged", settled(unjudged=("n1",)), "n1", "note", "excepted", "it is not judged"),
     ("a list that is a bomb", settled(excepted=("n[1-9999999]",)), CLUSTER, "refuse", "hostlist", "longer than 65536"),
     ("an unknown share mode", setting("wanted", "share_mode", "all"), "n1", "refuse", "share_mode", "'all' is none of"),
     (

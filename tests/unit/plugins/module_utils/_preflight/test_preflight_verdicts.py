@@ -8,8 +8,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, Verdict
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, CONTROLLER, LEFT_OUT, SCRIPTS, SHARED
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.verdicts import Cluster, verdicts
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours
 from unit.plugins.module_utils._preflight.spoiled_site import (
     POWER,
     SYCRI,
@@ -23,7 +25,9 @@ from unit.plugins.module_utils._preflight.spoiled_site import (
 
 
 def test_a_clean_site_is_fit_without_a_finding() -> None:
-    assert Site().judge() == {name: Verdict(()) for name in (CLUSTER, "n1", "n2", "ctl")}
+    judged = Site().judge()
+    assert {host: verdict.findings for host, verdict in judged.items()} == dict.fromkeys((CLUSTER, "n1", "n2", "ctl"), ())
+    assert [judged[host].word for host in ("n1", "n2", "ctl")] == [SHARED, SHARED, CONTROLLER]
 
 
 def test_a_silent_api_is_named_and_hides_no_other_finding() -> None:
@@ -110,3 +114,84 @@ def test_a_site_with_pbs_is_judged_by_pbs_and_needs_neither_slurm_nor_munge() ->
         "ctl": [],
         "n3": ["not_in_inventory"],
     }
+
+
+def kept_to_jobs(site: Site) -> None:
+    """n2 is not to be shared."""
+    site.nodes["n2"]["wanted"]["is_shared"] = False
+
+
+def called(site: Site) -> None:
+    """Slurm calls our scripts already."""
+    site.config.update({key: [f"{ours.FOLDER}/{name}"] for key, name in ours.FILES.items()})
+
+
+def test_a_node_that_is_not_to_be_shared_is_judged_for_the_scripts_of_slurm_alone() -> None:
+    site = Site()
+    kept_to_jobs(site)
+    found = site.nodes["n2"]["found"]
+    found.update(swap=["/swap"], ports={"10250": "x"}, munge="no", addresses={"eth0": ["10.0.0.2"], "ib0": ["10.1.0.2"]})
+    found["disks"]["/var/lib/kubelet"]["free"] = 0
+    site.nodes["n2"]["offset"] = [900.0, 900.5]
+    judged = site.judge()["n2"]
+    assert (judged.findings, judged.word) == ((), SCRIPTS)
+
+    found["slurm"]["digest"] = "other"
+    assert [one.code for one in site.judge()["n2"].refusals] == ["slurm_conf"]
+    found["disks"]["/etc"]["type"] = "tmpfs"
+    assert [one.code for one in site.judge()["n2"].refusals] == ["slurm_conf", "stateless"]
+
+
+def test_a_node_that_was_converted_and_is_taken_out_of_the_group_is_named() -> None:
+    site = Site()
+    kept_to_jobs(site)
+    site.nodes["n2"]["found"]["enabled"] = True
+    assert [(one.level, one.code) for one in site.judge()["n2"].findings] == [("warn", "still_shared")]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "level"),
+    [
+        (unread, "refuse"),
+        (several(called, unread), "warn"),
+        (several(setting("slurm_node", "state", "DOWN"), unread), "warn"),
+        (several(setting("slurm_node", "flags", ["NOT_RESPONDING"]), unread), "warn"),
+        (several(setting("slurm_node", "flags", ["DRAIN"]), unread), "refuse"),
+    ],
+)
+def test_a_node_that_nobody_reaches_ends_a_run_only_where_jobs_would_miss_our_scripts(
+    spoil: t.Callable[[Site], None], level: str
+) -> None:
+    site = Site()
+    spoil(site)
+    judged = site.judge()["n1"]
+    assert [(one.level, one.code) for one in judged.findings] == [(level, "unreachable")]
+    assert judged.word == (LEFT_OUT if level == "warn" else "refused")
+
+
+def test_a_controller_that_nobody_reaches_ends_every_run() -> None:
+    site = Site()
+    called(site)
+    site.nodes["ctl"] = {"wanted": site.nodes["ctl"]["wanted"], "error": "no route to host"}
+    assert [one.code for one in site.judge()["ctl"].refusals] == ["unreachable"]
+
+
+def test_a_run_for_some_nodes_needs_a_cluster_that_is_prepared() -> None:
+    site = Site()
+    del site.nodes["n2"]
+    site.settings = site.settings._replace(aside=("n2",))
+    assert [one.code for one in site.judge()[CLUSTER].refusals] == ["not_prepared"]
+    called(site)
+    judged = site.judge()
+    assert "n2" not in judged, "it is in the inventory"
+    assert not judged[CLUSTER].refusals
+
+
+def test_nodes_of_a_partition_that_the_inventory_lacks_are_named_with_what_to_do() -> None:
+    site = Site()
+    for name in ("g1", "g2"):
+        site.slurm_nodes.append({**site.slurm_nodes[0], "name": name, "hostname": name, "partitions": ["gpu"]})
+    lines = [line for _level, line in report.lines({host: one.findings for host, one in site.judge().items()})]
+    (line,) = lines
+    assert line.startswith("refuse [not_in_inventory] g[1-2]: Slurm has this node in partition gpu, and converged_nodes does not")
+    assert "add it to converged_nodes, which shares nothing (that is converged_shared)" in line
