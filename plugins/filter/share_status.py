@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A filter that says of a host in one line how it is shared: on the node, in Slurm, in Kubernetes.
+"""Filters that say how hosts are shared: each in one line, and all of them together.
 
 What could not be asked is said to be unknown, and never taken for "nothing".
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
 from ansible_collections.converged.hpc.plugins.module_utils._share_mode import mode_of
 
 
@@ -82,8 +83,59 @@ def _kube(known: t.Mapping[str, t.Any], kube: t.Mapping[str, t.Any] | None) -> t
     yield f"Kubernetes {' '.join(words)}{held}"
 
 
+def share_summary(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -> list[str]:
+    """Return how many hosts are shared and held, and which need a look, from the facts of those that were reached."""
+    those_of = {host: hostvars[host] for host in hosts}
+    # It is asked once, for all hosts.
+    answers = [known["__status_kube"] for known in those_of.values() if known.get("__status_kube")]
+    kube = next((one for one in answers if "nodes" in one), None)
+    states: dict[str, list[str]] = {}
+    looks: dict[str, list[str]] = {}
+    for host, known in those_of.items():
+        fact = (known.get("ansible_facts") or {}).get("converged_share")
+        if fact is None:
+            looks.setdefault("not reached", []).append(host)
+            continue
+        if "converged_nodes" in known["group_names"]:
+            states.setdefault(_state(fact), []).append(host)
+        for look in _looks(known, fact, kube):
+            looks.setdefault(look, []).append(host)
+    count = sum(len(those) for those in states.values())
+    lines = [f"{count} nodes: " + ", ".join(f"{len(those)} {state}" for state, those in sorted(states.items()))]
+    lines += [f"look at {report.hosts(those)}: {look}" for look, those in sorted(looks.items())]
+    return lines if looks else [*lines, "nothing needs a look"]
+
+
+def _state(fact: t.Mapping[str, t.Any]) -> str:
+    """What a node is to pods now."""
+    shown = fact["sharing"]["node"] if fact["present"] else None
+    if not shown:
+        return "with jobs alone"
+    return "shared, switched off" if shown["off"] else f"shared, {shown['phase']}"
+
+
+def _looks(
+    known: t.Mapping[str, t.Any], fact: t.Mapping[str, t.Any], kube: t.Mapping[str, t.Any] | None
+) -> t.Iterator[str]:
+    if not fact["present"]:
+        if "converged_shared" in known["group_names"]:
+            yield "in converged_shared, and not converted"
+        return
+    sharing = fact["sharing"]
+    if sharing["error"]:
+        yield "nodeshare does not answer"
+    if "converged_controllers" in known["group_names"] and _service(sharing, "converged-controller") != "active":
+        yield "the controller's service is not active"
+    if sharing["node"] and kube and "nodes" in kube:
+        node = kube["nodes"].get(str(known.get("converged_kube_node") or known["inventory_hostname_short"]))
+        if node is None:
+            yield "not in Kubernetes"
+        elif not node["ready"] and sharing["node"]["phase"] == "open":
+            yield "open, and not Ready in Kubernetes"
+
+
 class FilterModule:
     """The filters of this file by their names in templates."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"share_status": share_status}
+        return {"share_status": share_status, "share_summary": share_summary}

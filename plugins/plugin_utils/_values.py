@@ -85,14 +85,14 @@ def known(roles: t.Mapping[str, t.Collection[str]]) -> Known:
 
 def programs_checks() -> dict[str, Check]:
     """Return, by variable, the check by which nodeshare or its controller judges that setting."""
-    node, controller = _program("settings"), _program("controller_settings")
+    node, controller = program("settings"), program("controller_settings")
     return {
         **{f"node_share_{key}": check for key, check in node.CHECKS.items()},
         **{f"node_share_controller_{key}": check for key, check in controller.CHECKS.items()},
     }
 
 
-def _program(module: str) -> t.Any:
+def program(module: str) -> t.Any:
     """Import a module of the program as it is copied to nodes; it needs the standard library alone."""
     name, folder = "_converged_nodeshare", ROLES / "node_share/files/nodeshare"
     if name not in sys.modules:

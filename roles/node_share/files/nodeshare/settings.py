@@ -158,9 +158,23 @@ class Loaded(NamedTuple):
 def load(path: str) -> Loaded:
     """Read the settings of a node; what cannot be read has its default, and is named in the remark."""
     try:
-        data = _read_object(path, role="node_share")
+        return _loaded(read(path, role="node_share"), path)
     except SettingsError as error:
         return Loaded(Settings(), str(error), mode_known=False)
+
+
+def judged(data: Mapping[str, Any], path: str) -> Settings:
+    """Return settings of a file's values; the role judges by this what it is about to write to `path`.
+
+    Raises SettingsError, which names all that is wrong.
+    """
+    loaded = _loaded(data, path)
+    if loaded.remark:
+        raise SettingsError(loaded.remark)
+    return loaded.settings
+
+
+def _loaded(data: Mapping[str, Any], path: str) -> Loaded:
     values, wrong = _judge(data, CHECKS)
     if not values.get("node"):
         wrong.setdefault("node", "node is missing: the name of this machine's Node object")
@@ -173,9 +187,9 @@ def load(path: str) -> Loaded:
     return Loaded(Settings(**values), remark, mode_known="mode" in values)
 
 
-def read_checked(path: str, checks: Mapping[str, Callable[[Any], Any]], *, role: str) -> Dict[str, Any]:
-    """Return the file's values, each judged by its own check. Raises SettingsError for the first that is wrong."""
-    values, wrong = _judge(_read_object(path, role=role), checks)
+def checked(data: Mapping[str, Any], checks: Mapping[str, Callable[[Any], Any]], path: str) -> Dict[str, Any]:
+    """Return the values, each judged by its own check. Raises SettingsError for the first that is wrong."""
+    values, wrong = _judge(data, checks)
     for why in wrong.values():
         raise SettingsError("{}: {}".format(path, why))
     return values
@@ -198,7 +212,8 @@ def _judge(
     return values, wrong
 
 
-def _read_object(path: str, *, role: str) -> Dict[str, Any]:
+def read(path: str, *, role: str) -> Dict[str, Any]:
+    """Return what is in the file. Raises SettingsError where it cannot be read, or is no JSON object."""
     try:
         content = durable.read(path)
     except durable.StoreError as error:

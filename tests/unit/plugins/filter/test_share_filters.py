@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 PENDING = share_pending.FilterModule().filters()["share_pending"]
 PROOF = share_proof.FilterModule().filters()["share_proof"]
 STATUS = share_status.FilterModule().filters()["share_status"]
+SUMMARY = share_status.FilterModule().filters()["share_summary"]
 JOBS_ON = slurm_jobs.FilterModule().filters()["slurm_jobs_on"]
 DONE = {"inventory_hostname_short": "n1", "__share_preflight_host": {"found": {"enabled": True}}}
 
@@ -45,7 +46,17 @@ def test_a_node_is_pending_where_a_role_would_change_it_or_its_scripts_are_inert
 @given(data=st.data())
 def test_a_host_is_pending_for_every_single_result_that_has_changed(kind: str, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(share_pending.RESULTS[kind]))
-    hosts = {"a": {**DONE, name: {"changed": True}}, "b": {**DONE, name: {"changed": False}}}
+    way = data.draw(
+        st.sampled_from(
+            [
+                {"changed": True},
+                {"changed": False, "would_change": True},
+                {"changed": False, "results": [{"changed": False}, {"changed": False, "would_change": True}]},
+                {"changed": False, "result": {"results": [{"changed": True}]}},
+            ]
+        )
+    )
+    hosts = {"a": {**DONE, name: way}, "b": {**DONE, name: {"changed": False, "would_change": False}}}
     assert PENDING(hosts, ["a", "b"], kind) == ["a"]
 
 
@@ -121,6 +132,38 @@ def test_what_did_not_answer_is_unknown_and_never_nothing() -> None:
     line = STATUS(host(error="disk is full", services={}), {"failed": True}, None)
     assert "nodeshare does not answer: disk is full" in line
     assert line.endswith("kubelet unknown; Slurm unknown; Kubernetes unknown")
+
+
+def summed(**hosts: dict[str, Any]) -> list[str]:
+    return list(SUMMARY(hosts, list(hosts)))
+
+
+def test_a_site_is_summed_up_with_the_hosts_that_need_a_look() -> None:
+    open_node = {"phase": "open", "way": "", "off": False, "leases": []}
+    ready = {"ready": True, "unschedulable": False}
+    nodes = {"n1": ready, "n2": {**ready, "ready": False}}
+    bare = {"present": False, "summary": "nothing", "sharing": {}}
+    kept = {**host(), "inventory_hostname_short": "n5", "ansible_facts": {"converged_share": bare}}
+    assert summed(
+        n1={**host(node=SHOWN), "__status_kube": {"nodes": nodes}},
+        n2={**host(node=open_node), "inventory_hostname_short": "n2"},
+        n3={**host(node={**open_node, "off": True}), "inventory_hostname_short": "n3"},
+        n4={"group_names": ["converged_nodes"]},
+        n5=kept,
+        n6={**kept, "group_names": ["converged_nodes", "converged_shared"]},
+        ctl={**host(services={"converged-controller": "failed"}), "group_names": ["converged_controllers"]},
+    ) == [
+        "5 nodes: 1 shared, held, 1 shared, open, 1 shared, switched off, 2 with jobs alone",
+        "look at n6: in converged_shared, and not converted",
+        "look at n3: not in Kubernetes",
+        "look at n4: not reached",
+        "look at n2: open, and not Ready in Kubernetes",
+        "look at ctl: the controller's service is not active",
+    ]
+
+
+def test_where_nothing_needs_a_look_the_summary_says_so() -> None:
+    assert summed(n1=host(node=SHOWN)) == ["1 nodes: 1 shared, held", "nothing needs a look"]
 
 
 @pytest.mark.parametrize(
