@@ -23,7 +23,9 @@ Groups = t.Mapping[str, t.Sequence[str]]
 def share_hosts(groups: Groups, group: str, named: t.Collection[str]) -> str:
     """Return the pattern of the hosts of a group that this run goes to; `named` are those that it is asked to go to."""
     those = groups.get(group) or ()
-    names = group if set(those) <= set(named) else ":".join(host for host in those if host in named) or f"{group}:!{group}"
+    names = (
+        group if set(those) <= set(named) else ":".join(host for host in those if host in named) or f"{group}:!{group}"
+    )
     return names + "".join(f":!{name}" for name in LEFT_ALONE if groups.get(name))
 
 
@@ -40,7 +42,9 @@ def _was_converted(known: t.Mapping[str, t.Any]) -> bool:
     if not found.get("enabled"):
         return False
     node = str(known.get("converged_kube_node") or known["inventory_hostname_short"])
-    return not would_change(known.get("__node_kubelet_join")) and node not in ((known.get("__node_kubelet_admitted") or {}).get("untainted") or ())
+    return not would_change(known.get("__node_kubelet_join")) and node not in (
+        (known.get("__node_kubelet_admitted") or {}).get("untainted") or ()
+    )
 
 
 def share_batches(groups: Groups, serial: t.Any, after_canary: str) -> t.Any:

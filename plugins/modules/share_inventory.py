@@ -12,10 +12,11 @@ module: share_inventory
 short_description: Refuse options, groups and values of a run that cannot be meant
 version_added: 0.1.0
 description:
-  - Judges the options of the command line that a playbook of this collection does not go with, the groups of the inventory,
-    and the values of all variables of this collection on all hosts, by the specifications of the roles and by the checks of
-    the program that reads them.
-  - Runs on the controller of Ansible only, once (C(run_once)), and reaches no host. A value that many hosts have is judged once.
+  - Judges options of the command line with which a playbook of this collection does not work, the groups of the
+    inventory, and the values of all variables of this collection on all hosts, by the specifications of the roles and
+    by the checks of the program that reads them.
+  - Runs on the controller of Ansible only, once (C(run_once)), and reaches no host. A value that many hosts have is
+    judged once.
   - The playbooks of this collection begin with it. In a playbook of your own the roles judge their values themselves.
 author:
   - converged.hpc maintainers (@converged)

@@ -13,9 +13,10 @@ short_description: Judge whether nodes can be shared, before anything is touched
 version_added: 0.1.0
 description:
   - Judges what M(converged.hpc.share_node_info) found on all hosts, together with what M(converged.hpc.slurm_info) or
-    M(converged.hpc.pbs_info) and M(converged.hpc.kube_info) say, and prints each finding once, with the hosts that it is about.
-  - Nodes outside the group C(converged_shared), where the inventory has that group, are judged only for the scripts that Slurm
-    needs on every node.
+    M(converged.hpc.pbs_info) and M(converged.hpc.kube_info) say, and prints each finding once, with the hosts that it
+    is about.
+  - Nodes outside the group C(converged_shared), where the inventory has that group, are judged only for the scripts
+    that Slurm needs on every node.
   - Fails where any host is refused. Runs on the controller of Ansible only, once for all hosts (C(run_once)).
 author:
   - converged.hpc maintainers (@converged)
@@ -62,8 +63,8 @@ options:
     default: slurm
   excepted:
     description:
-      - Host lists of nodes that the batch system knows and that are in no inventory. Hosts of the group C(converged_excepted)
-        are left out by themselves.
+      - Host lists of nodes that the batch system knows and that are in no inventory. Hosts of the group
+        C(converged_excepted) are left out by themselves.
     type: list
     elements: str
     default: []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judge what a run of a playbook was asked for: its options, the groups of its inventory, and where variables stand. Pure.
+"""Judge what a run of a playbook was asked for: its options, its inventory's groups, where variables stand. Pure.
 
 PRIVATE to the collection.
 """
@@ -20,8 +20,8 @@ _ROLES = ("share_preflight", "node_share", "node_runtime", "node_kubelet", "slur
 class Playbook(t.NamedTuple):
     """What a playbook can do with less than the whole, and whose values it reads.
 
-    `limit` and `tags` are what to say where it cannot, "" where it can. With `values` a wrong value stops it: `roles` gives
-    the entry points that it plays, none for all of them; with `unknown` a variable that no role has does, too.
+    `limit` and `tags` are what to say where it cannot, "" where it can. With `values` a wrong value stops it: `roles`
+    gives the entry points that it plays, none for all of them; with `unknown` a variable that no role has does, too.
     """
 
     limit: str = ""
@@ -34,11 +34,11 @@ class Playbook(t.NamedTuple):
 PLAYBOOKS = {
     "site": Playbook(
         limit=(
-            "leave it out: checks, lock and slurm.conf need hosts that it would hide. Which nodes are shared says the group"
-            " converged_shared; a run for some of them is -e converged_convert=PATTERN"
+            "leave it out: checks, lock and slurm.conf need hosts that it would hide. Which nodes are shared says the"
+            " group converged_shared; a run for some of them is -e converged_convert=PATTERN"
         ),
         tags=(
-            "leave it out: each step needs the checks and steps before it, and what is done already is skipped by itself."
+            "leave it out: each step needs the checks and steps before it, and what is done is skipped by itself."
             " For one role alone write a playbook of your own"
         ),
         values=True,
@@ -47,10 +47,10 @@ PLAYBOOKS = {
     ),
     # The way back must not wait for values that it does not read.
     "restore": Playbook(
-        tags="leave it out: one role alone goes back with -e converged_restore_role=ROLE, some hosts alone with --limit",
+        tags="leave it out: one role alone goes back with -e converged_restore_role=ROLE, some hosts with --limit",
         values=True,
         roles={
-            **{role: ("restore", "controller_restore", "leave", "forget", "unjoin") for role in _ROLES[1:]},
+            **dict.fromkeys(_ROLES[1:], ("restore", "controller_restore", "leave", "forget", "unjoin")),
             "slurm_share": ("disable", "unconfigure", "remove", "restore"),
             "pbs_share": ("disable", "unconfigure", "restore"),
             "singularity_cri": ("restore",),
@@ -121,8 +121,8 @@ def site(asked: Asked, inventory: Inventory) -> Findings:
     if not nodes or not controllers or len(kube) != 1 or {controllers[0], kube[0]} & set(excepted):
         yield refuse(
             "groups",
-            "the inventory must name hosts in converged_nodes and converged_controllers, and exactly one in converged_kube;"
-            " that one and the first controller cannot be in converged_excepted",
+            "the inventory must name hosts in converged_nodes and converged_controllers, and exactly one in"
+            " converged_kube; that one and the first controller cannot be in converged_excepted",
             GUIDE,
         )
         return
@@ -140,8 +140,8 @@ def _shared(inventory: Inventory, asked: Asked) -> Findings:
         yield refuse(
             "shared",
             "no host is in the group converged_shared, so there is no node to convert",
-            f"put one node there, the canary ({nodes[0]}, for example): other nodes stay as they are, but for scripts that"
-            " do nothing, which Slurm needs on all of them",
+            f"put one node there, the canary ({nodes[0]}, for example): other nodes stay as they are, but for scripts"
+            " that do nothing, which Slurm needs on all of them",
         )
     elif asked.named and not asked.hosts:
         text = f"converged_convert is {asked.named}, which names no host of the inventory"

@@ -197,7 +197,9 @@ def _by_program(value: t.Any, check: t.Optional[Check]) -> str:
         if check is not None:
             check(value)
     except ValueError as error:
-        quotes = " (as text: write it in quotes)" if isinstance(value, (int, float)) and "seconds" not in str(error) else ""
+        quotes = (
+            " (as text: write it in quotes)" if isinstance(value, (int, float)) and "seconds" not in str(error) else ""
+        )
         return f"{error}{quotes}"
     return ""
 

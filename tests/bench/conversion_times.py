@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from bench import _figures
 from bench._beds import own_bed
@@ -31,7 +32,8 @@ def results(said: Said, nodes: list[str]) -> int:
 
 def timed(site: ConvertedSite, playbook: str) -> tuple[float, Said]:
     begin = time.monotonic()
-    said = site.run(f"converged.hpc.{playbook}", timeout=MOST_SECONDS)
+    given: dict[str, Any] = {"converged_after_canary": "go_on"} if playbook == "site" else {}
+    said = site.run(f"converged.hpc.{playbook}", timeout=MOST_SECONDS, **given)
     return time.monotonic() - begin, said
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 _RESULT = re.compile(r"(?:ok|changed|skipping|failed|fatal): \[(\S+?)(?: -> (\S+?))?\]")
 _THING = re.compile(r"\+\+\+ (?:after: )?(.+)")
 _RECAP = re.compile(r"(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+) ")
-_VERDICT = re.compile(r"(?:\S+: (?:fit|not fit|unfit) |    (?:warn|note|error|refuse) \[)")
+_VERDICT = re.compile(r"(?:warn|note|refuse) \[|(?:fit (?:to|for) .*|refused|left out of this run|not judged): ")
 _EXAMPLE = re.compile(r"^    ansible-playbook -i \S+ converged\.hpc\.(\w+(?: --\w+)*)", re.MULTILINE)
 _PROVED = re.compile(r'"proved": "(.+)"')
 

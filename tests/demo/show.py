@@ -40,7 +40,7 @@ NODES = ("n1", "n2")
 HOSTS = ("ctl", *NODES)
 JOB = ("srun", "-N2", "sleep", "10")
 # The playbooks of README's first example, in its order: what the demo runs.
-PROMISED = ("site --check --diff", "site", "status", "verify", "off", "on", "restore")
+PROMISED = ("site --check --diff", "site", "site", "status", "verify", "off", "on", "restore")
 LINGER = 5
 """Seconds that a node stays with Slurm after its last job; a site with many short jobs wants more."""
 DEADLINE = 10
@@ -165,7 +165,8 @@ class Show:
             self.compare(before)
 
     def convert(self) -> None:
-        with self.report.step("Convert the cluster", short="convert") as result:
+        with self.report.step("Convert one node, the canary, and then the rest", short="convert") as result:
+            result.append(changes(self.playbooks.run("site")))
             result.append(changes(self.playbooks.run("site")))
             self.hosts.kubectl("get", "nodes")
         with self.report.step("Once more: nothing is left to change", short="again") as result:

@@ -22,7 +22,7 @@ from testbed import api, binaries
 
 SITE_SECONDS = 1200.0
 # A play's `serial` is read before there is a host, so only the command line can say it.
-ONE_BATCH = {"converged_serial": ["100%"]}
+ALL_AT_ONCE = {"converged_serial": ["100%"], "converged_after_canary": "go_on"}
 # Pods of these are there without a registry.
 IMAGE = "localhost/busybox:local"
 
@@ -51,16 +51,18 @@ class ConvertedSite(Site):
         """Run a playbook of the collection by its name: site, verify, off, on, restore, status.
 
         `site` converts all nodes in one batch unless told otherwise: a canary costs as long again, and `started` and
-        `killed_at` keep the collection's own batches.
+        `killed_at` keep the collection's own batches, of which the second follows the canary at once.
         """
         if playbook == "site":
-            variables = {**ONE_BATCH, **variables}
+            variables = {**ALL_AT_ONCE, **variables}
         return self.run(f"converged.hpc.{playbook}", *options, check=check, timeout=SITE_SECONDS, **variables)
 
     @contextlib.contextmanager
     def started(self, playbook: str | Path, **variables: Any) -> Iterator[subprocess.Popen[str]]:
         """A playbook of the collection, or a file, that runs beside what follows, until it ends or `kill` ends it."""
         name = str(playbook) if isinstance(playbook, Path) else f"converged.hpc.{playbook}"
+        if playbook == "site":
+            variables = {"converged_after_canary": "go_on", **variables}
         argv, settings = self.command("ansible-playbook", [name, "--extra-vars", json.dumps(variables)])
         env = {**os.environ, **settings}
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env) as process:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
 from e2e import playing
 from e2e.hosts import Hosts
 from testbed import api
@@ -37,29 +38,33 @@ HOSTS = ("ctl", "n1", "n2")
 
 
 class Report:
-    """What the playbook said: by host, its verdict and its findings, one a line."""
+    """What the playbook said: by host, its verdict and its findings, one a line, in which the host is left out."""
 
     def __init__(self, rc: int, out: str) -> None:
         self.rc, self.out = rc, out
-        self.words: dict[str, str] = {}
+        self.words: dict[str, str] = {"(cluster)": "in order"}
         self.findings: dict[str, list[str]] = {}
-        host = ""
         for line in out.splitlines():
-            said = re.fullmatch(r"(\S+): (refused|fit to be shared)", line)
-            if said:
-                host = said.group(1)
-                self.words[host], self.findings[host] = said.group(2), []
-            elif host and line.startswith("    "):
-                self.findings[host].append(line.strip())
-            else:
-                host = ""
+            if found := re.fullmatch(r"(refuse|warn|note) (\[\w+\]) (\S+): (.*)", line):
+                for host in hosts_of(found[3]):
+                    self.findings.setdefault(host, []).append(f"{found[1]} {found[2]} {found[4]}")
+            elif said := re.fullmatch(
+                r"(refused|fit to be shared|fit for .*|left out of this run|not judged): (\S+)", line
+            ):
+                self.words.update(dict.fromkeys(hosts_of(said[2]), said[1]))
 
     def begun(self) -> bool:
         """Whether anything after preflight ran."""
         return "the conversion begins" in self.out
 
     def of(self, host: str, start: str) -> list[str]:
-        return [line for line in self.findings[host] if line.startswith(start)]
+        return [line for line in self.findings.get(host, []) if line.startswith(start)]
+
+
+def hosts_of(text: str) -> list[str]:
+    """The hosts of a list such as (cluster),n[1-2]."""
+    names = re.findall(r"\(cluster\)|[^,\[]+(?:\[[^\]]*\])?", text)
+    return [host for name in names for host in ([name] if name == "(cluster)" else _hostlist.expand(name))]
 
 
 def preflight(bed: api.RunningBed, folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Report:
@@ -112,8 +117,8 @@ def test_a_sound_site_passes_in_two_results_a_node_and_nothing_is_touched(bed: a
     assert listings(bed, tmp_path) == before
     for seen in (plan, report):
         assert (seen.rc, seen.begun()) == (0, True), seen.out
-        assert set(seen.words.values()) == {"fit to be shared"}
-        assert set(seen.words) == {"(cluster)", *HOSTS}
+        fit = {"n1": "fit to be shared", "n2": "fit to be shared", "ctl": "fit for the service of batch controllers"}
+        assert seen.words == {"(cluster)": "in order", **fit}
     assert report.of("(cluster)", "note [prolog_flags] PrologFlags=Alloc will be Alloc,DeferBatch")
     assert report.of("(cluster)", "warn [timeouts] BatchStartTimeout is 10 s")
     assert report.of("n1", "note [stateless] this node is a container")
@@ -141,7 +146,7 @@ def test_what_is_wrong_in_the_inventory_is_named_all_at_once(bed: api.RunningBed
     assert report.of("(cluster)", "refuse [kube_api]")
     assert report.of("n1", "refuse [name_case] the inventory says N1, and Slurm n1: set converged_wlm_node: n1")
     assert report.of("n2", "refuse [unreachable] could not be read"), report.out
-    assert report.words["ctl"] == "fit to be shared"
+    assert report.words["ctl"] == "fit for the service of batch controllers"
 
 
 @pytest.mark.soak
@@ -174,7 +179,7 @@ def test_a_node_that_slurm_knows_and_nobody_reaches_has_to_be_excepted(bed: api.
         excepted = preflight(bed, tmp_path, {"all": {"share_preflight_excepted": ["n[3,7]"]}})
     assert (forgotten.rc != 0, forgotten.begun()) == (True, False), forgotten.out
     assert [host for host, word in forgotten.words.items() if word == "refused"] == ["n3"]
-    assert forgotten.of("n3", "refuse [not_in_inventory] Slurm has this node, and converged_nodes does not")
+    assert forgotten.of("n3", "refuse [not_in_inventory] Slurm has this node")
     assert (excepted.rc, excepted.begun()) == (0, True), excepted.out
 
 

@@ -62,13 +62,19 @@ WRONG: dict[str, tuple[dict[str, dict[str, Any]], tuple[str, ...]]] = {
     ),
     "a host that nobody reaches": (
         {"n2": {"ansible_host": "192.0.2.1", "ansible_timeout": 2}},
-        ("n1: fit to be shared", "n2: refused", "[unreachable]"),
+        ("fit to be shared: n1", "refused: n2", "[unreachable] n2: could not be read"),
     ),
     "no kubeconfig": ({"all": {"converged_kubeconfig": "/etc/no.conf"}}, ("/etc/no.conf",)),
-    "a duration": ({"all": {"converged_drain_timeout": "a day"}}, ("'a day' is no duration",)),
-    "nodes that there are not": (
-        {"all": {"converged_convert": "n7"}},
-        ("a pattern that names hosts of converged_nodes",),
+    "a duration, a misspelled choice and an unknown name": (
+        {
+            "all": {"converged_drain_timeout": "a day", "node_share_handover": "quiece"},
+            "n2": {"node_share_deadlin": 60},
+        },
+        (
+            "converged_drain_timeout is 'a day': expected a duration",
+            "node_share_handover is 'quiece': expected one of quiesce, stop",
+            "[unknown_variable] n2: node_share_deadlin: no role has such a variable: write node_share_deadline",
+        ),
     ),
 }
 
@@ -128,7 +134,7 @@ ODD: dict[str, tuple[list[Fault], tuple[str, ...]]] = {
                 f"test -L {CONF}; rm {CONF}; mv /root/kept {CONF}",
             ),
         ],
-        ("'who wrote this' is not Key=Value", "n2: refused", "[slurm_conf] no slurm.conf in any usual place"),
+        ("'who wrote this' is not Key=Value", "refused: n[1-2]", "[slurm_conf] n2: no slurm.conf in any usual place"),
     ),
     "a folder for scripts that cannot be written": (
         [
@@ -143,7 +149,7 @@ ODD: dict[str, tuple[list[Fault], tuple[str, ...]]] = {
     "no room for programs": (
         [
             (
-                ("n2",),
+                ("n1", "n2"),
                 "mkdir /usr/local/lib/converged; mount -t tmpfs -o size=16k none /usr/local/lib/converged",
                 "umount /usr/local/lib/converged; rmdir /usr/local/lib/converged",
             )
@@ -152,7 +158,7 @@ ODD: dict[str, tuple[list[Fault], tuple[str, ...]]] = {
     ),
     "sudo that is refused": (
         [(("n2",), "mv /etc/sudoers.d/ops /root/", "mv /root/ops /etc/sudoers.d/")],
-        ("n1: fit to be shared", "n2: refused", "could not be read: Task failed: Missing sudo password"),
+        ("fit to be shared: n1", "refused: n2", "could not be read: Task failed: Missing sudo password"),
     ),
 }
 

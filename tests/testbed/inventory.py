@@ -22,6 +22,8 @@ def inventory(bed: Bed) -> dict[str, Any]:
         for role, group in GROUPS.items()
         if any(host.role == role for host in bed.hosts)
     }
+    if bed.wlm != "none" and groups.get("converged_nodes"):
+        groups["converged_shared"] = {"hosts": {host.name: {} for host in bed.hosts if host.role == "node"}}
     return {"all": {"vars": variables(bed), "children": groups}}
 
 

@@ -95,7 +95,10 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
     ("groups", "said"),
     [
         ({"converged_excepted": ("ctl",)}, "the first controller cannot be in converged_excepted"),
-        ({"converged_excepted": ("kube",)}, "exactly one in converged_kube; that one and the first controller cannot be in"),
+        (
+            {"converged_excepted": ("kube",)},
+            "exactly one in converged_kube; that one and the first controller cannot be in",
+        ),
         ({"converged_kube": ()}, "exactly one in converged_kube"),
         ({"converged_shared": ()}, "there is no node to convert: put one node there, the canary (n1, for example)"),
         ({"converged_shared": ("n1", "n7")}, "n7: in converged_shared, and not in converged_nodes: put them into both"),
@@ -115,12 +118,20 @@ def test_a_conversion_needs_what_has_no_default(tmp_path: Path, missing: str) ->
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("converged_drain_timeout", "a day", "converged_drain_timeout is 'a day': expected a duration: seconds (90), or text"),
+        (
+            "converged_drain_timeout",
+            "a day",
+            "converged_drain_timeout is 'a day': expected a duration: seconds (90), or text",
+        ),
         ("converged_convert", "n7", "converged_convert is n7, which names no host of the inventory"),
         ("converged_convert", "n2", "converged_convert names n2, which the group converged_shared has not"),
         ("converged_drain", "sometimes", "converged_drain is 'sometimes': expected one of when_needed, always, never"),
         ("node_share_handover", "quiece", "node_share_handover is 'quiece': expected one of quiesce, stop"),
-        ("node_share_deadline", "2x", "node_share_deadline is '2x': expected a duration: seconds (90), or text such as 30m"),
+        (
+            "node_share_deadline",
+            "2x",
+            "node_share_deadline is '2x': expected a duration: seconds (90), or text such as 30m",
+        ),
         ("node_share_deadline", "2h", "node_share_deadline is '2h': expected seconds from 0 to 3600"),
         ("node_share_deadlin", 60, "node_share_deadlin: no role has such a variable: write node_share_deadline"),
     ],
@@ -140,18 +151,29 @@ def test_two_batch_systems_need_two_inventories(tmp_path: Path) -> None:
     said = refused(subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False))
 
     assert "converged_wlm differs between hosts (pbs, slurm): one run is for one batch system" in said
-    assert "converged_serial: in the inventory, from where site does not read it: give it on the command line with -e" in said
+    assert (
+        "converged_serial: in the inventory, from where site does not read it: give it on the command line with -e"
+        in said
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("site", ("--limit", "n1"), "--limit n1 does not go with site: leave it out: checks, lock and slurm.conf need hosts"),
+        (
+            "site",
+            ("--limit", "n1"),
+            "--limit n1 does not go with site: leave it out: checks, lock and slurm.conf need hosts",
+        ),
         ("site", ("--limit", "n1"), "a run for some of them is -e converged_convert=PATTERN"),
         ("site", ("--tags", "slurm_share"), "--tags slurm_share does not go with site: leave it out: each step needs"),
         ("site", ("--skip-tags", "share_preflight"), "--skip-tags share_preflight does not go with site"),
         ("restore", ("--tags", "node_share"), "one role alone goes back with -e converged_restore_role=ROLE"),
-        ("verify", ("--limit", "n1"), "--limit n1 does not go with verify: leave it out: nodes of the proof are named by"),
+        (
+            "verify",
+            ("--limit", "n1"),
+            "--limit n1 does not go with verify: leave it out: nodes of the proof are named by",
+        ),
         ("off", ("--limit", "ctl"), "no host that --limit ctl leaves is in converged_nodes:!converged_excepted"),
     ],
 )

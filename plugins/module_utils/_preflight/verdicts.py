@@ -76,8 +76,8 @@ class Settings(t.NamedTuple):
     """What the site says about preflight itself.
 
     Nodes by their names in the batch system: those of `excepted` are left out of the conversion, those of `listed` are
-    named in slurm_share_excepted, those of `unjudged` in share_preflight_excepted, and those of `aside` are in the inventory
-    while this run does not go to them.
+    named in slurm_share_excepted, those of `unjudged` in share_preflight_excepted. The inventory has those of `aside`,
+    to which this run does not go.
     """
 
     wlm: str = "slurm"
@@ -191,7 +191,9 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
         yield from batch.controllers(config, settings.controllers)
         if settings.aside and not cluster.calls_ours():
             text = "Slurm does not call our scripts yet, and this run does not go to all of its nodes"
-            yield refuse("not_prepared", text, "run site once without converged_convert: it converts one node and stops")
+            yield refuse(
+                "not_prepared", text, "run site once without converged_convert: it converts one node and stops"
+            )
     if "version" not in cluster.kube:
         text = f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}"
         yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")
@@ -288,7 +290,7 @@ def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
 
 
 def _unreachable(one: JSON, cluster: Cluster, settings: Settings) -> Finding:
-    """A node that cannot be read stops a run only where slurm.conf is to name scripts that it lacks while it runs jobs."""
+    """Refuse a node that cannot be read only where slurm.conf is to name scripts that it lacks while it runs jobs."""
     text = f"could not be read: {one.get('error') or 'no answer'}"
     advice = "mend it, or put the host into the group converged_excepted"
     if not one["wanted"].get("is_node", True):
@@ -319,5 +321,5 @@ def _not_in_inventory(node: JSON) -> Finding:
         "not_in_inventory",
         f"Slurm has this node{where}, and converged_nodes does not: slurm.conf is one for all nodes, so one that lacks"
         " the Prolog would be drained at its next job",
-        "add it to converged_nodes, which shares nothing (that is converged_shared), or list it in slurm_share_excepted",
+        "add it to converged_nodes, which shares nothing (converged_shared does), or list it in slurm_share_excepted",
     )

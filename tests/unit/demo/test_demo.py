@@ -43,8 +43,8 @@ changed: [n1]
 changed: [ctl]
 +++ after: node n1
 changed: [n1 -> localhost]
-    warn [cgroup] cgroup v1
-n1: fit to be shared
+warn [cgroup] n1: cgroup v1
+fit to be shared: n1
 ok: [ctl]
 PLAY RECAP ****
 ctl                        : ok=18   changed=7    unreachable=0    failed=0    skipped=4    rescued=0    ignored=0
@@ -130,7 +130,7 @@ def test_the_plan_names_hosts_once_with_what_they_get_and_shows_slurm_conf() -> 
 
 
 def test_verdicts_recaps_plays_and_proofs_are_read_from_what_ansible_prints() -> None:
-    assert said.verdicts(PLAN) == ["        warn [cgroup] cgroup v1", "    n1: fit to be shared"]
+    assert said.verdicts(PLAN) == ["    warn [cgroup] n1: cgroup v1", "    fit to be shared: n1"]
     assert said.recap(PLAN) == {"ctl": (7, 0), "n1": (10, 3)}
     assert [play for line in PLAN.splitlines() if (play := said.play(line))] == ["Plan the nodes"]
     assert said.proofs(PROOF) == ["    ctl: 44 things are as they were", "    n2: 73 things are as they were"]

@@ -118,6 +118,7 @@ def test_the_inventory_has_the_groups_and_variables_of_the_collection(
         "converged_nodes": ["n1", "n2", "n3"],
         "converged_controllers": ["ctl"],
         "converged_kube": ["kube"],
+        "converged_shared": ["n1", "n2", "n3"],
     }
     assert found["children"]["converged_nodes"]["hosts"]["n2"] == {"ansible_host": bed.host("n2").ip}
     variables = found["vars"]

@@ -86,7 +86,9 @@ def test_a_finding_is_said_once_with_all_its_hosts() -> None:
 
 
 def test_findings_that_differ_in_an_address_alone_are_shown_for_some_hosts_and_counted_for_the_rest() -> None:
-    found = {f"n{at}": [Finding("refuse", "node_ip", f"several networks (10.0.0.{at})", "say which")] for at in range(600)}
+    found = {
+        f"n{at}": [Finding("refuse", "node_ip", f"several networks (10.0.0.{at})", "say which")] for at in range(600)
+    }
     lines = [line for _level, line in report.lines(found)]
     assert lines == [
         *(f"refuse [node_ip] n{at}: several networks (10.0.0.{at}): say which" for at in range(3)),

@@ -63,7 +63,11 @@ def test_the_nodes_behind_a_canary_wait() -> None:
         ({}, ["n1", "n2", "n3", "ctl"], "converged_shared"),
         ({}, ["n2"], "n2"),
         ({}, ["n3"], "converged_shared:!converged_shared"),
-        ({"converged_excepted": ["n9"], "converged_left_out": []}, ["n1", "n2"], "converged_shared:!converged_excepted"),
+        (
+            {"converged_excepted": ["n9"], "converged_left_out": []},
+            ["n1", "n2"],
+            "converged_shared:!converged_excepted",
+        ),
         ({"converged_left_out": ["n2"]}, ["n1"], "n1:!converged_left_out"),
     ],
 )

@@ -95,9 +95,7 @@ def test_durations_are_those_that_roles_read_as_such() -> None:
     told = {name for name, option in _values.known(roles).options.items() if _values.is_duration(option)}
     files = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/vars/*.yml"), *ROOT.glob("playbooks/*.yml")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    reads = re.findall(
-        r"(\w+)'?\]?(?: \| default\([^)]*\))? \| converged\.hpc\.quantity_seconds", text
-    )
+    reads = re.findall(r"(\w+)'?\]?(?: \| default\([^)]*\))? \| converged\.hpc\.quantity_seconds", text)
     assert told == {name for name in reads if not name.startswith("_")}
 
 

@@ -9,7 +9,13 @@ import typing as t
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, CONTROLLER, LEFT_OUT, SCRIPTS, SHARED
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
+    CLUSTER,
+    CONTROLLER,
+    LEFT_OUT,
+    SCRIPTS,
+    SHARED,
+)
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.verdicts import Cluster, verdicts
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours
 from unit.plugins.module_utils._preflight.spoiled_site import (
@@ -26,7 +32,9 @@ from unit.plugins.module_utils._preflight.spoiled_site import (
 
 def test_a_clean_site_is_fit_without_a_finding() -> None:
     judged = Site().judge()
-    assert {host: verdict.findings for host, verdict in judged.items()} == dict.fromkeys((CLUSTER, "n1", "n2", "ctl"), ())
+    assert {host: verdict.findings for host, verdict in judged.items()} == dict.fromkeys(
+        (CLUSTER, "n1", "n2", "ctl"), ()
+    )
     assert [judged[host].word for host in ("n1", "n2", "ctl")] == [SHARED, SHARED, CONTROLLER]
 
 
@@ -130,7 +138,9 @@ def test_a_node_that_is_not_to_be_shared_is_judged_for_the_scripts_of_slurm_alon
     site = Site()
     kept_to_jobs(site)
     found = site.nodes["n2"]["found"]
-    found.update(swap=["/swap"], ports={"10250": "x"}, munge="no", addresses={"eth0": ["10.0.0.2"], "ib0": ["10.1.0.2"]})
+    found.update(
+        swap=["/swap"], ports={"10250": "x"}, munge="no", addresses={"eth0": ["10.0.0.2"], "ib0": ["10.1.0.2"]}
+    )
     found["disks"]["/var/lib/kubelet"]["free"] = 0
     site.nodes["n2"]["offset"] = [900.0, 900.5]
     judged = site.judge()["n2"]
@@ -193,5 +203,7 @@ def test_nodes_of_a_partition_that_the_inventory_lacks_are_named_with_what_to_do
         site.slurm_nodes.append({**site.slurm_nodes[0], "name": name, "hostname": name, "partitions": ["gpu"]})
     lines = [line for _level, line in report.lines({host: one.findings for host, one in site.judge().items()})]
     (line,) = lines
-    assert line.startswith("refuse [not_in_inventory] g[1-2]: Slurm has this node in partition gpu, and converged_nodes does not")
-    assert "add it to converged_nodes, which shares nothing (that is converged_shared)" in line
+    assert line.startswith(
+        "refuse [not_in_inventory] g[1-2]: Slurm has this node in partition gpu, and converged_nodes does not"
+    )
+    assert "add it to converged_nodes, which shares nothing (converged_shared does)" in line
