@@ -95,6 +95,16 @@ def test_a_canary_that_fails_stops_the_run(site: ConvertedSite, job: str) -> Non
     site.srun("-N1", f"--nodelist={CANARY}", "true")
 
 
+def test_a_run_stops_behind_its_first_node_and_says_how_to_go_on(site: ConvertedSite, job: str) -> None:
+    said = site.run("converged.hpc.site", timeout=SITE_SECONDS)
+    words = " ".join(said.out.split())
+    assert f"{CANARY} is the first node of this site that is converted; waiting are: {SECOND}" in words
+    assert list(site.objects("nodes")) == [CANARY]
+    # An earlier run has put the scripts there, and what was planned beside them is no change.
+    assert said.changed()[SECOND] == 0, said.out
+    assert running(site) == [f"{job} {SECOND}"]
+
+
 def test_a_node_whose_jobs_go_on_is_skipped_and_named(site: ConvertedSite, job: str) -> None:
     said = site.play(
         "site",

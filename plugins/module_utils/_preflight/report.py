@@ -20,7 +20,7 @@ _Lines = t.List[t.Tuple[str, str]]
 def lines(found: t.Mapping[str, t.Sequence[Finding]]) -> _Lines:
     """Return (level, line) for all findings, the gravest first.
 
-    What differs from host to host in its text alone, such as addresses, is shown for a few hosts, and counted for others.
+    What differs from host to host in its text alone, such as addresses, is shown for a few hosts and counted for more.
     """
     kinds: t.Dict[t.Tuple[str, str, str], t.Dict[str, t.List[str]]] = {}
     for host, findings in found.items():

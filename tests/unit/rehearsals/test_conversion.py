@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
 
 READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
@@ -97,6 +98,57 @@ def test_the_site_is_locked_from_the_first_change_to_the_last(converted: Any) ->
     writing = [call for call in converted.calls if not call.check and call.module not in READING - {"share_lock"}]
     assert [str(writing[0]), str(writing[-1])] == ["share_lock", "share_lock absent"]
     assert sum(call.module == "share_lock" for call in writing) == 2
+
+
+def joined(done: Any) -> list[str]:
+    """Return the hosts that were joined to the cluster, in order."""
+    return [call.host for call in done.calls if call.module == "kube_join" and not call.check]
+
+
+def test_a_site_on_which_no_node_is_converted_yet_stops_behind_the_first(rehearsal: Any) -> None:
+    done = rehearsal.playbook("site", converged_serial=["100%"])
+    assert done.passed, done.said
+    assert joined(done) == ["n1"]
+    assert set(done.done("n2")) <= {"share_node_info", "node_state slurm_share", "slurm_conf"}
+    said = " ".join(done.said.split())
+    assert "n1 is the first node of this site that is converted; waiting are: n2" in said
+    assert "run converged.hpc.site again, which converts the rest of converged_shared" in said
+    assert str(done.calls[-1]) == "share_lock absent"
+
+
+def test_where_a_node_was_converted_before_the_run_goes_on_to_all_others(rehearsal: Any) -> None:
+    rehearsal.answer({"found": {"record": [], "enabled": True}}, module="share_node_info", host="n1")
+    rehearsal.answer({"changed": False, "ours": True}, module="kube_join", host="n1")
+    done = rehearsal.playbook("site", converged_serial=[1, 1])
+    assert done.passed, done.said
+    assert joined(done) == ["n1", "n2"], "both have something to do"
+    assert "waiting are" not in done.said
+
+
+def prepared(rehearsal: Any) -> dict[str, Any]:
+    """Have Slurm call our scripts already; return what a run is told of it."""
+    called = {key: [f"/etc/converged/slurm/{name}"] for key, name in FILES.items()}
+    slurm = {"version": "23.11.4", "config": called, "nodes": [{"name": "n1"}, {"name": "n2"}], "jobs": []}
+    rehearsal.answer(slurm, module="slurm_info")
+    return {"slurm_share_site_scripts": dict.fromkeys(FILES, "")}
+
+
+def test_a_run_for_one_node_goes_to_the_controllers_and_to_that_node_alone(rehearsal: Any) -> None:
+    done = rehearsal.playbook("site", converged_convert="n2", **prepared(rehearsal))
+    assert done.passed, done.said
+    assert {call.host for call in done.calls} - {"n1"} == {"ctl", "n2"}
+    assert [str(call) for call in done.calls if call.host == "n1"] == ["share_inventory"]
+    assert joined(done) == ["n2"]
+
+
+def test_a_node_that_could_not_be_read_is_left_alone_and_named_when_all_else_is_done(rehearsal: Any) -> None:
+    rehearsal.answer({"changed": False, "left_out": ["n1"]}, module="share_verdict")
+    done = rehearsal.playbook("site", **prepared(rehearsal))
+    assert not done.passed
+    assert "not reached, and left as they are: n1. All else is done" in " ".join(done.said.split())
+    assert set(done.done("n1")) <= {"share_inventory", "share_node_info"}
+    assert joined(done) == ["n2"]
+    assert str(done.calls[-1]) == "share_lock absent"
 
 
 def the_play(rehearsal: Any, playbook: str, name: str) -> dict[str, Any]:
