@@ -28,7 +28,8 @@ STAND_IN = Path(__file__).with_name("stand_in.py")
 # Modules of others that change or read a host; everything else of Ansible is run as it is.
 OTHERS = ("command", "systemd_service", "file", "slurp", "get_url", "uri", "stat", "find", "ping")
 _OTHERS = re.compile(rf"(?:ansible\.builtin\.({'|'.join(OTHERS)})|kubernetes\.core\.(k8s)):")
-OFTEN = 1000
+OFTEN = 100000
+SECONDS = 3600
 HOSTS = {
     "converged_nodes": ["n1", "n2"],
     "converged_shared": ["n1", "n2"],
@@ -98,8 +99,9 @@ class Stage:
 class Rehearsal:
     """One run on a stage: `answer` comes before it, the answer given last counts first."""
 
-    def __init__(self, stage: Stage, folder: Path) -> None:
+    def __init__(self, stage: Stage, folder: Path, hosts: Mapping[str, Sequence[str]] = HOSTS) -> None:
         self.stage = stage
+        self._hosts = hosts
         self._folder = folder
         self._answers: list[list[Any]] = []
         for module, result in USUAL.items():
@@ -124,7 +126,7 @@ class Rehearsal:
         return self.play([{"hosts": hosts, "gather_facts": False, "tasks": [{"import_role": role}]}], **given)
 
     def _run(self, words: Sequence[str], given: Mapping[str, Any]) -> Rehearsed:
-        groups = {group: {"hosts": dict.fromkeys(hosts)} for group, hosts in HOSTS.items()}
+        groups = {group: {"hosts": dict.fromkeys(hosts)} for group, hosts in self._hosts.items()}
         inventory = {"all": {"vars": {**HERE, **SITE}}, **groups}
         (self._folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
         (self._folder / "answers").write_text(json.dumps(self._answers), encoding="utf-8")
@@ -142,7 +144,7 @@ class Rehearsal:
             env=environ,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=SECONDS,
             check=False,
         )
         said = done.stdout + done.stderr
