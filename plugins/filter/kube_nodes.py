@@ -10,6 +10,8 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 
+_HERE = ("localhost", "127.0.0.1", "::1")
+
 
 def kube_nodes(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
@@ -31,6 +33,14 @@ def kube_taints(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict
     return {_share_mode.BACKED_TAINT: [_name(known) for known in backed]}
 
 
+def kube_become(hosts: t.Sequence[str], hostvars: t.Mapping[str, t.Any]) -> bool:
+    """Return whether the API is asked as root: not from here, where the user who runs Ansible has the kubeconfig."""
+    for host in hosts[:1]:
+        here = "local" if host in _HERE else ""
+        return bool(hostvars[host].get("ansible_connection", here) != "local")
+    return True
+
+
 def _name(known: t.Mapping[str, t.Any]) -> str:
     return str(known.get("converged_kube_node") or known["inventory_hostname_short"])
 
@@ -39,4 +49,4 @@ class FilterModule:
     """The filters of this file by their names in templates."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"kube_nodes": kube_nodes, "kube_taints": kube_taints}
+        return {"kube_become": kube_become, "kube_nodes": kube_nodes, "kube_taints": kube_taints}

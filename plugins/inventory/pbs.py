@@ -57,6 +57,7 @@ plugin: converged.hpc.pbs
 command_prefix: [ssh, ops@pbs]
 groups:
   converged_nodes: "'workq' in pbs_queues | default([])"
+  converged_shared: inventory_hostname in ['n1']
   converged_controllers: pbs_server is defined
 """
 

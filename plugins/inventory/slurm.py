@@ -53,11 +53,12 @@ options:
 """
 
 EXAMPLES = r"""
-# slurm.yml: every node of the partition batch may be converted
+# slurm.yml: all nodes of Slurm, of which those of the partition batch are to be shared
 plugin: converged.hpc.slurm
 command_prefix: [ssh, ops@slurmctl]
 groups:
-  converged_nodes: "'batch' in slurm_partitions | default([])"
+  converged_nodes: slurm_partitions is defined
+  converged_shared: "'batch' in slurm_partitions | default([])"
   converged_controllers: slurm_controller is defined
 """
 

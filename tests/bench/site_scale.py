@@ -65,7 +65,8 @@ class Many:
             if new:
                 rehearsal.answer({"found": {"record": [], "enabled": False}}, module="share_node_info", host=new)
             began, spent = time.monotonic(), processor_seconds()
-            said = rehearsal.playbook(playbook, "--forks", str(FORKS), slurm_share_site_scripts=dict.fromkeys(FILES, ""), **given)
+            given["slurm_share_site_scripts"] = dict.fromkeys(FILES, "")
+            said = rehearsal.playbook(playbook, "--forks", str(FORKS), **given)
             seconds = time.monotonic() - began
         assert said.passed, said.said[-4000:]
         return seconds, processor_seconds() - spent, len(said.calls)
@@ -82,7 +83,7 @@ def done(nodes: list[str], new: str) -> Mapping[str, Mapping[str, Any]]:
     config = {key: [f"/etc/converged/slurm/{name}"] for key, name in FILES.items()}
     still = {"changed": False}
     return {
-        **{name: still for name in ("node_state", "kubelet_config", "kube_join", "kube_client_config", "k8s", "command")},
+        **dict.fromkeys(("node_state", "kubelet_config", "kube_join", "k8s", "command"), still),
         "share_node_info": {"found": {"record": ["node_kubelet"], "enabled": True}},
         "share_facts": {"ansible_facts": {"converged_share": fact()}},
         "slurm_info": {

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,23 @@ def test_the_unit_that_waits_for_the_linger_is_the_one_that_nodeshare_starts() -
 def test_the_runtime_manages_cgroups_as_its_driver_says(driver: str, systemd: bool) -> None:
     found = rendered("node_runtime", "_node_runtime_cri", node_runtime_cgroup_driver=driver)
     assert found["containerd"]["runtimes"]["runc"]["options"] == {"SystemdCgroup": systemd}
+
+
+def tasks(found: object) -> Iterator[dict[str, Any]]:
+    """Every task of plays or of a file of tasks, those in blocks too."""
+    for one in found if isinstance(found, list) else []:
+        yield one
+        for part in ("tasks", "block", "rescue", "always"):
+            yield from tasks(one.get(part))
+
+
+def test_no_task_that_asks_the_api_becomes_root_without_need() -> None:
+    files = [*ROLES.glob("*/tasks/*.yml"), *ROLES.parent.glob("playbooks/*.yml")]
+    asking = [
+        (file.name, task)
+        for file in files
+        for task in tasks(yaml.safe_load(file.read_text(encoding="utf-8")))
+        if "_kube }}" in str(task.get("delegate_to")) or "converged_kube" in str(task.get("delegate_to"))
+    ]
+    assert len(asking) > 15
+    assert [(name, task["name"]) for name, task in asking if "kube_become" not in str(task.get("become"))] == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.filter.kube_nodes import kube_nodes, kube_taints
+from ansible_collections.converged.hpc.plugins.filter.kube_nodes import kube_become, kube_nodes, kube_taints
 from ansible_collections.converged.hpc.plugins.filter.share_mode_on_node import FilterModule
 from ansible_collections.converged.hpc.plugins.filter.toml import to_toml
 
@@ -80,3 +80,19 @@ def test_a_table_is_written_as_toml() -> None:
 def test_what_is_no_table_is_a_filter_error(value: object) -> None:
     with pytest.raises(AnsibleFilterError, match="to_toml"):
         to_toml(value)
+
+
+@pytest.mark.parametrize(
+    ("host", "known", "root"),
+    [
+        ("localhost", {}, False),
+        ("localhost", {"ansible_connection": "ssh"}, True),
+        ("kube", {"ansible_connection": "local"}, False),
+        ("kube", {}, True),
+    ],
+)
+def test_the_api_is_asked_as_root_but_from_the_machine_on_which_ansible_runs(
+    host: str, known: dict[str, str], root: bool
+) -> None:
+    assert kube_become([host], {host: known}) == root
+    assert kube_become([], {})
