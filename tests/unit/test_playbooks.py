@@ -55,9 +55,10 @@ def reached(folder: Path, name: str, *options: str) -> set[str]:
 
 
 def listed(said: str) -> set[str]:
-    """Every host of all plays but the first, which reaches none."""
+    """Every host of all plays but those that reach none: the check of the run, and the summary of status."""
     first, *plays = re.split(r"^  play #", said, flags=re.MULTILINE)[1:]
     assert "Check what this run is asked for" in first
+    plays = [play for play in plays if "Sum up" not in play]
     return {host for play in plays for host in re.findall(r"^ {6}(\S+)$", play, re.MULTILINE)}
 
 
