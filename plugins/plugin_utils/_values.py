@@ -172,7 +172,7 @@ def wrong(name: str, value: t.Any, option: Spec, check: t.Optional[Check] = None
         return "a value, or no such variable at all" if "default" in option else ""
     if is_duration(option):
         try:
-            value = _quantity.seconds(str(value) if type(value) is int else value)
+            value = _quantity.seconds(str(value) if _is_whole(value) else value)
         except _quantity.QuantityError:
             return f"a duration: {DURATIONS}"
         return _by_program(value, check)
@@ -213,7 +213,12 @@ def _is_boolean(text: str) -> bool:
 
 
 def _whole(value: t.Any) -> str:
-    return "" if type(value) is int or (isinstance(value, str) and value.strip().isdigit()) else "a whole number"
+    return "" if _is_whole(value) or (isinstance(value, str) and value.strip().isdigit()) else "a whole number"
+
+
+def _is_whole(value: t.Any) -> bool:
+    """Return whether this is a whole number; those of an inventory are of a class of Ansible's own."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _number(value: t.Any) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.converged.hpc.plugins.plugin_utils import _asked, _values
 
 ROOT = Path(__file__).parents[4]
@@ -46,6 +47,23 @@ def judged(**variables: Any) -> list[str]:
 )
 def test_what_is_right_is_no_finding(name: str, value: Any) -> None:
     assert judged(**{name: value}) == []
+
+
+def test_values_are_right_as_an_inventory_has_them() -> None:
+    text = """
+    node_share_deadline: 60
+    pbs_share_order: 200
+    share_preflight_min_free: 0.5
+    node_runtime_manage: true
+    node_share_services: [kubelet.service]
+    node_share_housekeeping_cpus: "0"
+    node_kubelet_config: {failCgroupV1: false}
+    converged_take_lock: true
+    converged_drain_timeout: 30m
+    """
+    found = DataLoader().load(text)
+    assert type(found["node_share_deadline"]) is not int, "a class of Ansible's own"
+    assert judged(**found) == []
 
 
 @pytest.mark.parametrize(
