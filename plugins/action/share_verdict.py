@@ -39,6 +39,7 @@ ARGUMENT_SPEC: t.Dict[str, t.Any] = {
     "min_free": {"type": "float", "default": 5.0},
     "limit": {"type": "int", "default": 90},
     "kubelet": {"type": "str", "default": ""},
+    "slurm_conf": {"type": "str", "default": "auto"},
 }
 
 
@@ -59,7 +60,7 @@ class ActionModule(ActionBase):
         nodes = {host: seen(host, hostvars[host], given["registered"], groups) for host in given["hosts"]}
         if not nodes:
             raise AnsibleActionFail("hosts: the play has no host to judge")
-        names = ("wlm", "max_skew", "min_free", "limit", "kubelet")
+        names = ("wlm", "max_skew", "min_free", "limit", "kubelet", "slurm_conf")
         judged = verdicts(
             nodes,
             Cluster(answer(given["slurm"]), answer(given["kube"]), answer(given["pbs"])),

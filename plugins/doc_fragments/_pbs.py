@@ -18,9 +18,9 @@ requirements:
 options:
   bin_dir:
     description:
-      - The directory of PBS's programs.
+      - The directory of PBS's programs. By default C(bin) in C(PBS_EXEC) of the host's C(/etc/pbs.conf), else
+        V(/opt/pbs/bin).
     type: path
-    default: /opt/pbs/bin
   timeout:
     description:
       - Seconds after which an answer of PBS is no longer waited for.

@@ -18,7 +18,8 @@ requirements:
 options:
   bin_dir:
     description:
-      - The directory of Slurm's programs, where they are not on the search path.
+      - The directory of Slurm's programs. By default the search path is looked through, then the folders beside
+        slurmctld and slurmd, which count if only root can write there.
     type: path
   timeout:
     description:

@@ -13,7 +13,7 @@ import shlex
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours, version
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept, ours, version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
@@ -106,6 +106,23 @@ def slurm_calls_ours(config: t.Mapping[str, t.Any], folder: str) -> bool:
     return ours.is_called(config, folder)
 
 
+def slurm_conf_mode(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], controllers: t.Container[str]) -> str:
+    """Return how the site keeps slurm.conf, from what was read on each host of the play."""
+    found = {}
+    for host in hosts:
+        known = hostvars[host]
+        read = (known.get("__share_preflight_host") or {}).get("found") or {}
+        kept_here = (read.get("slurm") or {}).get("kept") or (known.get("__slurm_share_host") or {}).get(
+            "host", {}
+        ).get("kept")
+        if kept_here:
+            found[host] = kept_here
+    try:
+        return kept.mode(found, controllers)
+    except SlurmError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
 def slurm_names(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> list[str]:
     """The names in Slurm of hosts of the inventory."""
     return [_name(hostvars[host]) for host in hosts]
@@ -136,5 +153,6 @@ class FilterModule:
             "slurm_script_wait": slurm_script_wait,
             "slurm_calls_ours": slurm_calls_ours,
             "slurm_share_ready": slurm_share_ready,
+            "slurm_conf_mode": slurm_conf_mode,
             "slurm_names": slurm_names,
         }

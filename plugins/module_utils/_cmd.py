@@ -25,6 +25,10 @@ class CommandError(Exception):
     """A program could not be run, took too long, or exited with a status that was not expected."""
 
 
+class MissingProgramError(CommandError):
+    """There is no such program on this host."""
+
+
 @dataclass(frozen=True)
 class Completed:
     """What a program answered."""
@@ -69,7 +73,7 @@ def run(
             start_new_session=True,  # so that a timeout ends its children too
         )
     except FileNotFoundError as error:
-        raise CommandError(f"{argv[0]}: command not found (needed for: {shown})") from error
+        raise MissingProgramError(f"{argv[0]}: command not found (needed for: {shown})") from error
     except OSError as error:
         raise CommandError(f"cannot run {shown}: {error.strerror}") from error
     with process:

@@ -96,6 +96,7 @@ stored:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs import hooks, qmgr
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, CONFIG, CONTENT, Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
@@ -123,7 +124,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read, decide, act."""
     params = module.params
     name = qmgr.checked_name("hook", params["name"])
-    pbs = Pbs(bin_dir=params["bin_dir"], timeout=params["timeout"])
+    pbs = Pbs(bin_dir=_programs.pbs_bin_dir(params["bin_dir"]), timeout=params["timeout"])
     found = read(pbs, name)
     if params["state"] == "absent":
         change = hooks.absent(name, found)

@@ -45,6 +45,16 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+bin_dir:
+  description: The folder of PBS's programs on this host.
+  returned: always
+  type: str
+  sample: /opt/pbs/bin
+home:
+  description: The folder of PBS's own files on this host, C(PBS_HOME).
+  returned: always
+  type: str
+  sample: /var/spool/pbs
 server:
   description: The server with everything that C(qmgr -c 'list server') shows, as text.
   returned: when C(server) is in O(gather)
@@ -124,6 +134,7 @@ jobs:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
@@ -170,12 +181,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    pbs = Pbs(bin_dir=module.params["bin_dir"], timeout=module.params["timeout"])
+    bin_dir = _programs.pbs_bin_dir(module.params["bin_dir"])
+    pbs = Pbs(bin_dir=bin_dir, timeout=module.params["timeout"])
     try:
         found = gathered(pbs, module.params["gather"])
     except PbsError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **found)
+    module.exit_json(changed=False, bin_dir=bin_dir, home=_programs.pbs_home(), **found)
 
 
 if __name__ == "__main__":

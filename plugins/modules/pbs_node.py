@@ -101,7 +101,7 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold
+from ansible_collections.converged.hpc.plugins.module_utils import _hold, _programs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
@@ -141,7 +141,7 @@ def apply(pbs: Pbs, change: _hold.Change) -> None:
 def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read the vnodes, decide, act."""
     params = module.params
-    pbs = Pbs(bin_dir=params["bin_dir"], timeout=params["timeout"])
+    pbs = Pbs(bin_dir=_programs.pbs_bin_dir(params["bin_dir"]), timeout=params["timeout"])
     nodes = read(pbs, params["names"])
     change = _hold.drained(nodes, params["reason"]) if params["state"] == "offline" else _hold.given_back(nodes)
     if not module.check_mode:

@@ -77,6 +77,7 @@ commands:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs import attributes, qmgr
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError, WishError
@@ -89,7 +90,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     name, wanted = qmgr.checked_name("queue", module.params["name"]), module.params["attributes"]
     if len(name) > LONGEST_NAME:
         raise WishError(f"queue {name[:60]}: PBS takes at most {LONGEST_NAME} characters")
-    pbs = Pbs(bin_dir=module.params["bin_dir"], timeout=module.params["timeout"])
+    pbs = Pbs(bin_dir=_programs.pbs_bin_dir(module.params["bin_dir"]), timeout=module.params["timeout"])
     current = pbs.settings().get(("queue", name))
     before = after = ""
     if module.params["state"] == "absent":

@@ -57,6 +57,7 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs import attributes
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
@@ -68,7 +69,7 @@ def main() -> None:
         argument_spec={"attributes": {"type": "dict", "required": True}, **ARGUMENT_SPEC},
         supports_check_mode=True,
     )
-    pbs = Pbs(bin_dir=module.params["bin_dir"], timeout=module.params["timeout"])
+    pbs = Pbs(bin_dir=_programs.pbs_bin_dir(module.params["bin_dir"]), timeout=module.params["timeout"])
     try:
         steps = attributes.plan(pbs.settings()["server", ""], module.params["attributes"])
         commands = attributes.commands("server", "", steps)

@@ -49,6 +49,17 @@ options:
     description:
       - The C(slurm.conf) of this host, where it is not in one of the usual places.
     type: path
+  slurm_conf_told:
+    description:
+      - The path of C(slurm.conf) that slurmctld names, which is one of the places in which it is looked for.
+    type: str
+    default: ""
+  slurm_bin_dir:
+    description:
+      - The folder of Slurm's programs on this host. By default the search path is looked through, then the folders
+        beside slurmctld and slurmd.
+    type: str
+    default: ""
 attributes:
   action:
     description: The clock of the host is compared with that of the machine on which Ansible runs.
@@ -97,6 +108,7 @@ offset:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
@@ -130,13 +142,17 @@ def main() -> None:
             },
             "socket": {"type": "str", "default": ""},
             "slurm_conf": {"type": "path"},
+            "slurm_conf_told": {"type": "str", "default": ""},
+            "slurm_bin_dir": {"type": "str", "default": ""},
             "record_dir": {"type": "path", "default": "/var/lib/converged/record"},
         },
         supports_check_mode=True,
     )
     given = module.params
     try:
-        slurm = gather_slurm.slurm(given["slurm_conf"] or "")
+        slurm = gather_slurm.slurm(
+            given["slurm_conf"] or "", told=given["slurm_conf_told"], bin_dir=given["slurm_bin_dir"]
+        )
         found = gather.node(
             ports=given["ports"],
             paths=given["paths"],
@@ -147,7 +163,8 @@ def main() -> None:
         record = Store(Host(), given["record_dir"]).load().roles()
     except (RecordError, OSError) as error:
         module.fail_json(msg=str(error))
-    ours = {"record": record, "enabled": os.path.exists(ENABLED)}
+    pbs = {"bin_dir": _programs.pbs_bin_dir(None), "home": _programs.pbs_home()}
+    ours = {"pbs": pbs, "record": record, "enabled": os.path.exists(ENABLED)}
     module.exit_json(changed=False, wanted=given["wanted"], found=dict(found, slurm=slurm, killing=killing, **ours))
 
 

@@ -100,6 +100,11 @@ options:
       - The release of the kubelet that nodes are going to run. Empty means that of the API server.
     type: str
     default: ""
+  slurm_conf:
+    description:
+      - The site's C(slurm_share_conf). With V(auto) the hosts must show one way to keep C(slurm.conf).
+    type: str
+    default: auto
 attributes:
   action:
     description: Everything is done on the controller.

@@ -167,6 +167,7 @@ restart_needed:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
@@ -246,7 +247,9 @@ def follow(slurm: Slurm, conf: Conf, keys: t.Sequence[str], *, check: bool) -> R
 def run(module: AnsibleModule) -> Result:
     """One call: read, plan, write, have it followed."""
     params, check = module.params, module.check_mode
-    slurm = Slurm(bin_dir=params["bin_dir"], conf_path=params["path"], timeout=params["timeout"])
+    slurm = Slurm(
+        bin_dir=_programs.slurm_bin_dir(params["bin_dir"]), conf_path=params["path"], timeout=params["timeout"]
+    )
     session = Session(Host(), params["record_dir"], holder="slurm_conf")
     if params["state"] == "present":
         result, conf = keep(session, slurm, carry_out.load(slurm, params["path"]), params, check=check)

@@ -25,10 +25,10 @@ extends_documentation_fragment:
 options:
   gather:
     description:
-      - What to read.
+      - What to read. C(host) is about the host itself, and asks no daemon.
     type: list
     elements: str
-    choices: [config, jobs, nodes, partitions]
+    choices: [config, host, jobs, nodes, partitions]
     default: [config, jobs, nodes, partitions]
 """
 
@@ -47,9 +47,27 @@ EXAMPLES = r"""
 RETURN = r"""
 version:
   description: The release of the programs.
-  returned: always
+  returned: when anything but C(host) is in O(gather)
   type: str
   sample: 22.05.8
+bin_dir:
+  description: The folder of Slurm's programs on this host.
+  returned: always
+  type: str
+  sample: /usr/bin
+host:
+  description:
+    - The host's own C(slurm.conf), empty where it has none, and how the host has it.
+    - C(kept) is V(local), V(shared) on a file system that other hosts have too, V(fetched) by slurmd from slurmctld,
+      V(unknown) on a network root, or V(none).
+  returned: when C(host) is in O(gather)
+  type: dict
+  sample: {conf: /etc/slurm/slurm.conf, kept: local}
+user:
+  description: C(SlurmUser) and its primary group on this host, empty where the host does not know the user.
+  returned: when C(config) is in O(gather)
+  type: dict
+  sample: {name: slurm, group: slurm}
 config:
   description:
     - The running configuration as C(scontrol show config) prints it, null where a key is not set.
@@ -115,18 +133,23 @@ jobs:
       nodes: [n1, n2]
 """
 
+import grp
+import pwd
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers, kept
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
 
 def gathered(slurm: Slurm, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
     """The wanted kinds of things as plain data."""
-    found: t.Dict[str, t.Any] = {"version": str(slurm.version())}
+    found: t.Dict[str, t.Any] = {"version": str(slurm.version())} if set(kinds) - {"host"} else {}
     if "config" in kinds:
         found["config"] = slurm.config()
+        found["user"] = user(answers.slurm_user(found["config"]))
     if "nodes" in kinds:
         found["nodes"] = [dict(node._asdict(), flags=sorted(node.flags)) for node in slurm.nodes()]
     if "partitions" in kinds:
@@ -136,25 +159,41 @@ def gathered(slurm: Slurm, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
     return found
 
 
+def host(path: str, bin_dir: t.Optional[str]) -> t.Dict[str, str]:
+    """Return this host's own slurm.conf and how it is kept."""
+    conf, how = (path, kept.how(path)) if path else kept.here("", bin_dir)
+    return {"conf": conf, "kept": how}
+
+
+def user(name: str) -> t.Dict[str, str]:
+    """Return SlurmUser and its primary group on this host."""
+    try:
+        return {"name": name, "group": grp.getgrgid(pwd.getpwnam(name).pw_gid).gr_name}
+    except KeyError:
+        return {"name": name, "group": ""}
+
+
 def main() -> None:
     """Asks, and returns the answers."""
-    kinds = ["config", "jobs", "nodes", "partitions"]
+    kinds = ["config", "host", "jobs", "nodes", "partitions"]
+    usual = ["config", "jobs", "nodes", "partitions"]
     module = AnsibleModule(
         argument_spec={
-            "gather": {"type": "list", "elements": "str", "choices": kinds, "default": kinds},
+            "gather": {"type": "list", "elements": "str", "choices": kinds, "default": usual},
             "conf_path": {"type": "path"},
             **ARGUMENT_SPEC,
         },
         supports_check_mode=True,
     )
-    slurm = Slurm(
-        bin_dir=module.params["bin_dir"], conf_path=module.params["conf_path"], timeout=module.params["timeout"]
-    )
+    bin_dir = _programs.slurm_bin_dir(module.params["bin_dir"])
+    slurm = Slurm(bin_dir=bin_dir, conf_path=module.params["conf_path"], timeout=module.params["timeout"])
     try:
         found = gathered(slurm, module.params["gather"])
+        if "host" in module.params["gather"]:
+            found["host"] = host(module.params["conf_path"] or "", bin_dir)
     except SlurmError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **found)
+    module.exit_json(changed=False, bin_dir=bin_dir or "", **found)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold, _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils import _hold, _hostlist, _programs
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
@@ -145,7 +145,9 @@ def give_back(slurm: Slurm, names: t.Sequence[str]) -> None:
 def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read the nodes, decide, act."""
     params = module.params
-    slurm = Slurm(bin_dir=params["bin_dir"], conf_path=params["conf_path"], timeout=params["timeout"])
+    slurm = Slurm(
+        bin_dir=_programs.slurm_bin_dir(params["bin_dir"]), conf_path=params["conf_path"], timeout=params["timeout"]
+    )
     names = _hostlist.expand(",".join(params["names"]))
     nodes = read(slurm, names)
     change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)

@@ -13,6 +13,9 @@ import yaml
 
 from gates.gate import Context, GateFailure
 
+# Of the site, besides converged_*: what all roles ask the batch systems with.
+SHARED = frozenset(["slurm_bin_dir", "pbs_bin_dir"])
+
 
 def check_roles(context: Context) -> None:
     """Judges every role of the collection."""
@@ -47,7 +50,7 @@ def judge(role: str, defaults: Mapping[str, Any], specs: Mapping[str, Any]) -> I
         options.update(entry.get("options") or {})
     if not specs.get("argument_specs"):
         yield f"{role}: meta/argument_specs.yml is missing or empty"
-    own = {name: option for name, option in options.items() if not name.startswith("converged_")}
+    own = {name: option for name, option in options.items() if not name.startswith("converged_") and name not in SHARED}
     for name in sorted(set(defaults) - set(options)):
         yield f"{role}: {name} is in defaults/main.yml and not in meta/argument_specs.yml"
     for name, option in sorted(own.items()):

@@ -19,7 +19,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import N
 BIN_DIR = "/opt/pbs/bin"
 # As the doc fragment _pbs has it.
 ARGUMENT_SPEC: t.Dict[str, t.Any] = {
-    "bin_dir": {"type": "path", "default": BIN_DIR},
+    "bin_dir": {"type": "path"},
     "timeout": {"type": "int", "default": 60},
 }
 TIMEOUT = 60.0

@@ -20,7 +20,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
     shown,
     warn,
 )
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import prologflags
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept, prologflags
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
 WANTED_FLAGS = "Alloc,DeferBatch"
@@ -164,9 +164,21 @@ def local(found: JSON, *, host: str, digest: str, edited: bool = False, is_node:
             f"{slurm['conf']} says something else than that of {host}",
             "make the copies the same: what is changed in one must mean the same in all",
         )
+    if is_node and not slurm.get("squeue", True):
+        where = slurm["bin_dir"] or "any usual folder, nor beside slurmd"
+        text = f"no squeue in {where}: a repair on this node cannot ask Slurm about a job that has no process here"
+        yield warn("programs", text, "set slurm_bin_dir to the folder of Slurm's programs, such as /opt/slurm/bin")
     for script in slurm["missing"] if is_node else ():
         text = f"slurm.conf names {script}, which is not on this node: it would be drained at the next job"
         yield refuse("script_missing", text, "put it there, or take it out of slurm.conf")
+
+
+def conf_mode(found: t.Mapping[str, JSON], controllers: t.Container[str]) -> Findings:
+    """How the hosts have slurm.conf, which must be clear before it is changed."""
+    try:
+        kept.mode({host: str(one["kept"]) for host, one in found.items() if "kept" in one}, controllers)
+    except SlurmError as error:
+        yield refuse("slurm_conf", str(error), "that says what is changed where")
 
 
 def controllers(config: JSON, hosts: t.Sequence[str]) -> Findings:

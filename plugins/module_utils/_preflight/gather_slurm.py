@@ -17,12 +17,13 @@ import os
 import re
 import typing as t
 
+from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, marks
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept as slurm_kept
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
-PLACES = ("/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf")
 SCRIPT_KEYS = ("Prolog", "Epilog", "TaskProlog", "TaskEpilog", "HealthCheckProgram", "RebootProgram")
 HEALTH = (
     "/etc/nhc/*.conf",
@@ -37,19 +38,27 @@ MAX_SCRIPTS = 100
 _PATHS = re.compile(r"(?<![\w.$}*-])/(?!(?:s?bin|usr/s?bin|dev|proc|sys)(?![\w.+@-]))[\w.+@-]+/[\w./+@-]+")
 
 
-def slurm(path: str) -> t.Dict[str, t.Any]:
-    """slurm.conf of this node: which file, what is in it, and what its scripts are."""
-    path = path or next((place for place in PLACES if os.path.isfile(place)), "")
-    if not path:
-        return {"conf": "", "error": "", "digest": "", "files": [], "scripts": [], "missing": []}
+def slurm(path: str, *, told: str = "", bin_dir: str = "") -> t.Dict[str, t.Any]:
+    """Read slurm.conf of this node: which file, what is in it, what its scripts are, and where Slurm's programs are.
+
+    ``path`` and ``bin_dir`` are the inventory's, "" where the node is to find them; ``told`` is slurmctld's slurm.conf.
+    """
+    programs = _programs.slurm_bin_dir(bin_dir, program="squeue")
+    read, kept = (path, slurm_kept.how(path)) if path else slurm_kept.here(told, programs)
+    found = {"conf": read, "kept": kept, "bin_dir": programs or "", "squeue": _has(programs, "squeue")}
+    nothing = {"error": "", "digest": "", "files": [], "scripts": [], "missing": []}
+    if not read:
+        return {**found, **nothing}
+    path = read
     try:
-        conf = slurm_conf.load(path, release=Slurm(timeout=gather.SECONDS).version(), read=_read)
+        release = Slurm(timeout=gather.SECONDS, bin_dir=programs or _programs.slurm_bin_dir(None, program="slurmd"))
+        conf = slurm_conf.load(path, release=release.version(), read=_read)
     except SlurmError as error:
-        return {"conf": path, "error": str(error), "digest": "", "files": [path], "scripts": [], "missing": []}
+        return {**found, **nothing, "error": str(error), "files": [path]}
     named = [value for key in SCRIPT_KEYS for value in conf.values(key) if value]
     scripts = [script for value in named for script in sorted(glob.glob(_absolute(value, path)))]
     return {
-        "conf": path,
+        **found,
         "error": "",
         "digest": hashlib.sha256(slurm_conf.flattened(conf).encode("utf-8", "surrogateescape")).hexdigest(),
         "files": sorted(conf.files),
@@ -74,6 +83,10 @@ def killing(scripts: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
         lines += [{"path": path, **found._asdict()} for found in marks.killing(text)]
         waiting += _called(text)
     return lines
+
+
+def _has(folder: t.Optional[str], program: str) -> bool:
+    return folder is not None and os.access(os.path.join(folder, program), os.X_OK)
 
 
 def _called(text: str) -> t.List[str]:

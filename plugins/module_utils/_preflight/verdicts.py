@@ -91,6 +91,7 @@ class Settings(t.NamedTuple):
     min_free: float = 5.0
     limit: int = 90
     kubelet: str = ""
+    slurm_conf: str = "auto"
 
 
 class Reference(t.NamedTuple):
@@ -183,7 +184,9 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
     elif settings.wlm != "slurm":
         yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, and only slurm and pbs are served", "set one of them")
     elif "config" not in cluster.slurm:
-        yield refuse("slurm", f"Slurm does not answer: {cluster.slurm.get('error', '')}", "start slurmctld first")
+        error = str(cluster.slurm.get("error", ""))
+        advice = "put it into group_vars/all.yml" if "slurm_bin_dir" in error else "start slurmctld first"
+        yield refuse("slurm", f"Slurm does not answer: {error}", advice)
     else:
         config = cluster.slurm["config"]
         yield from batch.prolog_flags(config)
@@ -194,6 +197,9 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
             yield refuse(
                 "not_prepared", text, "run site once without converged_convert: it converts one node and stops"
             )
+        if settings.slurm_conf == "auto":
+            answered = {host: one["found"]["slurm"] for host, one in nodes.items() if one.get("found") is not None}
+            yield from batch.conf_mode(answered, settings.controllers) if answered else ()
     if "version" not in cluster.kube:
         text = f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}"
         yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")

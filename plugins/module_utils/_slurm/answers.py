@@ -124,6 +124,11 @@ def config(text: str) -> dict[str, Setting]:
     return found
 
 
+def slurm_user(config: t.Mapping[str, Setting]) -> str:
+    """Return the name of SlurmUser, which scontrol prints as name(number); Slurm's own default is root."""
+    return str(config.get("SlurmUser") or "root").partition("(")[0]
+
+
 def nodes(text: str) -> list[Node]:
     """`scontrol --oneliner show node`"""
     return [_node(line, _fields(line, "NodeName")) for line in _lines(text, "scontrol show node")]

@@ -13,7 +13,11 @@ import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _cmd, _hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers, version
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError, NoAnswerError
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import (
+    ConfError,
+    NoAnswerError,
+    NoProgramsError,
+)
 
 # As the doc fragment _slurm has it.
 ARGUMENT_SPEC: t.Dict[str, t.Any] = {"bin_dir": {"type": "path"}, "timeout": {"type": "int", "default": 60}}
@@ -102,8 +106,19 @@ class Slurm:
         env = ("env", *assignments) if assignments else ()
         try:
             return self._run((*self._prefix, *env, self._program(program), *words), timeout=self._timeout).out
+        except _cmd.MissingProgramError as error:
+            raise NoProgramsError(f"{error}: {self._where()}") from error
         except _cmd.CommandError as error:
             raise NoAnswerError(str(error)) from error
+
+    def _where(self) -> str:
+        """Return what an administrator should do about programs that are not there."""
+        if self._bin_dir:
+            return f"{self._bin_dir} is what slurm_bin_dir or bin_dir says: correct it"
+        return (
+            "Slurm's programs are neither on the search path nor beside slurmctld or slurmd:"
+            " set slurm_bin_dir to their folder, such as /opt/slurm/bin"
+        )
 
     def _program(self, name: str) -> str:
         return f"{self._bin_dir}/{name}" if self._bin_dir else name

@@ -19,3 +19,7 @@ class ConfError(SlurmError):
 
 class NoAnswerError(SlurmError):
     """Slurm gave no trustworthy answer. Never to be taken for "there is none"."""
+
+
+class NoProgramsError(NoAnswerError):
+    """Slurm's programs are not where they were looked for."""

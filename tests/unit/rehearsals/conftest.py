@@ -158,11 +158,21 @@ USUAL: dict[str, dict[str, Any]] = {
     "share_lock": {"changed": True},
     "share_inventory": {"changed": False},
     "share_verdict": {"changed": False, "left_out": []},
-    "share_node_info": {"found": {"record": [], "enabled": False}},
+    "share_node_info": {
+        "found": {
+            "record": [],
+            "enabled": False,
+            "slurm": {"conf": "/etc/slurm/slurm.conf", "kept": "local", "bin_dir": "/usr/bin", "squeue": True},
+            "pbs": {"bin_dir": "/opt/pbs/bin", "home": "/var/spool/pbs"},
+        }
+    },
     "share_facts": {"ansible_facts": {"converged_share": {"roles": [], "sharing": {"node": {}}}}},
     "node_state": {"changed": True, "report": {"found_record": True}},
     "slurm_info": {
         "version": "23.11.4",
+        "bin_dir": "/usr/bin",
+        "user": {"name": "slurm", "group": "slurm"},
+        "host": {"conf": "/etc/slurm/slurm.conf", "kept": "local"},
         "config": {"PrologFlags": "", "PrologEpilogTimeout": "65534"},
         "nodes": [{"name": "n1"}, {"name": "n2"}],
         "jobs": [{"id": 7, "run": 0, "state": "RUNNING", "nodes": ["n2"]}],

@@ -32,6 +32,8 @@ def converse(programs: t.Any, capsys: pytest.CaptureFixture[str]) -> Converse:
         result: dict[str, t.Any] = json.loads(capsys.readouterr().out)
         assert programs.taken() == len(case["calls"]), result
         result.pop("invocation", None)
+        assert result.pop("bin_dir", str(programs.folder)) == str(programs.folder)
+        result.pop("home", None)  # of this machine
         if result.get("failed"):
             # The path of the program and its words stand before what the program said.
             result["msg"] = result["msg"].rpartition(": exit status ")[2]

@@ -52,7 +52,16 @@ def host(name: str, *, is_node: bool = True) -> dict[str, t.Any]:
             "owners": [],
             "killing": [],
             "record": [],
-            "slurm": {"conf": "/etc/slurm/slurm.conf", "error": "", "digest": "d1", "scripts": [], "missing": []},
+            "slurm": {
+                "conf": "/etc/slurm/slurm.conf",
+                "kept": "local",
+                "bin_dir": "/usr/bin",
+                "squeue": True,
+                "error": "",
+                "digest": "d1",
+                "scripts": [],
+                "missing": [],
+            },
         },
     }
 

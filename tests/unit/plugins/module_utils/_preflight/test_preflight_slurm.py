@@ -125,6 +125,8 @@ CASES = [
     ),
     ("an odd slurm.conf", setting("slurm", "error", "line 3: odd"), "n1", "refuse", "slurm_conf", "line 3: odd"),
     ("no slurm.conf", setting("slurm", "conf", ""), "n1", "refuse", "slurm_conf", "no slurm.conf"),
+    ("a node without squeue", setting("slurm", "squeue", False), "n1", "warn", "programs", "no squeue in /usr/bin"),
+    ("a slurm.conf of two kinds", setting("slurm", "kept", "shared"), CLUSTER, "refuse", "slurm_conf", "shared on n1"),
     ("a missing script", setting("slurm", "missing", ["/p.sh"]), "n1", "refuse", "script_missing", "/p.sh"),
     (
         "a forgotten controller",
