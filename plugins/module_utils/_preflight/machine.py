@@ -26,7 +26,10 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
 _OTHER_KUBERNETES = {
     "k3s.service": "k3s",
     "k3s-agent.service": "k3s",
+    "rke2-server.service": "RKE2",
     "rke2-agent.service": "RKE2",
+    "k0scontroller.service": "k0s",
+    "k0sworker.service": "k0s",
     "snap.microk8s.daemon-kubelite.service": "MicroK8s",
 }
 _AGENTS = ("puppet.service", "salt-minion.service", "cfengine3.service", "chef-client.service")
@@ -177,7 +180,8 @@ def kubernetes(node: Machine) -> Findings:
     other = sorted({_OTHER_KUBERNETES[unit] for unit in node.active(*_OTHER_KUBERNETES)})
     parts = [*node.found["kubernetes"], *(f"an active {unit}" for unit in node.active("kubelet.service"))]
     if other:
-        yield refuse("kubernetes", f"{shown(other)} runs here", "take it off first: one kubelet for one node")
+        text = f"{shown(other)} runs here, with a kubelet inside its own program that cannot be stopped for a job"
+        yield refuse("kubernetes", text, "take it off first: a shared node needs kubelet.service of a kubeadm cluster")
     elif parts:
         text = f"is in a Kubernetes cluster already, not by this collection ({shown(parts)})"
         yield refuse("kubernetes", text, "take it out (kubeadm reset), or accept 'kubernetes' to take it as it is")

@@ -13,11 +13,23 @@ import re
 import typing as t
 
 LISTENING = "0A"
+_FAMILIES = {
+    **dict.fromkeys(("debian", "ubuntu"), "Debian"),
+    **dict.fromkeys(("rhel", "centos", "rocky", "almalinux", "fedora"), "RedHat"),
+    **dict.fromkeys(("sles", "suse", "opensuse", "sle_hpc"), "Suse"),
+}
 # Made by runtimes, hypervisors and pod networks; no cluster is reached by them.
 _VIRTUAL = re.compile(
     r"(lo|docker|cni|veth|virbr|vnet|flannel|cali|cilium|tunl|vxlan|kube-|nodelocaldns|br-[0-9a-f]{12})"
 )
 _ACCELERATOR = re.compile(r"nvidia[0-9]+|nvidia-uvm|kfd|dri/renderD[0-9]+|accel/accel[0-9]+|davinci[0-9]+", re.ASCII)
+
+
+def family(text: str) -> str:
+    """Return the family of a distribution from its os-release, in Ansible's words; "" for one that is not known."""
+    values = dict(line.partition("=")[::2] for line in text.splitlines())
+    words = f"{values.get('ID', '')} {values.get('ID_LIKE', '')}".replace('"', "").replace("'", "").lower().split()
+    return next((_FAMILIES[word] for word in words if word in _FAMILIES), "")
 
 
 def mounts(text: str) -> t.Dict[str, t.Tuple[str, bool]]:

@@ -13,6 +13,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
     Machine,
     refuse,
     release,
+    shown,
 )
 
 _CRI_V1_FROM = {"containerd": (1, 6), "crio": (1, 20), "cri-dockerd": (0, 3)}
@@ -26,6 +27,17 @@ _BY_SOCKET = (
     ("cri-dockerd", "cri-dockerd"),
     ("crio", "crio"),
     ("containerd", "containerd"),
+)
+_MADE_BY = (
+    ("+k3s", "k3s"),
+    ("+rke2", "RKE2"),
+    ("+k0s", "k0s"),
+    ("-eks-", "Amazon EKS"),
+    ("-gke.", "Google GKE"),
+    ("-aliyun", "Alibaba ACK"),
+    ("-tke.", "Tencent TKE"),
+    ("+vmware", "VMware Tanzu"),
+    ("+IKS", "IBM IKS"),
 )
 _BY_UNIT = {"containerd.service": "containerd", "crio.service": "crio", "sycri.service": "sycri"}
 
@@ -58,6 +70,35 @@ def site_runtime(node: Machine) -> Findings:
         )
 
 
+def fenced_services(node: Machine) -> Findings:
+    """The services that are stopped for a job must be those of the kubelet's own runtime, and serve nothing else."""
+    services = [str(name) for name in node.wanted.get("services") or ()]
+    name = runtime_name(node)
+    strange = [unit for unit, one in _BY_UNIT.items() if unit in services and name and one != name]
+    if strange:
+        right = next((unit for unit, one in _BY_UNIT.items() if one == name), f"{name}.service")
+        text = f"node_share_services names {shown(strange)}, and the kubelet's runtime is {name}"
+        yield refuse("services", text, f"set node_share_services: [kubelet.service, {right}]")
+    elif "containerd.service" in services and node.active("docker.service"):
+        text = "Docker uses containerd too, and node_share_services would have it stopped for a job"
+        yield refuse("services", text, "set node_share_services: [kubelet.service]")
+
+
+def toolkit(node: Machine) -> Findings:
+    """What an add-on has written into the configuration that we are going to write."""
+    if node.wanted.get("runtime_manage", True) and node.found.get("nvidia_in_config"):
+        text = "/etc/containerd/config.toml has runtimes of NVIDIA's toolkit, which node_runtime would take out"
+        advice = "let the toolkit (1.18, GPU operator 25.10 or newer) write /etc/containerd/conf.d, or set"
+        yield refuse("runtime", text, f"{advice} node_runtime_manage: false")
+
+
+def distribution(node: Machine) -> Findings:
+    """Packages are known for some families of distributions."""
+    if node.wanted.get("runtime_manage", True) and not node.found.get("family", "?"):
+        text = "node_runtime does not know the packages of this distribution"
+        yield refuse("distribution", text, "install a runtime yourself and set node_runtime_manage: false")
+
+
 def cri_version(node: Machine) -> Findings:
     """A kubelet from 1.26 on speaks CRI v1 only, and Singularity-CRI has never learned it."""
     name = runtime_name(node)
@@ -81,6 +122,14 @@ def cri_version(node: Machine) -> Findings:
 
 def _lacks_runtime_config(kubelet: str, containerd: str) -> bool:
     return release(kubelet) >= _RUNTIME_CONFIG_FROM and release(containerd) < _CONTAINERD_WITH_RUNTIME_CONFIG
+
+
+def made_by(server: str) -> Findings:
+    """A cluster that was not made by kubeadm, by the suffix of its API server's release."""
+    name = next((name for mark, name in _MADE_BY if mark in server), "")
+    if name:
+        text = f"the cluster is one of {name} ({server}): nodes join by kubeadm, which such a cluster does not serve"
+        yield refuse("cluster", text, "use a cluster that kubeadm or kubespray has made")
 
 
 def kubelet_version(node: Machine) -> Findings:

@@ -61,6 +61,9 @@ _ON_NODES = (
     storage.room,
     storage.stateless,
     releases.site_runtime,
+    releases.fenced_services,
+    releases.toolkit,
+    releases.distribution,
     releases.cri_version,
     releases.kubelet_version,
     beside.placeholders,
@@ -203,6 +206,8 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
     if "version" not in cluster.kube:
         text = f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}"
         yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")
+    else:
+        yield from releases.made_by(str(cluster.kube["version"]))
 
 
 def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:

@@ -162,6 +162,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "found": {
             "record": [],
             "enabled": False,
+            "family": "Debian",
             "slurm": {"conf": "/etc/slurm/slurm.conf", "kept": "local", "bin_dir": "/usr/bin", "squeue": True},
             "pbs": {"bin_dir": "/opt/pbs/bin", "home": "/var/spool/pbs"},
         }

@@ -34,6 +34,8 @@ def host(name: str, *, is_node: bool = True) -> dict[str, t.Any]:
         "offset": [-0.2, 0.1],
         "found": {
             "hostname": name,
+            "family": "Debian",
+            "nvidia_in_config": False,
             "kernel": "6.1.0-28-amd64",
             "container": "",
             "cgroup": "v2",

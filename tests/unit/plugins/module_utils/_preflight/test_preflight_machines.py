@@ -29,7 +29,44 @@ def renamed(name: str) -> t.Callable[[Site], None]:
     return setting("wanted", "wlm_node", name)
 
 
+CRIO = several(
+    setting("wanted", "runtime_manage", False),
+    setting("wanted", "socket", "unix:///run/crio/crio.sock"),
+    setting("found", "socket", True),
+)
+FENCED = setting("wanted", "services", ["kubelet.service", "containerd.service"])
+
 CASES = [
+    # other runtimes, add-ons, distributions and clusters
+    (
+        "CRI-O with containerd fenced",
+        several(CRIO, FENCED),
+        "n1",
+        "refuse",
+        "services",
+        "the kubelet's runtime is crio",
+    ),
+    (
+        "containerd of Docker fenced",
+        several(FENCED, setting("found", "units", {"docker.service": "active"})),
+        "n1",
+        "refuse",
+        "services",
+        "Docker uses containerd too",
+    ),
+    ("a toolkit's edits", setting("found", "nvidia_in_config", True), "n1", "refuse", "runtime", "NVIDIA's toolkit"),
+    ("a distribution of its own", setting("found", "family", ""), "n1", "refuse", "distribution", "does not know"),
+    ("a cluster of k3s", setting("kube", "version", "v1.36.3+k3s1"), CLUSTER, "refuse", "cluster", "one of k3s"),
+    ("a cluster of RKE2", setting("kube", "version", "v1.36.3+rke2r1"), CLUSTER, "refuse", "cluster", "one of RKE2"),
+    ("a cluster of EKS", setting("kube", "version", "v1.36.3-eks-1ab"), CLUSTER, "refuse", "cluster", "Amazon EKS"),
+    (
+        "an RKE2 server",
+        setting("found", "units", {"rke2-server.service": "active"}),
+        "n1",
+        "refuse",
+        "kubernetes",
+        "RKE2 runs here",
+    ),
     # names
     ("an upper-case name", renamed("N1"), "n1", "refuse", "name_case", "the inventory says N1, and Slurm n1"),
     ("an unknown name", renamed("x1"), "n1", "refuse", "unknown_to_slurm", "no node 'x1'"),

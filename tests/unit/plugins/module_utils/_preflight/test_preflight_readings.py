@@ -202,3 +202,19 @@ def test_keys_of_a_kubelets_file_are_read_at_the_top_alone() -> None:
     text = "kind: Kubelet\nauthentication:\n  cgroupRoot: /no\ncgroupsPerQOS: false # ours\ncgroupRoot: '/a'\n"
     assert readings.top_level(text, ("cgroupRoot", "cgroupsPerQOS")) == {"cgroupsPerQOS": "false", "cgroupRoot": "/a"}
     assert readings.top_level("", ("cgroupRoot",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "family"),
+    [
+        ('NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n', "Debian"),
+        ("ID=ubuntu\nID_LIKE=debian\n", "Debian"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "RedHat"),
+        ('ID="sle_hpc"\nID_LIKE="suse"\n', "Suse"),
+        ('ID="site-linux"\nID_LIKE="sles suse"\n', "Suse"),
+        ("ID=nixos\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_distribution_belongs_to_a_family(text: str, family: str) -> None:
+    assert readings.family(text) == family
