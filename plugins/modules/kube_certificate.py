@@ -15,7 +15,8 @@ description:
     for the certificate and deletes the object again, whatever happens.
   - A request is approved only if its subject is exactly the named user in the named groups. Only objects that this call
     has created itself are approved; another request of the same name never is.
-  - It also says where the cluster is and by which authority it is known, and does nothing else without requests.
+  - Without requests it only says where the cluster is and by which authority it is known. That is
+    M(converged.hpc.kube_certificate_info) now, and goes with release 2.0.0.
   - With O(state=absent) it deletes requests that carry the collection's label, as a run that was killed leaves them.
 author:
   - converged.hpc maintainers (@converged)
@@ -71,6 +72,7 @@ attributes:
     description: Without requests a call changes nothing. Each request is signed anew.
     support: partial
 seealso:
+  - module: converged.hpc.kube_certificate_info
   - module: converged.hpc.kube_client_config
 """
 
@@ -120,7 +122,7 @@ deleted:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._kube import certificate, cluster, signing
+from ansible_collections.converged.hpc.plugins.module_utils._kube import signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC
 
@@ -147,15 +149,8 @@ def have(signer: signing.Signer, params: Result, *, check: bool) -> Result:
     requests: t.Dict[str, str] = {user: str(pem) for user, pem in params["requests"].items()}
     for user, pem in requests.items():
         signing.check(user, params["groups"], pem)
-    server, authority = signer.server_and_authority()
-    found = certificate.pins(authority, name=params["kubeconfig"])
-    result: Result = {
-        "changed": bool(requests),
-        "api_server": f"https://{cluster.endpoint(params['api_server'] or server)}",
-        "ca": authority,
-        "ca_hashes": cluster.agreed_pins(params["ca_hashes"], found, name=params["kubeconfig"]),
-        "certificates": {},
-    }
+    known = signing.known_by(signer, params["api_server"], params["ca_hashes"], name=params["kubeconfig"])
+    result: Result = {"changed": bool(requests), "certificates": {}, **known}
     if requests and not check:
         order = signing.Order(tuple(params["groups"]), params["duration"], params["approve"], params["wait"])
         result["certificates"] = signing.sign(signer, requests, order)
@@ -174,6 +169,9 @@ def main() -> None:
     """Returns what was done, or says in one line why nothing was."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     params = module.params
+    if params["state"] == "present" and not params["requests"]:
+        text = "kube_certificate without requests is converged.hpc.kube_certificate_info"
+        module.deprecate(text, version="2.0.0", collection_name="converged.hpc")
     signer = signing.Signer.of(params)
     act = have if params["state"] == "present" else clean
     try:

@@ -65,7 +65,7 @@ class Site(playing.Site):
     def play(self, *options: str, tasks: str = "main", check: bool = True, **variables: Any) -> playing.Said:
         """The role, or its way back."""
         kubectl = {"kubectl": str(binaries.build_binaries() / "kubectl")}
-        defaults = {"converged.hpc.kube_certificate": kubectl}
+        defaults = {"group/converged.hpc.kube": kubectl}
         plays = [playing.play("converged_controllers", f"drain_access/{tasks}", module_defaults=defaults)]
         return self.run(plays, *options, check=check, **variables)
 

@@ -42,6 +42,21 @@ def test_the_action_group_holds_every_module_and_nothing_else() -> None:
     assert sorted(group) == sorted(modules())
 
 
+def test_the_modules_of_a_group_have_its_options_in_common() -> None:
+    groups = document("meta/runtime.yml")["action_groups"]
+    for group, option in {"kube": "kubectl", "slurm": "bin_dir", "pbs": "bin_dir"}.items():
+        fragment = document_of(f"plugins/doc_fragments/_{group}.py")
+        assert option in fragment
+        users = {
+            path.stem for path in files("plugins/modules/*.py") if f"- converged.hpc._{group}\n" in path.read_text()
+        }
+        assert set(groups[group]) == users
+
+
+def document_of(name: str) -> str:
+    return (CHECKOUT / name).read_text(encoding="utf-8")
+
+
 def test_an_action_plugin_stands_beside_a_module_of_its_name() -> None:
     assert {path.stem for path in files("plugins/action/*.py")} <= modules()
 

@@ -16,7 +16,7 @@ import json
 import time
 import typing as t
 
-from . import x509
+from . import certificate, cluster, x509
 from .errors import KubeError
 from .kubectl import Kubectl
 
@@ -127,6 +127,22 @@ def issued(request: t.Optional[JSON], *, user: str) -> str:
         return base64.b64decode(status.get("certificate") or "", validate=True).decode("ascii")
     except (binascii.Error, ValueError) as error:
         raise KubeError(f"certificate of {user}: cannot be read") from error
+
+
+def known_by(
+    signer: Signer, api_server: t.Optional[str], ca_hashes: t.Sequence[str], *, name: str
+) -> t.Dict[str, t.Any]:
+    """Return where clients reach the API, and the authorities by which they know it.
+
+    Raise KubeError where none of the expected authorities is the kubeconfig's; ``name`` is that file.
+    """
+    server, authority = signer.server_and_authority()
+    found = certificate.pins(authority, name=name)
+    return {
+        "api_server": f"https://{cluster.endpoint(api_server or server)}",
+        "ca": authority,
+        "ca_hashes": cluster.agreed_pins(ca_hashes, found, name=name),
+    }
 
 
 def sign(signer: Signer, requests: t.Mapping[str, str], order: Order) -> t.Dict[str, str]:

@@ -190,6 +190,7 @@ USUAL: dict[str, dict[str, Any]] = {
         "ca_hashes": ["sha256:1"],
         "certificates": {"converged:controller:ctl": "pem"},
     },
+    "kube_certificate_info": {"api_server": "https://kube:6443", "ca": "pem", "ca_hashes": ["sha256:1"]},
     "kube_client_config": {"changed": True, "csr": "request"},
     "kube_bootstrap_token": {
         "changed": True,

@@ -151,3 +151,28 @@ def test_requests_that_were_left_are_deleted_by_their_label() -> None:
     assert kube_certificate.clean(signer(api), {}, check=True) == {"changed": True, "deleted": ["converged-0"]}
     assert kube_certificate.clean(signer(api), {}, check=False)["changed"]
     assert kube_certificate.clean(signer(api), {}, check=False) == {"changed": False, "deleted": []}
+
+
+class Known(Api):
+    """An API whose kubeconfig names its authority."""
+
+    AUTHORITY = base64.b64encode(certificate().encode()).decode()
+
+    def do_config(self, _words: list[str], _text: None) -> str:
+        data = self.AUTHORITY
+        return json.dumps(
+            {"clusters": [{"cluster": {"server": "https://10.0.0.1:6443", "certificate-authority-data": data}}]}
+        )
+
+
+def test_where_the_cluster_is_and_who_signs_is_read_without_a_request() -> None:
+    api = Known()
+    found = signing.known_by(signer(api), None, [], name="admin.conf")
+    assert found["api_server"] == "https://10.0.0.1:6443"
+    assert found == signing.known_by(signer(api), None, found["ca_hashes"], name="admin.conf")
+    assert (
+        signing.known_by(signer(api), "10.9.9.9:6443", [], name="admin.conf")["api_server"] == "https://10.9.9.9:6443"
+    )
+    assert not api.objects
+    with pytest.raises(KubeError):
+        signing.known_by(signer(api), None, [f"sha256:{'0' * 64}"], name="admin.conf")
