@@ -68,7 +68,8 @@ def test_nothing_of_the_development_side_is_shipped(shipped: set[str]) -> None:
     files = {name for name in shipped if "/" not in name}
 
     assert tops <= {"changelogs", "docs", "inventories", "meta", "playbooks", "plugins", "roles"}
-    assert files - {"CHANGELOG.rst"} == {"COPYING", "FILES.json", "MANIFEST.json", "README.md"}
+    people = {"CODE_OF_CONDUCT.md", "CONTRIBUTING.md"}
+    assert files - {"CHANGELOG.rst"} == {"COPYING", "FILES.json", "MANIFEST.json", "README.md", *people}
 
 
 def test_no_cache_or_hidden_file_is_shipped(shipped: set[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 import pytest
 import yaml
+from placement.app import cli
 from placement.kube import requests
 from placement.kube.dialects import DIALECTS
 from placement.kube.performer import told
@@ -35,6 +36,14 @@ def test_the_role_installs_what_the_daemon_is_tested_with():
     pinned = [item for name in ("daemon", "dev-indirect") for item in groups[name] if isinstance(item, str)]
     assert set(wanted) <= set(pinned)
     assert set(groups["daemon"]) <= set(wanted)
+
+
+def test_without_a_file_the_command_line_checks_what_the_role_writes(capsys):
+    written = yaml.safe_load((ROLE / "vars/main.yml").read_text())["_placement_settings_file"]
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--help"])
+    assert f"settings (default: {written}," in " ".join(capsys.readouterr().out.split())
+    assert Path(written) == cli.SETTINGS
 
 
 def test_every_file_of_the_daemon_that_changes_has_it_restarted():

@@ -20,14 +20,14 @@ from placement.app.settings import Settings, SettingsError, is_policy, read_poli
 from placement.kube.credentials import Credentials, CredentialsError
 from placement.policy.configuration import Configuration
 
-SETTINGS: Final = Path("/etc/placement/settings.yml")
+SETTINGS: Final = Path("/etc/converged/placement.yml")
 FAILED: Final = 1
 
 _EXAMPLES: Final = """\
 examples:
-  placement check /etc/placement/settings.yml
+  placement check                             the settings that role placement has written
   placement check kube-batch-conf.yaml        a policy by itself: what it means here
-  placement run --settings /etc/placement/settings.yml
+  placement run --settings /etc/converged/placement.yml
   placement why team-a/trainer-0              what the pod waits for
   placement queues                            shares and what waits
   placement status --json
