@@ -26,9 +26,10 @@ requirements:
   - openssl 1.1.1 or newer on the host
 options:
   state:
-    description: V(present) keeps the kubeconfig, V(absent) puts back what was there before.
+    description: V(present) keeps the kubeconfig, V(restored) puts back what was there before. V(absent) is
+      an older word for it.
     type: str
-    choices: [present, absent]
+    choices: [present, restored, absent]
     default: present
   path:
     description: The kubeconfig. Only root can read it.
@@ -137,12 +138,12 @@ steps:
   sample: ["write /etc/converged/controller.kubeconfig (3.1 KiB)"]
 site:
   description: What the site has changed since, and which stays as the site has it.
-  returned: O(state=absent)
+  returned: O(state=restored)
   type: list
   elements: str
 left:
   description: What could not be put back, with the reason.
-  returned: O(state=absent)
+  returned: O(state=restored)
   type: list
   elements: str
 """
@@ -150,6 +151,7 @@ left:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _states
 from ansible_collections.converged.hpc.plugins.module_utils._kube import client_config, cluster, x509
 from ansible_collections.converged.hpc.plugins.module_utils._kube.certificate import check_pin
 from ansible_collections.converged.hpc.plugins.module_utils._kube.client import Client, OpenSSL
@@ -163,7 +165,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.session impo
 Result = t.Dict[str, t.Any]
 
 _SPEC: t.Dict[str, t.Any] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "restored", "absent"], "default": "present"},
     "path": {"type": "path", "default": "/etc/converged/controller.kubeconfig"},
     "user": {"type": "str"},
     "groups": {"type": "list", "elements": "str", "default": []},
@@ -181,7 +183,7 @@ _SPEC: t.Dict[str, t.Any] = {
 def run(params: Result, *, check: bool) -> Result:
     """One call."""
     session = Session(Host(), params["record_dir"], holder="kube_client_config")
-    if params["state"] == "absent":
+    if params["state"] == "restored":
         report = session.restore(role_name(params["role"]), check=check)
         shown = {"steps": report.steps, "site": report.site, "left": report.left, "diff": diff_of(report.changes)}
         return {"changed": bool(report.steps), **shown}
@@ -203,6 +205,7 @@ def main() -> None:
         required_if=[("state", "present", ["user", "api_server", "ca", "ca_hashes"])],
         supports_check_mode=True,
     )
+    _states.settle(module, {"absent": "restored"})
     try:
         result = run(module.params, check=module.check_mode)
     except (KubeError, RecordError, OSError) as error:

@@ -14,8 +14,8 @@ description:
   - Gives Node objects the labels they shall have, all of them in one call, and waits until they are ready.
   - Labels below C(node-restriction.kubernetes.io/) are set here with the administrator's identity; a kubelet may not
     set them itself. Labels that are not named stay.
-  - With O(state=absent) the Node objects are deleted. With O(state=cleared) they stay, and lose every label, annotation
-    and taint of this collection.
+  - With O(state=absent) the Node objects are deleted. With O(state=restored) they stay, and lose every label,
+    annotation and taint of this collection.
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:
@@ -23,9 +23,10 @@ extends_documentation_fragment:
   - converged.hpc._kube
 options:
   state:
-    description: V(present) labels and waits, V(absent) deletes, V(cleared) removes only what is ours.
+    description: V(present) labels and waits, V(absent) deletes, V(restored) removes only what is ours. V(cleared) is
+      an older word for V(restored).
     type: str
-    choices: [present, absent, cleared]
+    choices: [present, absent, restored, cleared]
     default: present
   nodes:
     description: Labels by the name of the Node object.
@@ -89,7 +90,7 @@ tainted:
   elements: str
 cleared:
   description: Nodes from which something of ours was removed, or would be.
-  returned: O(state=cleared)
+  returned: O(state=restored)
   type: list
   elements: str
 deleted:
@@ -103,6 +104,7 @@ import time
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _states
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, Kubectl
@@ -112,7 +114,7 @@ Result = t.Dict[str, t.Any]
 _PAUSE = 0.5
 _REGISTERING = 10.0  # a kubelet that has just joined makes its Node object a moment later
 _SPEC: t.Dict[str, t.Any] = {
-    "state": {"type": "str", "choices": ["present", "absent", "cleared"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "absent", "restored", "cleared"], "default": "present"},
     **ARGUMENT_SPEC,
     "nodes": {"type": "dict", "required": True},
     "no_taints": {"type": "list", "elements": "str", "default": []},
@@ -219,9 +221,10 @@ def _shown(name: str, nodes: cluster.Nodes, labels: t.Mapping[str, str]) -> Resu
 def main() -> None:
     """Returns what was done, or says in one line why nothing was."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
+    _states.settle(module)
     params = module.params
     kubectl = Kubectl.of(params)
-    act = {"present": keep, "absent": remove, "cleared": clear}[params["state"]]
+    act = {"present": keep, "absent": remove, "restored": clear}[params["state"]]
     try:
         cluster.check_names(list(params["nodes"]))
         result = act(kubectl, params, check=module.check_mode)

@@ -12,8 +12,8 @@ short_description: Keep fields of a KubeletConfiguration and take them back
 version_added: 0.1.0
 description:
   - Changes single fields of the kubelet's configuration file, in place. Comments, order and all other fields stay.
-  - Before the first change the file enters the record of the node. O(state=absent) undoes our changes line by line, so
-    that what the site has changed since stays. The same happens to a field that is no longer named.
+  - Before the first change the file enters the record of the node. O(state=restored) undoes our changes line by line,
+    so that what the site has changed since stays. The same happens to a field that is no longer named.
   - The kubelet is restarted when its configuration, its unit or its program are not those of its last successful start,
     and then has to say that it is healthy. A kubelet that is stopped stays so.
   - One call names all fields that this node shall have.
@@ -32,9 +32,10 @@ options:
     type: dict
     default: {}
   state:
-    description: V(present) keeps the fields; V(absent) undoes all that this module has changed on this node.
+    description: V(present) keeps the fields; V(restored) undoes all that this module has changed on this node.
+      V(absent) is an older word for it.
     type: str
-    choices: [present, absent]
+    choices: [present, restored, absent]
     default: present
   path:
     description: The configuration file.
@@ -78,7 +79,7 @@ EXAMPLES = r"""
 
 - name: Take all of it back
   converged.hpc.kubelet_config:
-    state: absent
+    state: restored
   become: true
 """
 
@@ -91,12 +92,12 @@ steps:
   sample: [edit /var/lib/kubelet/config.yaml, "restart kubelet.service: /var/lib/kubelet/config.yaml changes"]
 site:
   description: What the site has changed since, and which stays as the site has it.
-  returned: O(state=absent)
+  returned: O(state=restored)
   type: list
   elements: str
 left:
   description: What could not be put back, with the reason.
-  returned: O(state=absent)
+  returned: O(state=restored)
   type: list
   elements: str
 """
@@ -104,6 +105,7 @@ left:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _states
 from ansible_collections.converged.hpc.plugins.module_utils._kube import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
@@ -112,7 +114,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.session impo
 
 _SPEC: t.Dict[str, t.Any] = {
     "config": {"type": "dict", "default": {}},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "restored", "absent"], "default": "present"},
     "path": {"type": "path", "default": "/var/lib/kubelet/config.yaml"},
     "unit": {"type": "str", "default": "kubelet.service"},
     "restart_on": {"type": "list", "elements": "path", "default": []},
@@ -125,7 +127,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: plan, write, restart, ask."""
     params, check = module.params, module.check_mode
     session = Session(Host(), params["record_dir"], holder="kubelet_config")
-    if params["state"] == "absent":
+    if params["state"] == "restored":
         return kubelet.take_back(session, check=check)
     wanted = kubelet.Wanted(params["path"], params["config"], params["unit"], tuple(params["restart_on"]))
     return kubelet.keep(session, wanted, timeout=params["timeout"], check=check)
@@ -134,6 +136,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
 def main() -> None:
     """Returns what was done, or says in one line why nothing was."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
+    _states.settle(module, {"absent": "restored"})
     try:
         result = run(module)
     except (KubeError, RecordError, OSError) as error:

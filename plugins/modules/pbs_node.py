@@ -31,13 +31,14 @@ options:
     required: true
   state:
     description:
-      - V(offline) lets no further job start there; V(given_back) ends that.
+      - V(drained) lets no further job start there, as the vnodes are offline; V(restored) ends that.
+      - V(offline) and V(given_back) are older words for these.
     type: str
-    choices: [offline, given_back]
+    choices: [drained, restored, offline, given_back]
     required: true
   reason:
     description:
-      - Why, in one line; needed with O(state=offline).
+      - Why, in one line; needed with O(state=drained).
     type: str
 attributes:
   check_mode:
@@ -57,7 +58,7 @@ EXAMPLES = r"""
 - name: Let the jobs of two nodes run out
   converged.hpc.pbs_node:
     names: [n1, n2]
-    state: offline
+    state: drained
     reason: conversion to shared mode
   register: held
   until: not held.busy
@@ -68,7 +69,7 @@ EXAMPLES = r"""
 - name: Give them back
   converged.hpc.pbs_node:
     names: [n1, n2]
-    state: given_back
+    state: restored
   become: true
 """
 
@@ -101,7 +102,7 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold, _programs
+from ansible_collections.converged.hpc.plugins.module_utils import _hold, _programs, _states
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
@@ -143,7 +144,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     params = module.params
     pbs = Pbs(bin_dir=_programs.pbs_bin_dir(params["bin_dir"]), timeout=params["timeout"])
     nodes = read(pbs, params["names"])
-    change = _hold.drained(nodes, params["reason"]) if params["state"] == "offline" else _hold.given_back(nodes)
+    change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
     if not module.check_mode:
         apply(pbs, change)
     return _hold.result_of(change, nodes, held="offline")
@@ -154,13 +155,14 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},
-            "state": {"type": "str", "choices": ["offline", "given_back"], "required": True},
+            "state": {"type": "str", "choices": ["drained", "restored", "offline", "given_back"], "required": True},
             "reason": {"type": "str"},
             **ARGUMENT_SPEC,
         },
-        required_if=[("state", "offline", ["reason"])],
+        required_if=[("state", "drained", ["reason"]), ("state", "offline", ["reason"])],
         supports_check_mode=True,
     )
+    _states.settle(module)
     try:
         result = run(module)
     except (PbsError, _hold.HoldError) as error:

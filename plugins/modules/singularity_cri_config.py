@@ -17,7 +17,7 @@ description:
     are judged here, and after a start somebody has to answer on the socket.
   - The unit is started, and started again when the file, or one of O(restart_on), is not that of its last successful
     start. A restart ends all pods of Singularity-CRI.
-  - Before the first change everything enters the record of the node; O(state=absent) undoes our changes line by line.
+  - Before the first change everything enters the record of the node; O(state=restored) undoes our changes line by line.
   - One call names all keys that this node shall have; what an earlier call named and this one does not is taken back.
 author:
   - converged.hpc maintainers (@converged)
@@ -35,10 +35,11 @@ options:
   state:
     description:
       - V(present) keeps the keys and has the unit run.
-      - V(absent) undoes all that this module has changed on this node. A C(storageDir) that was not there before is
+      - V(absent) is an older word for V(restored).
+      - V(restored) undoes all that this module has changed on this node. A C(storageDir) that was not there before is
         emptied and removed, after the unit was stopped.
     type: str
-    choices: [present, absent]
+    choices: [present, restored, absent]
     default: present
   path:
     description: The configuration file.
@@ -82,7 +83,7 @@ EXAMPLES = r"""
 
 - name: Take it back
   converged.hpc.singularity_cri_config:
-    state: absent
+    state: restored
   become: true
 """
 
@@ -100,12 +101,12 @@ steps:
   sample: [edit /usr/local/etc/sycri/sycri.yaml, start sycri.service]
 site:
   description: What the site has changed since, and which stays as the site has it.
-  returned: O(state=absent)
+  returned: O(state=restored)
   type: list
   elements: str
 left:
   description: What could not be put back, with the reason.
-  returned: O(state=absent)
+  returned: O(state=restored)
   type: list
   elements: str
 """
@@ -113,6 +114,7 @@ left:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils import _states
 from ansible_collections.converged.hpc.plugins.module_utils._cmd import CommandError
 from ansible_collections.converged.hpc.plugins.module_utils._kube import sycri
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
@@ -122,7 +124,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.session impo
 
 _SPEC: t.Dict[str, t.Any] = {
     "config": {"type": "dict", "default": {}},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "restored", "absent"], "default": "present"},
     "path": {"type": "path", "default": "/usr/local/etc/sycri/sycri.yaml"},
     "unit": {"type": "str", "default": "sycri.service"},
     "restart_on": {"type": "list", "elements": "path", "default": []},
@@ -134,7 +136,7 @@ _SPEC: t.Dict[str, t.Any] = {
 def run(params: t.Dict[str, t.Any], *, check: bool) -> t.Dict[str, t.Any]:
     """One call: judge, write, start, ask."""
     session = Session(Host(), params["record_dir"], holder="singularity_cri_config")
-    if params["state"] == "absent":
+    if params["state"] == "restored":
         return sycri.take_back(session, path=params["path"], unit=params["unit"], check=check)
     wanted = sycri.Wanted(params["path"], params["config"], params["unit"], tuple(params["restart_on"]))
     return sycri.keep(session, wanted, timeout=params["timeout"], check=check)
@@ -143,6 +145,7 @@ def run(params: t.Dict[str, t.Any], *, check: bool) -> t.Dict[str, t.Any]:
 def main() -> None:
     """Returns what was done, or says in one line why nothing was."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
+    _states.settle(module, {"absent": "restored"})
     try:
         result = run(module.params, check=module.check_mode)
     except (KubeError, RecordError, CommandError, OSError) as error:

@@ -18,8 +18,8 @@ description:
     several lines counts. A file that Slurm would refuse is not touched; the error names file and line.
   - The result is judged by Slurm's own parser (C(scontrol show hostnames) with the result as its configuration) before
     anything is written. No daemon is needed for that.
-  - Before the first change the files enter the record of the host. O(state=absent) undoes our changes line by line, so
-    that what the site has changed since stays. The same happens to a setting that is no longer named.
+  - Before the first change the files enter the record of the host. O(state=restored) undoes our changes line by line,
+    so that what the site has changed since stays. The same happens to a setting that is no longer named.
   - One call names all settings that this host shall have.
 author:
   - converged.hpc maintainers (@converged)
@@ -58,10 +58,11 @@ options:
         default: set
   state:
     description:
-      - V(present) keeps the settings; V(absent) undoes all that this module has changed on this host, which needs
+      - V(present) keeps the settings; V(restored) undoes all that this module has changed on this host, which needs
         neither a running controller nor a readable C(slurm.conf).
+      - V(absent) is an older word for V(restored).
     type: str
-    choices: [present, absent]
+    choices: [present, restored, absent]
     default: present
   path:
     description:
@@ -84,7 +85,7 @@ attributes:
     description: Reads, plans and validates, and writes nothing.
     support: full
   diff_mode:
-    description: Shows the changed lines of each file. With O(state=absent) it shows the steps only.
+    description: Shows the changed lines of each file. With O(state=restored) it shows the steps only.
     support: partial
   idempotent:
     description: A second run changes nothing, unless a key needs a restart of Slurm that was not given.
@@ -105,7 +106,7 @@ EXAMPLES = r"""
 
 - name: Take all of it back
   converged.hpc.slurm_conf:
-    state: absent
+    state: restored
     reconfigure: true
   become: true
 """
@@ -139,17 +140,17 @@ steps:
   sample: [edit /etc/slurm/slurm.conf]
 proved:
   description: What equals the state before our first change again.
-  returned: with O(state=absent)
+  returned: with O(state=restored)
   type: list
   elements: str
 site:
   description: What the site has changed since; its changes were kept.
-  returned: with O(state=absent)
+  returned: with O(state=restored)
   type: list
   elements: str
 left:
   description: What could not be put back, with the reason.
-  returned: with O(state=absent)
+  returned: with O(state=restored)
   type: list
   elements: str
 pending:
@@ -167,7 +168,7 @@ restart_needed:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _programs
+from ansible_collections.converged.hpc.plugins.module_utils import _programs, _states
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
@@ -192,7 +193,7 @@ _SPEC: t.Dict[str, t.Any] = {
             "action": {"type": "str", "choices": ["set", "add", "merge", "remove"], "default": "set"},
         },
     },
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "restored", "absent"], "default": "present"},
     "path": {"type": "path"},
     "reconfigure": {"type": "bool", "default": False},
     "validate": {"type": "bool", "default": True},
@@ -258,7 +259,7 @@ def run(module: AnsibleModule) -> Result:
         # The record is enough for the way back: neither a daemon nor a readable slurm.conf is needed for it.
         result = take_back(session, check=check)
     if params["reconfigure"]:
-        if params["state"] == "absent":
+        if params["state"] == "restored":
             conf = carry_out.load(slurm, params["path"])
         keys = {
             key.lower(): key for key in [*(item["key"] for item in params["settings"]), *SCRIPT_KEYS, "PrologFlags"]
@@ -271,6 +272,7 @@ def run(module: AnsibleModule) -> Result:
 def main() -> None:
     """Returns what was done, or says in one line why nothing was."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
+    _states.settle(module, {"absent": "restored"})
     try:
         result = run(module)
     except (SlurmError, RecordError, OSError) as error:

@@ -31,9 +31,10 @@ options:
     required: true
   state:
     description:
-      - V(drained) lets no further job start there; V(given_back) ends that.
+      - V(drained) lets no further job start there; V(restored) ends that.
+      - V(given_back) is an older word for V(restored).
     type: str
-    choices: [drained, given_back]
+    choices: [drained, restored, given_back]
     required: true
   reason:
     description:
@@ -68,7 +69,7 @@ EXAMPLES = r"""
 - name: Give them back
   converged.hpc.slurm_node:
     names: ["n[1-2]"]
-    state: given_back
+    state: restored
   become: true
 """
 
@@ -101,7 +102,7 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold, _hostlist, _programs
+from ansible_collections.converged.hpc.plugins.module_utils import _hold, _hostlist, _programs, _states
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
@@ -163,7 +164,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},
-            "state": {"type": "str", "choices": ["drained", "given_back"], "required": True},
+            "state": {"type": "str", "choices": ["drained", "restored", "given_back"], "required": True},
             "reason": {"type": "str"},
             "conf_path": {"type": "path"},
             **ARGUMENT_SPEC,
@@ -171,6 +172,7 @@ def main() -> None:
         required_if=[("state", "drained", ["reason"])],
         supports_check_mode=True,
     )
+    _states.settle(module)
     try:
         result = run(module)
     except (SlurmError, _hold.HoldError, _hostlist.HostlistError) as error:

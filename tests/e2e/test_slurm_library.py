@@ -156,7 +156,7 @@ def test_slurm_conf_is_changed_followed_and_put_back_byte_for_byte(site: playing
     before = site.ctl(f"cat {CONF}")
     change = {"converged.hpc.slurm_conf": {"settings": SETTINGS, "reconfigure": True}}
     read, ask = {"ansible.builtin.command": f"cat {CONF}"}, {"ansible.builtin.command": "scontrol show config"}
-    absent = {"converged.hpc.slurm_conf": {"state": "absent", "reconfigure": True}}
+    absent = {"converged.hpc.slurm_conf": {"state": "restored", "reconfigure": True}}
     plan = {**change, "check_mode": True}
     planned, still, made, foreseen, again, shown, back, after, shown_after = site.results(
         "ctl", plan, read, change, plan, change, ask, absent, read, ask
@@ -184,7 +184,7 @@ def test_only_our_drain_is_given_back(site: playing.Site) -> None:
     site.ctl("scontrol update nodename=n2 state=drain reason='disk is full'")
     drain = {"converged.hpc.slurm_node": {**nodes, "state": "drained", "reason": "conversion"}}
     other = {"converged.hpc.slurm_node": {**nodes, "state": "drained", "reason": "again"}}
-    give_back = {"converged.hpc.slurm_node": {**nodes, "state": "given_back"}}
+    give_back = {"converged.hpc.slurm_node": {**nodes, "state": "restored"}}
     try:
         drained, again, back, info = site.results(
             "ctl", drain, other, give_back, {"converged.hpc.slurm_info": {"gather": ["nodes"]}}

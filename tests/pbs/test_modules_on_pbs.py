@@ -137,11 +137,11 @@ def test_a_server_keeps_what_it_is_given(call: Call, comment: str) -> None:
 def test_nodes_go_offline_and_come_back_as_they_were(call: Call, pbs: Cluster) -> None:
     pbs.call("pbsnodes", "-C", "slow (fan)", "pbs-n2")
     names = {"names": ["pbs-n1", "pbs-n2"]}
-    assert changes(call, pbs_node, **names, state="offline", reason="why \"it\" 'is'") == ONCE
+    assert changes(call, pbs_node, **names, state="drained", reason="why \"it\" 'is'") == ONCE
     nodes = {node["name"]: node for node in call(pbs_info, gather=["nodes"])["nodes"]}
     assert nodes["pbs-n2"]["states"] == ["offline"]
     assert nodes["pbs-n2"]["comment"] == "converged.hpc: why \"it\" 'is' (before: slow (fan))"
-    assert changes(call, pbs_node, **names, state="given_back") == ONCE
+    assert changes(call, pbs_node, **names, state="restored") == ONCE
     nodes = {node["name"]: node for node in call(pbs_info, gather=["nodes"])["nodes"]}
     assert [nodes[name]["comment"] for name in names["names"]] == ["", "slow (fan)"]
     pbs.call("pbsnodes", "-C", "", "pbs-n2")

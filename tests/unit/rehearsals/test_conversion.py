@@ -194,7 +194,7 @@ def test_an_identity_that_is_refused_is_taken_back_unless_it_was_there_before(
 
 
 @pytest.mark.parametrize(
-    ("system", "module", "state"), [("slurm", "slurm_node", "drained"), ("pbs", "pbs_node", "offline")]
+    ("system", "module", "state"), [("slurm", "slurm_node", "drained"), ("pbs", "pbs_node", "drained")]
 )
 def test_a_drain_is_over_when_no_job_is_left_and_the_batch_system_has_said_so(
     rehearsal: Any, system: str, module: str, state: str

@@ -18,7 +18,7 @@ OLDER = {"slurm_bin_dir": "slurm_share_bin_dir", "pbs_bin_dir": "pbs_share_bin_d
 def asked(done: Any, modules: set[str]) -> list[Any]:
     """Return the calls that need a batch system's programs, but for those that read or undo only the record."""
     calls = [call for call in done.calls if call.module in modules]
-    return [call for call in calls if not (call.module == "slurm_conf" and call.args.get("state") == "absent")]
+    return [call for call in calls if not (call.module == "slurm_conf" and call.args.get("state") == "restored")]
 
 
 def settings(done: Any) -> dict[str, dict[str, Any]]:

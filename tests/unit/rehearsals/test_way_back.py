@@ -43,7 +43,7 @@ def test_a_node_leaves_kubernetes_from_the_outside_in(restored: Any, host: str) 
         "kube_join absent",
         "node_state restored node_kubelet",
         "node_state restored node_runtime",
-        "slurm_conf absent",
+        "slurm_conf restored",
         "node_state restored slurm_share",
         "node_state restored kube_join",
         "node_state restored",
@@ -59,7 +59,7 @@ def test_a_kubelet_that_is_to_leave_is_not_started_once_more(restored: Any, host
 
 
 def test_slurm_conf_names_no_script_of_ours_any_more_when_the_first_goes(restored: Any) -> None:
-    settings = positions(restored, "slurm_conf absent")
+    settings = positions(restored, "slurm_conf restored")
     scripts = positions(restored, "node_state restored slurm_share")
     assert len(settings) == len(scripts) == 3
     assert max(settings) < min(scripts)
@@ -77,7 +77,7 @@ def test_the_role_by_itself_takes_its_scripts_away_last(rehearsal: Any) -> None:
     done = rehearsal.role("slurm_share", "restore", hosts="converged_controllers:converged_nodes")
     assert done.passed, done.said
     inert = positions(done, "node_state restored slurm_share_enable")
-    settings = positions(done, "slurm_conf absent")
+    settings = positions(done, "slurm_conf restored")
     scripts = positions(done, "node_state restored slurm_share")
     assert max(inert) < min(settings)
     assert max(settings) < min(scripts)

@@ -103,7 +103,7 @@ def test_a_key_a_request_a_kubeconfig_and_the_way_back(host: Host) -> None:
         again = host.call(check=check)
         assert (again["changed"], again["csr"], again["diff"]) == (False, "", [])
 
-    assert host.call(state="absent")["left"] == []
+    assert host.call(state="restored")["left"] == []
     assert not host.path.parent.exists()
 
 
@@ -160,7 +160,7 @@ def test_a_file_of_the_site_comes_back(host: Host) -> None:
     host.path.parent.mkdir()
     host.path.write_text("the site's own\n")
     host.enrol()
-    host.call(state="absent")
+    host.call(state="restored")
     assert host.path.read_text() == "the site's own\n"
 
 

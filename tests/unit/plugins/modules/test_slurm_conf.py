@@ -107,17 +107,17 @@ def test_the_result_names_each_line_and_the_diff_shows_no_other(site: Site) -> N
 
 def test_everything_is_taken_back_byte_for_byte(site: Site) -> None:
     site.run(JUDGE, settings=OURS)
-    assert site.run(check=True, state="absent")["changed"]
+    assert site.run(check=True, state="restored")["changed"]
     assert site.files() == (CHANGED, MORE_CHANGED)
-    back = site.run(state="absent")
+    back = site.run(state="restored")
     assert (back["changed"], back["left"], site.files()) == (True, [], (SITE, MORE))
-    assert not site.run(state="absent")["changed"]
+    assert not site.run(state="restored")["changed"]
 
 
 def test_the_way_back_needs_neither_a_daemon_nor_a_readable_file(site: Site) -> None:
     site.run(JUDGE, settings=OURS)
     site.main.write_text(CHANGED + "what is this\n")
-    back = site.run(state="absent")
+    back = site.run(state="restored")
     assert (back["left"], site.files()) == ([], (SITE + "what is this\n", MORE))
 
 
@@ -125,15 +125,15 @@ def test_the_controller_is_told_of_the_way_back(site: Site) -> None:
     site.run(JUDGE, settings=OURS)
     before = running(**FOLLOWED)
     after = running(Prolog="/site/prolog", PrologFlags="Alloc,Contain,X11", MessageTimeout="20 sec")
-    back = site.run(before, RECONFIGURE, after, state="absent", reconfigure=True)
+    back = site.run(before, RECONFIGURE, after, state="restored", reconfigure=True)
     assert back["pending"] == ["EpilogSlurmctld", "Prolog", "PrologFlags"]
-    assert not site.run(after, state="absent", reconfigure=True)["changed"]
+    assert not site.run(after, state="restored", reconfigure=True)["changed"]
 
 
 def test_what_the_site_changed_since_survives_the_way_back(site: Site) -> None:
     site.run(JUDGE, settings=OURS)
     site.main.write_text(site.main.read_text().replace("alpha", "beta") + "DebugFlags=Power\n")
-    back = site.run(state="absent")
+    back = site.run(state="restored")
     assert site.main.read_text() == SITE.replace("alpha", "beta") + "DebugFlags=Power\n"
     assert str(site.main) in back["site"][0]
 
