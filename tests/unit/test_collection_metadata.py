@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -55,6 +56,16 @@ def test_the_modules_of_a_group_have_its_options_in_common() -> None:
 
 def document_of(name: str) -> str:
     return (CHECKOUT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.prose
+def test_a_filter_is_named_in_the_readme_or_says_that_it_is_private() -> None:
+    (named,) = re.findall(r"^Filters: (.*)$", document_of("README.md"), re.MULTILINE)
+    public = set(re.findall(r"`(\w+)`", named))
+    private = {path.stem for path in files("plugins/filter/*.yml") if "PRIVATE to the collection" in path.read_text()}
+
+    assert public & private == set()
+    assert public | private == {path.stem for path in files("plugins/filter/*.yml")}
 
 
 def test_an_action_plugin_stands_beside_a_module_of_its_name() -> None:
