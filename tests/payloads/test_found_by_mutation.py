@@ -181,7 +181,7 @@ class Retry(unittest.TestCase):
         )
         controller.replace([NodeSeen("n1", "uid", "1")])
         with unittest.mock.patch("nodeshare.controller.LEARNING_SECONDS", 3600.0):
-            polls = threading.Thread(target=controller.run_polls, args=(3600.0,))
+            polls = threading.Thread(target=controller.run_polls, args=(3600.0,), kwargs={"beat": lambda: None})
             polls.start()
             written = site.written.wait(30.0)
             controller.stop()
