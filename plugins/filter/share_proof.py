@@ -14,7 +14,7 @@ REPORTS = (
     *("__drain_access_restored", "__slurm_share_removed", "__node_kubelet_unjoined", "__restore"),
 )
 # Lists of what could not be removed, and no report.
-LEFT = ("__node_share_left", "__node_kubelet_left", "__restore_api")
+LEFT = ("__node_share_left", "__node_kubelet_left", "__node_runtime_emptied", "__restore_api")
 
 
 def share_proof(known: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -18,6 +18,10 @@ description:
   - A join that fails is taken back, so that the next one begins with a plain node.
   - On a node with cgroup v1 kubeadm's check C(SystemVerification), which refuses cgroup v1 whatever the kubelet is
     told, is left out. Every other check holds.
+  - Before a kubelet starts for the first time, the record holds what it is about to change by itself, so that a restore
+    puts it back. These are the kernel's settings C(vm.overcommit_memory), C(vm.panic_on_oom), C(kernel.panic),
+    C(kernel.panic_on_oops), C(kernel.keys.root_maxkeys) and C(kernel.keys.root_maxbytes), mounts of its directory on
+    itself, and the tables and chains of nftables.
   - With O(state=absent) the kubelet is stopped, pods are ended by the container runtime, and what they leave behind
     (shims, mounts, network links, chains of iptables) is removed by name. A node that we did not join stays as it is.
   - The record still knows of the join then, so that a way back that is broken off can go on and delete the Node object.
@@ -31,9 +35,10 @@ requirements:
   - kubeadm 1.22 or newer on the node
 options:
   state:
-    description: V(present) joins, V(absent) takes a node that we joined out again.
+    description: V(present) joins, V(absent) takes a node that we joined out again. V(emptied) only empties a container
+      runtime that we installed, on a node that is in no cluster.
     type: str
-    choices: [present, absent]
+    choices: [present, absent, emptied]
     default: present
   node:
     description: Name of the Node object. Required with O(state=present).
@@ -73,17 +78,17 @@ options:
     type: int
     default: 60
   links:
-    description: With O(state=absent), network links of pods to remove.
+    description: With O(state=absent) or O(state=emptied), network links of pods to remove.
     type: list
     elements: str
     default: []
   stop:
-    description: With O(state=absent), units of the runtime to stop once all pods have ended.
+    description: With O(state=absent) or O(state=emptied), units of the runtime to stop once all pods have ended.
     type: list
     elements: str
     default: []
   directories:
-    description: With O(state=absent), directories of the runtime to empty then.
+    description: With O(state=absent) or O(state=emptied), directories of the runtime to empty then.
     type: list
     elements: path
     default: []
@@ -144,11 +149,11 @@ ignored:
   sample: [SystemVerification]
 ours:
   description: Whether we had joined the node. Its Node object is to be deleted then.
-  returned: O(state=absent)
+  returned: O(state=absent) or O(state=emptied)
   type: bool
 left:
   description: What could not be removed, with the reason.
-  returned: O(state=absent)
+  returned: O(state=absent) or O(state=emptied)
   type: list
   elements: str
 """
@@ -165,7 +170,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.session impo
 Result = t.Dict[str, t.Any]
 
 _SPEC: t.Dict[str, t.Any] = {
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "absent", "emptied"], "default": "present"},
     "node": {"type": "str"},
     "api_server": {"type": "str"},
     "ca_hashes": {"type": "list", "elements": "str", "default": []},
@@ -211,6 +216,7 @@ def leave(session: Session, params: Result, *, check: bool) -> Result:
         runtime_package=params["runtime_package"],
         stop=params["stop"],
         directories=params["directories"],
+        only_runtime=params["state"] == "emptied",
     )
     sweep, ours = joining.leave(session, wanted, check=check)
     steps = [f"remove {what}" for what in sweep.removed]

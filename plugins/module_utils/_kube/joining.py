@@ -19,7 +19,9 @@ import typing as t
 from .. import _cmd
 from .._record.contents import Contents
 from .._record.desired import resolve
-from .._record.model import Desired, DirectoryItem, key
+from .._record.kinds.package import is_installed
+from .._record.kinds.packet_filter import RULESET
+from .._record.model import Desired, DirectoryItem, MadeItem, key
 from .._record.session import Session
 from . import membership
 from .errors import KubeError
@@ -36,6 +38,18 @@ _DIRECTORIES = (
     DirectoryItem(f"{FOLDER}/pki", mode=0o755),
     DirectoryItem(KUBELET_STATE),
     DirectoryItem("/usr/libexec/kubernetes/kubelet-plugins/volume/exec"),  # the kubelet makes it when it starts
+)
+# What a kubelet changes when it starts, unless it is told to protect the kernel's defaults (setupKernelTunables in
+# pkg/kubelet/cm/container_manager_linux.go). It mounts its directory on itself where mounts are not shared.
+KUBELET_MAKES = (
+    MadeItem("sysctl", "vm.overcommit_memory", "1"),
+    MadeItem("sysctl", "vm.panic_on_oom", "0"),
+    MadeItem("sysctl", "kernel.panic", "10"),
+    MadeItem("sysctl", "kernel.panic_on_oops", "1"),
+    MadeItem("sysctl", "kernel.keys.root_maxkeys", "1000000"),
+    MadeItem("sysctl", "kernel.keys.root_maxbytes", "25000000"),
+    MadeItem("mount", KUBELET_STATE, "on itself"),
+    MadeItem("filter", RULESET, "more tables and chains"),
 )
 _CONFS = (KUBELET_CONF, BOOTSTRAP_CONF)
 _KEPT = ("lost+found",)
@@ -76,7 +90,9 @@ def join(session: Session, wanted: Join, *, check: bool) -> JSON:
             f"name, or a leftover; make sure of it, then: kubectl delete node {wanted.node}, and run again"
         )
     _check_socket(wanted.socket)
-    session.converge(resolve(session.host, Desired(role=ROLE, directories=_DIRECTORIES)), Contents())
+    session.converge(
+        resolve(session.host, Desired(role=ROLE, directories=_DIRECTORIES, made=KUBELET_MAKES)), Contents()
+    )
     if ours:
         forget(Sweep(check=False))
     _kubeadm_join(wanted._replace(ignore=ignore))
@@ -92,16 +108,18 @@ class Leave(t.NamedTuple):
     runtime_package: str
     stop: t.Sequence[str]
     directories: t.Sequence[str]
+    only_runtime: bool = False
 
 
 def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, bool]:
     """The other way, if the join was ours. Pods end first, while their runtime still answers.
 
     A runtime that we installed is emptied also where nobody has joined yet, as after a conversion that was broken off.
-    The record keeps the join, so that a way back that is broken off knows whose the Node object is.
+    The record keeps the join, so that a way back that is broken off knows whose the Node object is. With `only_runtime`
+    a node that is in a cluster stays as it is.
     """
     sweep = Sweep(check=check)
-    ours = is_ours(session)
+    ours = is_ours(session) and not wanted.only_runtime
     runtime_too = _installed_by_us(session, wanted.runtime_package) and (ours or read(KUBELET_CONF) is None)
     if ours:
         _end_membership(sweep, wanted, check=check)
@@ -133,7 +151,7 @@ def _end_membership(sweep: Sweep, wanted: Leave, *, check: bool) -> None:
 def _installed_by_us(session: Session, package: str) -> bool:
     view, this = session.store.load(), key("package", package)
     entry = view.entries.get(this)
-    return entry is not None and not entry.state and bool(view.wrote.get(this))
+    return entry is not None and not is_installed(entry.state) and bool(view.wrote.get(this))
 
 
 def forget(sweep: Sweep) -> None:

@@ -22,7 +22,7 @@ from .session import Session
 NOT_CHECKED = (
     "logs and journals",
     "caches",
-    "package databases, and configuration files of removed packages",
+    "histories of package managers",
     "times of directories",
     "what programs wrote while they ran",
 )

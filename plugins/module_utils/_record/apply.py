@@ -10,7 +10,7 @@ import typing as t
 
 from .errors import RecordError
 from .host import Host, reason
-from .kinds import kernel, package, path, unit
+from .kinds import kernel, mount, package, packet_filter, path, unit
 from .model import PATH_STEPS, FileWrite, Step
 from .paths import discard, parents
 
@@ -137,10 +137,20 @@ def _module(host: Host, step: Step) -> None:
         raise RecordError(f"kernel module {step.name} stays loaded: {why}")
 
 
+def _mount(host: Host, step: Step) -> None:
+    mount.unmount(host, step.name, step.data)
+
+
+def _filter(host: Host, step: Step) -> None:
+    packet_filter.delete(host, step.data)
+
+
 def _package(host: Host, step: Step) -> None:
     packages = package.manager(host)
     if step.verb == "install":
         packages.install(step.data)
+    elif step.verb == "purge":
+        packages.purge(step.data)
     else:
         packages.remove(step.data)
 
@@ -163,6 +173,8 @@ _PERFORM: t.Dict[str, t.Callable[[Host, Step], None]] = {
     "absent": _absent,
     "sysctl": _sysctl,
     "module": _module,
+    "mount": _mount,
+    "filter": _filter,
     "package": _package,
     "unit": _unit,
 }

@@ -19,7 +19,7 @@ from .errors import RecordError
 from .host import Host
 from .kept import keep, kept_files
 from .kinds import package, unit
-from .model import Desired
+from .model import Desired, split_key
 from .observe import Found, observe
 from .plan import make_plan
 from .report import Outcome
@@ -55,7 +55,7 @@ class Converging:
         write_ahead(self._store, self._view, self._desired.role, found, plan)
         tidy(self._host, self._view)
         if any(step.kind == "package" for step in plan.steps):
-            self._install(plan)
+            self._install(plan, found)
             found = observe(self._host, self._desired, show=False)
             plan = self._plan(found, assume=False)
             write_ahead(self._store, self._view, self._desired.role, found, plan)
@@ -83,9 +83,11 @@ class Converging:
         if plan.errors:
             raise RecordError("; ".join(plan.errors))
         ours = self._view.packages()
-        if plan.keep and ours:  # what a package of ours brought is nobody's work
-            pristine = package.manager(self._host).own_files(ours)
-            plan.keep = [pair for pair in plan.keep if not pristine.get(pair[0])]
+        new = [this for this in plan.claims if this not in self._view.entries and this.startswith("path:")]
+        if ours and (plan.keep or new):  # what a package of ours brought is no work of the site, and came by us
+            pristine = {file.path for file in package.manager(self._host).own_files(ours) if file.is_pristine}
+            plan.keep = [pair for pair in plan.keep if pair[0] not in pristine]
+            plan.brought = {this for this in new if split_key(this)[1] in pristine}
         return plan
 
     def _undoing(self) -> Undoing:
@@ -94,11 +96,12 @@ class Converging:
     def _has(self, sha256: str) -> bool:
         return self._contents.has(sha256) or (self._store.exists() and self._store.has_blob(sha256))
 
-    def _install(self, plan: Plan) -> None:
+    def _install(self, plan: Plan, found: Found) -> None:
         packages = package.manager(self._host)
         for step in plan.steps:
             if step.kind == "package":
-                expect_packages(self._store, self._view, self._desired.role, packages.would_install(step.data))
+                coming = packages.would_install(step.data)
+                expect_packages(self._store, self._view, self._desired.role, found, coming)
                 apply.perform(self._host, step)
 
     def _apply(self, plan: Plan) -> None:

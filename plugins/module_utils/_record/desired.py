@@ -90,6 +90,7 @@ def resolve(host: Host, desired: Desired) -> Desired:
             else replace(item, restart_on=tuple(named(path) for path in item.restart_on))
             for item in desired.units
         ),
+        made=tuple(replace(item, name=real(item.name)) if item.kind == "mount" else item for item in desired.made),
     )
     groups: t.Tuple[t.Sequence[t.Any], ...] = (found.files, found.edits, found.directories, found.links)
     _refuse_twice("path", [*(item.path for group in groups for item in group), *found.absent])

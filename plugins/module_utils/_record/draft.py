@@ -28,6 +28,9 @@ class Plan:
     secrets: t.Set[str] = field(default_factory=set)
     writes: t.List[t.Tuple[str, str]] = field(default_factory=list)  # key, what will be made of it
     keep: t.List[t.Tuple[str, str]] = field(default_factory=list)  # path, sha256: what the site made of a file of ours
+    brought: t.Set[str] = field(
+        default_factory=set
+    )  # new keys of files that are there as packages of ours brought them
     edits: t.List[t.Tuple[str, Pair]] = field(default_factory=list)
     contents: t.Dict[str, bytes] = field(default_factory=dict)  # made by this plan
     uploads: t.Dict[str, int] = field(default_factory=dict)  # sha256 -> size of contents it needs

@@ -12,6 +12,10 @@ ABSENT, FILE, DIRECTORY, LINK, OTHER = "absent", "file", "directory", "link", "o
 
 # What a role does with a path. Two roles may share a directory, or edit lines of one file; nothing else.
 FORM_FILE, FORM_DIRECTORY, FORM_LINK, FORM_ABSENT, FORM_LINES = "file", "directory", "link", "absent", "lines"
+# What the record holds of the site's only while a package goes that would take it along.
+FORM_SAVED = "saved"
+# What a program of ours makes of a thing by itself.
+FORM_MADE = "made"
 
 JSON = t.Dict[str, t.Any]
 
@@ -81,6 +85,18 @@ class UnitItem:
 
 
 @dataclass(frozen=True)
+class MadeItem:
+    """What a program that is about to start will make of a thing by itself. It is recorded before, and never set by us.
+
+    `kind` is sysctl, mount or filter. `value` is what a setting will be; for other kinds it only says what happens.
+    """
+
+    kind: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
 class Desired:
     """All that one role wants of one node."""
 
@@ -94,6 +110,7 @@ class Desired:
     links: t.Tuple[LinkItem, ...] = ()
     absent: t.Tuple[str, ...] = ()
     units: t.Tuple[UnitItem, ...] = ()
+    made: t.Tuple[MadeItem, ...] = ()
     own_files: t.Tuple[str, ...] = ()  # written by us to make sysctls and modules last; no input of a unit
 
 

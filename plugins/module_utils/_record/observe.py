@@ -10,12 +10,13 @@ import typing as t
 from dataclasses import dataclass, field
 
 from .host import Host
-from .kinds import kernel, package, path, unit
+from .kinds import kernel, mount, package, packet_filter, path, unit
 from .model import DIRECTORY, FILE, NOTHING, Desired, DirectoryItem, FileItem, PathState, State, UnitState, split_key
 from .paths import parents
 from .view import View
 
 TEXT_LIMIT = 1 << 16
+MADE_KINDS = ("sysctl", "mount", "filter")
 
 
 @dataclass
@@ -27,10 +28,13 @@ class Found:
     names: t.Dict[str, t.List[str]] = field(default_factory=dict)  # what directories hold
     immutable: t.Set[str] = field(default_factory=set)
     sysctls: t.Dict[str, t.Optional[str]] = field(default_factory=dict)
+    mounts: t.Dict[str, str] = field(default_factory=dict)  # directories -> how often each is mounted on itself
+    tables: t.Optional[packet_filter.Tables] = None
     modules: t.Dict[str, str] = field(default_factory=dict)
     packages: t.Dict[str, str] = field(default_factory=dict)
+    configured: t.Set[str] = field(default_factory=set)  # packages that were removed and not purged
     needed: t.Dict[str, str] = field(default_factory=dict)  # packages of ours that cannot go -> who needs them
-    pristine: t.Set[str] = field(default_factory=set)  # files as packages of ours brought them
+    own_files: t.List[package.OwnFile] = field(default_factory=list)  # configuration of packages of ours
     units: t.Dict[str, UnitState] = field(default_factory=dict)
     owners: t.Dict[str, t.Optional[int]] = field(default_factory=dict)
     groups: t.Dict[str, t.Optional[int]] = field(default_factory=dict)
@@ -49,7 +53,17 @@ class Found:
             return self.units[name]
         if kind == "sysctl":
             return self.sysctls[name]
-        return self.modules[name] if kind == "module" else self.packages.get(name, "")
+        if kind == "module":
+            return self.modules[name]
+        if kind == "mount":
+            return self.mounts[name]
+        if kind == "filter":
+            return None if self.tables is None else self.tables.state
+        return self.packages.get(name, package.CONFIGURED if name in self.configured else "")
+
+    def is_pristine(self, path: str) -> bool:
+        """Return whether a file is configuration of a package of ours, as the package brought it."""
+        return any(file.path == path and file.is_pristine for file in self.own_files)
 
 
 def observe(host: Host, desired: Desired, *, show: bool) -> Found:
@@ -79,10 +93,19 @@ def observe(host: Host, desired: Desired, *, show: bool) -> Found:
     found.groups = {item.group: host.group_id(item.group) for item in wanted if item.group}
     found.sysctls = {name: kernel.read_sysctl(host, name) for name in dict(desired.sysctls)}
     found.modules = {name: kernel.read_module(host, name) for name in desired.modules}
+    _look_at_made(host, found, {kind: [item.name for item in desired.made if item.kind == kind] for kind in MADE_KINDS})
     if desired.packages:
-        found.packages = package.manager(host).installed()
+        packages = package.manager(host)
+        found.packages, found.configured = packages.installed(), packages.configured()
     found.units = unit.read_all(host, _units(desired))
     return found
+
+
+def _look_at_made(host: Host, found: Found, names: t.Mapping[str, t.Sequence[str]]) -> None:
+    found.sysctls.update((name, kernel.read_sysctl(host, name)) for name in names.get("sysctl", ()))
+    found.mounts = {name: mount.read(host, name) for name in names.get("mount", ())}
+    if names.get("filter"):
+        found.tables = packet_filter.read(host)
 
 
 def _units(desired: Desired) -> t.List[str]:
@@ -113,17 +136,17 @@ def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") ->
             found.names[place] = host.names(place)
         elif state.kind == FILE and (edited or state.size <= TEXT_LIMIT):
             found.texts[place] = host.read(place)
-    found.sysctls = {name: kernel.read_sysctl(host, name) for name in names.get("sysctl", [])}
+    _look_at_made(host, found, names)
     found.modules = {name: kernel.read_module(host, name) for name in names.get("module", [])}
     if "package" in names:
         packages = package.manager(host)
         found.packages = packages.present()
-        ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in found.packages]
+        there = {name for name, state in found.packages.items() if state != package.CONFIGURED}
+        ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in there]
         going = [name for name in ours if not role or not set(view.claims.get(f"package:{name}", {})) - {role}]
         found.needed = package.needed(packages, going)
     ours = view.packages()
-    if ours and found.paths:
-        of_packages = package.manager(host).own_files(ours)
-        found.pristine = {path for path, untouched in of_packages.items() if untouched}
+    if ours and ("package" in names or found.paths):
+        found.own_files = package.manager(host).own_files(ours)
     found.units = unit.read_all(host, names.get("unit", []))
     return found

@@ -13,7 +13,8 @@ import typing as t
 
 from .draft import Plan
 from .errors import RecordError
-from .model import Desired, key
+from .kinds.package import is_installed
+from .model import FORM_MADE, Desired, key
 from .observe import Found
 from .plan_paths import PathsDraft
 from .plan_units import UnitsDraft
@@ -29,6 +30,7 @@ class _Planner(PathsDraft, UnitsDraft):
     def run(self) -> Plan:
         self._packages()
         self._kernel()
+        self._made()
         self.paths()
         self.units()
         return self.plan
@@ -40,7 +42,7 @@ class _Planner(PathsDraft, UnitsDraft):
             now = self.found.packages.get(item.name, "")
             wrong = item.version and now and item.version != now
             entry = self.view.entries.get(key("package", item.name))
-            if wrong and (entry is None or entry.state):
+            if wrong and (entry is None or is_installed(entry.state)):
                 self.plan.errors.append(
                     f"package {item.name}: version {now} is the site's, wanted {item.version}: change it yourself"
                 )
@@ -63,13 +65,21 @@ class _Planner(PathsDraft, UnitsDraft):
         for name, value in self.desired.sysctls:
             self.attempt(self._sysctl, (name, value, loading))
 
+    def _made(self) -> None:
+        """A thing that this node lacks, or a setting that is right already, is not recorded: it will not change."""
+        for item in self.desired.made:
+            this, now = key(item.kind, item.name), self.found.state(key(item.kind, item.name))
+            if now is not None and (now != item.value or this in self.view.entries):
+                self.claim(item.name, FORM_MADE, kind=item.kind)
+                self.plan.writes.append((this, item.value))
+
     def _sysctl(self, wanted: t.Tuple[str, str, bool]) -> None:
         name, value, loading = wanted
         this, now = key("sysctl", name), self.found.sysctls[name]
         if now is None and not (self.assume or loading):
             raise RecordError(f"sysctl {name}: this kernel has no such setting: load its module or leave it out")
-        for role in self.view.claims.get(this, {}):
-            if role != self.desired.role and self.view.wrote.get(this, [value])[-1] != value:
+        for role, form in self.view.claims.get(this, {}).items():
+            if form != FORM_MADE and role != self.desired.role and self.view.wrote.get(this, [value])[-1] != value:
                 raise RecordError(f"sysctl {name}: role {role} set it to {self.view.wrote[this][-1]}, wanted {value}")
         self.claim(name, "sysctl", kind="sysctl")
         if now != value:

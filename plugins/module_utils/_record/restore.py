@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import typing as t
 
-from .model import key
+from .kinds import packet_filter
+from .kinds.package import CONFIGURED, is_installed
+from .model import FILE, NOTHING, key
 from .observe import Found
 from .undo import PHASES, Undo
 from .undo_paths import PathsUndo
@@ -45,6 +47,10 @@ class _Undoer(PathsUndo, UnitsUndo):
                 self.unit(entry)
             elif entry.kind == "package":
                 packages.append(entry)
+            elif entry.kind == "mount":
+                self._mount(entry)
+            elif entry.kind == "filter":
+                self._tables(entry)
             else:
                 self._kernel(entry)
         self._packages(packages)
@@ -69,11 +75,34 @@ class _Undoer(PathsUndo, UnitsUndo):
         else:
             self.step("kernel", "sysctl", entry.name, "set", f"set {entry.name} = {was}", was)
 
+    def _mount(self, entry: Entry) -> None:
+        """Fewer mounts than before are the site's doing."""
+        more = int(self.found.mounts[entry.name]) - int(str(entry.state))
+        if more <= 0:
+            self.undo.proved.append(entry.key)
+        else:
+            self.step("unmount", "mount", entry.name, "unmount", f"unmount {entry.name} from itself", more)
+
+    def _tables(self, entry: Entry) -> None:
+        now = self.found.tables
+        if now is None:
+            self.undo.left[entry.key] = "nft does not tell what the packet filter holds: see `nft --json list ruleset`"
+            return
+        going, staying = packet_filter.to_delete(now, str(entry.state))
+        if going:
+            text = f"delete from the packet filter: {', '.join(going)}"
+            self.step("kernel", "filter", entry.name, "delete", text, tuple(going))
+        elif staying:
+            self.undo.site[entry.key] = f"packet filter: {', '.join(staying)} came since, and holds rules of others"
+        else:
+            self.undo.proved.append(entry.key)
+
     def _packages(self, entries: t.Sequence[Entry]) -> None:
-        going = []
+        going: t.Dict[str, t.List[str]] = {"purge": [], "remove": []}
         for entry in entries:
             now = self.found.packages.get(entry.name, "")
-            if entry.state or not now or not self.wrote(entry.key):
+            # What a package was that is there now tells whether its configuration is ours to take away.
+            if is_installed(entry.state) or now in ("", entry.state) or not self.wrote(entry.key):
                 self.undo.proved.append(entry.key)
             elif entry.name in self.found.needed:
                 needer = self.found.needed[entry.name]
@@ -83,7 +112,23 @@ class _Undoer(PathsUndo, UnitsUndo):
                 else:
                     self.undo.left[entry.key] = f"is needed by {needer}, which is the site's"
             else:
-                going.append(entry.name)
-        if going:
-            names = " ".join(going)
-            self.step("packages", "package", names, "remove", f"remove packages {names}", tuple(going))
+                going["remove" if entry.state == CONFIGURED else "purge"].append(entry.name)
+        self._save(going["purge"])
+        for verb, found in going.items():
+            if found:
+                names = " ".join(found)
+                self.step("packages", "package", names, verb, f"{verb} packages {names}", tuple(found))
+
+    def _save(self, packages: t.Sequence[str]) -> None:
+        """Configuration that the site has changed, or had before us, is recorded, goes, and comes back."""
+        for file in self.found.own_files:
+            this = key("path", file.path)
+            entry = self.view.entries.get(this)
+            if file.package not in packages:
+                continue
+            if entry is not None and entry.state != NOTHING:
+                self.undo.saved.append(file)  # with its folders, which may go too
+            elif entry is None and file.is_there and not file.is_pristine:
+                self.undo.saved.append(file)
+                self.undo.site[this] = f"{file.path}: stays as you have it, though package {file.package} is purged"
+                self.step("packages", "absent", file.path, "remove", f"set {file.path} aside", FILE)

@@ -8,12 +8,14 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
+from .kinds.package import OwnFile
 from .model import FORM_LINES, Change, Step
 from .observe import Found
 from .view import View
 
 PHASES = (
     "stop",
+    "unmount",
     "make directories",
     "put back",
     "remove",
@@ -37,6 +39,7 @@ class Undo:
     left: t.Dict[str, str] = field(default_factory=dict)
     site: t.Dict[str, str] = field(default_factory=dict)
     conflicts: t.List[str] = field(default_factory=list)  # lines of ours that the site changed; seen in one round only
+    saved: t.List[OwnFile] = field(default_factory=list)  # of the site's, which go with a package and come back
     undone: t.List[t.Tuple[str, str, str]] = field(default_factory=list)  # key, role, sha256 of the text without it
     changes: t.List[Change] = field(default_factory=list)
     contents: t.Dict[str, bytes] = field(default_factory=dict)

@@ -29,7 +29,7 @@ class PathsUndo(UndoDraft):
             self._edited(entry, was, now)
         elif not self.wrote(entry.key) or _same(was, now):
             self.undo.proved.append(entry.key)
-        elif entry.name in self.found.pristine and now.sha256 not in self.wrote(entry.key):
+        elif self.found.is_pristine(entry.name) and now.sha256 not in self.wrote(entry.key):
             self.undo.site[entry.key] = f"{entry.name}: is as its package brought it"
         elif DIRECTORY in (was.kind, now.kind) and was.kind != now.kind and ABSENT not in (was.kind, now.kind):
             self.undo.left[entry.key] = f"was a {was.kind}, is now a {now.kind} that the site made"

@@ -11,7 +11,6 @@ from . import apply
 from .errors import RecordError
 from .host import Host
 from .kept import keep
-from .kinds import package
 from .model import JSON, PATH_STEPS, Change, FileWrite, Step, key
 from .observe import look_again
 from .paths import discard
@@ -20,6 +19,7 @@ from .restore import plan_undo
 from .store import Store
 from .undo import Undo
 from .view import Entry, View
+from .write_ahead import save_files
 
 _MOST_ROUNDS = 5
 
@@ -42,19 +42,23 @@ class Undoing:
         failed: t.Dict[str, str] = {}
         done: t.Set[str] = set()
         conflicts: t.List[str] = []
+        entries = list(entries)
         for _round in range(_MOST_ROUNDS):
             undo = self.plan([entry for entry in entries if entry.key not in failed], done)
             if not undo.steps:
                 break
-            conflicts += undo.conflicts
+            conflicts += [*undo.conflicts, *_stay(undo)]
             changes += undo.changes
             texts += [step.text for step in undo.steps]
+            saved = save_files(self._host, self._store, self._view, undo.saved)
+            known = {entry.key for entry in entries}
+            entries += [self._view.entries[this] for this in saved if this not in known]
             self._round(undo, failed, done)
         else:
             undo.left.update({this: "it does not stay as it is put" for step in undo.steps for this in _keys(step)})
         undo.left.update(failed)
         report = report_of(undo, texts, changes, True)
-        report.site = sorted({*report.site, *conflicts, *undo.conflicts, *self._conffiles(entries)})
+        report.site = sorted({*report.site, *conflicts, *undo.conflicts})
         self._close(undo)
         return report
 
@@ -85,16 +89,6 @@ class Undoing:
             return str(error)
         return ""
 
-    def _conffiles(self, entries: t.Sequence[Entry]) -> t.List[str]:
-        """Packages are never purged: what they leave is named."""
-        names = [entry.name for entry in entries if entry.kind == "package" and self._view.wrote.get(entry.key)]
-        if not names:
-            return []
-        packages = package.manager(self._host)
-        installed = packages.present()
-        gone = [name for name in names if name not in installed]
-        return [f"{path}: stays, as configuration of a removed package" for path in packages.own_files(gone)]
-
     def _close(self, undo: Undo) -> None:
         """What is proved, or is the site's now, is no longer ours; what is shared is no longer this role's."""
         entries = self._view.entries
@@ -108,6 +102,12 @@ class Undoing:
         if given_up:
             events.append({"event": "unclaim", "role": self._role, "keys": given_up})
         self._store.append(self._view, events)
+
+
+def _stay(undo: Undo) -> t.List[str]:
+    """Name what the site keeps of packages; it is out of the way while they go."""
+    keys = [key("path", file.path) for file in undo.saved]
+    return [undo.site[this] for this in keys if this in undo.site]
 
 
 def tidy(host: Host, view: View) -> None:

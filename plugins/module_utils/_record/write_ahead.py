@@ -9,8 +9,12 @@ import typing as t
 
 from .draft import Plan
 from .errors import RecordError
-from .model import JSON, PathState, UnitState, key
+from .host import Host
+from .kinds import path
+from .kinds.package import OwnFile
+from .model import ABSENT, FORM_SAVED, JSON, NOTHING, PathState, UnitState, key
 from .observe import Found
+from .paths import parents
 from .store import Store
 from .view import View
 
@@ -27,7 +31,8 @@ def write_ahead(store: Store, view: View, role: str, found: Found, plan: Plan) -
         for _this, pair in plan.edits:
             for sha256 in (pair.before, pair.ours, pair.without):
                 store.put_text(plan.contents[sha256])
-        store.add_baselines(view, [(this, _baseline(store, found, this), this in plan.secrets) for this in new])
+        before = {this: NOTHING.to_json() if this in plan.brought else _baseline(store, found, this) for this in new}
+        store.add_baselines(view, [(this, before[this], this in plan.secrets) for this in new])
         store.append(view, events)
     except RecordError:
         if not existed:  # nothing was changed: half a record is of no use
@@ -35,12 +40,38 @@ def write_ahead(store: Store, view: View, role: str, found: Found, plan: Plan) -
         raise
 
 
-def expect_packages(store: Store, view: View, role: str, coming: t.Sequence[str]) -> None:
-    """Packages that are about to be installed, those among them that nobody named."""
+def expect_packages(store: Store, view: View, role: str, found: Found, coming: t.Sequence[str]) -> None:
+    """Record packages that are about to be installed, also those that no role names."""
     names = [key("package", name) for name in coming]
-    store.add_baselines(view, [(this, "", False) for this in names if this not in view.entries])
+    store.add_baselines(view, [(this, found.state(this), False) for this in names if this not in view.entries])
     claim = {"event": "claim", "role": role, "keys": dict.fromkeys(names, "package")}
     store.append(view, [claim, {"event": "write", "values": [[this, "installed"] for this in names]}])
+
+
+def save_files(host: Host, store: Store, view: View, files: t.Sequence[OwnFile]) -> t.List[str]:
+    """Record files of the site that go with a package, and their directories, so that an undo puts them back.
+
+    Return the keys of which the record did not say so.
+    """
+    baselines: t.Dict[str, t.Any] = {}
+    claims: t.Dict[str, t.Dict[str, str]] = {}
+    writes: t.List[str] = []
+    for file in files:
+        owner = min(view.claims[key("package", file.package)])
+        for place in (file.path, *parents(file.path)):
+            this = key("path", place)
+            if this not in view.entries and this not in baselines:
+                found = Found(paths={place: path.read(host, place)})
+                baselines[this] = _baseline(store, found, this)
+            if not view.claims.get(this):
+                claims.setdefault(owner, {})[this] = FORM_SAVED
+            if ABSENT not in view.wrote.get(this, ()) and this not in writes:
+                writes.append(this)
+    store.add_baselines(view, [(this, state, True) for this, state in baselines.items()])
+    events: t.List[JSON] = [{"event": "claim", "role": owner, "keys": keys} for owner, keys in claims.items()]
+    events += [{"event": "write", "values": [[this, ABSENT] for this in writes]}] if writes else []
+    store.append(view, events)
+    return writes
 
 
 def started(name: str, role: str, digest: str) -> JSON:
@@ -66,7 +97,7 @@ def _baseline(store: Store, found: Found, this: str) -> t.Any:
     """A thing's state for the record, its content on disk first."""
     state = found.state(this)
     if isinstance(state, PathState) and state.sha256 and not store.has_blob(state.sha256):
-        path = this.partition(":")[2]
-        if store.put_blob(path) != state.sha256:
-            raise RecordError(f"{path}: changed while it was read: run again")
+        name = this.partition(":")[2]
+        if store.put_blob(name) != state.sha256:
+            raise RecordError(f"{name}: changed while it was read: run again")
     return state.to_json() if isinstance(state, (PathState, UnitState)) else state

@@ -4,7 +4,9 @@
 """Packages: apt (proved on nodes), dnf and zypper (so far only against recorded answers), one interface.
 
 Only what is missing is installed, never an upgrade or a removal of what the site has. Only what we installed is
-removed, never purged, and never when something of the site's would go with it.
+removed, and never when something of the site's would go with it. A package that was not there before is purged; one of
+which the site had kept the configuration is removed only. Configuration that differs from what the package brought is
+the site's: the undo records such a file before the package goes, and puts it back afterwards.
 """
 
 from __future__ import annotations
@@ -24,7 +26,28 @@ _APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "AP
 _APT = ("-y", "-q", "--no-install-recommends", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}")
 _APT_INSTALL = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "--no-remove")
 _APT_STEP = re.compile(r"^(Inst|Remv) (\S+)(?: \[(\S*)\])?", re.MULTILINE)
+_CONFIG_FLAG = 1  # RPMFILE_CONFIG
+_MD5_LETTERS = 32
+_RPM_FILES = "[%{=NAME} %{FILEFLAGS} %{FILEDIGESTS} %{FILENAMES}\\n]"
 _RPM_SECTION = re.compile(r"^(Installing|Upgrading|Downgrading|Reinstalling|Removing|The following .*)\b.*:\s*$")
+
+
+# The state of a package that was removed and not purged.
+CONFIGURED = "config-files"
+
+
+def is_installed(state: object) -> bool:
+    """Return whether a recorded state of a package is that of an installed one."""
+    return state not in ("", CONFIGURED)
+
+
+class OwnFile(t.NamedTuple):
+    """A place where a package has configuration."""
+
+    package: str
+    path: str
+    is_there: bool
+    is_pristine: bool  # as its package brought it
 
 
 class Packages:
@@ -34,8 +57,12 @@ class Packages:
         """Name and version of everything that is wholly installed."""
         raise NotImplementedError
 
+    def configured(self) -> t.Set[str]:
+        """Return the packages that were removed and not purged."""
+        return set()
+
     def present(self) -> t.Dict[str, str]:
-        """The same, and whatever a killed run left in between: all that has to be removed."""
+        """Return what is installed, what a killed run left half-way, and, as CONFIGURED, what was only removed."""
         return self.installed()
 
     def repair(self, ours: t.Container[str]) -> None:
@@ -54,11 +81,15 @@ class Packages:
         raise NotImplementedError
 
     def remove(self, names: t.Sequence[str]) -> None:
-        """Without a question, in bounded time."""
+        """Remove packages without a question, in bounded time; their configuration may stay."""
         raise NotImplementedError
 
-    def own_files(self, names: t.Sequence[str]) -> t.Dict[str, bool]:
-        """Configuration files of these packages that are there, and whether each is as the package brought it."""
+    def purge(self, names: t.Sequence[str]) -> None:
+        """Remove packages with their configuration and all that the package manager keeps of them."""
+        self.remove(names)
+
+    def own_files(self, names: t.Sequence[str]) -> t.List[OwnFile]:
+        """Return the configuration of these packages, also where the files are gone."""
         raise NotImplementedError
 
 
@@ -71,9 +102,15 @@ class Apt(Packages):
     def installed(self) -> t.Dict[str, str]:
         return {name: version for status, name, version in self._rows() if status == "installed"}
 
+    def configured(self) -> t.Set[str]:
+        return {name for name, state in self.present().items() if state == CONFIGURED}
+
     def present(self) -> t.Dict[str, str]:
-        gone = ("not-installed", "config-files")
-        return {name: version or status for status, name, version in self._rows() if status not in gone}
+        rows = [row for row in self._rows() if row[0] != "not-installed"]
+        # One of two architectures may be installed while only the configuration of the other one is left.
+        found = {name: CONFIGURED for status, name, _version in rows if status == CONFIGURED}
+        found.update((name, version or status) for status, name, version in rows if status != CONFIGURED)
+        return found
 
     def _rows(self) -> t.List[t.Tuple[str, str, str]]:
         form = "${db:Status-Status} ${binary:Package} ${Version}\\n"
@@ -113,13 +150,23 @@ class Apt(Packages):
     def remove(self, names: t.Sequence[str]) -> None:
         self._host.run(["apt-get", *_APT, "remove", "--", *names], timeout=_INSTALL_SECONDS, env=_APT_ENV)
 
-    def own_files(self, names: t.Sequence[str]) -> t.Dict[str, bool]:
+    def purge(self, names: t.Sequence[str]) -> None:
+        self._host.run(["apt-get", *_APT, "purge", "--", *names], timeout=_INSTALL_SECONDS, env=_APT_ENV)
+
+    def own_files(self, names: t.Sequence[str]) -> t.List[OwnFile]:
         if not names:
-            return {}
-        out = self._host.ask(["dpkg-query", "-W", "-f", "${Conffiles}\\n", "--", *names], ok=(0, 1)).out
-        rows = [line.split() for line in out.splitlines() if line.startswith(" /")]
-        there = [row for row in rows if _is_file(self._host, row[0])]
-        return {row[0]: _md5(self._host, row[0]) == row[1] for row in there}
+            return []
+        form = "${binary:Package}\\n${Conffiles}\\n"
+        out = self._host.ask(["dpkg-query", "-W", "-f", form, "--", *names], ok=(0, 1)).out
+        found, package = [], ""
+        for line in out.splitlines():
+            if line.startswith(" /"):
+                path, digest = line.split()[:2]
+                there = _is_file(self._host, path)
+                found.append(OwnFile(package, path, there, there and _md5(self._host, path) == digest))
+            elif line.strip():
+                package = line.strip().split(":")[0]
+        return found
 
 
 def _is_file(host: Host, path: str) -> bool:
@@ -132,7 +179,7 @@ def _md5(host: Host, path: str) -> str:
     return hashlib.md5(host.read(path)).hexdigest()
 
 
-_DPKG_AT_REST = ("installed", "not-installed", "config-files")
+_DPKG_AT_REST = ("installed", "not-installed", CONFIGURED)
 
 
 def _apt_name(item: PackageItem) -> str:
@@ -166,8 +213,20 @@ class Rpm(Packages):
     def remove(self, names: t.Sequence[str]) -> None:
         self._host.run([*self._command(), "remove", *names], timeout=_INSTALL_SECONDS)
 
-    def own_files(self, names: t.Sequence[str]) -> t.Dict[str, bool]:
-        return {}  # rpm renames what was changed to *.rpmsave and removes the rest
+    def own_files(self, names: t.Sequence[str]) -> t.List[OwnFile]:
+        """rpm removes configuration that is as it came, and leaves what was changed under another name."""
+        if not names:
+            return []
+        out = self._host.ask(["rpm", "-q", "--queryformat", _RPM_FILES, "--", *names], ok=range(256)).out
+        found = []
+        for line in out.splitlines():
+            row = line.split(" ", 3)
+            if len(row) < 4 or not row[1].isdigit() or not int(row[1]) & _CONFIG_FLAG:
+                continue
+            package, path, there = row[0], row[3], _is_file(self._host, row[3])
+            digest = _md5 if len(row[2]) == _MD5_LETTERS else Host.digest
+            found.append(OwnFile(package, path, there, there and digest(self._host, path) == row[2]))
+        return found
 
     def _command(self) -> t.List[str]:
         return (

@@ -71,12 +71,19 @@ def test_a_proof_is_that_of_all_steps_and_names_what_no_step_could_remove() -> N
         "__node_share_restored": {"report": first},
         "__node_share_left": {"left": ["u.service: exit 1"]},
         "__node_kubelet_left": {"left": ["mount /x: busy"]},
+        "__node_runtime_emptied": {"left": ["/var/x: busy"]},
         "__restore": {"report": {"proved": ["/b", "/c"], "left": ["/l: not ours"], "found_record": False}},
         "__restore_api": {"left": ["Node objects: no answer"]},
     }
     proof = PROOF(known)
     assert (proof["proved"], proof["site"], proof["shared"]) == (["/a", "/b", "/c"], ["/s"], [])
-    assert proof["left"] == ["/l: not ours", "u.service: exit 1", "mount /x: busy", "Node objects: no answer"]
+    assert proof["left"] == [
+        "/l: not ours",
+        "u.service: exit 1",
+        "mount /x: busy",
+        "/var/x: busy",
+        "Node objects: no answer",
+    ]
     assert proof["found_record"] is True
     assert PROOF({})["found_record"] is False
 

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
 from ansible_collections.converged.hpc.plugins.module_utils._kube import joining
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 
 TOKEN = "abcdef.0123456789abcdef"
 JOIN = joining.Join("n1", "api:6443", ["sha256:1"], TOKEN, "unix:///run/x.sock", "/bin/kubeadm", [], [], 60)
@@ -75,3 +76,41 @@ def test_pods_are_asked_to_end_while_their_runtime_runs_and_only_then_swept_away
     joining.leave(t.cast(t.Any, None), LEAVE, check=False)
     assert done[:4] == ["stop kubelet.service", "end pods", "stop containerd.service", "processes"]
     assert done[-1] == "contents /var/x"
+
+
+def test_a_runtime_alone_is_emptied_only_where_the_node_is_in_no_cluster(
+    done: t.List[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = LEAVE._replace(only_runtime=True)
+    sweep, ours = joining.leave(t.cast(t.Any, None), alone, check=False)
+    assert (done, ours, sweep.left) == ([], False, [])
+    monkeypatch.setattr(joining, "read", lambda _path: None)
+    joining.leave(t.cast(t.Any, None), alone, check=False)
+    assert done == ["stop containerd.service", "processes", "mounts", "links ['cni0']", "chains", "contents /var/x"]
+
+
+def test_what_a_kubelet_will_change_is_recorded_before_kubeadm_starts_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any
+) -> None:
+    order: t.List[str] = []
+
+    class Recording(joining.Session):
+        def converge(self, desired: t.Any, _contents: t.Any, **_how: t.Any) -> t.Any:
+            order.extend(f"record {item.kind} {item.name}" for item in desired.made)
+
+    monkeypatch.setattr(joining, "read", lambda _path: None)
+    monkeypatch.setattr(joining, "_names", lambda _folder: [])
+    monkeypatch.setattr(joining, "_check_socket", lambda _socket: None)
+    monkeypatch.setattr(joining, "_kubeadm_join", lambda _wanted: order.append("join"))
+    joining.join(Recording(Host(str(tmp_path)), "/record"), JOIN, check=False)
+    assert order == [
+        "record sysctl vm.overcommit_memory",
+        "record sysctl vm.panic_on_oom",
+        "record sysctl kernel.panic",
+        "record sysctl kernel.panic_on_oops",
+        "record sysctl kernel.keys.root_maxkeys",
+        "record sysctl kernel.keys.root_maxbytes",
+        "record mount /var/lib/kubelet",
+        "record filter ruleset",
+        "join",
+    ]

@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 import stat
 import typing as t
@@ -20,6 +22,9 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.host import 
 
 ETC_UNITS = "/etc/systemd/system"
 LIB_UNITS = "/usr/lib/systemd/system"
+MOUNTINFO = "/proc/self/mountinfo"
+# A directory on the root file system, which is a volume: what is mounted there from itself has the same root.
+MOUNTED = "/var/lib/kubelet"
 EFFECTS = (
     "open_lock",
     "make_file",
@@ -65,6 +70,11 @@ class World:
     failed: t.Set[str] = field(default_factory=set)
     loaded_units: t.Dict[str, str] = field(default_factory=dict)
     installed: t.Set[str] = field(default_factory=set)
+    configured: t.Set[str] = field(default_factory=set)  # packages that were removed and not purged
+    tables: t.Dict[str, t.Dict[str, bool]] = field(default_factory=dict)  # nftables: table -> chain -> holds a rule
+    changes_the_node: str = (
+        ""  # a unit that, as a kubelet, changes settings, mounts and the packet filter when it starts
+    )
     unpacked: t.Set[str] = field(default_factory=set)  # what dpkg had not ended when it was killed
     offered: t.Dict[str, Package] = field(default_factory=dict)
     log: t.List[str] = field(default_factory=list)
@@ -130,7 +140,18 @@ class World:
                 found[full[len(self.root) :]] = _describe(full)
         found["running"], found["installed"] = sorted(self.running), sorted(self.installed)
         found["failed"] = sorted(self.failed)
+        found["configured"] = sorted(self.configured)
+        found["tables"] = {table: sorted(chains) for table, chains in sorted(self.tables.items())}
         return found
+
+    def change_the_node(self) -> None:
+        """As a kubelet does that starts."""
+        self.write("/proc/sys/kernel/panic", "10\n")
+        if self.text(MOUNTINFO).count(f" {MOUNTED} ") == 0:
+            root = f"/volume{MOUNTED}"
+            self.write(MOUNTINFO, self.text(MOUNTINFO) + f"40 1 8:1 {root} {MOUNTED} rw - ext4 /dev/sda1 rw\n")
+        self.tables.setdefault("ip filter", {}).setdefault("INPUT", False)
+        self.tables.setdefault("ip mangle", {})
 
 
 def _describe(full: str) -> t.Tuple[t.Any, ...]:
@@ -221,6 +242,8 @@ class FakeNode(Host):
             return 5, f"Unit {name} not found."
         self.world.failed.discard(name)
         self.world.running.add(name)
+        if name == self.world.changes_the_node:
+            self.world.change_the_node()
         return 0, ""
 
     _unit_restart = _unit_start
@@ -242,9 +265,47 @@ class FakeNode(Host):
         return 0, ""
 
     def _dpkg_query(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        if any("Conffiles" in word for word in words):
+            known = [name for name in words[3:] if name in self.world.installed | self.world.configured]
+            return 0, "".join(f"{name}\n{self._conffiles(self.world.offered[name])}\n" for name in known)
         lines = [f"installed {name} 1.0" for name in sorted(self.world.installed)]
         lines += [f"unpacked {name} 1.0" for name in sorted(self.world.unpacked)]
+        lines += [f"config-files {name} 1.0" for name in sorted(self.world.configured)]
         return 0, "\n".join(lines) + "\n"
+
+    def _conffiles(self, package: Package) -> str:
+        digests = {path: hashlib.md5(text.encode()).hexdigest() for path, text in package.conffiles.items()}
+        return "".join(f"\n {path} {digest}" for path, digest in digests.items())
+
+    def _nft(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        if words[0] != "--json":
+            return self._nft_transaction([line.split() for line in words[0].split("; ")])
+        items: t.List[t.Dict[str, t.Any]] = [{"metainfo": {"version": "1.0.6"}}]
+        for table, chains in self.world.tables.items():
+            family, name = table.split()
+            items.append({"table": {"family": family, "name": name}})
+            for chain, holds in chains.items():
+                place = {"family": family, "table": name}
+                items.append({"chain": {**place, "name": chain, "hook": chain.lower(), "policy": "accept"}})
+                items += [{"rule": {**place, "chain": chain}}] if holds else []
+        return 0, json.dumps({"nftables": items})
+
+    def _nft_transaction(self, lines: t.Sequence[t.Sequence[str]]) -> t.Tuple[int, str]:
+        for _delete, kind, family, table, *chain in lines:
+            chains = self.world.tables[f"{family} {table}"]
+            if kind == "table":
+                del self.world.tables[f"{family} {table}"]
+            elif chains.pop(chain[0]):
+                return 1, "Device or resource busy"
+        return 0, ""
+
+    def _umount(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        lines = self.world.text(MOUNTINFO).splitlines(keepends=True)
+        last = max((at for at, line in enumerate(lines) if line.split()[4] == words[0]), default=-1)
+        if last < 0:
+            return 32, "not mounted"
+        self.world.write(MOUNTINFO, "".join(lines[:last] + lines[last + 1 :]))
+        return 0, ""
 
     def _dpkg(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
         """Configures what is unpacked."""
@@ -254,7 +315,7 @@ class FakeNode(Host):
 
     def _apt_get(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
         simulate = "-s" in words
-        verb = "install" if "install" in words else "remove"
+        verb = next(word for word in words if word in ("install", "remove", "purge"))
         names = list(words[words.index(verb) + 1 :])
         if verb == "install":
             for name in names:
@@ -271,6 +332,9 @@ class FakeNode(Host):
             return 0, "".join(f"Remv {name} [1.0]\n" for name in going)
         for name in going:
             self._take_away(self.world.offered[name])
+        if verb == "purge":
+            for name in sorted({*going, *names} & self.world.configured):
+                self._purge(self.world.offered[name])
         return 0, ""
 
     def _with_needs(self, names: t.Sequence[str]) -> t.List[str]:
@@ -296,6 +360,7 @@ class FakeNode(Host):
             if not os.path.lexists(self.at(path)):
                 self.world.write(path, text)
         self.world.installed.add(package.name)
+        self.world.configured.discard(package.name)
 
     def _take_away(self, package: Package) -> None:
         for path in package.files:
@@ -304,6 +369,17 @@ class FakeNode(Host):
                 self.world.disable(os.path.basename(path))
             os.unlink(self.at(path))
         self.world.installed.discard(package.name)
+        if package.conffiles:
+            self.world.configured.add(package.name)
+
+    def _purge(self, package: Package) -> None:
+        """Also the folders that dpkg had made, where nothing else is in them."""
+        for path in package.conffiles:
+            if os.path.lexists(self.at(path)):
+                os.unlink(self.at(path))
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(self.at(path)))
+        self.world.configured.discard(package.name)
 
     def _modprobe(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
         """Loads; with -r it unloads also what nobody else uses, here what was loaded before."""

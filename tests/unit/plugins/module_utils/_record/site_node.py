@@ -11,11 +11,13 @@ import os
 import shutil
 import tempfile
 import typing as t
+from dataclasses import replace
 
 from ansible_collections.converged.hpc.plugins.module_utils._record import desired as desired_
 from ansible_collections.converged.hpc.plugins.module_utils._record.contents import Contents
+from ansible_collections.converged.hpc.plugins.module_utils._record.model import MadeItem
 from ansible_collections.converged.hpc.plugins.module_utils._record.session import Report, Session
-from unit.plugins.module_utils._record.fake_node import FakeNode, Package, World
+from unit.plugins.module_utils._record.fake_node import MOUNTED, MOUNTINFO, FakeNode, Package, World
 
 RECORD = "/var/lib/converged/record"
 
@@ -29,6 +31,8 @@ def _in_memory() -> t.Optional[str]:
 
 
 MEMORY = _in_memory()
+# What a program makes of a node by itself when it starts, as a kubelet does.
+MADE = (("sysctl", "kernel.panic", "10"), ("mount", MOUNTED, "on itself"), ("filter", "ruleset", "more"))
 SITE_CONF = "# the site's own\nProlog=/site/prolog\n\nalpha 0\n"
 
 
@@ -56,13 +60,23 @@ def new_world(root: str) -> World:
         "daemon": Package(
             "daemon",
             {"/usr/lib/systemd/system/daemon.service": "[Service]\n", "/usr/bin/daemon": "x"},
+            {"/etc/daemon/daemon.conf": "as it came\n", "/etc/daemon/more.conf": "as it came\n"},
             needs=("library",),
         ),
         "library": Package("library", {"/usr/lib/library.so": "so"}),
         "editor": Package("editor", {"/usr/bin/editor": "e"}),
+        "tool": Package("tool", {"/usr/bin/tool": "t"}, {"/etc/tool/tool.conf": "as it came\n"}),
         "base": Package("base"),
     }
     world.installed = {"base"}
+    world.changes_the_node = "ours.service"
+    # The site has had it, and has kept its configuration.
+    world.configured = {"tool"}
+    world.write("/etc/tool/tool.conf", "as the site has it\n")
+    world.tables = {"inet site": {"input": True}, "ip filter": {"FORWARD": False}}
+    world.write("/proc/sys/kernel/panic", "0\n")
+    world.write(MOUNTINFO, "1 0 8:1 /volume / rw - ext4 /dev/sda1 rw\n2 1 0:5 / /proc rw - proc proc rw\n")
+    os.makedirs(world.at(MOUNTED))
     os.makedirs(world.at("/usr/lib/systemd/system"), exist_ok=True)
     return world
 
@@ -76,7 +90,8 @@ def call(world: World, host: FakeNode, arguments: t.Dict[str, t.Any], *, check: 
         sha256 = hashlib.sha256(data).hexdigest()
         inline[sha256] = data
         files.append(dict(item, sha256=sha256, size=len(data)))
-    wanted = desired_.parse(dict(arguments, files=files), inline=inline)
+    made = tuple(MadeItem(*item) for item in arguments.get("made", ()))
+    wanted = replace(desired_.parse(dict(arguments, files=files), inline=inline), made=made)
     session = Session(host, RECORD, wait=0)
     return session.converge(desired_.resolve(host, wanted), Contents(inline), check=check, show=True)
 

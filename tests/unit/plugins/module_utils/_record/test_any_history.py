@@ -12,7 +12,7 @@ import typing as t
 from hypothesis import given, note
 from hypothesis import strategies as st
 from unit.plugins.module_utils._record.fake_node import FakeNode, Killed, Mortal, World
-from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
+from unit.plugins.module_utils._record.site_node import MADE, RECORD, call, restore, world_in_a_folder
 
 FILES = ("/etc/app/one.conf", "/etc/app/two.conf", "/opt/new/deep/three.bin")
 UNITS = ("site.service", "idle.service")
@@ -60,6 +60,8 @@ def roles(draw: st.DrawFn) -> t.Dict[str, t.Any]:
     own = draw(st.booleans())
     package = draw(st.booleans())
     wanted_files = draw(files)
+    if package and draw(st.booleans()):
+        wanted_files.append({"path": "/etc/daemon/daemon.conf", "text": "ours\n", "mode": None})
     unit = [
         {
             "path": "/etc/systemd/system/ours.service",
@@ -68,7 +70,8 @@ def roles(draw: st.DrawFn) -> t.Dict[str, t.Any]:
     ]
     return {
         "role": "main",
-        "packages": ["daemon"] if package else [],
+        "packages": [*(["daemon"] if package else []), *draw(st.sampled_from([[], ["tool"]]))],
+        "made": MADE if own else (),
         "kernel_modules": draw(st.lists(st.sampled_from(["fresh_module", "loaded-before"]), max_size=2, unique=True)),
         "sysctls": draw(st.sampled_from([[], [{"name": "net.ipv4.ip_forward", "value": "1"}]])),
         "directories": [
@@ -156,7 +159,17 @@ def test_killed_anywhere_the_next_run_ends_where_an_unharmed_one_does(wanted: t.
         assert not call(world, FakeNode(world), wanted).changed
 
 
-EDITED = (*FILES, "/etc/lines.conf", "/etc/site.conf", "/etc/bare.conf", "/etc/fresh.conf", "/etc/old.conf")
+EDITED = (
+    *FILES,
+    "/etc/daemon/daemon.conf",
+    "/etc/daemon/more.conf",
+    "/etc/tool/tool.conf",
+    "/etc/lines.conf",
+    "/etc/site.conf",
+    "/etc/bare.conf",
+    "/etc/fresh.conf",
+    "/etc/old.conf",
+)
 
 
 @given(wanted=st.lists(roles(), min_size=1, max_size=3), edited=st.lists(st.sets(st.sampled_from(EDITED)), min_size=3))

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
@@ -60,8 +62,8 @@ The following 2 packages are going to be REMOVED:
 class Told(Host):
     """Answers as it was told, and keeps what it was asked."""
 
-    def __init__(self, answers: t.Dict[str, str]) -> None:
-        super().__init__("/nonexistent")
+    def __init__(self, answers: t.Dict[str, str], root: str = "/nonexistent") -> None:
+        super().__init__(root)
         self.answers = answers
         self.asked: t.List[str] = []
 
@@ -84,9 +86,18 @@ def test_apt_lists_what_is_wholly_installed() -> None:
     assert Apt(host).installed() == {"runc": "1.1.5", "libc6": "2.36"}
 
 
-def test_apt_lists_what_a_killed_run_left_as_something_to_remove() -> None:
+def test_apt_lists_what_a_killed_run_left_and_what_was_removed_only_as_something_to_purge() -> None:
     answer = "installed runc 1.1\nunpacked ours 1.0\nhalf-installed half \nconfig-files old 1.0\nnot-installed no \n"
-    assert Apt(Told({"dpkg-query": answer})).present() == {"runc": "1.1", "ours": "1.0", "half": "half-installed"}
+    apt = Apt(Told({"dpkg-query": answer}))
+    assert apt.present() == {"runc": "1.1", "ours": "1.0", "half": "half-installed", "old": "config-files"}
+    assert apt.configured() == {"old"}
+
+
+@pytest.mark.parametrize("rows", [["installed libc6:amd64 2", "config-files libc6:i386 1"], ["", ""]])
+def test_a_package_of_which_one_architecture_is_installed_is_not_taken_for_removed(rows: t.List[str]) -> None:
+    for order in (rows, rows[::-1]):
+        apt = Apt(Told({"dpkg-query": "\n".join(order)}))
+        assert (apt.present(), apt.configured()) == ({"libc6": "2"} if any(rows) else {}, set())
 
 
 def test_apt_tells_what_an_installation_brings() -> None:
@@ -111,12 +122,14 @@ def test_apt_refuses_what_would_change_the_site(answer: str, says: str) -> None:
         Apt(Told({"apt-get -s": answer})).would_install(CONTAINERD)
 
 
-def test_apt_never_purges_and_never_removes_by_itself() -> None:
+def test_apt_purges_when_it_is_told_so_and_never_removes_by_itself() -> None:
     host = Told({})
     Apt(host).remove(["runc"])
+    Apt(host).purge(["runc"])
     Apt(host).install(CONTAINERD)
     assert host.asked == [
         "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 remove -- runc",
+        "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 purge -- runc",
         "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 -o Dpkg::Options::=--force-confdef "
         "-o Dpkg::Options::=--force-confold --no-remove install -- containerd",
     ]
@@ -146,6 +159,33 @@ def test_zypper_tells_what_comes_and_who_would_go_too() -> None:
     host = Told({"zypper --non-interactive install": ZYPPER_INSTALL, "zypper --non-interactive remove": ZYPPER_REMOVE})
     assert Rpm(host, "zypper").would_install(CONTAINERD) == ["containerd", "runc"]
     assert needed(Rpm(host, "zypper"), ["runc"]) == {"runc": "podman"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "command"),
+    [
+        ("dnf", "dnf -y --setopt=clean_requirements_on_remove=0 remove runc"),
+        ("zypper", "zypper --non-interactive remove runc"),
+    ],
+)
+def test_rpm_has_nothing_to_purge_beyond_what_a_removal_takes(tool: str, command: str) -> None:
+    host = Told({})
+    Rpm(host, tool).purge(["runc"])
+    assert host.asked == [command]
+
+
+def test_configuration_is_told_from_what_a_package_brought_by_dpkg_and_by_rpm(tmp_path: Path) -> None:
+    """Of rpm only files with the flag of configuration; a digest is one of sha256, or of md5 in old packages."""
+    md5, sha256 = hashlib.md5(b"came\n").hexdigest(), hashlib.sha256(b"came\n").hexdigest()
+    for name, text in (("came", "came\n"), ("changed", "changed\n"), ("data", "came\n")):
+        (tmp_path / name).write_text(text)
+    dpkg = f"runc:amd64\n\n /came {md5}\n /changed {md5} obsolete\n /gone {md5}\n\nother\n\n"
+    rpm = f"runc 17 {sha256} /came\nrunc 1 {md5} /changed\nrunc 1 {md5} /gone\nrunc 0 {sha256} /data\n"
+    rpm += "package x is not installed\n"
+    wanted = [("runc", "/came", True, True), ("runc", "/changed", True, False), ("runc", "/gone", False, False)]
+    assert Apt(Told({"dpkg-query": dpkg}, str(tmp_path))).own_files(["runc", "other"]) == wanted
+    assert Rpm(Told({"rpm": rpm}, str(tmp_path)), "dnf").own_files(["runc", "x"]) == wanted
+    assert Rpm(Told({"rpm": rpm.replace(sha256, md5)}, str(tmp_path)), "zypper").own_files(["runc", "x"]) == wanted
 
 
 def test_rpm_lists_versions_with_their_release() -> None:

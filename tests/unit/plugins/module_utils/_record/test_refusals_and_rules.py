@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import typing as t
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from unit.plugins.module_utils._record.fake_node import FakeNode, World
-from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
+from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from unit.plugins.module_utils._record.fake_node import MOUNTED, MOUNTINFO, FakeNode, Killed, Mortal, World
+from unit.plugins.module_utils._record.site_node import MADE, RECORD, call, restore, world_in_a_folder
 
 
 @pytest.fixture
@@ -228,6 +230,130 @@ def test_a_package_that_one_of_the_sites_needs_stays_and_is_named(world: World) 
     world.write("/usr/bin/editor", "e")
     assert restore(FakeNode(world)).left == ["library: is needed by editor, which is the site's"]
     assert world.installed == {"base", "editor", "library"}
+
+
+def test_a_package_that_was_not_there_is_purged_and_one_of_which_the_site_kept_the_configuration_is_not(
+    world: World,
+) -> None:
+    before = world.listing()
+    call(world, FakeNode(world), {"role": "main", "packages": ["daemon", "tool"]})
+    report = restore(FakeNode(world))
+    assert [step for step in report.steps if "packages" in step] == [
+        "purge packages library daemon",
+        "remove packages tool",
+    ]
+    assert world.configured == {"tool"}
+    assert world.listing() == before
+
+
+@pytest.mark.parametrize("life", range(40))
+def test_configuration_that_the_site_has_changed_outlives_the_purge_wherever_it_is_killed(
+    world: World, life: int
+) -> None:
+    call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]})
+    world.write("/etc/daemon/more.conf", "as the site has it\n", mode=0o640)
+    with contextlib.suppress(Killed):
+        restore(Mortal(world, life))
+    report = restore(FakeNode(world))
+    assert (world.installed, world.configured, report.left) == ({"base"}, {"tool"}, [])
+    assert world.text("/etc/daemon/more.conf") == "as the site has it\n"
+    assert os.stat(world.at("/etc/daemon/more.conf")).st_mode & 0o777 == 0o640
+    assert os.listdir(world.at("/etc/daemon")) == ["more.conf"]
+    assert not os.path.exists(world.at(f"{RECORD}/live"))
+
+
+def test_a_file_of_the_site_that_is_as_we_want_it_outlives_the_package_that_has_it_too(world: World) -> None:
+    world.write("/etc/daemon/daemon.conf", "ours\n")
+    before = world.listing()
+    call(
+        world,
+        FakeNode(world),
+        dict({"role": "main", "packages": ["daemon"]}, **file("/etc/daemon/daemon.conf", "ours\n")),
+    )
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
+def test_configuration_that_stays_is_named(world: World) -> None:
+    call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]})
+    world.write("/etc/daemon/more.conf", "as the site has it\n")
+    named = ["/etc/daemon/more.conf: stays as you have it, though package daemon is purged"]
+    assert Session(FakeNode(world), RECORD).restore(check=True).site == named
+    assert restore(FakeNode(world)).site == named
+
+
+def test_configuration_of_our_own_package_that_a_later_role_takes_over_goes_with_the_package(world: World) -> None:
+    before = world.listing()
+    call(world, FakeNode(world), {"role": "first", "packages": ["daemon"], "units": [{"name": "daemon"}]})
+    call(world, FakeNode(world), dict({"role": "second"}, **file("/etc/daemon/daemon.conf", "ours\n")))
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
+def test_what_a_program_made_by_itself_goes_back_and_what_the_site_made_since_stays(world: World) -> None:
+    """The site has set one thing anew, has a rule in a table that came since, and has mounted a disk."""
+    before = world.listing()
+    call(world, FakeNode(world), {"role": "main", "made": MADE})
+    world.change_the_node()
+    assert world.listing() != before
+    foretold = Session(FakeNode(world), RECORD).restore(check=True).steps
+    steps = [
+        f"unmount {MOUNTED} from itself",
+        "delete from the packet filter: ip filter INPUT, ip mangle",
+        "set kernel.panic = 0",
+    ]
+    assert sorted(foretold) == sorted(steps)
+    assert sorted(restore(FakeNode(world)).steps) == sorted(steps)
+    assert {**world.listing(), MOUNTINFO: ""} == {**before, MOUNTINFO: ""}
+
+    call(world, FakeNode(world), {"role": "main", "made": MADE})
+    world.change_the_node()
+    world.write("/proc/sys/kernel/panic", "60\n")
+    world.tables["ip mangle"]["PREROUTING"] = True
+    world.write(MOUNTINFO, world.text(MOUNTINFO).replace("/volume/var/lib/kubelet", "/disk"))
+    report = restore(FakeNode(world))
+    assert report.left == []
+    assert report.site == [
+        "packet filter: ip mangle came since, and holds rules of others",
+        "sysctl kernel.panic: is 60, which the site set since; before us it was 0",
+    ]
+    assert "/disk" in world.text(MOUNTINFO)
+
+
+def test_a_packet_filter_that_cannot_be_read_is_left_and_not_taken_for_empty(world: World) -> None:
+    call(world, FakeNode(world), {"role": "main", "made": MADE})
+    world.change_the_node()
+
+    class Silent(FakeNode):
+        def _nft(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+            return 1, "Protocol not supported"
+
+    (left,) = restore(Silent(world)).left
+    assert left.startswith("ruleset: nft does not tell what the packet filter holds")
+    assert restore(FakeNode(world)).left == []
+
+
+def test_a_setting_that_is_right_already_is_not_recorded_and_one_that_another_role_has_set_waits_for_both(
+    world: World,
+) -> None:
+    setting = {"sysctls": [{"name": "kernel.panic", "value": "10"}]}
+    call(world, FakeNode(world), {"role": "first", **setting})
+    call(world, FakeNode(world), {"role": "second", "made": MADE[:1]})
+    assert restore(FakeNode(world), "first").shared == ["sysctl:kernel.panic"]
+    assert world.text("/proc/sys/kernel/panic") == "10\n"
+    restore(FakeNode(world), "second")
+    assert world.text("/proc/sys/kernel/panic") == "0\n"
+    world.write("/proc/sys/kernel/panic", "10\n")
+    call(world, FakeNode(world), {"role": "second", "made": MADE[:1]})
+    assert not os.path.exists(world.at(f"{RECORD}/live"))
+
+
+def test_a_role_may_set_what_a_program_makes_otherwise(world: World) -> None:
+    call(world, FakeNode(world), {"role": "second", "made": MADE[:1]})
+    assert call(world, FakeNode(world), {"role": "first", "sysctls": [{"name": "kernel.panic", "value": "5"}]}).changed
+    assert world.text("/proc/sys/kernel/panic") == "5\n"
+    restore(FakeNode(world))
+    assert world.text("/proc/sys/kernel/panic") == "0\n"
 
 
 def test_a_package_that_a_killed_run_left_unpacked_is_ended_and_removed(world: World) -> None:
