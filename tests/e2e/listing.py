@@ -14,9 +14,11 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Collection
 
 # Kernel and temporary file systems, logs, caches, package databases, what systemd notes for itself, tests' own parts,
 # and where files of PBS come and go meanwhile: its own, and what the hosts of its double share.
@@ -42,6 +44,7 @@ OUT = (
 )
 # What OpenPBS's own Python, which leaves docstrings out, keeps of the library that a hook has used; ours keeps none.
 FILES_OUT = re.compile(r"/usr/lib/python3[^/]*/.*\.opt-2\.pyc")
+MOUNTINFO = "/proc/self/mountinfo"
 # Where listings do not look.
 SEEN = "/run/listing-seen.json"
 UNITS_SEEN = "/run/listing-units-seen.json"
@@ -50,19 +53,32 @@ UNITS_OUT = re.compile(
     r"(user|session|run|init|apt-daily|dpkg-db-backup|e2scrub|fstrim|man-db|systemd-(tmpfiles|update|hostnamed|timedated))"
     r"[-@.].*|.*\.(scope|device|slice|mount|swap)"
 )
+# What a kubelet sets, and each node of a bed has for itself (`testbed.sysctls.OF_NODES`).
+SYSCTLS_OF_KUBELETS = (
+    *("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops"),
+    *("kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"),
+)
+# Mounts that come and go with logins and with units.
+MOUNTS_OUT = re.compile(r"/run/(user|credentials)/.*")
+# What package managers keep of packages beside their files.
+OF_PACKAGES = ("/var/lib/dpkg/info", "/var/lib/dpkg/alternatives", "/var/lib/systemd/deb-systemd-helper-enabled")
 # Counters and what the kernel draws anew.
 SYSCTLS_OUT = re.compile(r"/proc/sys/net/(netfilter/nf_conntrack_(count|buckets)|.*/(stable_secret|gc_.*|nf_log.*))")
 
 
-def files(seen: dict[str, str], *, root: str = "", top: str = "/") -> dict[str, object]:
+def files(
+    seen: dict[str, str], *, root: str = "", top: str = "/", automounts: Collection[str] = ()
+) -> dict[str, object]:
     """Return the state of everything below a folder of the host whose tree is at `root`, by its name on that host.
 
-    `seen` keeps digests from one listing to the next: reading every file is most of the work.
+    `seen` keeps digests from one listing to the next: reading every file is most of the work. Nothing looks into an
+    automount, which a look would mount.
     """
     found: dict[str, object] = {}
     for place, names, others in os.walk(root + top):
         folder = place[len(root) :]
-        names[:] = [name for name in names if not is_left_out(os.path.join(folder, name))]
+        paths = {name: os.path.join(folder, name) for name in names}
+        names[:] = [name for name, path in paths.items() if not is_left_out(path) and path not in automounts]
         for name in [*names, *others]:
             path = os.path.join(folder, name)
             if not is_left_out(path):
@@ -71,8 +87,8 @@ def files(seen: dict[str, str], *, root: str = "", top: str = "/") -> dict[str, 
 
 
 def rest(known: dict[str, dict[str, str]]) -> dict[str, object]:
-    """Return what is no file: units, packages and settings of the network. `known` keeps what systemd said of files."""
-    return {**_units(known), **_packages(), **_sysctls()}
+    """Return what is no file: units, packages, mounts and settings. `known` keeps what systemd said of files."""
+    return {**_units(known), **packages(), **_mounts(), **_sysctls()}
 
 
 def is_left_out(path: str) -> bool:
@@ -136,15 +152,50 @@ def _unit_folders() -> str:
     return digest.hexdigest()
 
 
-def _packages() -> dict[str, object]:
-    form = "${db:Status-Status} ${binary:Package} ${Version}\n"
-    rows = _ask("dpkg-query", "-W", "-f", form)
-    return {f"package {name}": version for status, name, version in rows if status == "installed"}
+def packages() -> dict[str, object]:
+    """Return every package in whatever state, as `dpkg -l` or `rpm -qa` shows it, and what is kept of packages."""
+    if shutil.which("dpkg-query"):
+        rows = _ask("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${binary:Package} ${Version}\n")
+    else:
+        rows = _ask("rpm", "-qa", "--queryformat", "installed %{NAME}.%{ARCH} %{VERSION}-%{RELEASE}\n")
+    found: dict[str, object] = {f"package {name}": [status, *version] for status, name, *version in rows}
+    kept = [os.path.join(top, name) for folder in OF_PACKAGES for top, _, names in os.walk(folder) for name in names]
+    return {**found, **{f"of packages {path}": "is there" for path in kept}}
+
+
+def _mounts() -> dict[str, object]:
+    """What is mounted where, one over the other, without looking into any of it."""
+    with open(MOUNTINFO) as file:
+        return mounts(file.read())
+
+
+def mounts(mountinfo: str) -> dict[str, object]:
+    """Return what is mounted where: root, type and source of each mount, the lowest first."""
+    found: dict[str, list[object]] = {}
+    for line in mountinfo.splitlines():
+        first, _, second = line.partition(" - ")
+        root, point = first.split()[3:5]
+        if not MOUNTS_OUT.fullmatch(point):
+            found.setdefault(f"mount {point}", []).append([root, *second.split()[:2]])
+    return dict(found)
+
+
+def automounts_of(mountinfo: str) -> set[str]:
+    """Return where a look mounts something, whether it has done so by now or not."""
+    split = [line.partition(" - ") for line in mountinfo.splitlines()]
+    return {_decoded(first.split()[4]) for first, _, second in split if second.split()[0] == "autofs"}
+
+
+def _decoded(word: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
 
 
 def _sysctls() -> dict[str, object]:
-    """Of the node's own network; everything else in a container is the machine's."""
+    """Of the node's own network and of what a bed gives to each node; all else in a container is the machine's."""
     found: dict[str, object] = {}
+    for name in SYSCTLS_OF_KUBELETS:
+        with open(f"/proc/sys/{name}") as file:
+            found[f"sysctl {name}"] = file.read()
     for folder, _, files in os.walk("/proc/sys/net"):
         for name in files:
             path = os.path.join(folder, name)
@@ -164,7 +215,9 @@ def main() -> None:
     if os.path.exists(path):
         with open(path) as file:
             seen = json.load(file)
-    found = rest(seen) if path == UNITS_SEEN else {**files(seen), **rest({})}
+    with open(MOUNTINFO) as file:
+        automounts = automounts_of(file.read())
+    found = rest(seen) if path == UNITS_SEEN else {**files(seen, automounts=automounts), **rest({})}
     with open(path, "w") as file:
         json.dump(seen, file)
     json.dump(found, sys.stdout)

@@ -21,7 +21,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,14 +96,16 @@ def is_directory(state: Sequence[Any]) -> bool:
     return bool(state[0] == oct(stat.S_IFDIR))
 
 
-def look(root: str, layer: str, mounts: Sequence[str], digests: dict[str, str]) -> Seen:
-    """Look at all names of a layer and below all mounts, as they are in the host's tree at `root`."""
+def look(
+    root: str, layer: str, mounts: Sequence[str], digests: dict[str, str], automounts: Collection[str] = ()
+) -> Seen:
+    """Look at all names of a layer and below all mounts but automounts, as they are in the host's tree at `root`."""
     seen = Seen()
     for place, names, others in os.walk(layer):
         folder = place[len(layer) :] or "/"
         if REDIRECT in os.listxattr(place):
             names.clear()
-            look_at_whole(root, folder, digests, seen)
+            look_at_whole(root, folder, digests, seen, automounts)
             continue
         try:
             seen.names[folder] = os.listdir(root + folder)
@@ -117,7 +119,7 @@ def look(root: str, layer: str, mounts: Sequence[str], digests: dict[str, str]) 
             look_at(root, path, digests, seen)
     for mount in mounts:
         look_at(root, mount, digests, seen)
-        look_at_whole(root, mount, digests, seen)
+        look_at_whole(root, mount, digests, seen, automounts)
     return seen
 
 
@@ -127,15 +129,18 @@ def look_at(root: str, path: str, digests: dict[str, str], seen: Seen) -> None:
         seen.states[path] = listing.state_of(root + path, digests)
 
 
-def look_at_whole(root: str, folder: str, digests: dict[str, str], seen: Seen) -> None:
+def look_at_whole(
+    root: str, folder: str, digests: dict[str, str], seen: Seen, automounts: Collection[str] = ()
+) -> None:
     """Take down all that is below a folder of which nothing is the image's."""
     seen.whole.append(folder)
-    seen.states.update(listing.files(digests, root=root, top=folder))
+    seen.states.update(listing.files(digests, root=root, top=folder, automounts=automounts))
 
 
 def mounts_of(mountinfo: str) -> list[str]:
     """Return where something is mounted, outermost only and without what listings leave out."""
     points = {line.split()[4].encode().decode("unicode_escape") for line in mountinfo.splitlines()} - {"/"}
+    points -= listing.automounts_of(mountinfo)
     kept: list[str] = []
     for point in sorted(points):
         parts = Path(point)
@@ -183,7 +188,8 @@ def look_at_host(pid: int, upper: str, lower: str) -> dict[str, Any]:
     root = f"/proc/{pid}/root"
     kept = Path(root + listing.SEEN)
     digests = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    seen = look(root, upper, mounts_of(Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8")), digests)
+    mountinfo = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8")
+    seen = look(root, upper, mounts_of(mountinfo), digests, listing.automounts_of(mountinfo))
     kept.write_text(json.dumps(digests), encoding="utf-8")
     return {"image": str(image), "seen": asdict(seen)}
 

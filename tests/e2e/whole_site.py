@@ -16,7 +16,8 @@ CONF = "/etc/slurm/slurm.conf"
 # systemd keeps a target that was reached; the text of slurm.conf is compared by those who change it.
 NOT_COMPARED = {"unit network-online.target", CONF}
 KINDS = "nodes,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
-NETWORK = r"ip -o link && printf '\0' && { iptables-save; ip6tables-save; nft list ruleset 2>/dev/null || true; }"
+# Of the packet filter everything but counters: tables and chains that are empty count too.
+NETWORK = r"ip -o link && printf '\0' && { iptables-legacy-save; ip6tables-legacy-save; nft --stateless list ruleset; }"
 OURS = "app.kubernetes.io/managed-by=converged.hpc"
 
 
@@ -27,7 +28,7 @@ def look(site: ConvertedSite, *, without: tuple[str, ...] = ()) -> dict[str, dic
     for host in nodes:
         links, saved = site.node(host, NETWORK).split("\0")
         found[host]["links"] = sorted(re.findall(r"^\d+: ([^:@]+)", links, re.MULTILINE))
-        found[host]["filter"] = sorted(set(re.findall(r"\b(?:KUBE|CNI|cali)-\S+", saved)))
+        found[host]["filter"] = [line for line in saved.splitlines() if not line.startswith("#")]
     # Requests of kubelets that have joined are the cluster's own: it deletes them after an hour.
     names = site.kubectl("get", KINDS, "--output=name") + site.kubectl("get", "csr", f"-l{OURS}", "--output=name")
     found["api"] = dict.fromkeys(names.split(), "is there")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed import controlplane, keys, pbs, slurm
+from testbed import controlplane, keys, pbs, slurm, sysctls
 from testbed.archive import NodeFile, pack
 from testbed.errors import BedError
 from testbed.images import CachedImage
@@ -116,6 +116,16 @@ def await_booted(podman: Podman, host: Host) -> None:
             raise BedError(f"{host.container}: systemd is '{state or done.err.strip()}' after {BOOT_SECONDS:g} s")
         time.sleep(POLL_SECONDS)
     await_port(host, 22, deadline=deadline)
+
+
+def give_own_settings(podman: Podman, host: Host) -> None:
+    """Put a file over each setting of the kernel that a kubelet changes and that has no namespace."""
+    lines = "".join(f"{key} {value}\n" for key, value in sysctls.OF_NODES.items())
+    script = (
+        "set -eu; mkdir -p /run/settings; while read -r key value; do file=/run/settings/$(echo $key | tr / -); "
+        "echo $value > $file; mount --bind $file /proc/sys/$key; done"
+    )
+    podman.exec(host.container, ["sh", "-c", script], timeout=60, input=lines)
 
 
 def await_port(host: Host, port: int, *, deadline: float) -> None:

@@ -43,6 +43,16 @@ KUBELETS = {
     "kernel/keys/root_maxkeys": "1000000",
     "kernel/keys/root_maxbytes": "25000000",
 }
+# What each node of a bed has instead, in a file over each: none of these has a namespace, and beds would see each
+# other's. None is what a kubelet wants, so that a test sees it change and go back.
+OF_NODES = {
+    "vm/overcommit_memory": "0",
+    "vm/panic_on_oom": "1",
+    "kernel/panic": "30",
+    "kernel/panic_on_oops": "0",
+    "kernel/keys/root_maxkeys": "2000",
+    "kernel/keys/root_maxbytes": "2000000",
+}
 OURS = {**KUBELETS, **{key: str(least) for key, least in RAISED.items()}}
 
 

@@ -126,6 +126,7 @@ def make(bed: Bed, made_of: Supplies, *, wait: float) -> None:
         in_parallel([boot_one(podman, bed, made_of, index) for index in range(len(bed.hosts))])
     with step("wait for systemd and sshd"):
         in_parallel([partial(nodes.await_booted, podman, host) for host in bed.hosts])
+        in_parallel([partial(nodes.give_own_settings, podman, host) for host in bed.nodes])
     if made_of.binaries is not None:
         controlplane.finish_control_plane(bed, binaries=made_of.binaries)
     if bed.wlm == "slurm":

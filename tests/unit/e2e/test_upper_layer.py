@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._kube.joining import KUBELET_MAKES
 from e2e import listing
 from e2e.upper_layer import Image, look, mounts_of
+from testbed import sysctls
 
 
 def plant(root: Path) -> None:
@@ -128,3 +130,78 @@ def test_only_outermost_mounts_count_that_listings_do_not_leave_out() -> None:
     )
     lines = [f"{at} 1 0:{at} / {point} rw - tmpfs none rw" for at, point in enumerate(points)]
     assert mounts_of("\n".join(lines)) == ["/etc/hosts", "/srv/a b", "/var/lib/kubelet"]
+
+
+AUTOMOUNT = """\
+20 1 0:20 / / rw shared:1 - overlay overlay rw
+21 20 0:21 / /proc rw - proc proc rw
+22 21 0:22 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw,fd=28,direct
+23 20 0:23 / /net/site\\040a rw - autofs /etc/auto.site rw,indirect
+24 23 0:24 /a /net/site\\040a/x rw - nfs server:/a rw
+25 20 0:25 / /srv rw - ext4 /dev/sdb1 rw
+"""
+
+
+def test_nothing_looks_into_an_automount(tmp_path: Path) -> None:
+    """Nor into what was mounted there by somebody else. The control is the same walk that is not told of it."""
+    assert listing.automounts_of(AUTOMOUNT) == {"/proc/sys/fs/binfmt_misc", "/net/site a"}
+    assert mounts_of(AUTOMOUNT) == ["/net/site a/x", "/srv"]
+    host, layer = tmp_path / "host", tmp_path / "layer"
+    write(host / "srv/auto/inside")
+    write(host / "srv/file")
+    layer.mkdir()
+    told = look(str(host), str(layer), ["/srv"], {}, {"/srv/auto"}).states
+    assert set(told) == {"/srv", "/srv/file"}
+    assert "/srv/auto/inside" in look(str(host), str(layer), ["/srv"], {}).states
+
+
+def test_mounts_are_listed_one_over_the_other_with_type_and_source() -> None:
+    more = "30 25 0:25 /kubelet /srv rw shared:7 - ext4 /dev/sdb1 rw\n31 20 0:31 / /run/user/0 rw - tmpfs tmpfs rw\n"
+    found = listing.mounts(AUTOMOUNT + more)
+    assert found["mount /srv"] == [["/", "ext4", "/dev/sdb1"], ["/kubelet", "ext4", "/dev/sdb1"]]
+    assert found["mount /proc/sys/fs/binfmt_misc"] == [["/", "autofs", "systemd-1"]]
+    assert "mount /run/user/0" not in found
+    triggered = "40 22 0:40 / /proc/sys/fs/binfmt_misc rw - binfmt_misc binfmt_misc rw\n"
+    assert set(listing.difference(found, listing.mounts(AUTOMOUNT + more + triggered))) == {
+        "mount /proc/sys/fs/binfmt_misc"
+    }
+
+
+PROGRAMS = {
+    "dpkg-query": "#!/bin/sh\nprintf 'ii  base 1.0\\nrc  gone 2.0\\n'\n",
+    "rpm": "#!/bin/sh\nprintf 'installed base.x86_64 1.0-1.el9\\ninstalled base.i686 1.0-1.el9\\n'\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "wanted"),
+    [
+        ("dpkg-query", {"package base": ["ii", "1.0"], "package gone": ["rc", "2.0"]}),
+        (
+            "rpm",
+            {
+                "package base.x86_64": ["installed", "1.0-1.el9"],
+                "package base.i686": ["installed", "1.0-1.el9"],
+            },
+        ),
+    ],
+)
+def test_packages_are_listed_in_every_state_by_dpkg_or_rpm_with_what_is_kept_of_them(
+    program: str, wanted: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "bin" / program
+    write(tool, PROGRAMS[program])
+    tool.chmod(0o755)
+    write(tmp_path / "info/gone.list")
+    monkeypatch.setenv("PATH", str(tool.parent))
+    monkeypatch.setattr(listing, "OF_PACKAGES", (str(tmp_path / "info"),))
+    kept = {f"of packages {tmp_path}/info/gone.list": "is there"}
+    assert listing.packages() == {**wanted, **kept}
+
+
+def test_what_nodes_of_a_bed_have_for_themselves_is_what_kubelets_set_and_listings_read() -> None:
+    """None of a node's own settings is what a kubelet wants: only so does a test see it changed and put back."""
+    assert set(sysctls.OF_NODES) == set(sysctls.KUBELETS) == set(listing.SYSCTLS_OF_KUBELETS)
+    assert [name for name, value in sysctls.OF_NODES.items() if value == sysctls.KUBELETS[name]] == []
+    made = {item.name: item.value for item in KUBELET_MAKES if item.kind == "sysctl"}
+    assert made == {name.replace("/", "."): value for name, value in sysctls.KUBELETS.items()}
