@@ -205,6 +205,24 @@ class Lives(CliCase):
                 shutil.rmtree(os.path.join(self.top, "run"))
                 self.api.fail = []
 
+    def test_the_way_back_withdraws_what_the_node_says_of_its_leases_unless_its_kubelet_goes_too(self):
+        """Nobody would withdraw it later, and the controllers' service keeps such a node from pods."""
+        self.assertEqual(self.call(*self.job("begin"))[0], 0)
+        self.assertEqual(self.call("forget", "--leave", KUBELET)[0], 0)
+        self.assertEqual(self.announced(), '["slurm/4711/0"]')
+        self.api.fail = [("GET", 500)] * 50
+        code, err = self.call("forget")
+        self.assertEqual((code, self.announced()), (0, '["slurm/4711/0"]'))
+        self.assertIn("still announces jobs", err)
+        self.api.fail = [("PATCH", 403)] * 50
+        code, err = self.call("forget")
+        self.assertEqual((code, self.announced()), (0, '["slurm/4711/0"]'))
+        self.assertIn("still announces jobs", err)
+        self.api.fail = []
+        code, err = self.call("forget")
+        self.assertEqual((code, self.announced()), (0, None))
+        self.assertNotIn("still announces jobs", err)
+
     def test_the_way_back_starts_nothing_that_is_to_go_and_needs_no_settings(self):
         self.configure(handover="stop")
         self.assertEqual(self.call(*self.job("begin"))[0], 0)

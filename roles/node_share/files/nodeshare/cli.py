@@ -319,8 +319,24 @@ def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
                 step()
             except WorldError as error:
                 errors.append(str(error))
-    facts: List[Tuple[str, object]] = [("started", ",".join(stopped)), ("remarks", remark)]
+    stays = "" if set(options.leave).intersection(call.settings.services[:1]) else _withdraw(call.world)
+    facts: List[Tuple[str, object]] = [("started", ",".join(stopped)), ("remarks", remark), ("api", stays)]
     return FAILED if errors else 0, [*facts, ("error", "; ".join(errors))]
+
+
+def _withdraw(world: World) -> str:
+    """Take the announcement from the Node: nothing here will do so later. Return what keeps it there."""
+    seen = world.ask_api()
+    why = seen.why
+    if seen.answers or not seen.registered:
+        if not seen.announced:
+            return ""
+        try:
+            world.announce("")
+            return ""
+        except WorldError as error:
+            why = str(error)
+    return "the Node still announces jobs: " + why
 
 
 def _show(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
