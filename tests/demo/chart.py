@@ -24,6 +24,7 @@ from demo.intervals import (
     STARTING,
     STATES,
     UP,
+    WORKING,
     Interval,
     lanes,
 )
@@ -40,6 +41,7 @@ COLOURS = {
     RUNNING: "#c65a00",
     STARTING: "#b9d7f2",
     UP: "#1f5fa8",
+    WORKING: "#2a8c6a",
     LEAVING: "#b04a8f",
 }
 LANE_PIXELS, GAP = 26, 0.6
@@ -125,7 +127,7 @@ def _bars(what: str, colour: str, here: list[Interval], places: dict[Interval, f
         marker={"color": colour, "line": {"width": 0.5, "color": "white"}},
         text=[_label(one) for one in here],
         textposition="inside",
-        insidetextanchor="start" if what == UP else "middle",
+        insidetextanchor="start" if what in (UP, WORKING) else "middle",
         textangle=0,
         textfont={"color": "#222" if colour in ("#e4e4e4", "#f6cf9b", "#b9d7f2", "#c9a27b") else "white"},
         customdata=[[one.who, one.node, f"{one.begin:%H:%M:%S.%f}"[:-3], one.seconds] for one in here],

@@ -14,12 +14,13 @@ from testbed.controlplane import audit_log
 from testbed.kube_audit import read_audit
 
 from demo.chart import STEP, gantt
-from demo.handover import Finding, RecordError, findings, pods_beside
+from demo.handover import Finding, RecordError, both_finished, findings, pods_beside
 from demo.hands import Hosts, Step
 from demo.intervals import Interval
-from demo.kube_record import node_intervals, pod_intervals
+from demo.kube_record import node_intervals, pod_intervals, read_pods
 from demo.page import page
 from demo.slurm_record import job_intervals, read_jobs
+from demo.workload import DRIVER, WORKER, WORKERS
 
 LOGS = "/var/log/slurm"
 BEFORE, AFTER = timedelta(seconds=6), timedelta(seconds=14)
@@ -28,8 +29,13 @@ BEFORE, AFTER = timedelta(seconds=6), timedelta(seconds=14)
 def draw(
     bed: str, folder: Path, *, job: str, nodes: Sequence[str], steps: Sequence[Step]
 ) -> tuple[Path, list[Finding]]:
-    """The page's path, and what the records say of the job; an error when a pod was in its way."""
-    begin, end = steps[0].begin, datetime.now(UTC)
+    """Return the page's path and what the records say of the job.
+
+    Raises RecordError when a pod was in the job's way, or when job, driver and workers did not all succeed. The picture
+    begins where the set-up has ended.
+    """
+    shown_steps = [step for step in steps if not step.is_setup]
+    begin, end = shown_steps[0].begin, datetime.now(UTC)
     hosts = Hosts(bed)
     zone = hosts.on("ctl", "date", "+%:z", quiet=True).strip()
     logs = {node: hosts.on(node, "cat", f"{LOGS}/slurmd.log", quiet=True) for node in nodes}
@@ -37,23 +43,24 @@ def draw(
     events = list(read_audit(audit_log(api.find(bed).bed)))
     made = [
         *job_intervals(jobs, end=end),
-        *pod_intervals(events, end=end),
+        *pod_intervals(events, end=end, working=(DRIVER, WORKER)),
         *node_intervals(events, nodes, begin=begin, end=end),
     ]
     shown = next((one for one in jobs if one.number == job), None)
     if shown is None or shown.allocated is None or shown.ended is None:
         raise RecordError(f"Slurm's logs do not tell of job {job}")
     found = findings(shown, made)
+    found += both_finished(shown, read_pods(events), driver=DRIVER, worker=WORKER, workers=WORKERS)
     if beside := pods_beside(shown, made):
         raise RecordError(f"pods on the nodes of job {job} while it ran: {' '.join(one.who for one in beside)}")
-    told = [Interval("demo", STEP, step.short, step.begin, step.end) for step in steps]
+    told = [Interval("demo", STEP, step.short, step.begin, step.end) for step in shown_steps]
     charts = [
-        gantt(told, made, title="Two nodes from the first minute to the last", zero=begin),
+        gantt(told, made, title=f"{len(nodes)} nodes from the first minute to the last", zero=begin),
         gantt(
             told,
             made,
-            title=f"The hand-over: job {job} takes both nodes and gives them back",
-            zero=begin,
+            title=f"Job {job} takes {' and '.join(shown.nodes)}; a driver's workers leave, and go on elsewhere",
+            zero=shown.allocated,
             window=(shown.allocated - BEFORE, shown.ended + AFTER),
         ),
     ]

@@ -38,6 +38,7 @@ class Step:
     result: str
     begin: datetime
     end: datetime
+    is_setup: bool = False  # how long it takes says nothing of the collection: no picture shows it
 
     @property
     def seconds(self) -> float:
@@ -51,12 +52,12 @@ class Report:
     rows: list[Step] = field(default_factory=list)
 
     @contextmanager
-    def step(self, what: str, *, short: str) -> Iterator[list[str]]:
+    def step(self, what: str, *, short: str, is_setup: bool = False) -> Iterator[list[str]]:
         """A titled, timed step; what the body appends is its result in the table."""
         print(f"\n== {what}", flush=True)
         begin, result = datetime.now(UTC), list[str]()
         yield result
-        self.rows.append(Step(what, short, " ".join(result), begin, datetime.now(UTC)))
+        self.rows.append(Step(what, short, " ".join(result), begin, datetime.now(UTC), is_setup))
 
     def table(self) -> str:
         """The steps with their results and times."""

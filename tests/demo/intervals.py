@@ -12,7 +12,8 @@ from datetime import datetime
 PLAIN, SHARED, HELD, CLOSED = "plain batch node", "open for pods", "held for batch jobs", "closed to pods"
 ASKED, RUNNING = "job waits for its nodes", "job runs"
 STARTING, UP, LEAVING = "pod starts", "pod runs", "pod is asked to leave"
-STATES, JOBS, PODS = (PLAIN, SHARED, HELD, CLOSED), (ASKED, RUNNING), (STARTING, UP, LEAVING)
+WORKING = "driver or worker runs"
+STATES, JOBS, PODS = (PLAIN, SHARED, HELD, CLOSED), (ASKED, RUNNING), (STARTING, UP, WORKING, LEAVING)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from testbed.kube_audit import AuditEvent
 
-from demo.intervals import CLOSED, HELD, LEAVING, PLAIN, SHARED, STARTING, UP, Interval, chain
+from demo.intervals import CLOSED, HELD, LEAVING, PLAIN, SHARED, STARTING, UP, WORKING, Interval, chain
 
 TAINT, CONVERTING = "converged.hpc/batch", "converged.hpc/converting"
 
@@ -25,10 +25,25 @@ class Pod:
     node: str
     moments: list[tuple[datetime, str]] = field(default_factory=list)
     gone: datetime | None = None
+    succeeded: bool = False
 
 
-def pod_intervals(events: Iterable[AuditEvent], *, end: datetime) -> list[Interval]:
-    """From the Binding over the first running container and the request to leave to the last ended container."""
+def pod_intervals(events: Iterable[AuditEvent], *, end: datetime, working: Sequence[str] = ()) -> list[Interval]:
+    """From the Binding over the first running container and the request to leave to the last ended container.
+
+    `working` are the apps whose pods are drawn as a driver and its workers.
+    """
+    made = []
+    for pod in read_pods(events):
+        is_working = pod.name.split("-")[0] in working
+        moments = [(moment, WORKING if is_working and what == UP else what) for moment, what in pod.moments]
+        made += chain(pod.node, pod.name, moments, min(pod.gone or end, end))
+    return made
+
+
+def read_pods(events: Iterable[AuditEvent]) -> list[Pod]:
+    """Return every pod that a node was chosen for, in that order; one that replaces another may have its name."""
+    made: list[Pod] = []
     pods: dict[str, Pod] = {}
     for event in events:
         if event.code >= 300 or event.namespace == "kube-system":
@@ -40,9 +55,10 @@ def pod_intervals(events: Iterable[AuditEvent], *, end: datetime) -> list[Interv
         elif event.resource == "pods/binding" and event.body:
             node = str(event.body["target"]["name"])
             pods[event.name] = Pod(event.name, node, [(event.answered, STARTING)])
+            made.append(pods[event.name])
         elif pod := pods.get(event.name):
             _tell(pod, event)
-    return [one for pod in pods.values() for one in chain(pod.node, pod.name, pod.moments, min(pod.gone or end, end))]
+    return made
 
 
 def _tell(pod: Pod, event: AuditEvent) -> None:
@@ -55,7 +71,8 @@ def _tell(pod: Pod, event: AuditEvent) -> None:
         if status.get("phase") in ("Succeeded", "Failed") or (
             states and all(state.get("terminated") is not None for state in states)
         ):
-            pod.gone = event.answered
+            codes = [(state.get("terminated") or {}).get("exitCode") for state in states]
+            pod.gone, pod.succeeded = event.answered, status.get("phase") == "Succeeded" or set(codes) == {0}
         elif pod.moments[-1][1] == STARTING and any(state.get("running") is not None for state in states):
             pod.moments.append((event.answered, UP))
     elif event.resource == "pods/eviction" or (event.resource, event.verb) == ("pods", "delete"):

@@ -35,7 +35,7 @@ td.n {{ text-align: right; font-variant-numeric: tabular-nums; }}
 <p>Jobs are drawn from the logs of slurmctld and slurmd; pods and the states of nodes from the audit log of the API
 server. Nothing is estimated: each bar begins and ends at a line of one of them. A pod starts at its Binding, runs from
 the first container that the kubelet reports as running, is asked to leave when its eviction or deletion is accepted,
-and ends when its last container has.</p>
+and ends when its last container has. The set-up of the test bed is left out.</p>
 </body>
 </html>
 """

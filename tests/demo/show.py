@@ -36,9 +36,11 @@ from demo.intervals import SHARED
 from demo.slurm_record import host_names
 
 BED = "demo"
-NODES = ("n1", "n2")
+NODES = ("n1", "n2", "n3")
 HOSTS = ("ctl", *NODES)
-JOB = ("srun", "-N2", "sleep", "10")
+# It takes two of the nodes: what has to leave them has one to go to.
+JOB = ("srun", "-N2", "sleep", "20")
+EVERYWHERE = ("srun", f"-N{len(NODES)}", "hostname")
 # The playbooks of README's first example, in its order: what the demo runs.
 PROMISED = ("site --check --diff", "site", "site", "status", "verify", "off", "on", "restore")
 LINGER = 5
@@ -46,7 +48,7 @@ LINGER = 5
 DEADLINE = 10
 """Seconds that a job waits for pods which do not leave, as on a node that is switched off; a site gives them more."""
 SHOWN_NAMES = 10
-READY_SECONDS, DRIVER_SECONDS, SHOWN_SECONDS = 300.0, 300.0, 300.0
+READY_SECONDS, SHOWN_SECONDS = 300.0, 300.0
 
 NEXT = """The bed '{bed}' is up, and is a plain Slurm cluster again. Begin with: sh tests/bootstrap/enter.sh exec bash
   python -m testbed status {bed}
@@ -127,6 +129,7 @@ class Show:
         self.pods()
         self.driver()
         job = self.handover()
+        self.collect()
         self.day()
         self.restore(before)
         self.readme()
@@ -141,19 +144,21 @@ class Show:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         if exists(self.bed):
-            with self.report.step(f"Take the bed '{self.bed}' of an earlier demo down", short="down"):
+            with self.report.step(f"Take the bed '{self.bed}' of an earlier demo down", short="down", is_setup=True):
                 bed_command("down", self.bed)
-        with self.report.step("A Slurm cluster with a site's configuration", short="cluster up") as result:
+        title = "A Slurm cluster with a site's configuration"
+        with self.report.step(title, short="cluster up", is_setup=True) as result:
             bed_command("up", "--name", self.bed, "--nodes", str(len(NODES)))
-            result.append("2 nodes, ctl; beside it a Kubernetes control plane without nodes")
+            result.append(f"{len(NODES)} nodes, ctl; beside it a Kubernetes control plane without nodes")
         site = ConvertedSite(api.find(self.bed), self.folder)
         site.set("all", node_share_linger=LINGER, node_share_controller_deadline=DEADLINE)
         site.set("all", converged_verify_image=workload.IMAGE, converged_verify_command=["sleep", "100000"])
         write_inventory(self.folder, site.hosts)
         with self.report.step("Slurm runs a job, as it always has", short="job") as result:
-            names = sorted(self.hosts.on("ctl", "srun", "-N2", "hostname").split())
+            names = sorted(self.hosts.on("ctl", *EVERYWHERE).split())
             if tuple(names) != NODES:
-                raise DemoError(f"srun -N2 hostname printed {' '.join(names) or 'nothing'}, not {' '.join(NODES)}.")
+                said_all = " ".join(names) or "nothing"
+                raise DemoError(f"{' '.join(EVERYWHERE)} printed {said_all}, not {' '.join(NODES)}.")
             result.append(" ".join(names))
         return site
 
@@ -177,7 +182,7 @@ class Show:
             result.append("no changes")
 
     def pods(self) -> None:
-        with self.report.step("A Deployment spreads over both nodes", short="pods") as result:
+        with self.report.step("A Deployment spreads over all nodes", short="pods") as result:
             self.hosts.kubectl("apply", "-f", "-", text=workload.manifest(workload.deployment()))
             self.hosts.kubectl("rollout", "status", f"deployment/{workload.WEB}", f"--timeout={READY_SECONDS:.0f}s")
             shown = self.hosts.kubectl("get", "pods", "-o", "wide")
@@ -186,26 +191,22 @@ class Show:
                 raise DemoError(
                     f"of the Deployment's pods {counts} are on {' '.join(NODES)}; some were expected on each."
                 )
-            result.append(", ".join(f"{count} pods on {node}" for count, node in zip(counts, NODES, strict=True)))
+            result.append(", ".join(f"{count} on {node}" for count, node in zip(counts, NODES, strict=True)))
 
     def driver(self) -> None:
-        with self.report.step("A driver starts workers and collects what they found", short="driver") as result:
+        """Start the driver, and return when all its workers are at work on all nodes."""
+        with self.report.step("A driver has its workers started on all nodes", short="driver") as result:
             server = json.loads((self.folder / "hosts.yml").read_text())["all"]["vars"]["converged_api_server"]
-            self.hosts.kubectl("apply", "-f", "-", text=workload.manifest(*workload.driver(server)))
-            wait = ("wait", "--for=condition=complete", "job/driver", f"--timeout={DRIVER_SECONDS:.0f}s")
-            try:
-                self.hosts.kubectl(*wait)
-            finally:
-                log = self.hosts.kubectl("logs", "job/driver")
-            if not log.rstrip().endswith(f" {workload.TOTAL}"):
-                raise DemoError(f"the driver's last line does not say {workload.TOTAL}.")
-            self.hosts.kubectl("get", "pods", "-l", f"app={workload.WORKER}", "-o", "wide")
-            result.append(f"{workload.WORKERS} workers, sum {workload.TOTAL}")
+            self.hosts.kubectl("apply", "-f", "-", text=workload.manifest(*workload.driver(server, prefers=NODES[-1])))
+            watcher = Watcher(self.bed)
+            if not live.watch(watcher.workers, most=READY_SECONDS):
+                raise DemoError(f"not all workers ran on all nodes after {READY_SECONDS:.0f} s.")
+            result.append(f"{workload.WORKERS} workers")
 
     def handover(self) -> str:
-        """The job's number."""
+        """Run the batch job beside the driver; return the job's number."""
         with self.report.step(
-            f"A batch job takes both nodes and gives them back: {' '.join(JOB)}", short="hand-over"
+            f"Meanwhile a batch job takes two nodes and gives them back: {' '.join(JOB)}", short="hand-over"
         ) as result:
             print(f"ctl# {' '.join(JOB)}", flush=True)
             watcher = Watcher(self.bed)
@@ -218,8 +219,21 @@ class Show:
                 raise DemoError(f"srun ended with status {srun.returncode}.")
             if not back:
                 raise DemoError(f"the nodes and their pods were not back after {SHOWN_SECONDS:.0f} s.")
-            result.append(f"job {watcher.job}; pods are back")
+            result.append(f"job {watcher.job} succeeded; pods are back")
             return watcher.job
+
+    def collect(self) -> None:
+        """Hold the driver's answer against the right one. That workers were replaced is read from the records later."""
+        with self.report.step("The driver collects what its workers found", short="collect") as result:
+            timeout = f"--timeout={READY_SECONDS:.0f}s"
+            try:
+                self.hosts.kubectl("wait", "--for=condition=complete", "jobs.batch/driver", timeout)
+            finally:
+                log = self.hosts.kubectl("logs", "jobs.batch/driver")
+            if not log.rstrip().endswith(f" {workload.TOTAL}"):
+                raise DemoError(f"the driver's last line does not say {workload.TOTAL}.")
+            self.hosts.kubectl("wait", "--for=delete", "pod", "-l", f"app={workload.WORKER}", timeout)
+            result.append(f"succeeded: sum {workload.TOTAL}")
 
     def day(self) -> None:
         with self.report.step(
@@ -232,7 +246,7 @@ class Show:
             "In an emergency: batch only, at once, without the API; and back", short="off, on"
         ) as result:
             self.playbooks.run("off")
-            result.append(" ".join(self.hosts.on("ctl", "srun", "-N2", "hostname").split()))
+            result.append(" ".join(sorted(self.hosts.on("ctl", *EVERYWHERE).split())))
             self.playbooks.run("on")
 
     def restore(self, before: Before) -> None:
@@ -240,7 +254,7 @@ class Show:
             text = self.playbooks.run("restore")
             print("\n".join(said.proofs(text)), flush=True)
             self.compare(before)
-            names = self.hosts.on("ctl", "srun", "-N2", "hostname").split()
+            names = self.hosts.on("ctl", *EVERYWHERE).split()
             result.append(f"{' '.join(HOSTS)} as before; a job runs on {' '.join(sorted(names))}")
 
     def compare(self, before: Before) -> None:
@@ -272,7 +286,15 @@ class Watcher:
         self.job = ""
         self.since = time.monotonic()
 
+    def workers(self, passed: float) -> tuple[str, bool]:
+        """Return a line on all nodes, and whether all workers run, some on each node."""
+        nodes, pods = self.api.items("/api/v1/nodes"), self.api.items("/api/v1/namespaces/default/pods")
+        places = [pod["spec"]["nodeName"] for pod in pods if is_ready(pod, of=workload.WORKER)]
+        text = live.line(passed, NODES, nodes=nodes, pods=pods, jobs={})
+        return text, len(places) == workload.WORKERS and set(places) == set(NODES)
+
     def show(self, passed: float, *, running: bool) -> tuple[str, bool]:
+        """Return a line on all nodes, and whether the batch job has ended and the Deployment is whole again."""
         nodes, pods = self.api.items("/api/v1/nodes"), self.api.items("/api/v1/namespaces/default/pods")
         jobs: dict[str, list[str]] = {}
         for row in self.running.ssh("ctl", ["squeue", "-h", "-t", "R,CF", "-o", "%i %N"]).out.splitlines():
@@ -281,15 +303,16 @@ class Watcher:
             for name in host_names(names):
                 jobs.setdefault(name, []).append(number)
         text = live.line(passed, NODES, nodes=nodes, pods=pods, jobs=jobs)
-        ready = [pod for pod in pods if is_ready(pod) and pod["metadata"]["labels"].get("app") == workload.WEB]
+        ready = [pod for pod in pods if is_ready(pod, of=workload.WEB)]
         open_again = all(live.owner(node) == SHARED for node in nodes)
         return text, not running and bool(self.job) and open_again and len(ready) == workload.REPLICAS
 
 
-def is_ready(pod: dict[str, Any]) -> bool:
-    """Runs, and is not about to leave."""
+def is_ready(pod: dict[str, Any], *, of: str) -> bool:
+    """Return whether a pod of this app runs, and is not about to leave."""
     conditions = pod.get("status", {}).get("conditions", ())
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    ready = ready and pod["metadata"].get("labels", {}).get("app") == of
     return ready and "deletionTimestamp" not in pod["metadata"]
 
 

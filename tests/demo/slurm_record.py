@@ -18,7 +18,9 @@ from demo.intervals import ASKED, RUNNING, Interval
 
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+)\] (.*)")
 _ALLOCATED = re.compile(r"sched: (?:Allocate|_slurm_rpc_allocate_resources) JobId=(\S+) NodeList=(\S+) ")
-_OVER = re.compile(r"_job_complete: JobId=(\S+) |_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=(\S+) ")
+_OVER = re.compile(
+    r"_job_complete: JobId=(\S+) (?:WEXITSTATUS (\d+))?|_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=(\S+) "
+)
 _STARTED = re.compile(r"launch task StepId=(\d+)\.|Launching batch job (\d+) ")
 
 
@@ -31,6 +33,7 @@ class Job:
     allocated: datetime | None = None
     started: datetime | None = None
     ended: datetime | None = None
+    status: str = ""  # of the first step that tells one; nothing of a job that was killed
     started_on: dict[str, datetime] = field(default_factory=dict)
 
 
@@ -61,8 +64,8 @@ def read_jobs(controller: str, nodes: Mapping[str, str], *, zone: str) -> list[J
         if found := _ALLOCATED.match(text):
             number = _job_id(found[1])
             jobs[number] = Job(number, host_names(found[2]), moment)
-        elif (found := _OVER.match(text)) and (job := jobs.get(_job_id(found[1] or found[2]))):
-            job.ended = job.ended or moment
+        elif (found := _OVER.match(text)) and (job := jobs.get(_job_id(found[1] or found[3]))):
+            job.ended, job.status = job.ended or moment, job.status or found[2] or ""
     for node, log in nodes.items():
         for moment, text in lines(log, zone):
             if (found := _STARTED.match(text)) and (job := jobs.get(found[1] or found[2])):

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What runs as pods in the demo: a Deployment, and a driver that starts workers and adds up what they found. Pure.
 
-The driver is what programs like Spark or Dask are to Kubernetes: a pod with an account of its own that makes pods.
-The bed has no image with kubectl in it, so the driver uses the one that every bed has mounted into its nodes.
+The driver is what programs like Spark or Dask are to Kubernetes: a pod with an account of its own that has workers.
+They are a StatefulSet, whose controller replaces at once each worker that has to leave its node; a Job's would wait for
+10 s and more. The bed has no image with kubectl in it: the driver uses the one that every bed has mounted into nodes.
 """
 
 from __future__ import annotations
@@ -16,18 +17,27 @@ from testbed.kube_config import BIN
 
 IMAGE = "localhost/busybox:local"
 WEB, DRIVER, WORKER = "web", "driver", "worker"
-REPLICAS, WORKERS = 4, 4
-NUMBERS = 4_000_000
+REPLICAS, WORKERS = 3, 6
+NUMBERS = 4_320_000
+SLICES = 20
+"""Slices of a worker's part; after each it waits for a second, so that it is at work while the batch job is."""
 TOTAL = NUMBERS * (NUMBERS + 1) // 2
 """What the workers' sums must come to."""
-DRIVER_SCRIPT = """\
+DRIVER_SCRIPT = f"""\
 set -eu
 account=/var/run/secrets/kubernetes.io/serviceaccount
-kubectl() { /bed/kubectl --server="$API" --certificate-authority=$account/ca.crt --token="$(cat $account/token)" "$@"; }
-kubectl create --filename=/job/workers.json
-kubectl wait --for=jsonpath='{.status.phase}'=Succeeded pod --selector=app=worker --timeout=280s
-kubectl logs --selector=app=worker --tail=-1 |
-    awk '{ sum += $NF } END { printf "driver: the workers found %.0f\\n", sum }'
+kubectl() {{
+    /bed/kubectl --server="$API" --certificate-authority=$account/ca.crt --token="$(cat $account/token)" "$@"
+}}
+found() {{ kubectl logs --selector=app={WORKER} --tail=-1 2>/dev/null | grep "^{WORKER} . found " || true; }}
+# A driver that had to leave its node is replaced too, and finds its workers at work.
+kubectl get statefulsets.apps {WORKER} >/dev/null 2>&1 || kubectl create --filename=/job/workers.json
+for second in $(seq 280); do
+    [ "$(found | wc -l)" -lt {WORKERS} ] || break
+    sleep 1
+done
+found | awk '{{ sum += $NF }} END {{ printf "driver: the workers found %.0f\\n", sum }}'
+kubectl delete statefulsets.apps {WORKER} --wait=false
 """
 
 
@@ -48,8 +58,11 @@ def deployment() -> dict[str, Any]:
     }
 
 
-def driver(api_server: str) -> list[dict[str, Any]]:
-    """The driver with its account, which may make pods and read them, and what its workers are."""
+def driver(api_server: str, *, prefers: str) -> list[dict[str, Any]]:
+    """Return the driver with its account and what its workers are.
+
+    The account may make and delete StatefulSets and read pods. The driver prefers the node that Slurm fills last.
+    """
     script = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -62,7 +75,8 @@ def driver(api_server: str) -> list[dict[str, Any]]:
         "kind": "Role",
         "metadata": {"name": DRIVER},
         "rules": [
-            {"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "get", "list", "watch"]},
+            {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["create", "get", "delete"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
             {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
         ],
     }
@@ -83,27 +97,51 @@ def driver(api_server: str) -> list[dict[str, Any]]:
         {"name": "bed", "hostPath": {"path": BIN, "type": "Directory"}},
         {"name": "job", "configMap": {"name": DRIVER}},
     ]
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [prefers]}
+    preferred = [{"weight": 100, "preference": {"matchExpressions": [here]}}]
+    spec["affinity"] = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    evicted = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     template = {"metadata": {"labels": {"app": DRIVER}}, "spec": spec}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": DRIVER},
-        "spec": {"backoffLimit": 0, "template": template},
+        "spec": {"backoffLimit": 0, "podFailurePolicy": {"rules": [evicted]}, "template": template},
     }
     return [script, account, role, binding, job]
 
 
 def workers() -> dict[str, Any]:
-    """Each adds up its part of the numbers."""
-    share = NUMBERS // WORKERS
-    items = []
-    for number in range(WORKERS):
-        first, last = number * share + 1, (number + 1) * share
-        count = f'for (i = {first}; i <= {last}; i++) sum += i; printf "worker {number}: %.0f\\n", sum'
-        spec = _pod(WORKER, f"awk 'BEGIN {{ {count} }}'", grace=2) | {"restartPolicy": "Never"}
-        metadata = {"name": f"{WORKER}-{number}", "labels": {"app": WORKER}}
-        items.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    return {"apiVersion": "v1", "kind": "List", "items": items}
+    """Return the workers. Each adds up its part of the numbers, slice by slice, and stays until the driver ends it.
+
+    One that has to leave before says nothing and ends with status 143; one that has found its sum ends with 0.
+    """
+    share = NUMBERS // WORKERS // SLICES
+    count = (
+        f"for (slice = 0; slice < {SLICES}; slice++) {{ first = (part * {SLICES} + slice) * {share}; "
+        f'for (i = first + 1; i <= first + {share}; i++) sum += i; system("sleep 1") }} '
+        f'printf "{WORKER} %d found %.0f\\n", part, sum'
+    )
+    script = (
+        f"trap 'exit 143' TERM; part=${{HOSTNAME##*-}}; echo {WORKER} $part begins; file=$(mktemp); "
+        f"awk -v part=$part 'BEGIN {{ {count} }}' > $file & wait $!; "
+        "trap 'exit 0' TERM; cat $file; while :; do sleep 1 & wait; done"
+    )
+    pod = _pod(WORKER, script, grace=2)
+    # One that has to leave goes to a node that is open, however many are there; the Deployment's pods wait for theirs.
+    pod["topologySpreadConstraints"][0]["nodeTaintsPolicy"] = "Honor"
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": WORKER},
+        "spec": {
+            "replicas": WORKERS,
+            "serviceName": WORKER,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": WORKER}},
+            "template": {"metadata": {"labels": {"app": WORKER}}, "spec": pod},
+        },
+    }
 
 
 def manifest(*objects: dict[str, Any]) -> str:

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -137,22 +142,64 @@ def test_verdicts_recaps_plays_and_proofs_are_read_from_what_ansible_prints() ->
 
 
 def test_pods_pull_nothing_and_spread_over_nodes() -> None:
-    made = [workload.deployment()["spec"]["template"], workload.driver("https://kube:6443")[-1]["spec"]["template"]]
-    for one in [*made, *workload.workers()["items"]]:
+    apps = [workload.deployment(), workload.driver("https://kube:6443", prefers="n3")[-1], workload.workers()]
+    for one in [app["spec"]["template"] for app in apps]:
         assert {container["imagePullPolicy"] for container in one["spec"]["containers"]} == {"Never"}
         (spread,) = one["spec"]["topologySpreadConstraints"]
         assert spread["topologyKey"] == "kubernetes.io/hostname"
 
 
-def test_the_workers_share_all_numbers_and_the_driver_may_only_make_and_read_pods() -> None:
-    objects = {one["kind"]: one for one in workload.driver("https://kube:6443")}
+def test_the_driver_may_only_have_workers_and_read_and_is_replaced_when_it_has_to_leave() -> None:
+    objects = {one["kind"]: one for one in workload.driver("https://kube:6443", prefers="n3")}
 
     assert json.loads(objects["ConfigMap"]["data"]["workers.json"]) == workload.workers()
-    scripts = [one["spec"]["containers"][0]["command"][-1] for one in workload.workers()["items"]]
-    assert "i = 1; i <= 1000000" in scripts[0]
-    assert f"i <= {workload.NUMBERS};" in scripts[-1]
-    assert {verb for rule in objects["Role"]["rules"] for verb in rule["verbs"]} == {"create", "get", "list", "watch"}
-    assert objects["Job"]["spec"]["template"]["spec"]["serviceAccountName"] == "driver"
+    rights = {rule["resources"][0]: rule["verbs"] for rule in objects["Role"]["rules"]}
+    assert rights == {"statefulsets": ["create", "get", "delete"], "pods": ["get", "list"], "pods/log": ["get"]}
+    job = objects["Job"]["spec"]
+    assert job["template"]["spec"]["serviceAccountName"] == "driver"
+    (rule,) = job["podFailurePolicy"]["rules"]
+    assert (rule["action"], rule["onPodConditions"][0]["type"]) == ("Ignore", "DisruptionTarget")
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+
+
+@contextlib.contextmanager
+def worker(part: int, folder: Path, *, waits: bool) -> Iterator[Callable[[], str]]:
+    """Run a worker's script itself, with or without the waiting between slices; yield what reads a line of it.
+
+    In the end it is asked to leave, as a container is, and what it has started goes with it.
+    """
+    script = workload.workers()["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    assert script.count('system("sleep 1")') == 1
+    argv = ["sh", "-c", script if waits else script.replace('system("sleep 1")', "")]
+    env = {"HOSTNAME": f"worker-{part}", "TMPDIR": str(folder), "PATH": os.environ["PATH"]}
+    process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline
+        process.terminate()
+        (folder / "status").write_text(str(process.wait(timeout=60)))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        rest, _errors = process.communicate(timeout=60)
+    (folder / "rest").write_text(rest)
+
+
+def test_the_workers_add_up_all_numbers_between_them_and_end_well_when_the_driver_ends_them(tmp_path: Path) -> None:
+    total = 0
+    for part in range(workload.WORKERS):
+        with worker(part, tmp_path, waits=False) as line:
+            assert line() == f"worker {part} begins\n"
+            *words, found = line().split()
+        assert (words, (tmp_path / "status").read_text()) == (["worker", str(part), "found"], "0")
+        total += int(found)
+    assert total == workload.TOTAL
+
+
+def test_a_worker_that_is_asked_to_leave_does_so_at_once_and_has_found_nothing(tmp_path: Path) -> None:
+    with worker(0, tmp_path, waits=True) as line:
+        assert line() == "worker 0 begins\n"
+    assert ((tmp_path / "status").read_text(), (tmp_path / "rest").read_text()) == ("143", "")
 
 
 def test_the_table_has_every_step_with_its_result_and_the_sum() -> None:

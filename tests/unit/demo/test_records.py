@@ -21,11 +21,12 @@ from demo.intervals import (
     SHARED,
     STARTING,
     UP,
+    WORKING,
     Interval,
     chain,
     lanes,
 )
-from demo.kube_record import node_intervals, pod_intervals
+from demo.kube_record import Pod, node_intervals, pod_intervals, read_pods
 from hypothesis import given
 from hypothesis import strategies as st
 from testbed.kube_audit import AuditEvent
@@ -202,6 +203,110 @@ def handed_over() -> tuple[slurm_record.Job, list[Interval]]:
         made += chain(node, node, [(at(0), SHARED), (at(2.1), HELD), (at(opened), SHARED)], at(20))
     made += chain("n1", "web-1", [(at(1), UP), (at(2.2), LEAVING)], at(2.9))
     return job, [*made, *chain("n1", "web-2", [(at(6.1), STARTING), (at(7), UP)], at(20))]
+
+
+WORKERS_RUN = {
+    # name (of one that is replaced: the same): node, and when it is bound, runs, is asked to leave, and has ended
+    "driver-a": ("n3", 0.0, 0.5, None, 19.0),
+    "worker-0 first": ("n1", 1.0, 1.5, 2.2, 2.6),
+    "worker-0": ("n3", 2.7, 3.2, None, 18.0),
+    "worker-1": ("n3", 1.0, 1.4, None, 17.0),
+}
+
+
+def pods_of(runs: dict[str, tuple[str, float, float, float | None, float]], *, failed: str = "") -> list[Pod]:
+    made = []
+    for name, (node, bound_at, runs_at, leaves_at, ended_at) in runs.items():
+        moments = [(at(bound_at), STARTING), (at(runs_at), UP)]
+        moments += [(at(leaves_at), LEAVING)] if leaves_at else []
+        made.append(Pod(name.split()[0], node, moments, at(ended_at), leaves_at is None and name != failed))
+    return made
+
+
+def test_the_figures_of_a_driver_beside_a_job_say_who_left_and_who_came_back() -> None:
+    job, _made = handed_over()
+    found = handover.both_finished(job, pods_of(WORKERS_RUN), driver="driver", worker="worker", workers=2)
+    assert [(one.what, one.value) for one in found] == [
+        ("workers that had to leave, and were replaced on another node while the job ran", "1"),
+        ("longest that one of them was away", "1.00 s"),
+        ("job, driver and workers", "all succeeded"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("runs", "failed", "says"),
+    [
+        ({"driver-a": None}, "", "no driver has succeeded that was still at work when job 3 began"),
+        ({}, "driver-a", "no driver has succeeded"),
+        ({"driver-a": ("n3", 0.0, 0.5, None, 2.5)}, "", "no driver has succeeded that was still at work"),
+        ({"driver-a": ("n3", 2.5, 2.6, None, 19.0)}, "", "no driver was at work when job 3 got its nodes"),
+        ({}, "worker-1", "workers that did not succeed: 1"),
+        ({"worker-1": None}, "", "workers that did not succeed: 1"),
+        # It comes back on a node of the job, or elsewhere but after the job, or it was never asked to leave.
+        ({"worker-0": ("n1", 6.0, 6.5, None, 18.0)}, "", "worker 0 was not replaced on another node while job 3 ran"),
+        ({"worker-0": ("n3", 6.0, 6.5, None, 18.0)}, "", "worker 0 was not replaced on another node while job 3 ran"),
+        (
+            {"worker-0 first": ("n1", 1.0, 1.5, None, 2.6)},
+            "",
+            "worker 0 was not replaced on another node while job 3 ran",
+        ),
+        ({"worker-0 first": None}, "", "no worker had to leave for job 3"),
+    ],
+)
+def test_what_the_predecessors_promised_is_refused_where_the_records_do_not_show_it(
+    runs: dict[str, Any], failed: str, says: str
+) -> None:
+    job, _made = handed_over()
+    told = {name: run for name, run in {**WORKERS_RUN, **runs}.items() if run is not None}
+    with pytest.raises(handover.RecordError, match=says):
+        handover.both_finished(job, pods_of(told, failed=failed), driver="driver", worker="worker", workers=2)
+
+
+def test_a_job_that_failed_or_was_killed_is_no_success() -> None:
+    for log, says in (
+        (SLURMCTLD.replace("WEXITSTATUS 0", "WEXITSTATUS 1"), "job 3 ended with status 1"),
+        (
+            SLURMCTLD.replace(
+                "_job_complete: JobId=3 WEXITSTATUS 0", "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=3 uid 0"
+            ),
+            "job 3 ended with status unknown",
+        ),
+    ):
+        (job, *_others) = slurm_record.read_jobs(log, SLURMD, zone="+00:00")
+        with pytest.raises(handover.RecordError, match=says):
+            handover.both_finished(job, pods_of(WORKERS_RUN), driver="driver", worker="worker", workers=2)
+
+
+def test_a_pod_has_succeeded_when_its_kubelet_says_so_and_not_when_it_was_ended() -> None:
+    events = [bound(1, name, "n1") for name in ("a", "b", "c")]
+    events += [
+        event(2, "patch", "pods/status", "a", {"status": {"phase": "Succeeded"}}),
+        event(2, "patch", "pods/status", "b", {"status": {"phase": "Failed"}}),
+        event(2, "patch", "pods/status", "c", status(terminated={"exitCode": 0})),
+    ]
+    assert [(pod.name, pod.succeeded) for pod in read_pods(events)] == [("a", True), ("b", False), ("c", True)]
+
+
+def test_a_pod_that_replaces_another_of_its_name_is_another_pod() -> None:
+    events = [
+        bound(1, "worker-0", "n1"),
+        event(2, "patch", "pods/status", "worker-0", status(running={})),
+        event(3, "create", "pods/eviction", "worker-0", {}, 201),
+        event(4, "patch", "pods/status", "worker-0", status(terminated={"exitCode": 143})),
+        event(5, "delete", "pods", "worker-0", {"gracePeriodSeconds": 0}),
+        bound(6, "worker-0", "n3"),
+        event(7, "patch", "pods/status", "worker-0", status(running={})),
+    ]
+    first, second = read_pods(events)
+    assert (first.node, first.gone, first.succeeded) == ("n1", at(4), False)
+    assert (second.node, second.gone, second.moments[0]) == ("n3", None, (at(6), STARTING))
+
+
+def test_a_driver_and_its_workers_have_a_colour_of_their_own() -> None:
+    events = [bound(1, name, "n1") for name in ("web-7f-a", "worker-0")]
+    events += [event(2, "patch", "pods/status", name, status(running={})) for name in ("web-7f-a", "worker-0")]
+    made = pod_intervals(events, end=at(9), working=("driver", "worker"))
+    assert [(one.who, one.what) for one in made if one.what != STARTING] == [("web-7f-a", UP), ("worker-0", WORKING)]
 
 
 def test_the_figures_of_a_hand_over_come_from_the_records() -> None:
