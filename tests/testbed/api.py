@@ -16,9 +16,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import keys
+from testbed import keys, machines, reach
 from testbed.controlplane import admin
-from testbed.down import podman_of
 from testbed.kube_api import Json
 from testbed.recipe import ADMINISTRATOR
 from testbed.run import Completed, run
@@ -47,9 +46,8 @@ class RunningBed:
         input: str | bytes | None = None,
         check: bool = True,
     ) -> Completed:
-        """Run a command as root on a host, without ssh."""
-        container = self.bed.host(host).container
-        return podman_of(self.bed).exec(container, argv, timeout=timeout, input=input, check=check)
+        """Run a command as root on a host: without ssh, unless the host is a machine."""
+        return reach.execute(self.bed, self.bed.host(host), argv, timeout=timeout, input=input, check=check)
 
     def ssh(
         self,
@@ -63,6 +61,14 @@ class RunningBed:
         """Run a command on a host as its administrator, over ssh."""
         command = [*keys.ssh_command(self.bed, self.bed.host(host), user=ADMINISTRATOR), shlex.join(argv)]
         return run(command, timeout=timeout, input=input, check=check)
+
+    def power_cut(self, host: str) -> None:
+        """Take the power from a machine at once; what it had not written to its disk is lost."""
+        machines.power_cut(self.bed.name, self.bed.host(host).name)
+
+    def power_on(self, host: str) -> None:
+        """Give a machine its power back; it boots, which the caller awaits."""
+        machines.power_on(self.bed, self.bed.host(host))
 
     def kubectl(self, *arguments: str, timeout: float = COMMAND_SECONDS, input: str | None = None) -> str:
         """What kubectl prints, run beside the API server as the cluster's administrator."""

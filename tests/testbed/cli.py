@@ -99,6 +99,7 @@ UP_EXAMPLES = (
     "testbed up --name plain --wlm none --debian 13",
     "testbed up --name ha --controllers 2",
     "testbed up --name pbs --wlm pbs",
+    "testbed up --name kernel --vm --nodes 1",
 )
 
 
@@ -122,6 +123,10 @@ def add_up(up: Parser) -> None:
     )
     up.add_argument(
         "--debian", type=int, default=DEFAULT_DEBIAN, metavar="|".join(map(str, SUITES)), help="release of the nodes"
+    )
+    up.add_argument("--vm", action="store_true", help="nodes are virtual machines with a kernel of their own (slow)")
+    up.add_argument(
+        "--security", default="", metavar="selinux", help="with --vm: Debian's policy of SELinux, permissive"
     )
     up.add_argument("--bin-dir", type=Path, metavar="FOLDER", help="use these Kubernetes programs, build none")
     up.add_argument("--subnet", metavar="CIDR", help="network of the bed (default: a free /24)")

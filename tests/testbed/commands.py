@@ -12,7 +12,7 @@ import math
 import os
 import sys
 
-from testbed import binaries, inventory, join, keys, layout, load, pbs, privilege, status, supplies
+from testbed import binaries, inventory, join, keys, layout, load, pbs, privilege, reach, status, supplies
 from testbed.down import podman_of, release_storage, take_down
 from testbed.errors import BedError, UsageError
 from testbed.logs import collect_logs
@@ -85,8 +85,11 @@ def execute(options: argparse.Namespace) -> int:
     if not argv:
         raise UsageError("exec: no command given; write: testbed exec NAME HOST -- COMMAND ...")
     bed = bed_of(options)
+    host = bed.host(options.host)
     flags = ["--interactive", "--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else ["--interactive"]
-    command = podman_of(bed).argv("exec", *flags, bed.host(options.host).container, *argv)
+    command = podman_of(bed).argv("exec", *flags, host.container, *argv)
+    if host.machine:
+        command = reach.remote(bed, host, argv)
     os.execvp(command[0], command)
 
 

@@ -14,7 +14,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from testbed import sysctls
+from testbed import machines, sysctls
 from testbed.cgroups import Way
 from testbed.parallel import in_parallel
 from testbed.paths import bed_dir
@@ -55,6 +55,8 @@ def remove(store: BedStore) -> None:
         return
     room(name).unlink(missing_ok=True)
     with step(f"take bed '{name}' down"):
+        # Before the containers: the last of these takes the bridge away, unless a link of ours is on it.
+        machines.remove_all(name)
         for podman in engines(name):
             podman.configure()
             in_parallel([partial(podman.rm, container) for container in containers(podman, name)])

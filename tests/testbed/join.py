@@ -42,6 +42,8 @@ def join_node(bed: Bed, name: str, podman: Podman) -> None:
     host = bed.host(name)
     if host.role != "node":
         raise BedError(f"{host.name} is the bed's {host.role} host; join one of {' '.join(n.name for n in bed.nodes)}")
+    if host.machine:
+        raise BedError(f"{host.name} is a virtual machine; `join` is for containers, convert it by the playbook `site`")
     api = admin(bed)
     try:
         if not is_member(api, host):

@@ -12,6 +12,8 @@ from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
 
 from testbed.cgroups import Way
 from testbed.errors import BedError, UsageError
+from testbed.machine_recipe import DEBIAN as MACHINE_DEBIAN
+from testbed.machine_recipe import SECURITY
 from testbed.recipe import DEFAULT_DEBIAN, SUITES, Recipe
 from testbed.state import Bed, Host
 
@@ -20,6 +22,8 @@ WLMS = ("slurm", "pbs", "none")
 SLURM_CONFS = ("local", "shared", "configless")
 MAX_NODES = 64
 MAX_CONTROLLERS = 3
+# Each takes 3 GiB of memory and a processor of its own for minutes.
+MAX_MACHINES = 4
 # Container names are "NAME-nodeN", which podman takes; the limit leaves room in a Unix socket's path.
 NAME = re.compile(r"[a-z][a-z0-9-]{0,18}[a-z0-9]|[a-z]")
 CONTROLLER_OFFSET, KUBE_OFFSET, BACKUP_OFFSET, NODE_OFFSET = 2, 3, 4, 11
@@ -42,6 +46,8 @@ class Request:
     debian: int = DEFAULT_DEBIAN
     subnet: str | None = None
     pbs_exec: str = ""
+    vm: bool = False
+    security: str = ""
 
 
 def check(request: Request) -> None:
@@ -51,16 +57,36 @@ def check(request: Request) -> None:
         raise UsageError(f"--nodes {request.nodes}: give a number from 1 to {MAX_NODES}")
     if not 1 <= request.controllers <= MAX_CONTROLLERS:
         raise UsageError(f"--controllers {request.controllers}: give a number from 1 to {MAX_CONTROLLERS}")
-    choices = (("--wlm", request.wlm, WLMS), ("--slurm-conf", request.slurm_conf, SLURM_CONFS))
+    choices = (
+        ("--wlm", request.wlm, WLMS),
+        ("--slurm-conf", request.slurm_conf, SLURM_CONFS),
+        ("--security", request.security, tuple(SECURITY)),
+    )
     for option, value, known in choices:
         if value not in known:
-            raise UsageError(f"{option} {value}: unknown; give one of {', '.join(known)}")
+            raise UsageError(f"{option} {value}: unknown; give one of {', '.join(filter(None, known))}")
     if request.debian not in SUITES:
         raise UsageError(f"--debian {request.debian}: unknown; give one of {', '.join(map(str, SUITES))}")
     if request.slurmdbd and request.wlm != "slurm":
         raise UsageError(f"--slurmdbd needs --wlm slurm, found --wlm {request.wlm}")
     if request.slurmdbd and request.controllers > 1:
         raise UsageError(f"--slurmdbd needs --controllers 1, found --controllers {request.controllers}")
+    if request.vm:
+        check_machines(request)
+    elif request.security:
+        raise UsageError(f"--security {request.security} needs --vm: containers have the kernel of this machine")
+
+
+def check_machines(request: Request) -> None:
+    """Refuse what nodes that are virtual machines cannot be given."""
+    if request.debian != MACHINE_DEBIAN:
+        raise UsageError(f"--vm needs --debian {MACHINE_DEBIAN}, found --debian {request.debian}")
+    if request.slurm_conf == "shared":
+        raise UsageError("--vm needs --slurm-conf local or configless, found --slurm-conf shared")
+    if request.wlm == "none" and not request.kube:
+        raise UsageError("--vm needs --kube or --wlm slurm or pbs: machines join the network of the bed's containers")
+    if request.nodes > MAX_MACHINES:
+        raise UsageError(f"--nodes {request.nodes}: with --vm give a number from 1 to {MAX_MACHINES}")
 
 
 def check_name(name: str) -> None:
@@ -104,7 +130,10 @@ def layout(request: Request, *, subnet: IPv4Network, way: Way, uid: int) -> Bed:
     first = subnet.network_address
 
     def host(name: str, role: str, offset: int) -> Host:
-        return Host(name=name, role=role, container=f"{request.name}-{name}", ip=str(first + offset))
+        machine = request.vm and role == "node"
+        return Host(
+            name=name, role=role, container=f"{request.name}-{name}", ip=str(first + offset), machine=machine
+        )
 
     hosts = [host(f"n{number}", "node", NODE_OFFSET + number - 1) for number in range(1, request.nodes + 1)]
     if request.kube:
@@ -129,6 +158,8 @@ def layout(request: Request, *, subnet: IPv4Network, way: Way, uid: int) -> Bed:
         kube=request.kube,
         uid=uid,
         pbs_exec=request.pbs_exec,
+        vm=request.vm,
+        security=request.security,
     )
 
 
@@ -143,6 +174,8 @@ def differences(bed: Bed, request: Request) -> Sequence[str]:
         ("slurmdbd", bed.slurmdbd, request.slurmdbd),
         ("kube", bed.kube, request.kube),
         ("debian", bed.debian, request.debian),
+        ("vm", bed.vm, request.vm),
+        ("security", bed.security or "none", request.security or "none"),
         ("subnet", bed.subnet, request.subnet or bed.subnet),
     )
     return [f"{what} {have} (asked for {want})" for what, have, want in pairs if have != want]

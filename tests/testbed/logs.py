@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from testbed import controlplane
+from testbed import controlplane, machines, reach
 from testbed.down import podman_of
 from testbed.errors import BedError
 from testbed.parallel import in_parallel
@@ -34,7 +36,7 @@ def collect_logs(bed: Bed) -> Path:
     folder.mkdir(parents=True)
     shutil.copyfile(BedStore(bed.name).path, folder / "state.json")
     podman = podman_of(bed)
-    in_parallel([partial(collect_host, podman, host, folder / host.name) for host in bed.hosts])
+    in_parallel([partial(collect_host, podman, bed, host, folder / host.name) for host in bed.hosts])
     if bed.kube and controlplane.audit_log(bed).exists():
         shutil.copyfile(controlplane.audit_log(bed), folder / "kube" / "audit.log")
     for path in (folder, *folder.rglob("*")):
@@ -42,17 +44,30 @@ def collect_logs(bed: Bed) -> Path:
     return folder
 
 
-def collect_host(podman: Podman, host: Host, folder: Path) -> None:
-    """The logs of one container, running or not."""
+def collect_host(podman: Podman, bed: Bed, host: Host, folder: Path) -> None:
+    """The logs of one container or machine, running or not."""
     folder.mkdir()
     for name, argv in COMMANDS.items():
         try:
-            done = podman.exec(host.container, argv, timeout=60, check=False)
+            done = reach.execute(bed, host, argv, timeout=60, check=False)
             (folder / name).write_text(done.out + done.err)
         except BedError as error:
             (folder / name).write_text(f"{error}\n")
+    if host.machine:
+        collect_machine(bed, host, folder)
+        return
     console = podman.call("logs", host.container, check=False, timeout=60)
     (folder / "console.txt").write_text(console.out + console.err)
     for path in FOLDERS:
         # Not every host has every folder.
         podman.call("cp", f"{host.container}:{path}", str(folder), check=False, timeout=60)
+
+
+def collect_machine(bed: Bed, host: Host, folder: Path) -> None:
+    """What a machine's kernel has said, and the folders of its services as one archive."""
+    with suppress(FileNotFoundError):
+        shutil.copyfile(machines.console(bed, host), folder / "console.txt")
+    argv = ["sh", "-c", "tar -c -C / --ignore-failed-read " + " ".join(path.lstrip("/") for path in FOLDERS) + " | base64"]
+    with suppress(BedError, ValueError):
+        done = reach.execute(bed, host, argv, timeout=60, check=False)
+        (folder / "logs.tar").write_bytes(base64.b64decode(done.out))

@@ -11,10 +11,11 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed import controlplane, keys, pbs, slurm, sysctls
+from testbed import controlplane, keys, machines, pbs, reach, slurm, sysctls
 from testbed.archive import NodeFile, pack
 from testbed.errors import BedError
 from testbed.images import CachedImage
+from testbed.machine_disks import MachineDisks
 from testbed.podman import ContainerSpec, Podman, Volume
 from testbed.recipe import ADMINISTRATOR
 from testbed.state import Bed, Host
@@ -91,6 +92,13 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
     return made + slurm.files(bed, host, munge_key=keys.munge_key(bed).read_bytes())
 
 
+def power_on(bed: Bed, host: Host, disks: MachineDisks, image: CachedImage, *, bridge: str) -> None:
+    """Make a machine, fill it and start it."""
+    machines.make(bed, host, disks, files(bed, host), image)
+    machines.link(bed, host, bridge=bridge)
+    machines.power_on(bed, host)
+
+
 def boot(podman: Podman, container: ContainerSpec, content: Iterable[NodeFile], image: CachedImage) -> None:
     """Create, fill and start one container."""
     podman.create(container)
@@ -98,24 +106,26 @@ def boot(podman: Podman, container: ContainerSpec, content: Iterable[NodeFile], 
     podman.start(container.name)
 
 
-def await_booted(podman: Podman, host: Host) -> None:
+def await_booted(bed: Bed, host: Host) -> None:
     """Wait until systemd has started everything, and sshd answers."""
     deadline = time.monotonic() + BOOT_SECONDS
+    if host.machine:
+        await_port(bed, host, 22, deadline=deadline)
     while True:
-        done = podman.exec(
-            host.container, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False
+        done = reach.execute(
+            bed, host, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False
         )
         state = done.out.strip()
         if state == "running":
             break
         if state == "degraded":
-            failed = podman.exec(host.container, ["systemctl", "--failed", "--plain", "--no-legend"], timeout=30)
+            failed = reach.execute(bed, host, ["systemctl", "--failed", "--plain", "--no-legend"], timeout=30)
             units = " ".join(line.split()[0] for line in failed.out.splitlines())
             raise BedError(f"{host.container}: booted, but failed: {units}")
         if time.monotonic() > deadline:
             raise BedError(f"{host.container}: systemd is '{state or done.err.strip()}' after {BOOT_SECONDS:g} s")
         time.sleep(POLL_SECONDS)
-    await_port(host, 22, deadline=deadline)
+    await_port(bed, host, 22, deadline=deadline)
 
 
 def give_own_settings(podman: Podman, host: Host) -> None:
@@ -128,14 +138,15 @@ def give_own_settings(podman: Podman, host: Host) -> None:
     podman.exec(host.container, ["sh", "-c", script], timeout=60, input=lines)
 
 
-def await_port(host: Host, port: int, *, deadline: float) -> None:
+def await_port(bed: Bed, host: Host, port: int, *, deadline: float) -> None:
     """Wait until something accepts connections."""
     while True:
         try:
             socket.create_connection((host.ip, port), timeout=5).close()
         except OSError as error:
             if time.monotonic() > deadline:
-                raise BedError(f"{host.container}: no answer on {host.ip} port {port} ({error})") from None
+                said = f"; its console ends: {machines.last_words(bed, host)}" if host.machine else ""
+                raise BedError(f"{host.container}: no answer on {host.ip} port {port} ({error}){said}") from None
             time.sleep(POLL_SECONDS)
         else:
             return
@@ -173,7 +184,7 @@ def start_accounting(podman: Podman, bed: Bed) -> None:
     )
     podman.exec(host.container, ["mysql"], timeout=60, input=statements)
     podman.exec(host.container, ["systemctl", "enable", "--now", "slurmdbd"], timeout=60)
-    await_port(host, 6819, deadline=time.monotonic() + 60)
+    await_port(bed, host, 6819, deadline=time.monotonic() + 60)
     cluster = slurm.cluster_name(bed)
     wanted = (("cluster", cluster), ("account", "research"), ("user", "ops,alice,bob", "account=research"))
     for words in wanted:

@@ -243,6 +243,11 @@ class Podman:
         labels = ("--label", f"{LABEL}={name}", "--label", f"{CACHE_LABEL}={cache_dir()}")
         self.call("network", "create", *labels, "--disable-dns", "--subnet", subnet, "--gateway", gateway, name)
 
+    def bridge(self, network: str) -> str:
+        """Return the interface of a network on this host; it is there while a container is on it."""
+        found: str = json.loads(self.call("network", "inspect", network).out)[0]["network_interface"]
+        return found
+
     def networks(self, bed: str) -> list[str]:
         """Return the networks of a bed. All storages share them, and another cache may have a bed of that name."""
         found = json.loads(

@@ -14,7 +14,9 @@ from testbed.cgroups import Way
 from testbed.state import Bed, Host
 
 CONF_DIR, STATE_DIR = "/etc/slurm", "/var/lib/slurm/slurmctld"
-NODE_CPUS, NODE_MEMORY_MB = 2, 2000
+NODE_CPUS, NODE_MEMORY_MB = "CPUs=2", 2000
+# Two NUMA nodes of two processors each.
+MACHINE_CPUS = "CPUs=4 Sockets=2 CoresPerSocket=2 ThreadsPerCore=1"
 
 SLURM_CONF = """\
 # slurm.conf of cluster "{cluster}"
@@ -71,7 +73,7 @@ include   partitions.conf
 
 NODES_CONF = """\
 # One line per delivery; racks as in the plan on the wall.
-NodeName=DEFAULT CPUs={cpus} RealMemory={memory}  State=UNKNOWN
+NodeName=DEFAULT {cpus} RealMemory={memory}  State=UNKNOWN
 {lines}
 """
 
@@ -123,7 +125,7 @@ def slurm_conf(bed: Bed) -> dict[str, str]:
     lines = [f"NodeName={hostlist(1, older)} Feature=rack1,ib"]
     if older < count:
         lines.append(f"nodename={hostlist(older + 1, count)}   Feature=rack2,ib,bigmem  Weight=20")
-    task = "task/cgroup,task/affinity" if bed.way.has_limits else "task/none"
+    task = "task/cgroup,task/affinity" if bed.node_way.has_limits else "task/none"
     accounting = "AccountingStorageType=accounting_storage/none"
     if bed.slurmdbd:
         accounting = "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=ctl"
@@ -132,19 +134,20 @@ def slurm_conf(bed: Bed) -> dict[str, str]:
         controllers="\n".join(f"slurmctldhost = {host.name}" for host in bed.controllers),
         # After so many seconds a backup takes over.
         takeover=60,
-        proctrack="proctrack/cgroup" if bed.way.has_limits else "proctrack/linuxproc",
+        proctrack="proctrack/cgroup" if bed.node_way.has_limits else "proctrack/linuxproc",
         task=task,
         parameters="SlurmctldParameters=enable_configless\n" if bed.slurm_conf == "configless" else "",
         accounting=accounting,
         conf_dir=CONF_DIR,
         state_dir=STATE_DIR,
     )
-    limits = "ConstrainCores=yes\nConstrainRAMSpace=yes\n" if bed.way.has_limits else ""
+    limits = "ConstrainCores=yes\nConstrainRAMSpace=yes\n" if bed.node_way.has_limits else ""
+    cpus = MACHINE_CPUS if bed.vm else NODE_CPUS
     return {
         "slurm.conf": main,
-        "nodes.conf": NODES_CONF.format(cpus=NODE_CPUS, memory=NODE_MEMORY_MB, lines="\n".join(lines)),
+        "nodes.conf": NODES_CONF.format(cpus=cpus, memory=NODE_MEMORY_MB, lines="\n".join(lines)),
         "partitions.conf": PARTITIONS_CONF.format(all=hostlist(1, count), newer=hostlist(min(older + 1, count), count)),
-        "cgroup.conf": f"CgroupPlugin={CGROUP_PLUGINS[bed.way]}\n{limits}",
+        "cgroup.conf": f"CgroupPlugin={CGROUP_PLUGINS[bed.node_way]}\n{limits}",
     }
 
 

@@ -31,12 +31,13 @@ ANNOUNCE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One container of a bed. `name` is its host name inside the bed and its Slurm NodeName."""
+    """One container or machine of a bed. `name` is its host name inside the bed and its Slurm NodeName."""
 
     name: str
     role: str  # node, controller or kube
-    container: str
+    container: str  # the name of the container, or of the machine
     ip: str
+    machine: bool = False  # a virtual machine, not a container
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Bed:
     uid: int  # who asked: owns the ssh key and the kubeconfig
     complete: bool = False  # everything came up
     pbs_exec: str = ""  # where the OpenPBS is that PBS is here; nowhere for its double
+    vm: bool = False  # nodes are virtual machines
+    security: str = ""  # of machines: selinux, or Debian's own choice
 
     @property
     def dir(self) -> Path:
@@ -77,6 +80,11 @@ class Bed:
     def controllers(self) -> tuple[Host, ...]:
         """The batch controllers, primary first."""
         return tuple(host for host in self.hosts if host.role == "controller")
+
+    @property
+    def node_way(self) -> Way:
+        """How nodes get their cgroups: a machine has version 2 alone, whatever the containers beside it have."""
+        return Way.V2 if self.vm else self.way
 
     @property
     def known_hosts(self) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from testbed import controlplane, nodes, pbs
+from testbed import controlplane, machines, nodes, pbs
 from testbed.down import podman_of
 from testbed.errors import BedError
 from testbed.kube_config import LOAD_LABEL
@@ -31,11 +31,12 @@ class Part:
 
 
 def parts(bed: Bed) -> list[Part]:
-    """Containers, batch nodes, API server and cluster nodes."""
+    """Containers, machines, batch nodes, API server and cluster nodes."""
     podman = podman_of(bed)
     states = podman.states(f"{bed.name}-")
-    containers = [(host.container, states.get(host.container, "missing")) for host in bed.hosts]
+    containers = [(host.container, states.get(host.container, "missing")) for host in bed.hosts if not host.machine]
     found = [Part("container", name, state, state == "running") for name, state in containers]
+    found += [Part("machine", name, state, state == "running") for name, state in machines.states(bed).items()]
     if bed.wlm == "slurm":
         found += slurm_parts(podman, bed)
     if bed.wlm == "pbs":

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from pbs_double.real import installation
 
-from testbed import binaries, cgroups, down, images
+from testbed import binaries, cgroups, down, images, machine_disks, machines
 from testbed.cgroups import Way
 from testbed.errors import BedError, UsageError
 from testbed.images import CachedImage
 from testbed.layout import Request
+from testbed.machine_disks import MachineDisks
+from testbed.machine_recipe import DiskRecipe
 from testbed.parallel import side_by_side
 from testbed.podman import Podman
 from testbed.progress import step
@@ -49,12 +51,13 @@ class Supplies:
     controller_image: CachedImage
     node_image: CachedImage
     binaries: Path | None
+    disks: MachineDisks | None = None
 
 
-def check_programs(way: Way) -> None:
+def check_programs(way: Way, *, vm: bool = False) -> None:
     """Say which package is missing before anything is made."""
     runtime = RUNTIMES[way]
-    for program, package in {**PROGRAMS, runtime: runtime}.items():
+    for program, package in {**PROGRAMS, runtime: runtime, **(machines.PROGRAMS if vm else {})}.items():
         if shutil.which(program) is None and shutil.which(program, path=HELPER_FOLDERS) is None:
             raise BedError(f"{program}: not found on this machine; type: apt-get install {package}")
 
@@ -73,11 +76,13 @@ def fetch(request: Request, podman: Podman, given: Path | None) -> Supplies:
         programs.append(binaries.build_binaries(given=given))
 
     side_by_side([*([build] if request.kube else []), *image_work({base: podman, controller: podman, node: podman})])
+    built = programs[0] if programs else None
     return Supplies(
         base=images.cached(base),
         controller_image=images.cached(controller),
         node_image=images.cached(node),
-        binaries=programs[0] if programs else None,
+        binaries=built,
+        disks=machine_disks.ensure(DiskRecipe(bool(request.security)), binaries=built) if request.vm else None,
     )
 
 

@@ -34,7 +34,7 @@ def bring_up(request: Request, *, uid: int, wait: float, programs: Path | None =
     """
     layout.check(request)
     way = cgroups.choose(version=cgroups.host_version(), debian=request.debian)
-    supplies.check_programs(way)
+    supplies.check_programs(way, vm=request.vm)
     store = BedStore(request.name)
     with store.lock():
         there = existing(store, request)
@@ -122,11 +122,17 @@ def make(bed: Bed, made_of: Supplies, *, wait: float) -> None:
     if made_of.binaries is not None:
         with step("certificates of the control plane"):
             controlplane.prepare_control_plane(bed, binaries=made_of.binaries)
-    with step(f"boot {len(bed.hosts)} containers"):
-        in_parallel([boot_one(podman, bed, made_of, index) for index in range(len(bed.hosts))])
+    contained = [index for index, host in enumerate(bed.hosts) if not host.machine]
+    with step(f"boot {len(contained)} containers"):
+        in_parallel([boot_one(podman, bed, made_of, index) for index in contained])
+    if made_of.disks is not None:
+        machine_hosts = [host for host in bed.hosts if host.machine]
+        with step(f"start {len(machine_hosts)} machines"):
+            start = partial(nodes.power_on, bed, disks=made_of.disks, image=made_of.base, bridge=podman.bridge(bed.network))
+            in_parallel([partial(start, host) for host in machine_hosts])
     with step("wait for systemd and sshd"):
-        in_parallel([partial(nodes.await_booted, podman, host) for host in bed.hosts])
-        in_parallel([partial(nodes.give_own_settings, podman, host) for host in bed.nodes])
+        in_parallel([partial(nodes.await_booted, bed, host) for host in bed.hosts])
+        in_parallel([partial(nodes.give_own_settings, podman, host) for host in bed.nodes if not host.machine])
     if made_of.binaries is not None:
         controlplane.finish_control_plane(bed, binaries=made_of.binaries)
     if bed.wlm == "slurm":
