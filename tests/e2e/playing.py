@@ -49,6 +49,16 @@ IN_CONTAINERS: dict[str, Any] = {
     "node_kubelet_timeout": 200,
 }
 
+# Nodes that are virtual machines have a kernel, and a systemd that has its cgroups: there the roles' defaults hold.
+OF_CONTAINERS_ALONE = {
+    "node_runtime_cgroup_driver",
+    "node_runtime_restrict_oom_score_adj",
+    "node_runtime_disable_apparmor",
+    "node_runtime_kernel_modules",
+    "node_runtime_sysctls",
+}
+IN_MACHINES = {name: value for name, value in IN_CONTAINERS.items() if name not in OF_CONTAINERS_ALONE}
+
 
 def play(hosts: str, *steps: str | Mapping[str, Any], **keywords: Any) -> dict[str, Any]:
     """A play as root; a step is a task, or a role of the collection: `ROLE` or `ROLE/TASKS_FROM`."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from e2e.playing import IN_CONTAINERS, Said, Site
+from e2e.playing import IN_CONTAINERS, IN_MACHINES, Said, Site
 from testbed import api, binaries
 
 SITE_SECONDS = 1200.0
@@ -42,7 +42,7 @@ class ConvertedSite(Site):
         )
         # As a site would have it on the path.
         self.set("all", converged_kubectl=str(binaries.build_binaries() / "kubectl"))
-        self.set("converged_nodes", **IN_CONTAINERS)
+        self.set("converged_nodes", **(IN_MACHINES if bed.bed.vm else IN_CONTAINERS))
         self.nodes = sorted(self.hosts["all"]["children"]["converged_nodes"]["hosts"])
         self.controllers = tuple(sorted(self.hosts["all"]["children"]["converged_controllers"]["hosts"]))
         (folder / "hosts.yml").write_text(json.dumps(self.hosts), encoding="utf-8")

@@ -155,7 +155,9 @@ def kubeadm_yaml(bed: Bed, *, certificates: str) -> str:
         ip=kube_host(bed).ip,
         token=join_token(bed),
         version=wanted_versions()["kubeadm"],
-        way=bed.way,
+        way=bed.node_way,
+        # systemd is alone in a machine, and has the cgroups.
+        driver="systemd" if bed.vm else "cgroupfs",
         certificates=certificates,
     )
 

@@ -32,7 +32,7 @@ UNITS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 """In the order of their start; each is ordered after the one before, so systemd stops them the other way round."""
 
 
-def kubelet_configuration(way: Way) -> dict[str, Any]:
+def kubelet_configuration(way: Way, driver: str = "cgroupfs") -> dict[str, Any]:
     """The KubeletConfiguration that every joining node downloads."""
     limits: dict[str, Any] = {"cgroupsPerQOS": True}
     if not way.has_limits:
@@ -41,7 +41,7 @@ def kubelet_configuration(way: Way) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "cgroupDriver": "cgroupfs",
+        "cgroupDriver": driver,
         "failCgroupV1": False,
         "failSwapOn": False,
         "fileCheckFrequency": "1s",
@@ -50,7 +50,9 @@ def kubelet_configuration(way: Way) -> dict[str, Any]:
     }
 
 
-def kubeadm_yaml(*, ip: str, token: str, version: str, way: Way, certificates: str = PKI) -> str:
+def kubeadm_yaml(
+    *, ip: str, token: str, version: str, way: Way, certificates: str = PKI, driver: str = "cgroupfs"
+) -> str:
     """kubeadm's configuration; `certificates` is where the caller sees what lies in PKI on the host itself."""
     init = {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
@@ -79,7 +81,7 @@ def kubeadm_yaml(*, ip: str, token: str, version: str, way: Way, certificates: s
         "etcd": {"external": {"endpoints": ["http://127.0.0.1:2379"]}},
         "apiServer": {"certSANs": ["kube", "localhost", "127.0.0.1"]},
     }
-    return yaml.safe_dump_all([init, cluster, kubelet_configuration(way)], sort_keys=False)
+    return yaml.safe_dump_all([init, cluster, kubelet_configuration(way, driver)], sort_keys=False)
 
 
 def audit_policy() -> str:

@@ -95,6 +95,7 @@ def build_disk(wanted: DiskRecipe, base: CachedImage, work: Path) -> None:
     version = take_kernel(work, root, result)
     run(["systemctl", f"--root={root}", "unmask", *machine_recipe.UNMASKED_UNITS], timeout=60)
     run(["systemctl", f"--root={root}", "enable", *machine_recipe.ENABLED_UNITS], timeout=60)
+    rootfs.disable_units(root, machine_recipe.DISABLED_UNITS)
     for path, text in machine_recipe.FILES.items():
         file = root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)

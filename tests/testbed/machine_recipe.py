@@ -35,6 +35,8 @@ UNMASKED_UNITS = tuple(
     if unit.startswith(("systemd-udevd", "systemd-sysctl", "systemd-modules-load", "systemd-remount-fs"))
 )
 ENABLED_UNITS = ("systemd-networkd.service",)
+# Profiles that no service of ours has; containerd loads its own.
+DISABLED_UNITS = ("apparmor.service",)
 FILES = {
     "/etc/fstab": "/dev/vda / ext4 errors=remount-ro 0 0\n/dev/vdb /opt/testbed ext4 ro 0 0\n",
     "/etc/selinux/config": "SELINUX=permissive\nSELINUXTYPE=default\n",
@@ -63,6 +65,11 @@ exec $busybox switch_root /root /sbin/init
 """
 # panic: a kernel that fails resets its machine at once, and the console tells why.
 KERNEL_LINE = "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=0 net.ifnames=0"
+# What udev would load for devices that no test asks for, each at a second of an emulated processor.
+UNWANTED_MODULES = (
+    *("aesni_intel", "ata_generic", "ata_piix", "crc32_pclmul", "crc32c_intel", "crct10dif_pclmul", "evdev"),
+    *("ghash_clmulni_intel", "kvm_amd", "kvm_intel", "powernow_k8", "serio_raw", "sha256_ssse3", "sha512_ssse3"),
+)
 SECURITY = {"": "apparmor=1 security=apparmor", "selinux": "security=selinux selinux=1 enforcing=0"}
 Tree = Mapping[str, tuple[int, bytes]]
 
@@ -87,9 +94,14 @@ class DiskRecipe:
     def key(self) -> str:
         """The name of the disk in the cache: readable, and different whenever the contents would be."""
         contents = [FORMAT, self.base.digest(), KERNEL, BUSYBOX, self.packages, DISK_BYTES, UNMASKED_UNITS]
-        contents += [ENABLED_UNITS, FILES, BOOT_MODULES, INIT]
+        contents += [ENABLED_UNITS, DISABLED_UNITS, FILES, BOOT_MODULES, INIT]
         digest = hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
         return f"debian{DEBIAN}-machine{'-selinux' if self.selinux else ''}-{digest[:12]}"
+
+
+def kernel_line(security: str) -> str:
+    """What the kernel of a machine is told at each boot."""
+    return f"{KERNEL_LINE} modprobe.blacklist={','.join(UNWANTED_MODULES)} {SECURITY[security]}"
 
 
 def initramfs(busybox: bytes, modules: Mapping[str, bytes]) -> bytes:

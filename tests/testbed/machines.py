@@ -24,7 +24,7 @@ from testbed.archive import NodeFile, pack
 from testbed.errors import BedError
 from testbed.images import CachedImage
 from testbed.machine_disks import MachineDisks
-from testbed.machine_recipe import KERNEL_LINE, SECURITY
+from testbed.machine_recipe import kernel_line
 from testbed.paths import bed_dir, cache_dir
 from testbed.run import run
 from testbed.state import Bed, Host
@@ -87,7 +87,7 @@ def emulator(bed: Bed, host: Host, disks: MachineDisks) -> list[str]:
         *("-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max"),
         *("-smp", f"{CPUS},sockets={NUMA_NODES},cores={per_node},threads=1", "-m", f"{MEMORY_MB}M", *numa),
         *("-kernel", str(disks.kernel), "-initrd", str(disks.initramfs)),
-        *("-append", f"{KERNEL_LINE} {SECURITY[bed.security]}"),
+        *("-append", kernel_line(bed.security)),
         *drives,
         *("-netdev", f"tap,id=net,ifname={tap(bed.name, host.name)},script=no,downscript=no"),
         *("-device", f"virtio-net-pci,netdev=net,mac={address(host)},romfile="),
@@ -102,6 +102,7 @@ def seed(bed: Bed, host: Host) -> list[NodeFile]:
     prefix = bed.subnet.rpartition("/")[2]
     hosts = "".join(f"{ip} {name}\n" for name, ip in bed.known_hosts)
     network = f"[Match]\nName=eth0\n\n[Network]\nAddress={host.ip}/{prefix}\nGateway={bed.gateway}\n"
+    network += "LinkLocalAddressing=no\nIPv6AcceptRA=no\n"
     return [
         NodeFile("/etc/hostname", f"{host.name}\n"),
         NodeFile("/etc/hosts", f"127.0.0.1 localhost\n{hosts}"),
