@@ -83,8 +83,10 @@ def check_machines(request: Request) -> None:
         raise UsageError(f"--vm needs --debian {MACHINE_DEBIAN}, found --debian {request.debian}")
     if request.slurm_conf == "shared":
         raise UsageError("--vm needs --slurm-conf local or configless, found --slurm-conf shared")
+    if request.wlm == "pbs":
+        raise UsageError("--vm needs --wlm slurm or none, found --wlm pbs: hosts of PBS share folders of this machine")
     if request.wlm == "none" and not request.kube:
-        raise UsageError("--vm needs --kube or --wlm slurm or pbs: machines join the network of the bed's containers")
+        raise UsageError("--vm needs --kube or --wlm slurm: machines join the network of the bed's containers")
     if request.nodes > MAX_MACHINES:
         raise UsageError(f"--nodes {request.nodes}: with --vm give a number from 1 to {MAX_MACHINES}")
 
@@ -131,9 +133,7 @@ def layout(request: Request, *, subnet: IPv4Network, way: Way, uid: int) -> Bed:
 
     def host(name: str, role: str, offset: int) -> Host:
         machine = request.vm and role == "node"
-        return Host(
-            name=name, role=role, container=f"{request.name}-{name}", ip=str(first + offset), machine=machine
-        )
+        return Host(name=name, role=role, container=f"{request.name}-{name}", ip=str(first + offset), machine=machine)
 
     hosts = [host(f"n{number}", "node", NODE_OFFSET + number - 1) for number in range(1, request.nodes + 1)]
     if request.kube:

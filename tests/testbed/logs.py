@@ -67,7 +67,11 @@ def collect_machine(bed: Bed, host: Host, folder: Path) -> None:
     """What a machine's kernel has said, and the folders of its services as one archive."""
     with suppress(FileNotFoundError):
         shutil.copyfile(machines.console(bed, host), folder / "console.txt")
-    argv = ["sh", "-c", "tar -c -C / --ignore-failed-read " + " ".join(path.lstrip("/") for path in FOLDERS) + " | base64"]
+    argv = [
+        "sh",
+        "-c",
+        "tar -c -C / --ignore-failed-read " + " ".join(path.lstrip("/") for path in FOLDERS) + " | base64",
+    ]
     with suppress(BedError, ValueError):
         done = reach.execute(bed, host, argv, timeout=60, check=False)
         (folder / "logs.tar").write_bytes(base64.b64decode(done.out))

@@ -156,6 +156,7 @@ def power_on(bed: Bed, host: Host) -> None:
 
 def power_cut(bed: str, host: str) -> None:
     """Kill the emulator of a machine: what the guest had not written through is lost. One that is off stays off."""
+    hang_up(bed, host)
     pid = pid_of(bed, host)
     if pid is None:
         return
@@ -166,6 +167,14 @@ def power_cut(bed: str, host: str) -> None:
         if time.monotonic() > deadline:
             raise BedError(f"{bed}-{host}: its emulator, process {pid}, has not ended {END_SECONDS:g} s after a kill")
         time.sleep(0.05)
+
+
+def hang_up(bed: str, host: str) -> None:
+    """End the connection that commands share: the machine behind it does not answer any more."""
+    socket = control_socket(bed, host)
+    if socket.exists():
+        run(["ssh", "-F", "/dev/null", "-S", str(socket), "-O", "exit", host], timeout=30, check=False)
+        socket.unlink(missing_ok=True)
 
 
 def pid_of(bed: str, host: str) -> int | None:
@@ -201,9 +210,9 @@ def taps(bed: str) -> list[str]:
     return [one["ifname"] for one in listed if one.get("ifalias") == tap_alias(bed)]
 
 
-def control_socket(bed: Bed, host: Host) -> Path:
+def control_socket(bed: str, host: str) -> Path:
     """Where commands of one process after the other share a connection: a new one costs the guest a second."""
-    return folder(bed.name, host.name) / "ssh"
+    return folder(bed, host) / "ssh"
 
 
 def last_words(bed: Bed, host: Host, *, lines: int = 5) -> str:

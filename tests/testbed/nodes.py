@@ -112,9 +112,7 @@ def await_booted(bed: Bed, host: Host) -> None:
     if host.machine:
         await_port(bed, host, 22, deadline=deadline)
     while True:
-        done = reach.execute(
-            bed, host, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False
-        )
+        done = reach.execute(bed, host, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False)
         state = done.out.strip()
         if state == "running":
             break

@@ -14,8 +14,8 @@ from testbed.down import podman_of
 from testbed.run import Completed, failure, run
 from testbed.state import Bed, Host
 
-# How long a connection that nobody uses is kept.
-KEPT_SECONDS = 120
+# How long a connection that nobody uses is kept, and after how many silent times of 15 s it is given up.
+KEPT_SECONDS, SILENCES = 120, 8
 
 
 def execute(
@@ -39,8 +39,9 @@ def execute(
 
 def remote(bed: Bed, host: Host, argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` as root on a machine. Only root here shares a connection: it made the folder."""
-    socket = machines.control_socket(bed, host)
+    socket = machines.control_socket(bed.name, host.name)
     shared = ["ControlMaster=auto", f"ControlPath={socket}", f"ControlPersist={KEPT_SECONDS}"]
+    shared += ["ServerAliveInterval=15", f"ServerAliveCountMax={SILENCES}"]
     options = [part for option in (shared if os.geteuid() == 0 else ()) for part in ("-o", option)]
     command, *rest = keys.ssh_command(bed, host, user="root")
     return [command, *options, *rest, shlex.join(argv)]

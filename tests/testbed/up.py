@@ -128,7 +128,9 @@ def make(bed: Bed, made_of: Supplies, *, wait: float) -> None:
     if made_of.disks is not None:
         machine_hosts = [host for host in bed.hosts if host.machine]
         with step(f"start {len(machine_hosts)} machines"):
-            start = partial(nodes.power_on, bed, disks=made_of.disks, image=made_of.base, bridge=podman.bridge(bed.network))
+            start = partial(
+                nodes.power_on, bed, disks=made_of.disks, image=made_of.base, bridge=podman.bridge(bed.network)
+            )
             in_parallel([partial(start, host) for host in machine_hosts])
     with step("wait for systemd and sshd"):
         in_parallel([partial(nodes.await_booted, bed, host) for host in bed.hosts])

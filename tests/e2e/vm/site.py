@@ -1,0 +1,82 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A site of which one node is a virtual machine: it reboots, loses its power, and answers by a kernel of its own."""
+
+from __future__ import annotations
+
+from e2e.handover.sharing import Sharing
+from e2e.playing import Site, until
+from nodeshare.cpuset import parse_cpus
+
+NODE = "n1"
+CGROUPS = "/sys/fs/cgroup"
+# Everything in a machine takes twelve times as long as beside it.
+MACHINE_SECONDS = 600.0
+TIMES = {
+    "node_share_linger": 2,
+    "node_share_deadline": 20,
+    "node_share_limit": 240,
+    "node_share_repair_interval": 30,
+    "node_share_controller_period": 5,
+    "node_share_controller_deadline": 200,
+    "slurm_share_wait": 220,
+    "node_kubelet_timeout": 600,
+    "node_kubelet_ready_timeout": 600,
+}
+
+
+class MachineHosts(Site):
+    """An administrator's folder for a bed with a machine, the power of that machine, and the answers of its kernel."""
+
+    def boot_id(self) -> str:
+        """Return the identity of the kernel that runs now; empty while none answers."""
+        return self.node(NODE, "cat /proc/sys/kernel/random/boot_id", check=False).strip()
+
+    def await_boot_after(self, before: str) -> str:
+        """Wait until another kernel than that one has started everything; return its identity."""
+        until(lambda: self.boot_id() not in ("", before), "another kernel answers", MACHINE_SECONDS)
+        states = ("running", "degraded")
+        asked = "systemctl is-system-running"
+        until(lambda: self.node(NODE, asked, check=False).strip() in states, "it has started", MACHINE_SECONDS)
+        return self.boot_id()
+
+    def reboot(self) -> str:
+        """Have the node reboot as its administrator would; return the identity of the new kernel."""
+        before = self.boot_id()
+        self.node(NODE, "systemctl --no-block reboot", check=False)
+        return self.await_boot_after(before)
+
+    def cut_power(self) -> None:
+        """Take the node's power away, now."""
+        self.bed.power_cut(NODE)
+
+    def give_power(self, before: str) -> str:
+        """Give the power back and wait; return the identity of the new kernel."""
+        self.bed.power_on(NODE)
+        return self.await_boot_after(before)
+
+    def modules(self) -> set[str]:
+        """Return the kernel modules that are loaded."""
+        return {line.split()[0] for line in self.node(NODE, "cat /proc/modules").splitlines()}
+
+    def cpus(self, group: str) -> frozenset[int]:
+        """Return the processors that a cgroup comes to by the kernel's own answer."""
+        return parse_cpus(self.node(NODE, f"cat {CGROUPS}/{group}/cpuset.cpus.effective"))
+
+    def allowed(self, group: str) -> set[frozenset[int]]:
+        """Return what the processes of a cgroup, and of all below it, may run on by the kernel's own answer."""
+        procs = f"find {CGROUPS}/{group} -name cgroup.procs -exec cat {{}} +"
+        ask = f"for pid in $({procs}); do sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$pid/status; done"
+        return {parse_cpus(line) for line in self.node(NODE, f"{ask}; true").splitlines()}
+
+    def nodeshare(self, *words: str) -> str:
+        """Call nodeshare's package on the node, without its launcher; return the line that says what came of it."""
+        path = "import sys; sys.path.insert(0, '/usr/local/lib/converged'); sys.dont_write_bytecode = True"
+        program = f"{path}; from nodeshare.cli import main; from nodeshare.node import RealNode; "
+        run = "sys.exit(main(sys.argv[1:], make_world=RealNode))"
+        return self.bed.exec(NODE, ["python3", "-c", program + run, *words]).err
+
+
+class MachineSite(MachineHosts, Sharing):
+    """A site that playbooks convert, with one machine as its node."""
