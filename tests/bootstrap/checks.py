@@ -26,6 +26,7 @@ class Need:
     """What a target asks of the machine."""
 
     test_bed: bool
+    machines: bool = False  # nodes that are virtual machines
     memory: int
     disk: int
 
@@ -38,7 +39,7 @@ CODE_ONLY = Need(test_bed=False, memory=1 * GIB, disk=2 * GIB)
 # One bed, and before it the build: 4 GiB of Go's caches, 3 of its work folder, and 2 of environment, image and bed.
 DEMO = Need(test_bed=True, memory=4 * GIB, disk=10 * GIB)
 # Three beds of about 1 GiB of memory at a time and what tests them; two Debian releases, more layers and environments.
-TESTS = Need(test_bed=True, memory=6 * GIB, disk=16 * GIB)
+TESTS = Need(test_bed=True, machines=True, memory=6 * GIB, disk=16 * GIB)
 CACHED_DISK = 4 * GIB
 # One process of the build was seen to take as much.
 FREE_MEMORY = 2 * GIB

@@ -103,7 +103,7 @@ def prepare(where: Places, target: Target, environ: Mapping[str, str]) -> dict[s
     """Makes the machine ready and returns the environment for the target."""
     wanted = [venvs.planned(where, group=group, python=sys.executable, version=sys.version) for group in target.groups]
     result = variables(where, venv=wanted[0].folder, environ=environ)
-    packages_needed = packages.needed(test_bed=target.need.test_bed)
+    packages_needed = packages.needed(test_bed=target.need.test_bed, machines=target.need.machines)
     to_install = packages.missing(packages_needed, packages.installed_now(packages_needed))
     fresh = bool(to_install) or not all(venv.ready() for venv in wanted)
     machine = judge(where, target, environ, fresh=fresh)

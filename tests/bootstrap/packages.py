@@ -36,11 +36,13 @@ TEST_BED = (
     "busybox-static",
     "xz-utils",
 )
+# Nodes that are virtual machines; no demo has one.
+MACHINES = ("qemu-system-x86", "qemu-utils", "e2fsprogs")
 
 
-def needed(*, test_bed: bool) -> tuple[str, ...]:
+def needed(*, test_bed: bool, machines: bool = False) -> tuple[str, ...]:
     """The packages for a target."""
-    return CODE + TEST_BED if test_bed else CODE
+    return (*CODE, *(TEST_BED if test_bed else ()), *(MACHINES if machines else ()))
 
 
 def missing(packages: Iterable[str], installed: Iterable[str]) -> list[str]:

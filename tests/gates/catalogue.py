@@ -81,6 +81,7 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate
                 on_bed=True,
             )
             for scope in known.scopes
+            if not scope.only_soak
         ),
         *(
             Gate(

@@ -150,22 +150,29 @@ def chosen(every: Sequence[Gate], tier: str, names: Sequence[str]) -> list[Gate]
     if tier not in ("only", "soak", "bench"):
         raise UsageError(f"'{tier}' takes no names; to run single gates: make {tier} GATE='{' '.join(names)}'")
     offered = [gate for gate in every if tier == "only" or tier in gate.tiers]
-    unknown = [name for name in names if not any(name in (gate.name, gate.group) for gate in offered)]
+    unknown = [name for name in names if not any(name in words(gate) for gate in offered)]
     if unknown:
         raise UsageError(f"unknown gate '{' '.join(unknown)}'; there are: {listed(offered)}")
-    found = [gate for gate in offered if {gate.name, gate.group} & {*names}]
+    found = [gate for gate in offered if words(gate) & {*names}]
     supplies = [gate for gate in every if gate.name == SUPPLIES and gate not in found]
     return [*supplies, *found] if any(gate.on_bed for gate in found) else found
+
+
+def words(gate: Gate) -> set[str]:
+    """Return the words that ask for a gate."""
+    return {gate.name, gate.group, gate.also} - {""}
 
 
 def listed(offered: Sequence[Gate]) -> str:
     """Return the names of gates, groups in front of their members."""
     groups = dict.fromkeys(gate.group for gate in offered)
-    words = []
+    parts = []
     for group in groups:
         members = [gate.name for gate in offered if gate.group == group]
-        words.append(f"{group} ({', '.join(members)})" if group else ", ".join(members))
-    return "; ".join(words)
+        parts.append(f"{group} ({', '.join(members)})" if group else ", ".join(members))
+    others = sorted({gate.also for gate in offered if gate.also})
+    parts += [f"{also} ({', '.join(gate.name for gate in offered if gate.also == also)})" for also in others]
+    return "; ".join(parts)
 
 
 def drawn_seed(wanted: Sequence[Gate]) -> int | None:

@@ -31,6 +31,8 @@ class Scope:
     soak: bool  # some of its tests are part of `make soak` only
     repeated: int  # parts of `make soak` into which its repeated tests are divided
     alone: bool = False  # its part of `make soak` runs beside no other gate
+    only_soak: bool = False  # no test of it is part of every change
+    also: str = ""  # another word that asks for its part of `make soak`, together with others
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ def load(path: Path = MAP) -> FileMap:
             soak=one.get("soak", False),
             repeated=one.get("repeated", 0),
             alone=one.get("alone", False),
+            only_soak=one.get("only_soak", False),
+            also=one.get("also", ""),
         )
         for name, one in data["scopes"].items()
     )

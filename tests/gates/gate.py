@@ -89,6 +89,7 @@ class Gate:
     tiers: frozenset[str]
     reads: tuple[str, ...] | None = None  # sets of files (scopes.toml) that decide its outcome; None: run it always
     group: str = ""  # GATE=GROUP runs all gates of the group
+    also: str = ""  # another word that asks for this gate, together with others
     on_bed: bool = False  # waits for the gate `supplies`
     alone: bool = False  # starts when no other gate runs, and none starts beside it
     limit: float = 20 * 60.0  # seconds

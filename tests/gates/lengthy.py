@@ -44,19 +44,20 @@ def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
     for scope in scopes:
         if scope.soak:
             # All of its tests: in many files each test takes the next step on the same bed.
-            parts.append(_part(f"soak-{scope.name}", _on_bed(scope, "not repeated"), on_bed=True, alone=scope.alone))
+            parts.append(_part(f"soak-{scope.name}", _on_bed(scope, "not repeated"), on_bed=True, alone=scope.alone, also=scope.also))
         for number in range(1, scope.repeated + 1):
             action = _on_bed(scope, "repeated", f"--part={number}/{scope.repeated}")
             parts.append(_part(f"soak-{scope.name}-{number}", action, on_bed=True))
     return parts
 
 
-def _part(name: str, action: Tests, *, on_bed: bool = False, alone: bool = False) -> Gate:
+def _part(name: str, action: Tests, *, on_bed: bool = False, alone: bool = False, also: str = "") -> Gate:
     return Gate(
         name=name,
         action=_repeatable(name, action),
         tiers=frozenset({"soak"}),
         group="soak",
+        also=also,
         on_bed=on_bed,
         alone=alone,
         limit=PART_LIMIT,

@@ -36,7 +36,7 @@ from gates.interpreters import full_version, interpreters
 KEPT_SECONDS = 14 * 24 * 3600.0
 # A file of a stamp that a kill has left unfinished is older than this.
 UNFINISHED_SECONDS = 600.0
-ENGINE_PACKAGES = ("podman", "conmon", "crun", "runc", "netavark", "aardvark-dns")
+ENGINE_PACKAGES = ("podman", "conmon", "crun", "runc", "netavark", "aardvark-dns", "qemu-system-x86")
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,8 @@ def take_kernel(work: Path, root: Path, result: Path) -> str:
     version = next((unpacked / "lib/modules").iterdir()).name
     shutil.copyfile(unpacked / f"boot/vmlinuz-{version}", result / KERNEL)
     shutil.copytree(unpacked / "lib/modules" / version, root / "usr/lib/modules" / version, symlinks=True)
+    # By which kubeadm judges the kernel.
+    shutil.copyfile(unpacked / f"boot/config-{version}", root / f"boot/config-{version}")
     rootfs.in_root(root, ["depmod", version])
     return version
 

@@ -18,9 +18,11 @@ from testbed import recipe
 from testbed.recipe import Recipe
 
 # Raised when the way a disk is built changes what is on it.
-FORMAT = 1
+FORMAT = 2
 # The only release that was tried; its kernel has its modules uncompressed.
 DEBIAN = 12
+# Of node images too, which are built for the host's own processor.
+ARCHITECTURE = "amd64"
 KERNEL = "linux-image-cloud-amd64"
 BUSYBOX = "busybox-static"
 PACKAGES = ("udev", "apparmor")
@@ -106,7 +108,7 @@ def kernel_line(security: str) -> str:
 
 def initramfs(busybox: bytes, modules: Mapping[str, bytes]) -> bytes:
     """The file system that the kernel starts from: a shell, the modules of its disks, and INIT. Reproducible."""
-    tree: dict[str, tuple[int, bytes]] = {folder: (0o040755, b"") for folder in ("bin", "dev", "modules", "root")}
+    tree: dict[str, tuple[int, bytes]] = dict.fromkeys(("bin", "dev", "modules", "root"), (0o040755, b""))
     tree["bin/busybox"] = (0o100755, busybox)
     tree["init"] = (0o100755, INIT.encode())
     tree |= {f"modules/{name}.ko": (0o100644, content) for name, content in modules.items()}

@@ -38,7 +38,10 @@ def execute(
 
 
 def remote(bed: Bed, host: Host, argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` as root on a machine. Only root here shares a connection: it made the folder."""
+    """The command line that runs `argv` as root on a machine.
+
+    Only root here shares a connection: the folder of its socket is root's.
+    """
     socket = machines.control_socket(bed.name, host.name)
     shared = ["ControlMaster=auto", f"ControlPath={socket}", f"ControlPersist={KEPT_SECONDS}"]
     shared += ["ServerAliveInterval=15", f"ServerAliveCountMax={SILENCES}"]

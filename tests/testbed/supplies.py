@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pbs_double.real import installation
 
-from testbed import binaries, cgroups, down, images, machine_disks, machines
+from testbed import binaries, cgroups, down, images, machine_disks, machine_recipe, machines, rootfs
 from testbed.cgroups import Way
 from testbed.errors import BedError, UsageError
 from testbed.images import CachedImage
@@ -56,6 +56,8 @@ class Supplies:
 
 def check_programs(way: Way, *, vm: bool = False) -> None:
     """Say which package is missing before anything is made."""
+    if vm and rootfs.architecture() != machine_recipe.ARCHITECTURE:
+        raise BedError(f"--vm: machines are {machine_recipe.ARCHITECTURE}, this host is {rootfs.architecture()}")
     runtime = RUNTIMES[way]
     for program, package in {**PROGRAMS, runtime: runtime, **(machines.PROGRAMS if vm else {})}.items():
         if shutil.which(program) is None and shutil.which(program, path=HELPER_FOLDERS) is None:
@@ -110,6 +112,8 @@ def fill(purpose: str) -> None:
         podman.configure()
     with step(f"supplies for {purpose}: {len(names)} programs, {len(recipes)} images"):
         side_by_side([partial(build_programs, names), *image_work(engines)])
+        if purpose == "all" and rootfs.architecture() == machine_recipe.ARCHITECTURE:
+            machine_disks.ensure(DiskRecipe(), binaries=None)
     if not bed_names():
         down.release_storage()
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from e2e import workload
 from e2e.handover.sharing import Sharing
 from e2e.playing import Site, until
 from nodeshare.cpuset import parse_cpus
@@ -13,6 +14,13 @@ NODE = "n1"
 CGROUPS = "/sys/fs/cgroup"
 # Everything in a machine takes twelve times as long as beside it.
 MACHINE_SECONDS = 600.0
+# All files with their kinds, modes and owners, and of those that people edit the contents as well.
+FILES = r"""
+find / -xdev \( -path /proc -o -path /run -o -path /tmp -o -path /var/log -o -path /var/cache -o -path /var/tmp \
+    -o -path /root -o -path /home -o -path /var/lib/systemd -o -path /var/lib/slurm -o -path /var/lib/apt \
+    -o -path /var/lib/dpkg -o -path /opt/testbed \) -prune -o -printf '%p %y %m %U:%G %l\n'
+find /etc /usr/local -xdev -type f ! -name ld.so.cache -exec sha256sum {} +
+"""
 TIMES = {
     "node_share_linger": 2,
     "node_share_deadline": 20,
@@ -80,3 +88,23 @@ class MachineHosts(Site):
 
 class MachineSite(MachineHosts, Sharing):
     """A site that playbooks convert, with one machine as its node."""
+
+    def pods_processes(self) -> list[str]:
+        """Return the processes that pods have on the node."""
+        find = f"find {CGROUPS}/kubepods.slice -name cgroup.procs -exec cat {{}} + 2>/dev/null; true"
+        return self.node(NODE, find).split()
+
+    def await_pod(self, app: str) -> None:
+        """Wait until a pod of this name runs."""
+        until(lambda: bool(workload.ready(self, app)), f"a pod of {app} runs", MACHINE_SECONDS)
+
+    def await_free(self) -> None:
+        """Wait until the node has no lease and takes pods and jobs; a job that Slurm still has there is cancelled."""
+        self.free(seconds=MACHINE_SECONDS)
+
+    def look(self) -> dict[str, object]:
+        """Return what a conversion changes: modules, files with their contents below /etc, units, links."""
+        files = self.node(NODE, FILES).splitlines()
+        units = self.node(NODE, "systemctl list-unit-files --plain --no-legend").splitlines()
+        links = self.node(NODE, "ip -o link | cut -d: -f2").split()
+        return {"modules": self.modules(), "files": set(files), "units": set(units), "links": set(links)}

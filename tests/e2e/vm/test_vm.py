@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import platform
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,8 @@ JOB_MIB = 64
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineHosts]:
     """One machine with Slurm, and a batch controller beside it."""
+    if platform.machine() != "x86_64":
+        pytest.skip("virtual machines are of amd64 only")
     with own_bed(request, BED, "--vm", "--nodes", "1", "--no-kube") as bed:
         found = MachineHosts(bed, tmp_path_factory.mktemp("vm"))
         found.set("converged_nodes", **IN_MACHINES)
@@ -61,7 +64,7 @@ def test_the_role_loads_the_modules_of_the_kernel_and_the_way_back_unloads_them(
     before = site.modules()
     assert not before & MODULES, "a module that is there already shows nothing"
     site.run([play("converged_nodes", "node_runtime")], **ONLY_THE_KERNEL)
-    assert MODULES <= site.modules()
+    assert site.modules() >= MODULES
     assert site.node(NODE, f"cat {BRIDGED}") == "1\n"
     site.run([play("converged_nodes", "node_runtime/restore")])
     assert site.modules() == before

@@ -85,6 +85,12 @@ def test_unit_tests_need_no_container_engine() -> None:
     assert "podman" in packages.needed(test_bed=True)
 
 
+def test_only_tests_need_an_emulator() -> None:
+    assert "qemu-system-x86" in packages.needed(test_bed=True, machines=True)
+    assert not [name for name in packages.needed(test_bed=True) if name.startswith("qemu")]
+    assert {name for name, target in cli.TARGETS.items() if target.need.machines} == {"bench", "gate", "soak", "test"}
+
+
 def test_a_dependency_group_is_read_with_the_groups_it_includes() -> None:
     groups = {"dev": ["a==1", {"include-group": "more"}], "more": ["b==2"]}
 

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A Slurm site whose node is a virtual machine, from its conversion to the way back: every test takes the next step.
+
+The node reboots and loses its power under a job and in every phase of a hand-over, which no container can show.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from e2e import workload
+from e2e.beds import own_bed
+from e2e.hosts import TAINT
+from e2e.playing import until
+from e2e.vm.site import CGROUPS, MACHINE_SECONDS, NODE, TIMES, MachineSite
+
+pytestmark = pytest.mark.soak
+
+BED = f"vmsite-{os.getpid()}"
+MODULES = {"overlay", "br_netfilter"}
+# A unit that a target has reached, what apt and systemd write for themselves, and Slurm's own state.
+VOLATILE = ("/etc/ld.so.cache", "/etc/.updated", "/var/.updated", "/var/lib/private", "/var/lib/containers")
+
+
+@pytest.fixture(scope="module")
+def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineSite]:
+    """One machine with Slurm 22.05, a batch controller, and a control plane."""
+    with own_bed(request, BED, "--vm", "--nodes", "1") as bed:
+        found = MachineSite(bed, tmp_path_factory.mktemp("vm"))
+        found.set("all", **TIMES)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def before(plain: MachineSite) -> dict[str, Any]:
+    """What the machine is before it is converted, without what it loads for every network."""
+    return plain.look()
+
+
+@pytest.fixture(scope="module")
+def site(plain: MachineSite, before: dict[str, Any]) -> MachineSite:
+    """The site after `site.yml`."""
+    assert not before["modules"] & MODULES
+    plain.play("site")
+    return plain
+
+
+@pytest.fixture(autouse=True)
+def tidy(site: MachineSite) -> Iterator[None]:
+    """However a test ends, the next one begins with an idle node without pods."""
+    yield
+    site.tidy()
+
+
+def test_a_converted_machine_has_its_modules_and_runs_pods_below_kubepods_slice(site: MachineSite) -> None:
+    assert site.modules() >= MODULES
+    until(lambda: site.ready() == {NODE}, "the node is ready", MACHINE_SECONDS)
+    workload.apply(site, workload.pod("web", node=NODE))
+    site.await_pod("web")
+    processes = site.pods_processes()
+    assert processes
+    groups = site.node(NODE, f"cat /proc/{processes[-1]}/cgroup").splitlines()
+    assert len(groups) == 1, "cgroup v2 alone"
+    assert groups[0].startswith("0::/kubepods.slice/")
+    assert site.allowed("kubepods.slice") == {frozenset(range(4))}
+
+
+def test_no_pod_has_a_process_beside_a_job_and_pods_return_behind_it(site: MachineSite) -> None:
+    workload.apply(site, workload.deployment("web", 1))
+    site.await_pod("web")
+    job = site.batch("-w", NODE)
+    site.until("ctl", f"squeue -h -j {job} -t R -o %N | grep -qx {NODE}", MACHINE_SECONDS)
+    assert site.pods_processes() == []
+    assert TAINT in site.taints()[NODE]
+    group = f"system.slice/{NODE}_slurmstepd.scope/job_{job}"
+    until(lambda: bool(site.allowed(group)), "the job's processes run")
+    assert site.allowed(group) == {site.cpus(group)}
+    site.ctl(f"scancel {job}")
+    site.await_free()
+    site.await_pod("web")
+
+
+def job_holds(site: MachineSite, *words: str) -> str:
+    """A job that runs and holds the node; its id."""
+    job = site.batch("-w", NODE, "--no-requeue", *words)
+    site.until("ctl", f"squeue -h -j {job} -t R -o %N | grep -qx {NODE}", MACHINE_SECONDS)
+    until(lambda: site.show(NODE)["phase"] == "held", "the job has the node", MACHINE_SECONDS)
+    return job
+
+
+def assert_of_use_again(site: MachineSite) -> None:
+    """The lease of the earlier boot is dropped, and the node takes pods and then jobs, one after the other."""
+    until(lambda: not site.leases(NODE), "the lease of the earlier boot is dropped", MACHINE_SECONDS)
+    site.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
+    site.ctl(f"scontrol update nodename={NODE} state=resume", check=False)
+    site.await_free()
+    site.await_pod("web")
+    assert site.srun("-w", NODE, "hostname", timeout=MACHINE_SECONDS).out == f"{NODE}\n"
+    site.await_free()
+
+
+def test_a_reboot_under_a_job_ends_the_job_and_gives_the_node_back_by_itself(site: MachineSite) -> None:
+    workload.apply(site, workload.deployment("web", 1))
+    site.await_pod("web")
+    job = job_holds(site)
+    site.reboot()
+    assert site.modules() >= MODULES, "modules are loaded at every boot"
+    # Slurm knows by the boot time of a node that is a machine that the job is lost; nobody has to tell.
+    site.until("ctl", f"! squeue -h -j {job} -t R,CG 2>/dev/null | grep -q .", MACHINE_SECONDS)
+    assert_of_use_again(site)
+
+
+def taking(site: MachineSite) -> None:
+    """A job waits for a pod that does not heed its end."""
+    workload.apply(site, workload.pod("deaf", node=NODE, command=workload.DEAF, grace=600))
+    site.await_pod("deaf")
+    site.batch("-w", NODE, "--no-requeue")
+    until(lambda: TAINT in site.taints()[NODE], "the node is being taken", MACHINE_SECONDS)
+    assert site.pods_processes() != [], "the pods had left already"
+
+
+def held(site: MachineSite) -> None:
+    """A job has the node."""
+    job_holds(site)
+
+
+def giving_back(site: MachineSite) -> None:
+    """The job is over, and the node lingers for another one."""
+    site.settings(linger=600)
+    job = job_holds(site)
+    site.ctl(f"scancel {job}")
+    until(lambda: not site.leases(NODE), "the lease is over", MACHINE_SECONDS)
+    assert site.show(NODE)["phase"] != "open", "the node was given back already"
+
+
+@pytest.mark.parametrize("phase", [taking, held, giving_back], ids=lambda phase: phase.__name__)
+def test_a_power_cut_in_a_hand_over_leaves_a_node_of_use(
+    site: MachineSite, phase: Callable[[MachineSite], None]
+) -> None:
+    workload.apply(site, workload.deployment("web", 1))
+    site.await_pod("web")
+    booted = site.boot_id()
+    try:
+        phase(site)
+        site.cut_power()
+        assert site.give_power(booted) != booted
+    finally:
+        site.settings(linger=TIMES["node_share_linger"])
+    workload_of = site.objects("pods")
+    if "deaf" in workload_of:
+        site.kubectl("delete", "pod", "deaf", "--grace-period=0", "--force", "--wait=false")
+    assert_of_use_again(site)
+
+
+def test_the_way_back_unloads_the_modules_and_leaves_the_machine_as_it_was(
+    site: MachineSite, before: dict[str, Any]
+) -> None:
+    site.play("restore")
+    after = site.look()
+    assert after["modules"] & MODULES == set()
+    for what in ("files", "units", "links"):
+        changed = sorted(line for line in before[what] ^ after[what] if not any(one in line for one in VOLATILE))
+        assert changed == [], what
+    assert "kubepods.slice" not in site.node(NODE, f"ls {CGROUPS}").split()
+    assert site.srun("-w", NODE, "hostname", timeout=MACHINE_SECONDS).out == f"{NODE}\n"
