@@ -44,7 +44,8 @@ def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
     for scope in scopes:
         if scope.soak:
             # All of its tests: in many files each test takes the next step on the same bed.
-            parts.append(_part(f"soak-{scope.name}", _on_bed(scope, "not repeated"), on_bed=True, alone=scope.alone, also=scope.also))
+            action, name = _on_bed(scope, "not repeated"), f"soak-{scope.name}"
+            parts.append(_part(name, action, on_bed=True, alone=scope.alone, also=scope.also))
         for number in range(1, scope.repeated + 1):
             action = _on_bed(scope, "repeated", f"--part={number}/{scope.repeated}")
             parts.append(_part(f"soak-{scope.name}-{number}", action, on_bed=True))
