@@ -4,11 +4,13 @@
 """Confinement to housekeeping CPUs: a file tree with the kernel's rules of cgroup v1, and one of v2."""
 
 import contextlib
+import errno
+import io
 import os
 import shutil
 import tempfile
 import unittest
-import unittest.mock
+from unittest import mock
 
 from nodeshare import cpuset
 from nodeshare.cpuset import Cpuset, CpusetError
@@ -24,7 +26,7 @@ def kernel_refuses(*values, only=""):
             raise CpusetError("{}: cannot set {}: Invalid argument".format(group, cpus))
         put(group, cpus)
 
-    with unittest.mock.patch.object(cpuset, "_put", refusing):
+    with mock.patch.object(cpuset, "_put", refusing):
         yield
 
 
@@ -116,6 +118,51 @@ class V2(CpusetCase):
         self.assertEqual((self.cpus("kubepods.slice"), self.cpus("kubepods.slice/pod1.slice")), ("0-1", ""))
         self.cpuset.release()
         self.assertEqual(self.cpus("kubepods.slice"), "")
+
+
+class OfOneWithProcesses(io.TextIOWrapper):
+    """A cpuset.cpus of v2 whose group has processes: the kernel takes every list but the empty one."""
+
+    def write(self, text):
+        if not text.strip():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(text)
+
+
+def kernels_open(path, mode="r"):
+    if path.endswith("kubepods.slice/cpuset.cpus") and mode == "r+":
+        return OfOneWithProcesses(io.BufferedRandom(io.FileIO(path, "r+")), encoding="ascii")
+    return open(path, mode)
+
+
+class V2WithProcesses(CpusetCase):
+    """As a kernel of version 6.1 was seen to answer."""
+
+    def setUp(self):
+        super().setUp()
+        directory = self.group("kubepods.slice", "")
+        with open(os.path.join(directory, "cgroup.controllers"), "w") as stream:
+            stream.write("cpuset cpu\n")
+
+    def everything_is(self, cpus):
+        with open(os.path.join(self.top, "cpuset.cpus.effective"), "w") as stream:
+            stream.write(cpus + "\n")
+
+    def test_pods_that_run_on_get_all_cpus_again_although_their_group_cannot_be_emptied(self):
+        self.everything_is("0-3")
+        with mock.patch("nodeshare.cpuset.open", kernels_open, create=True):
+            for _job in range(2):
+                self.cpuset.confine("2-3")
+                self.assertEqual(self.cpus("kubepods.slice"), "2-3")
+                self.cpuset.release()
+                self.assertEqual(self.cpus("kubepods.slice"), "0-3")
+                self.assertFalse(os.path.exists(self.cpuset.saved))
+
+    def test_where_nothing_tells_all_cpus_the_refusal_names_the_file(self):
+        with mock.patch("nodeshare.cpuset.open", kernels_open, create=True):
+            self.cpuset.confine("2-3")
+            with self.assertRaisesRegex(CpusetError, "kubepods.slice/cpuset.cpus: cannot set all CPUs: No space left"):
+                self.cpuset.release()
 
 
 class Absent(CpusetCase):

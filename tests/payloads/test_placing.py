@@ -8,7 +8,7 @@ import shutil
 import unittest
 import unittest.mock
 
-from nodeshare import view
+from nodeshare import taking, view
 from nodeshare.jobid import JobKey
 from nodeshare.leases import Lease
 from nodeshare.placeholder import PRIORITY, name_of
@@ -163,7 +163,7 @@ class MakingRoom(SharedCase):
         site.node.add_pod("slow", cpu="8", grace=20.0)
         told = site.begin(cores=2)
         self.assertEqual((told.done.outcome, self.names(site, "preempt")), ("accept", []))
-        self.assertAlmostEqual(site.node.time, 1020.0)
+        self.assertTrue(1020.0 <= site.node.time <= 1020.0 + taking.LONGEST_POLL, site.node.time)
 
     def test_what_a_budget_protects_is_deleted_at_the_deadline(self):
         site = self.site(deadline=10.0)

@@ -24,6 +24,7 @@ from testbed.machines import CPUS
 
 BED = f"vm-{os.getpid()}"
 MODULES = {"overlay", "br_netfilter"}
+DEPENDENCIES = {"bridge", "stp", "llc"}
 BRIDGED = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 # The role without packages, files and units: only the kernel is of interest, and an installation takes a minute.
 ONLY_THE_KERNEL = {"node_runtime_packages": [], "_node_runtime_files": [], "_node_runtime_units": []}
@@ -67,7 +68,8 @@ def test_the_role_loads_the_modules_of_the_kernel_and_the_way_back_unloads_them(
     assert site.modules() >= MODULES
     assert site.node(NODE, f"cat {BRIDGED}") == "1\n"
     site.run([play("converged_nodes", "node_runtime/restore")])
-    assert site.modules() == before
+    # What br_netfilter depends on stays: it may be the site's by now.
+    assert site.modules() - before <= DEPENDENCIES
 
 
 @pytest.fixture

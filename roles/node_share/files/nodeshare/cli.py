@@ -212,7 +212,7 @@ def _end(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
             answer = call.store.end(ended)
     except durable.StoreError as error:
         unrecorded = str(error)
-    told: List[Tuple[str, object]] = [("error", MODE_UNKNOWN)] if not call.mode_known else _told(call.carrier().run(view.END))
+    told = _told(call.carrier().run(view.END)) if call.mode_known else [("error", MODE_UNKNOWN)]
     code, more = _failure("end", call.settings, unrecorded) if unrecorded else (0, [])
     return code, [("wlm", key.wlm), ("job", key.job), ("run", key.run), ("lease", answer), *told, *more]
 

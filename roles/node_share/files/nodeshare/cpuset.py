@@ -169,6 +169,7 @@ def _get(group: str) -> str:
 
 
 def _put(group: str, cpus: str) -> None:
+    """Set the CPUs of a group. On v2 the kernel empties no group with processes: it gets all that its parent has."""
     path = os.path.join(group, "cpuset.cpus")
     try:
         with open(path, "r+") as stream:
@@ -176,4 +177,16 @@ def _put(group: str, cpus: str) -> None:
     except FileNotFoundError:
         pass  # the pod has ended meanwhile
     except OSError as error:
-        raise CpusetError("{}: cannot set {}: {}".format(path, cpus or "all CPUs", error.strerror)) from error
+        everything = "" if cpus else _comes_to(os.path.dirname(group))
+        if not everything:
+            raise CpusetError("{}: cannot set {}: {}".format(path, cpus or "all CPUs", error.strerror)) from error
+        _put(group, everything)
+
+
+def _comes_to(group: str) -> str:
+    """What a group of v2 may use; empty where nothing tells."""
+    try:
+        with open(os.path.join(group, "cpuset.cpus.effective")) as stream:
+            return stream.readline().strip()
+    except OSError:
+        return ""
