@@ -20,7 +20,9 @@ import pytest
 from e2e.beds import own_bed
 from e2e.playing import IN_MACHINES, play, until
 from e2e.vm.site import CGROUPS, NODE, MachineHosts
+from testbed import machines
 from testbed.machines import CPUS
+from testbed.paths import bed_dir
 
 BED = f"vm-{os.getpid()}"
 MODULES = {"overlay", "br_netfilter"}
@@ -50,6 +52,8 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         found = MachineHosts(bed, tmp_path_factory.mktemp("vm"))
         found.set("converged_nodes", **IN_MACHINES)
         yield found
+    if not bed_dir(BED).exists():
+        assert (machines.pid_of(BED, NODE), machines.taps(BED)) == (None, []), "`down` has left something"
 
 
 def test_a_machine_has_a_kernel_of_its_own_with_cgroup_v2_alone_and_two_numa_nodes(site: MachineHosts) -> None:

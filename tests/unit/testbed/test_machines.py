@@ -24,6 +24,7 @@ from testbed.images import CachedImage
 from testbed.layout import Request
 from testbed.machine_disks import MachineDisks
 from testbed.machine_recipe import DiskRecipe
+from testbed.run import Completed
 from testbed.state import Bed
 
 Beds = Callable[..., Bed]
@@ -246,6 +247,34 @@ def test_the_process_of_a_machine_is_found_and_killed_by_its_command_line_alone(
     assert running.returncode == -9
     machines.power_cut(bed.name, "n1")
     assert machines.states(bed)["bed-n1"] == "off"
+
+
+def test_all_machines_of_a_bed_go_with_their_links_and_disks_and_no_other_beds_do(
+    process: tuple[Bed, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed, running = process
+    other = machines.folder("bed2", "n1")
+    other.mkdir(parents=True)
+    links = [
+        {"ifname": "vm1", "ifalias": machines.tap_alias(bed.name)},
+        {"ifname": "vm2", "ifalias": machines.tap_alias("bed2")},
+        {"ifname": "eth0"},
+    ]
+    asked: list[list[str]] = []
+
+    def answer(argv: list[str], **_named: object) -> Completed:
+        asked.append(argv)
+        return Completed(0, json.dumps(links) if argv == ["ip", "-json", "link"] else "", "")
+
+    monkeypatch.setattr(machines, "run", answer)
+    with running:
+        machines.remove_all(bed.name)
+    assert running.returncode == -9
+    assert asked[-1] == ["ip", "link", "delete", "dev", "vm1"]
+    assert len(asked) == 2
+    assert not machines.folder(bed.name, "n1").parent.exists()
+    assert other.exists()
+    machines.remove_all("never-made")
 
 
 def test_status_names_machines_apart_from_containers(
