@@ -200,8 +200,9 @@ def test_a_gate_that_must_be_alone_starts_when_nothing_runs_and_nothing_starts_b
     assert (seen["alone"], seen["other"]) == ({"alone"}, {"other"})
 
 
-def test_of_soak_only_the_part_that_waits_for_no_bed_runs_alone() -> None:
-    assert {one.name for one in GATES if one.alone} == {"soak-e2e-bed"}
+def test_of_soak_only_the_part_that_waits_for_no_bed_and_those_on_virtual_machines_run_alone() -> None:
+    assert {one.name for one in GATES if one.alone and one.also != "vm"} == {"soak-e2e-bed"}
+    assert all(one.alone for one in GATES if one.also == "vm")
 
 
 @pytest.fixture
@@ -502,6 +503,17 @@ def test_a_group_is_all_its_gates_and_what_fills_the_caches_comes_along() -> Non
     assert all(name.startswith("molecule-") for name in named[2:])
     assert len(named) > 3
     assert [one.name for one in cli.chosen(GATES, "only", ["lint"])] == ["lint"]
+
+
+def test_one_word_asks_for_all_long_tests_on_virtual_machines_and_only_their_short_story_is_part_of_every_change() -> (
+    None
+):
+    long = ["soak-e2e-vm-site", "soak-e2e-vm-conversion", "soak-e2e-vm-cores", "soak-e2e-vm-selinux"]
+    assert [one.name for one in cli.chosen(GATES, "soak", ["vm"])] == ["supplies", *long]
+    assert [one.name for one in cli.chosen(GATES, "only", ["vm"])] == ["supplies", *long]
+    assert [one.name for one in cli.chosen(GATES, "test", []) if one.name.startswith("e2e-vm")] == ["e2e-vm"]
+    assert "vm (soak-e2e-vm-site, " in cli.listed(GATES)
+    assert "vm" not in {word for one in GATES if one.name not in long for word in cli.words(one)}
 
 
 def test_the_seed_is_the_repositorys_unless_one_is_given() -> None:
