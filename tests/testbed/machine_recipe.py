@@ -66,7 +66,11 @@ $busybox mount --move /dev /root/dev
 exec $busybox switch_root /root /sbin/init
 """
 # panic: a kernel that fails resets its machine at once, and the console tells why.
-KERNEL_LINE = "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=0 net.ifnames=0"
+# systemd waits longer than its 90 s: an emulated processor on a busy host may get a tenth of a real one.
+KERNEL_LINE = (
+    "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=0 net.ifnames=0"
+    " systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900"
+)
 # What udev would load for devices that no test asks for, each at a second of an emulated processor.
 UNWANTED_MODULES = (
     *("aesni_intel", "ata_generic", "ata_piix", "crc32_pclmul", "crc32c_intel", "crct10dif_pclmul", "evdev"),

@@ -21,6 +21,7 @@ from testbed.recipe import ADMINISTRATOR
 from testbed.state import Bed, Host
 
 BOOT_SECONDS = 300.0
+MACHINE_SECONDS = 900.0
 POLL_SECONDS = 0.2
 # What container runtimes and kubelets write: overlayfs cannot lie on the container's own overlayfs.
 REAL_FOLDERS = ("containerd", "kubelet")
@@ -108,11 +109,12 @@ def boot(podman: Podman, container: ContainerSpec, content: Iterable[NodeFile], 
 
 def await_booted(bed: Bed, host: Host) -> None:
     """Wait until systemd has started everything, and sshd answers."""
-    deadline = time.monotonic() + BOOT_SECONDS
+    seconds = MACHINE_SECONDS if host.machine else BOOT_SECONDS
+    deadline = time.monotonic() + seconds
     if host.machine:
         await_port(bed, host, 22, deadline=deadline)
     while True:
-        done = reach.execute(bed, host, ["systemctl", "is-system-running", "--wait"], timeout=BOOT_SECONDS, check=False)
+        done = reach.execute(bed, host, ["systemctl", "is-system-running", "--wait"], timeout=seconds, check=False)
         state = done.out.strip()
         if state == "running":
             break
@@ -121,7 +123,7 @@ def await_booted(bed: Bed, host: Host) -> None:
             units = " ".join(line.split()[0] for line in failed.out.splitlines())
             raise BedError(f"{host.container}: booted, but failed: {units}")
         if time.monotonic() > deadline:
-            raise BedError(f"{host.container}: systemd is '{state or done.err.strip()}' after {BOOT_SECONDS:g} s")
+            raise BedError(f"{host.container}: systemd is '{state or done.err.strip()}' after {seconds:g} s")
         time.sleep(POLL_SECONDS)
     await_port(bed, host, 22, deadline=deadline)
 
