@@ -30,6 +30,8 @@ IMAGE = "localhost/busybox:local"
 class ConvertedSite(Site):
     """An administrator's folder for a cluster that `play("site")` converts and `play("restore")` takes back."""
 
+    play_seconds = SITE_SECONDS
+
     def __init__(self, bed: api.RunningBed, folder: Path) -> None:
         super().__init__(bed, folder)
         self.ask_kubernetes_from_here()
@@ -55,7 +57,7 @@ class ConvertedSite(Site):
         """
         if playbook == "site":
             variables = {**ALL_AT_ONCE, **variables}
-        return self.run(f"converged.hpc.{playbook}", *options, check=check, timeout=SITE_SECONDS, **variables)
+        return self.run(f"converged.hpc.{playbook}", *options, check=check, timeout=self.play_seconds, **variables)
 
     @contextlib.contextmanager
     def started(self, playbook: str | Path, **variables: Any) -> Iterator[subprocess.Popen[str]]:

@@ -31,7 +31,7 @@ from testbed.run import run
 from testbed.state import Bed, Host
 
 EMULATOR = "qemu-system-x86_64"
-PROGRAMS = {EMULATOR: "qemu-system-x86", "qemu-img": "qemu-utils"}
+PROGRAMS = {EMULATOR: "qemu-system-x86", "qemu-img": "qemu-utils", "mkfs.ext4": "e2fsprogs"}
 CPUS, NUMA_NODES, MEMORY_MB = 4, 2, 3072
 PROC = Path("/proc")
 # Longer than a machine takes that has stood still.

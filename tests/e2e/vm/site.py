@@ -85,10 +85,6 @@ class MachineHosts(Site):
         run = "sys.exit(main(sys.argv[1:], make_world=RealNode))"
         return self.bed.exec(NODE, ["python3", "-c", program + run, *words]).err
 
-
-class MachineSite(MachineHosts, Sharing):
-    """A site that playbooks convert, with one machine as its node."""
-
     def pods_processes(self) -> list[str]:
         """Return the processes that pods have on the node."""
         find = f"find {CGROUPS}/kubepods.slice -name cgroup.procs -exec cat {{}} + 2>/dev/null; true"
@@ -98,13 +94,18 @@ class MachineSite(MachineHosts, Sharing):
         """Wait until a pod of this name runs."""
         until(lambda: bool(workload.ready(self, app)), f"a pod of {app} runs", MACHINE_SECONDS)
 
-    def await_free(self) -> None:
-        """Wait until the node has no lease and takes pods and jobs; a job that Slurm still has there is cancelled."""
-        self.free(seconds=MACHINE_SECONDS)
-
     def look(self) -> dict[str, object]:
         """Return what a conversion changes: modules, files with their contents below /etc, units, links."""
         files = self.node(NODE, FILES).splitlines()
         units = self.node(NODE, "systemctl list-unit-files --plain --no-legend").splitlines()
         links = self.node(NODE, "ip -o link | cut -d: -f2").split()
         return {"modules": self.modules(), "files": set(files), "units": set(units), "links": set(links)}
+
+
+class MachineSite(MachineHosts, Sharing):
+    """A site that playbooks convert, with one machine as its node."""
+
+    play_seconds = 3000.0
+
+    def free(self, *nodes: str, seconds: float = MACHINE_SECONDS) -> None:
+        super().free(*nodes, seconds=seconds)

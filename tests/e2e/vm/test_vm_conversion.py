@@ -72,7 +72,7 @@ def test_a_conversion_that_loses_its_power_lets_no_pod_in_and_keeps_batch_jobs(
 
 def test_the_next_run_goes_on_to_the_end_and_the_one_after_it_changes_nothing(site: MachineSite) -> None:
     site.play("site")
-    site.await_free()
+    site.free()
     assert site.modules() >= MODULES
     assert set(site.play("site").changed().values()) == {0}
 

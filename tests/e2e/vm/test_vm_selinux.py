@@ -52,7 +52,7 @@ def test_a_site_is_converted_runs_jobs_and_pods_and_is_taken_back_and_denials_ar
     workload.apply(site, workload.deployment("web", 1))
     site.await_pod("web")
     assert site.srun("-w", NODE, "hostname", timeout=MACHINE_SECONDS).out == f"{NODE}\n"
-    site.await_free()
+    site.free()
     site.await_pod("web")
     site.tidy()
     contexts = site.node(NODE, "stat -c '%C %n' /usr/local/sbin/nodeshare /etc/containerd/config.toml /etc/converged")

@@ -50,13 +50,14 @@ def site(plain: MachineSite, before: dict[str, Any]) -> MachineSite:
     return plain
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def tidy(site: MachineSite) -> Iterator[None]:
     """However a test ends, the next one begins with an idle node without pods."""
     yield
     site.tidy()
 
 
+@pytest.mark.usefixtures("tidy")
 def test_a_converted_machine_has_its_modules_and_runs_pods_below_kubepods_slice(site: MachineSite) -> None:
     assert site.modules() >= MODULES
     until(lambda: site.ready() == {NODE}, "the node is ready", MACHINE_SECONDS)
@@ -70,6 +71,7 @@ def test_a_converted_machine_has_its_modules_and_runs_pods_below_kubepods_slice(
     assert site.allowed("kubepods.slice") == {frozenset(range(4))}
 
 
+@pytest.mark.usefixtures("tidy")
 def test_no_pod_has_a_process_beside_a_job_and_pods_return_behind_it(site: MachineSite) -> None:
     workload.apply(site, workload.deployment("web", 1))
     site.await_pod("web")
@@ -81,7 +83,7 @@ def test_no_pod_has_a_process_beside_a_job_and_pods_return_behind_it(site: Machi
     until(lambda: bool(site.allowed(group)), "the job's processes run")
     assert site.allowed(group) == {site.cpus(group)}
     site.ctl(f"scancel {job}")
-    site.await_free()
+    site.free()
     site.await_pod("web")
 
 
@@ -98,12 +100,13 @@ def assert_of_use_again(site: MachineSite) -> None:
     until(lambda: not site.leases(NODE), "the lease of the earlier boot is dropped", MACHINE_SECONDS)
     site.ctl("squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
     site.ctl(f"scontrol update nodename={NODE} state=resume", check=False)
-    site.await_free()
+    site.free()
     site.await_pod("web")
     assert site.srun("-w", NODE, "hostname", timeout=MACHINE_SECONDS).out == f"{NODE}\n"
-    site.await_free()
+    site.free()
 
 
+@pytest.mark.usefixtures("tidy")
 def test_a_reboot_under_a_job_ends_the_job_and_gives_the_node_back_by_itself(site: MachineSite) -> None:
     workload.apply(site, workload.deployment("web", 1))
     site.await_pod("web")
@@ -138,6 +141,7 @@ def giving_back(site: MachineSite) -> None:
     assert site.show(NODE)["phase"] != "open", "the node was given back already"
 
 
+@pytest.mark.usefixtures("tidy")
 @pytest.mark.parametrize("phase", [taking, held, giving_back], ids=lambda phase: phase.__name__)
 def test_a_power_cut_in_a_hand_over_leaves_a_node_of_use(
     site: MachineSite, phase: Callable[[MachineSite], None]
@@ -151,8 +155,7 @@ def test_a_power_cut_in_a_hand_over_leaves_a_node_of_use(
         assert site.give_power(booted) != booted
     finally:
         site.settings(linger=TIMES["node_share_linger"])
-    workload_of = site.objects("pods")
-    if "deaf" in workload_of:
+    if "deaf" in site.objects("pods"):
         site.kubectl("delete", "pod", "deaf", "--grace-period=0", "--force", "--wait=false")
     assert_of_use_again(site)
 
