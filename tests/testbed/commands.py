@@ -89,7 +89,8 @@ def execute(options: argparse.Namespace) -> int:
     flags = ["--interactive", "--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else ["--interactive"]
     command = podman_of(bed).argv("exec", *flags, host.container, *argv)
     if host.machine:
-        command = reach.remote(bed, host, argv)
+        program, *rest = reach.remote(bed, host, argv)
+        command = [program, *(["-t"] if "--tty" in flags else []), *rest]
     os.execvp(command[0], command)
 
 

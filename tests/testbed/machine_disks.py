@@ -107,8 +107,15 @@ def build_disk(wanted: DiskRecipe, base: CachedImage, work: Path) -> None:
     busybox = (work / "busybox/bin/busybox").read_bytes()
     (result / INITRAMFS).write_bytes(machine_recipe.initramfs(busybox, modules))
     if wanted.selinux:
-        rootfs.in_root(root, ["setfiles", "-F", "-e", "/proc", machine_recipe.SELINUX_CONTEXTS, "/"])
+        label(root)
     make_disk(root, result / DISK, size=machine_recipe.DISK_BYTES)
+
+
+def label(root: Path) -> None:
+    """Give all files the contexts of Debian's policy; the program names files by those of /proc."""
+    script = 'mount -t proc proc "$1/proc" && exec chroot "$1" setfiles -F -e /proc "$2" /'
+    argv = ["sh", "-c", script, "label", str(root), machine_recipe.SELINUX_CONTEXTS]
+    run(rootfs.confined(argv), timeout=BUILD_SECONDS)
 
 
 def take_kernel(work: Path, root: Path, result: Path) -> str:
