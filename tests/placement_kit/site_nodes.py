@@ -16,20 +16,20 @@ class SiteNodes(SitePlugin):
     labels = (LICENCE,)
 
     def mask(self, spec: PodSpec, request: Amounts, nodes: Nodes) -> Bools | None:
-        """The partition `gpu` is for pods that request a GPU."""
+        """Keep pods without a GPU off the partition `gpu`."""
         if requested(request, GPU):
             return None
         return ~nodes.labelled("site.example/partition", "gpu")
 
     def allowed(self, pod: Asking, nodes: Rooms) -> Bools | None:
-        """No more pods run with a licence than there are."""
+        """Let no more pods run with a licence than there are."""
         if LICENCE not in pod.labels:
             return None
         in_use = nodes.pods(LICENCE, pod.labels[LICENCE]).sum()
         return np.full(len(nodes), in_use < self.given["licences"])
 
     def score(self, spec: PodSpec, request: Amounts, nodes: Rooms) -> Scores | None:
-        """Pods without a GPU prefer nodes without a free one."""
+        """Prefer nodes without a free GPU for pods without one."""
         if requested(request, GPU):
             return None
         return np.where(nodes.free(GPU) > 0, 0, 100 * self.given["gpu.weight"]).astype(np.float32)

@@ -77,7 +77,7 @@ def test_pods_go_only_where_the_plugin_lets_them(plugin: type[SitePlugin]) -> No
 
 
 @pytest.mark.parametrize("plugin", [OnlyOld, OnlyOldForNow])
-def test_no_pod_is_evicted_where_the_plugin_lets_nobody_go(plugin: type[SitePlugin]) -> None:
+def test_no_pod_is_evicted_where_the_plugin_lets_none_go(plugin: type[SitePlugin]) -> None:
     simulated = Simulated(configured(plugin, actions="allocate, preempt"))
     running = {"phase": Phase.RUNNING, "request": amounts(cpu="4")}
     simulated.see(node("n1"), node("n2", labels=pairs(age="old")))
@@ -245,6 +245,15 @@ def _exits(_nodes: Nodes) -> None:
     raise SystemExit(3)
 
 
+class _MuteError(BaseException):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def _interrupts(_nodes: Nodes) -> None:
+    raise _MuteError
+
+
 def _recurses(nodes: Nodes) -> None:
     _recurses(nodes)
 
@@ -252,6 +261,7 @@ def _recurses(nodes: Nodes) -> None:
 NONSENSE = {
     "raises": lambda nodes: 1 / 0,
     "exits": _exits,
+    "interrupts": _interrupts,
     "recurses": _recurses,
     "writes": lambda nodes: nodes.allocatable("cpu").__setitem__(0, 7),
     "a list": lambda nodes: [True] * len(nodes),
@@ -309,6 +319,17 @@ def test_a_score_that_fails_counts_for_nothing(nonsense: Any) -> None:
     assert sorted(simulated.placements().values()) == ["n1", "n2"]
     (sentence,) = simulated.scheduler.plugin_faults.take()
     assert sentence.endswith("; its scores count for nothing")
+
+
+def test_points_that_an_array_masks_are_plain_points() -> None:
+    class Masks(SitePlugin):
+        def score(self, spec: Any, request: Any, nodes: Rooms) -> Scores | None:
+            return np.ma.masked_array(np.where(nodes.named("n2"), 500.0, 0.0), mask=nodes.named("n1"))
+
+    simulated = Simulated(configured(Masks))
+    simulated.see(node("n1"), node("n2"), mine("p"))
+    simulated.run()
+    assert simulated.placements() == {"p": "n2"}
 
 
 def test_a_plugin_may_keep_and_alter_what_it_has_answered() -> None:

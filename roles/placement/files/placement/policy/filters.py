@@ -308,8 +308,7 @@ class Room(Filter):
         vector = columns.axis.request(task.pod.request)
         if vector.unknown or (columns.alloc[:, row] < vector.dense).any():
             return None
-        lacking = vector.dense - columns.free[:, row] - columns.releasing[:, row]
-        lacking = lacking + columns.nominated_from(row, task.priority)
+        lacking = vector.dense - columns.to_be_left(row, task.priority)
         # What is not asked for is never lacking, even where too much of it has been promised.
         short = np.flatnonzero((lacking > 0) & (vector.dense > 0)).tolist()
         return {columns.axis.names[index]: int(lacking[index]) for index in short}

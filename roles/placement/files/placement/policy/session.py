@@ -109,7 +109,7 @@ class Session:
 
     @property
     def feasibility(self) -> Feasibility:
-        """Which nodes may hold a pod."""
+        """Return what says which nodes may hold a pod."""
         return self.chooser.feasibility
 
     @property

@@ -40,7 +40,10 @@ class NonsenseError(ValueError):
 
 def said_of(error: BaseException) -> str:
     """Return in one short line what was raised."""
-    said = " ".join(str(error).split())[:_LONGEST]
+    try:
+        said = " ".join(str(error).split())[:_LONGEST]
+    except Exception:  # noqa: BLE001 -- an error that cannot be shown is one of the plugin's, too
+        said = ""
     return said if isinstance(error, NonsenseError) else f"{type(error).__name__}: {said}"
 
 
@@ -91,7 +94,7 @@ class Guarded:
         """Return the answer of a method, None for none, and whether the method has failed."""
         try:
             return checked(getattr(self.plugin, method)(*asked, nodes), method, len(nodes)), False
-        except (Exception, SystemExit) as error:  # noqa: BLE001 -- counted and logged; nothing else may come of it
+        except BaseException as error:  # noqa: BLE001 -- counted and logged; nothing else may come of it
             self._faults.note(self.name, method, error)
             return None, True
 
@@ -222,8 +225,9 @@ def checked(answer: object, method: str, places: int) -> NDArray[Any] | None:
         raise NonsenseError(f"the answer is an array of {answer.dtype}; {expected}")
     if answer.shape != (places,):
         raise NonsenseError(f"the answer is an array of shape {answer.shape}; {expected}")
+    # A copy, and a plain array whatever kind of one it was.
     if method != "score":
-        return answer.copy()
-    if not np.all(np.abs(answer) <= MOST_POINTS):
+        return np.array(answer, np.bool_)
+    if not np.all(np.abs(np.array(answer)) <= MOST_POINTS):
         raise NonsenseError(f"a score is not a number, or beyond {MOST_POINTS:g}; {expected}")
-    return answer.astype(np.float32)
+    return np.array(answer, np.float32)

@@ -47,10 +47,9 @@ class Sparing:
         for task in tasks:
             row = columns.rows[task.node]
             left = self._at_node.setdefault(task.node, {})
-            nominated = columns.nominated_from(row, task.priority)
+            room = columns.to_be_left(row, task.priority)
             for index in np.flatnonzero(columns.axis.request(task.pod.request).dense).tolist():
-                room = columns.free[index, row] + columns.releasing[index, row] - nominated[index]
-                left[columns.axis.names[index]] = int(room)
+                left[columns.axis.names[index]] = int(room[index])
             if session.feasibility.exclusive(task.pod.spec):
                 self._on_ports.setdefault(task.node, []).append(task)
 

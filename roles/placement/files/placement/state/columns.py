@@ -255,6 +255,11 @@ class NodeColumns:
                 found = found - sums
         return found
 
+    def to_be_left(self, row: int, rank: int) -> NDArray[np.int64]:
+        """Return what of the row a pod of this rank may count on: what is free, and what pods that leave will free."""
+        left: NDArray[np.int64] = self.free[:, row] + self.releasing[:, row] - self.nominated_from(row, rank)
+        return left
+
     def opened(self, lines: int, ignored: int | None, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
         """Return the open room of these rows, or of all, as far as so many resource lines.
 
