@@ -273,13 +273,12 @@ class Line:
             for job in self._first_parked.take(number):
                 self.push(job)
         self._first_parked.tidy()
-        yield
         for number in range(min(_BACK, len(self._returning))):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                yield
             job = self._returning.pop()
             if self.parked.get(job.key) is job:
                 self.push(job)
-            if number % _AT_ONCE == _AT_ONCE - 1:
-                yield
         self._retry_woken(crowded=arriving or bool(self.unswept))
 
     def _retry_woken(self, *, crowded: bool) -> None:
