@@ -58,7 +58,7 @@ class Api:
         return node_from(self.items[name])
 
     def event(self, *_words):
-        """Nobody reads them here."""
+        """No test here reads them."""
 
 
 class Case(unittest.TestCase):

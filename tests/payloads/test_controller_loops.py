@@ -55,6 +55,13 @@ class Odd(unittest.TestCase):
                 with self.subTest(answer=answer), self.assertRaises(ApiError):
                     ask(Answers(answer))
 
+    def test_a_watch_that_ends_at_once_and_says_nothing_is_an_error_and_not_asked_for_again_and_again(self):
+        for said in ([], [STATUS], [{"type": "MODIFIED", "object": STATUS}]):
+            api = Answers()
+            api.lines = lambda path, quiet, said=said: iter(said)
+            with self.subTest(said), self.assertRaises(ApiError):
+                next(api.watch("1", beat=lambda: None))
+
     def test_the_watch_goes_on_after_any_answer_and_any_error(self):
         stopping = threading.Event()
         waits, lost, seen = [], [], []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long to wait before asking again, so that many who began together do not ask together.
+"""How long to wait before asking again, so that many that began together do not ask together.
 
 A share of randomness is in each wait. No decision depends on it, only the moment of a request.
 """

@@ -11,8 +11,8 @@ left, not for each of ten thousand array tasks on a node that is held anyway.
 A taint is lifted only by a controller that acts, has seen whole lists of jobs since it does, and believes in no job
 there; and only where the node's own `leases` are empty and the batch system gives the node to jobs at all.
 
-Only converted nodes are touched. Their label says so, which an administrator alone can set; a Node that has the name of
-one of the batch system's nodes and no label is somebody else's.
+Only converted nodes are touched. They have a label that an administrator alone can set. A Node without it is left
+alone, also where it has the name of one of the batch system's nodes.
 """
 
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple

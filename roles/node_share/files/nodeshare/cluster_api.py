@@ -35,6 +35,7 @@ PODS_PAGE = 100
 PAGES_AT_ONCE = 16  # in memory, of PAGE_BYTES each, and a few times that as objects
 PAGE_BYTES = 16 << 20  # more than a single object may have
 WATCH_SECONDS = 60
+SHORTEST_WATCH = 1.0  # one that ends sooner and says nothing is no API server's
 Event = Tuple[str, NodeSeen]
 
 
@@ -92,10 +93,12 @@ class ClusterApi:
             query["labelSelector"] = SHARE_MODE
             query["timeoutSeconds"] = str(WATCH_SECONDS)
             path = NODES + "?" + urllib.parse.urlencode(query)
+            began, heard = time.monotonic(), False
             try:
                 beat()
                 for event in self.client().lines(path, quiet=WATCH_SECONDS + 10.0):
                     beat()
+                    heard = True
                     if event.get("type") == "ERROR":
                         raise GoneError(str(event.get("object", {}).get("message", ""))[:200])
                     version = str(event["object"]["metadata"]["resourceVersion"])
@@ -107,6 +110,8 @@ class ClusterApi:
                 raise
             except (KeyError, TypeError, AttributeError) as error:
                 raise ApiError(0, "watch: an event that is not understood: {!r}".format(error)) from error
+            if not heard and time.monotonic() - began < SHORTEST_WATCH:
+                raise ApiError(0, "watch: ended at once, without an event")
 
     def node(self, name: str) -> NodeSeen:
         return _read_node(self.client().request("GET", _node_path(name)))
@@ -126,7 +131,7 @@ class ClusterApi:
         return self._pods("spec.nodeName!=")
 
     def _pods(self, selector: str) -> Dict[str, List[Pod]]:
-        """Finished pods are left out by the API: they are nobody's guests, and there may be very many."""
+        """List the pods of a selector that must leave, by node. Finished pods, which may be very many, are left out."""
         found: Dict[str, List[Pod]] = {}
         query = {"fieldSelector": selector + RUNNING_FIELDS}
         for page in self._pages("/api/v1/pods", query, kind="PodList", size=PODS_PAGE):

@@ -180,7 +180,7 @@ class Controller:
     def _is_full(self, name: str) -> bool:
         """Whether pods may be on this node and have to leave for a job before it starts.
 
-        A node with leases is taken by the node itself, or switched off: what is left there it ends, or nobody can.
+        A node with leases is taken by itself, or switched off. It ends what is left there, or that cannot be ended.
         """
         node = self.nodes.get(name)
         return node is not None and node.mode == HANDOVER and not node.leases and name not in self._empty
