@@ -82,8 +82,9 @@ class Odd(unittest.TestCase):
             self.assertLessEqual(abs(wait - about), about / 4, "ever later, and not with all others at once")
 
     def test_polls_and_notes_go_on_after_any_error(self):
-        batch = unittest.mock.Mock(**{"in_control.side_effect": ValueError("odd")})
-        spool = unittest.mock.Mock(**{"read.side_effect": RuntimeError("odder")})
+        odd, odder = ValueError("odd"), RuntimeError("odder")
+        batch = unittest.mock.Mock(**{"in_control.side_effect": odd})
+        spool = unittest.mock.Mock(**{"read.side_effect": odder})
         remarks, rounds = [], []
         controller = Controller(
             api=unittest.mock.Mock(), batch=batch, spool=spool, connections=1, remark=remarks.append, told=None
@@ -99,7 +100,7 @@ class Odd(unittest.TestCase):
         controller.stopping.clear()
         controller.run_notes(0.0, beat=beat)
         self.assertEqual(len(rounds), 6)
-        self.assertEqual(set(remarks), {"poll: ValueError('odd')", "notes: RuntimeError('odder')"})
+        self.assertEqual(set(remarks), {"poll: {!r}".format(odd), "notes: {!r}".format(odder)})
 
 
 class Backoffs(unittest.TestCase):

@@ -23,7 +23,7 @@ from nodeshare.evidence import Answer
 from nodeshare.kube import ApiError
 from nodeshare.memory import HELD
 from nodeshare.node import RealNode, run_command
-from nodeshare.settings import Settings
+from nodeshare.settings import HANDOVER, Settings
 from nodeshare.world import WorldError
 from test_pbs_hook_runs import HookCase
 
@@ -152,7 +152,7 @@ class NodesAndApi:
         if self.writes == 1:
             raise ApiError(500, "etcd has no leader")
         self.written.set()
-        return NodeSeen(name, "uid", "2", tuple(body["spec"]["taints"]), ("slurm/1/0",))
+        return NodeSeen(name, "uid", "2", tuple(body["spec"]["taints"]), ("slurm/1/0",), mode=HANDOVER)
 
     def in_control(self):
         return True
@@ -179,7 +179,7 @@ class Retry(unittest.TestCase):
         controller = Controller(
             api=site, batch=site, spool=site, connections=1, remark=lambda text: None, told=lambda *words: None
         )
-        controller.replace([NodeSeen("n1", "uid", "1")])
+        controller.replace([NodeSeen("n1", "uid", "1", mode=HANDOVER)])
         with unittest.mock.patch("nodeshare.controller.LEARNING_SECONDS", 3600.0):
             polls = threading.Thread(target=controller.run_polls, args=(3600.0,), kwargs={"beat": lambda: None})
             polls.start()
