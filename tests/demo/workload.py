@@ -32,11 +32,13 @@ kubectl() {{
 found() {{ kubectl logs --selector=app={WORKER} --tail=-1 2>/dev/null | grep "^{WORKER} . found " || true; }}
 # A driver that had to leave its node is replaced too, and finds its workers at work.
 kubectl get statefulsets.apps {WORKER} >/dev/null 2>&1 || kubectl create --filename=/job/workers.json
+lines=
 for second in $(seq 280); do
-    [ "$(found | wc -l)" -lt {WORKERS} ] || break
+    lines=$(found)
+    [ "$(echo "$lines" | wc -l)" -lt {WORKERS} ] || break
     sleep 1
 done
-found | awk '{{ sum += $NF }} END {{ printf "driver: the workers found %.0f\\n", sum }}'
+echo "$lines" | awk '{{ sum += $NF }} END {{ printf "driver: the workers found %.0f\\n", sum }}'
 kubectl delete statefulsets.apps {WORKER} --wait=false
 """
 
