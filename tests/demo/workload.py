@@ -130,6 +130,8 @@ def workers() -> dict[str, Any]:
         "trap 'exit 0' TERM; cat $file; while :; do sleep 1 & wait; done"
     )
     pod = _pod(WORKER, script, grace=2)
+    # The image has no /tmp.
+    pod["containers"][0]["env"] = [{"name": "TMPDIR", "value": "/dev/shm"}]
     # One that has to leave goes to a node that is open, however many are there; the Deployment's pods wait for theirs.
     pod["topologySpreadConstraints"][0]["nodeTaintsPolicy"] = "Honor"
     return {
