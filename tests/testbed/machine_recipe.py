@@ -40,7 +40,10 @@ ENABLED_UNITS = ("systemd-networkd.service",)
 # Profiles that no service of ours has; containerd loads its own.
 DISABLED_UNITS = ("apparmor.service",)
 FILES = {
-    "/etc/fstab": "/dev/vda / ext4 errors=remount-ro 0 0\n/dev/vdb /opt/testbed ext4 ro 0 0\n",
+    "/etc/fstab": "".join(
+        f"/dev/{disk} {place} ext4 {option},x-systemd.device-timeout=900 0 0\n"
+        for disk, place, option in (("vda", "/", "errors=remount-ro"), ("vdb", "/opt/testbed", "ro"))
+    ),
     "/etc/selinux/config": "SELINUX=permissive\nSELINUXTYPE=default\n",
 }
 
@@ -69,7 +72,7 @@ exec $busybox switch_root /root /sbin/init
 # systemd waits longer than its 90 s: an emulated processor on a busy host may get a tenth of a real one.
 KERNEL_LINE = (
     "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=0 net.ifnames=0"
-    " systemd.default_timeout_start_sec=900 systemd.default_device_timeout_sec=900"
+    " systemd.default_timeout_start_sec=900"
 )
 # What udev would load for devices that no test asks for, each at a second of an emulated processor.
 UNWANTED_MODULES = (
