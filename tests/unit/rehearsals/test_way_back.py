@@ -87,7 +87,7 @@ def test_the_role_by_itself_takes_its_scripts_away_last(rehearsal: Any) -> None:
 def test_what_says_which_services_were_stopped_goes_only_when_they_were_given_back(
     rehearsal: Any, code: int, said: str
 ) -> None:
-    rehearsal.answer({"changed": True, "rc": code, "stderr": said}, module="command")
+    rehearsal.answer({"changed": True, "rc": code, "stderr": said}, name="Give back what jobs have taken")
     done = rehearsal.role("node_share", "restore", hosts="n1")
     assert done.passed, done.said
     steps = done.done("n1")
