@@ -15,6 +15,7 @@ from testbed.run import Completed
 TAINT = "converged.hpc/batch"
 # Longer than a machine takes that is busy with other things, or stands still for a while.
 PATIENCE = 300.0
+WALL = "e2e"
 
 
 class Hosts:
@@ -30,6 +31,15 @@ class Hosts:
     def node(self, host: str, command: str, *, check: bool = True, input: str | None = None) -> str:
         """Return what a shell command prints, run as root on a host."""
         return self.bed.exec(host, ["sh", "-c", command], check=check, input=input).out
+
+    def close(self, host: str, hook: str, port: int) -> None:
+        """Reject TCP to a port in the hook `input` or `output`; in a table of its own, which leaves nothing behind."""
+        chain = f"chain {hook} {{ type filter hook {hook} priority 0; tcp dport {port} reject with tcp reset; }}"
+        self.node(host, "nft -f -", input=f"table ip {WALL} {{ {chain} }}\n")
+
+    def open(self, host: str) -> None:
+        """Take away what `close` has made."""
+        self.node(host, f"nft delete table ip {WALL}")
 
     def until(self, host: str, command: str, seconds: float = PATIENCE) -> None:
         """Wait until a shell command succeeds on a host."""

@@ -20,9 +20,7 @@ from e2e.whole_site import CONF, differences, look
 
 BED = f"shared-{os.getpid()}"
 RECORD = "/var/lib/converged/record"
-# In the second of three batches; a firewall between it and the administrator, which ends what is open, too.
-LOST = "n3"
-CLOSED = "INPUT --protocol tcp --dport 22 --jump REJECT --reject-with tcp-reset"
+LOST = "n3"  # in the second of three batches
 
 
 @pytest.fixture(scope="module", params=[4, pytest.param(8, marks=pytest.mark.soak)], ids=lambda count: f"{count} nodes")
@@ -54,13 +52,13 @@ def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(si
     with site.started("site", converged_serial=[1, len(site.nodes) - 2, 1], converged_max_fail_percentage=50) as run:
         assert run.stdout is not None
         assert any(line.startswith("PLAY [Convert the nodes") for line in run.stdout)
-        site.node(LOST, f"iptables --insert {CLOSED}")
+        site.close(LOST, "input", 22)  # a firewall between it and the administrator, which ends what is open, too
         said = run.stdout.read()
     assert run.returncode != 0, said
     assert f"fatal: [{LOST}]: UNREACHABLE!" in said, said
     assert set(site.objects("nodes")) == {*site.nodes} - {LOST}, said
     site.srun("-N1", f"--nodelist={LOST}", "true")
-    site.node(LOST, f"iptables --delete {CLOSED}")
+    site.open(LOST)
 
 
 def test_all_nodes_are_converted_and_the_one_file_is_changed_once(site: Sharing, conf: str) -> None:

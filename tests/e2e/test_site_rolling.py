@@ -22,8 +22,6 @@ from e2e.whole_site import CONF, OURS, differences, look
 BED = f"rolling-{os.getpid()}"
 # The inventory's order, which is neither that of names nor Slurm's.
 CANARY, SECOND = "n2", "n1"
-# A firewall between the canary and the API.
-CLOSED = "OUTPUT --protocol tcp --dport 6443 --jump REJECT"
 SECRETS = ("--namespace=kube-system", "secrets", "--field-selector=type=bootstrap.kubernetes.io/token")
 # What stays on a host that has gone back alone.
 SCRIPTS = re.compile(r"/etc/converged(/slurm(/(prolog|epilog))?)?|/var/lib/converged(/record(/.*)?)?")
@@ -76,14 +74,14 @@ def tokens(site: ConvertedSite) -> set[str]:
 def test_a_canary_that_fails_stops_the_run(site: ConvertedSite, job: str) -> None:
     """Its token has expired by the time it reaches the API."""
     others = tokens(site)
-    site.node(CANARY, f"iptables --insert {CLOSED}")
+    site.close(CANARY, "output", 6443)  # a firewall between the canary and the API
     # kubeadm tries an expired token again and again until its time is over.
     with site.started("site", node_kubelet_timeout=45) as run:
         until(lambda: tokens(site) > others, "a token is there", SITE_SECONDS)
         (token,) = tokens(site) - others
         expired = {"stringData": {"expiration": "2020-01-01T00:00:00Z"}}
         site.kubectl("patch", token, SECRETS[0], "--type=merge", "--patch", json.dumps(expired))
-        site.node(CANARY, f"iptables --delete {CLOSED}")
+        site.open(CANARY)
         said, _errors = run.communicate(timeout=SITE_SECONDS)
     assert run.returncode != 0
     assert f"{CANARY} is not converted: Join the node: {CANARY}: kubeadm join failed and was taken back: " in said, said

@@ -71,8 +71,7 @@ exec $busybox switch_root /root /sbin/init
 # panic: a kernel that fails resets its machine at once, and the console tells why.
 # systemd waits longer than its 90 s: an emulated processor on a busy host may get a tenth of a real one.
 KERNEL_LINE = (
-    "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=0 net.ifnames=0"
-    " systemd.default_timeout_start_sec=900"
+    "root=/dev/vda rw console=ttyS0 panic=-1 systemd.show_status=0 net.ifnames=0 systemd.default_timeout_start_sec=900"
 )
 # What udev would load for devices that no test asks for, each at a second of an emulated processor.
 UNWANTED_MODULES = (

@@ -41,8 +41,8 @@ class Carrier(carry.Carrier):
 
 
 class LeaseStore(leases.LeaseStore):
-    def __init__(self, directory: str) -> None:
-        super().__init__(directory, at_point=at_point)
+    def __init__(self, directory: str, **named: Any) -> None:
+        super().__init__(directory, at_point=at_point, **named)
 
 
 vars(cli).update(Carrier=Carrier, LeaseStore=LeaseStore)
