@@ -34,8 +34,8 @@ class Hosts:
 
     def close(self, host: str, hook: str, port: int) -> None:
         """Reject TCP to a port in the hook `input` or `output`; in a table of its own, which leaves nothing behind."""
-        chain = f"chain {hook} {{ type filter hook {hook} priority 0; tcp dport {port} reject with tcp reset; }}"
-        self.node(host, "nft -f -", input=f"table ip {WALL} {{ {chain} }}\n")
+        rules = f"type filter hook {hook} priority 0\ntcp dport {port} reject with tcp reset"
+        self.node(host, "nft -f -", input=f"table ip {WALL} {{\nchain {hook} {{\n{rules}\n}}\n}}\n")
 
     def open(self, host: str) -> None:
         """Take away what `close` has made."""
