@@ -182,7 +182,9 @@ def test_a_plugin_that_fails_is_logged_once_and_counted(install, policy, monkeyp
 @pytest.mark.prose
 def test_the_guide_shows_the_example_and_its_output_as_they_are(install, tmp_path, capsys, monkeypatch):
     guide = GUIDE.read_text(encoding="utf-8")
-    assert f"```python\n{EXAMPLE.read_text(encoding='utf-8')}```" in guide
+    licence, quotes, code = EXAMPLE.read_text(encoding="utf-8").partition('"""')
+    assert "SPDX-License-Identifier" in licence
+    assert f"```python\n{quotes}{code}```" in guide
     text = guide.partition("```yaml\nactions:")[2].partition("```")[0]
     (tmp_path / "policy.yml").write_text(f"actions:{text}")
     install("site-nodes = site_nodes:SiteNodes")
