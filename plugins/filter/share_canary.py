@@ -10,11 +10,14 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 from ansible_collections.converged.hpc.plugins.plugin_utils._planned import would_change
 
-STOP, GO_ON = "stop", "go_on"
+STOP = "stop"
+GO_ON = "go_on"
 # Groups that a run makes. Renewed nodes were converted by an earlier run and have something new to do.
-DONE, PENDING, RENEWED, CONVERTED, SKIPPED = (
-    f"converged_{word}" for word in ("done", "pending", "renewed", "converted", "skipped")
-)
+DONE = "converged_done"
+PENDING = "converged_pending"
+RENEWED = "converged_renewed"
+CONVERTED = "converged_converted"
+SKIPPED = "converged_skipped"
 # What a run leaves alone: by the inventory, and as it could not be read.
 LEFT_ALONE = ("converged_excepted", "converged_left_out")
 Groups = t.Mapping[str, t.Sequence[str]]

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import typing as t
 
-WORDS = ("present", "absent", "drained", "restored")
+WORDS = ("present", "absent", "drained", "restored", "emptied")
 OLDER = {"given_back": "restored", "cleared": "restored", "offline": "drained"}
 GONE_IN = "2.0.0"
 
 
-def settle(module: t.Any, older: t.Mapping[str, str] = OLDER) -> None:
+def settle(module: t.Any, older: t.Optional[t.Mapping[str, str]] = None) -> None:
     """Put today's word for an older one into the option ``state`` of a module, with a warning."""
-    word = module.params["state"]
+    word, older = module.params["state"], OLDER if older is None else older
     if word in older:
         text = f"state {word} is called {older[word]} now"
         module.deprecate(text, version=GONE_IN, collection_name="converged.hpc")

@@ -68,6 +68,10 @@ PLAYBOOKS = {
 }
 
 
+# Molecule skips these in each play, and no task of ours has them.
+OF_MOLECULE = ("molecule-notest", "notest")
+
+
 class Asked(t.NamedTuple):
     """A run: the options of the command line, its hosts, and what `-e` has set.
 
@@ -101,7 +105,8 @@ def options(asked: Asked) -> Findings:
     if asked.limit and playbook.limit:
         yield refuse("limit", f"--limit {asked.limit} does not go with {asked.playbook}", playbook.limit)
     given = [f"--tags {','.join(asked.tags)}"] if set(asked.tags) - {"all"} else []
-    given += [f"--skip-tags {','.join(asked.skip_tags)}"] if asked.skip_tags else []
+    skipped = [tag for tag in asked.skip_tags if tag not in OF_MOLECULE]
+    given += [f"--skip-tags {','.join(skipped)}"] if skipped else []
     if given and playbook.tags:
         yield refuse("tags", f"{' '.join(given)} does not go with {asked.playbook}", playbook.tags)
     if asked.playbook == "site":

@@ -170,13 +170,16 @@ def wrong(name: str, value: t.Any, option: Spec, check: t.Optional[Check] = None
     """Return what was expected instead of this value; "" where it is right."""
     if value is None:
         return "a value, or no such variable at all" if "default" in option else ""
+    if "default" in option and value == option["default"]:
+        return ""  # the role knows what it puts in the place of an empty one
     if is_duration(option):
         try:
             value = _quantity.seconds(str(value) if _is_whole(value) else value)
         except _quantity.QuantityError:
             return f"a duration: {DURATIONS}"
         return _by_program(value, check)
-    if option.get("choices") and value not in option["choices"]:
+    named = value if option.get("type") == "list" and isinstance(value, (list, tuple)) else [value]
+    if option.get("choices") and any(one not in option["choices"] for one in named):
         return f"one of {', '.join(map(str, option['choices']))}"
     kind = option.get("type", "str")
     expected = _KINDS[kind](value) if kind in _KINDS else ""

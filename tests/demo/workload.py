@@ -38,8 +38,8 @@ for second in $(seq 280); do
     [ "$(echo "$lines" | wc -l)" -lt {WORKERS} ] || break
     sleep 1
 done
-echo "$lines" | awk '{{ sum += $NF }} END {{ printf "driver: the workers found %.0f\\n", sum }}'
 kubectl delete statefulsets.apps {WORKER} --wait=false
+echo "$lines" | awk '{{ sum += $NF }} END {{ printf "driver: the workers found %.0f\\n", sum }}'
 """
 
 

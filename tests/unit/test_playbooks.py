@@ -200,7 +200,7 @@ def test_the_way_back_waits_for_no_value_that_it_does_not_read(tmp_path: Path) -
 
     bad = {"slurm_share_conf": "locl"}
     said = refused(run(tmp_path, "restore", "--check", "-e", json.dumps({**HERE, **SITE, **bad})))
-    assert "slurm_share_conf is 'locl': expected one of local, shared, configless" in said
+    assert "slurm_share_conf is 'locl': expected one of auto, local, shared, configless" in said
 
 
 def test_taking_a_role_back_is_locked_as_the_whole_way_back_is(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/guides/variables.md"
 # Groups, facts and names of files that look like variables.
 NO_VARIABLES = {"converged_hook", "converged_share"}
-GROUPS = re.compile(r"converged_(nodes|controllers|kube|excepted|done|pending|waiting|planned|skipped|converted|left_out)")
+GROUPS = re.compile(
+    r"converged_(nodes|controllers|kube|excepted|done|pending|waiting|planned|skipped|converted|left_out)"
+)
 pytestmark = pytest.mark.prose
 
 

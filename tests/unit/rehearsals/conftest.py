@@ -99,9 +99,9 @@ class Stage:
 class Rehearsal:
     """One run on a stage: `answer` comes before it, the answer given last counts first."""
 
-    def __init__(self, stage: Stage, folder: Path, hosts: Mapping[str, Sequence[str]] = HOSTS) -> None:
+    def __init__(self, stage: Stage, folder: Path, hosts: Mapping[str, Sequence[str]] | None = None) -> None:
         self.stage = stage
-        self._hosts = hosts
+        self._hosts = hosts or HOSTS
         self._folder = folder
         self._answers: list[list[Any]] = []
         for module, result in USUAL.items():

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
+from unit.rehearsals.conftest import USUAL
 
 READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
@@ -128,8 +129,7 @@ def test_where_a_node_was_converted_before_the_run_goes_on_to_all_others(rehears
 def prepared(rehearsal: Any) -> dict[str, Any]:
     """Have Slurm call our scripts already; return what a run is told of it."""
     called = {key: [f"/etc/converged/slurm/{name}"] for key, name in FILES.items()}
-    slurm = {"version": "23.11.4", "config": called, "nodes": [{"name": "n1"}, {"name": "n2"}], "jobs": []}
-    rehearsal.answer(slurm, module="slurm_info")
+    rehearsal.answer({**USUAL["slurm_info"], "config": called, "jobs": []}, module="slurm_info")
     return {"slurm_share_site_scripts": dict.fromkeys(FILES, "")}
 
 

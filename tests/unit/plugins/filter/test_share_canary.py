@@ -109,10 +109,10 @@ def test_what_was_only_planned_is_no_change() -> None:
 
 
 def test_settings_are_judged_by_the_program_that_reads_them() -> None:
-    right = {"node": "n1", "deadline": 60}
+    right = {"node": "n1", "mode": "handover", "deadline": 60}
     assert nodeshare_settings.nodeshare_settings(right) == right
     for wrong, said in (
-        ({"deadline": 60}, "/etc/converged/nodeshare.json: node is missing"),
+        ({"mode": "handover"}, "/etc/converged/nodeshare.json: node is missing"),
         ({**right, "deadline": 7200}, "deadline is 7200: must be seconds from 0 to 3600"),
         ({**right, "handover": "quiece"}, "handover is 'quiece': must be one of quiesce, stop"),
         ({**right, "deadlin": 1}, "unknown key 'deadlin'"),

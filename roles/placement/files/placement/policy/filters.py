@@ -74,8 +74,8 @@ class Filter:
         """Return the nodes that are refused, by reason; a node may have several reasons."""
         spec, request = task.pod.spec, task.pod.request
         part, allowed = self.part(spec, request), self.allowed(task)
-        rows = [] if part is None else [~part.compute()]
-        rows += [] if allowed is None else [~allowed]
+        rows = [] if part is None else [np.logical_not(part.compute())]
+        rows += [] if allowed is None else [np.logical_not(allowed)]
         return {self.reason: np.logical_or.reduce(rows)} if rows else {}
 
     def lacking(self, task: Task, row: int) -> Totals | None:
