@@ -165,6 +165,8 @@ def test_a_watch_over_a_connection_that_has_become_silent_goes_on_from_its_versi
         thread.start()
         asked = server.wait_for(3)
         stop.set()
+        thread.join(60)
+        connection.close()
         assert b"resourceVersion=12" in asked[2]
         assert b"watch=true" in asked[2]
         assert reflector.health.relists == 1
