@@ -77,6 +77,11 @@ def tree_for_ansible_test(context: Context, name: str, wanted: Callable[[str], b
     return folder
 
 
+# ansible-lint looks for playbooks of a collection in `ansible_collections` below the path that it is given, and
+# the importer gives it that folder itself: so it does not find a playbook of ours that an example imports by name.
+UNFOUND = "WARNING: ERROR    Failed to find converged.hpc.restore playbook."
+
+
 def dependencies(context: Context) -> Path:
     """A folder with the collection that ours depends on, for the Python path.
 
@@ -106,6 +111,7 @@ def run_importer(context: Context) -> None:
     }
     context.run([f"{venv}/bin/python", "-m", "galaxy_importer.main", tarball], cwd=tarball.parent, env=env)
     said = context.log.read_text(encoding="utf-8")
-    problems = [line for line in said.splitlines() if line.startswith(("ERROR", "WARNING"))]
+    lines = [line for line in said.splitlines() if line.startswith(("ERROR", "WARNING"))]
+    problems = [line for line in lines if line.rstrip() != UNFOUND]
     if problems:
         raise GateFailure(f"galaxy-importer has {len(problems)} warnings or errors, the first: {problems[0]}")

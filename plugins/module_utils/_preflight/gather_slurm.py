@@ -11,6 +11,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -21,6 +22,7 @@ from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, marks
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept as slurm_kept
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
@@ -51,8 +53,7 @@ def slurm(path: str, *, told: str = "", bin_dir: str = "") -> t.Dict[str, t.Any]
         return {**found, **nothing}
     path = read
     try:
-        release = Slurm(timeout=gather.SECONDS, bin_dir=programs or _programs.slurm_bin_dir(None, program="slurmd"))
-        conf = slurm_conf.load(path, release=release.version(), read=_read)
+        conf = slurm_conf.load(path, release=_release(programs, bin_dir), read=_read)
     except SlurmError as error:
         return {**found, **nothing, "error": str(error), "files": [path]}
     named = [value for key in SCRIPT_KEYS for value in conf.values(key) if value]
@@ -65,6 +66,24 @@ def slurm(path: str, *, told: str = "", bin_dir: str = "") -> t.Dict[str, t.Any]
         "scripts": scripts,
         "missing": [value for value in named if not glob.glob(_absolute(value, path))],
     }
+
+
+def _release(programs: t.Optional[str], bin_dir: str) -> version.Version:
+    """Return the release of Slurm's programs here.
+
+    scontrol answers nothing when slurm.conf has a fault. slurmd does, and may be in another folder, such as /usr/sbin:
+    so the fault itself is what the administrator reads, with its line.
+    """
+    beside = _programs.slurm_bin_dir(bin_dir, program="slurmd")
+    if programs is None:
+        return Slurm(timeout=gather.SECONDS, bin_dir=beside).version()
+    try:
+        return Slurm(timeout=gather.SECONDS, bin_dir=programs).version()
+    except SlurmError:
+        if beside not in (None, programs):
+            with contextlib.suppress(SlurmError):
+                return Slurm(timeout=gather.SECONDS, bin_dir=beside).version()
+        raise
 
 
 def killing(scripts: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
