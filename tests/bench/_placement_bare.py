@@ -11,14 +11,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from placement.app import assembly
+from placement.app import wiring
 from placement.app.cli import main
 from placement.core.scheduler import Decision, Scheduler
 from placement.model.action import Bind
-from placement.model.event import Event, Relisted, Seen
+from placement.model.event import Event, Relisted, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
-from placement.policy.configuration import Configuration
+from placement.policy.plugins.configuration import Configuration
 
 
 class Turns(Scheduler):
@@ -34,7 +34,7 @@ class Turns(Scheduler):
 
     def apply(self, event: Event) -> None:
         """Notes pods without a node, and nodes."""
-        items = event.items if isinstance(event, Relisted) else [event.item] if isinstance(event, Seen) else []
+        items = event.items if isinstance(event, Relisted) else [event.item] if isinstance(event, Upserted) else []
         for item in items:
             if isinstance(item, Node):
                 self._nodes[item.name] = None
@@ -57,5 +57,5 @@ class Turns(Scheduler):
 
 
 if __name__ == "__main__":
-    assembly.Scheduler = Turns  # type: ignore[attr-defined]
+    wiring.Scheduler = Turns  # type: ignore[attr-defined]
     sys.exit(main())

@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from bench._figures import count, parser_of
 from bench.placement_cycles import MARK_SLICE, SLICE, Case
-from placement.app import collector
-from placement.kube.decode import Decoder
+from placement.app import gc_control
+from placement.kube.decode.decoder import Decoder
 from placement.model.action import Evict
-from placement.model.event import EvictRefused, Gone, Relisted, Seen
+from placement.model.event import Deleted, EvictRefused, Relisted, Upserted
 from placement.model.pod import Phase, Pod, PodSpec
 from placement.model.selector import (
     Effect,
@@ -61,19 +61,19 @@ class Cluster(Case):
     def __init__(self, nodes: int, configuration: str = "", **more: Any) -> None:
         super().__init__(0, configuration)
         for index in range(nodes):
-            self.tell(Seen(node(f"n{index}", labels=((HOST, f"n{index}"), ("zone", f"z{index % 4}")), **more)))
+            self.tell(Upserted(node(f"n{index}", labels=((HOST, f"n{index}"), ("zone", f"z{index % 4}")), **more)))
         self.settle()
         self.longest = 0.0
 
     def all(self, *items: Any) -> None:
         """Objects are created."""
         for item in items:
-            self.tell(Seen(item))
+            self.tell(Upserted(item))
 
     def timed(self) -> float:
         """Seconds until there is nothing more to decide."""
         self.longest = 0.0
-        collector.collect()
+        gc_control.collect()
         begun = time.process_time()
         self.settle()
         return time.process_time() - begun
@@ -110,7 +110,7 @@ def indexed() -> bool:
         for index in range(200):
             case.all(gang(f"g{index}", 120), *_members(f"g{index}", 120, label=label, cpu="1"))
         case.settle()
-        case.tell(Gone(Pod, "uid-tiny", 1 << 40))
+        case.tell(Deleted(Pod, "uid-tiny", 1 << 40))
         spent = case.timed()
         name = f"200 gangs of 120 that do not fit{', an index each' * label}, tried again"
         reached &= report(name, f"{spent:.2f} s", case, reached=spent <= 0.5)
@@ -164,7 +164,7 @@ def preemptors() -> bool:
 def taints(nodes: int = 20_000) -> bool:
     """Every node is tainted, then cordoned, at once, while hundreds of selectors are in use."""
     case = Cluster(nodes, allocatable=amounts(cpu="64", memory="256Gi", pods="110"))
-    shapes, known = case.scheduler.session.chooser.shapes, list(case.scheduler.cluster.columns.nodes)
+    shapes, known = case.scheduler.session.host_selector.shapes, list(case.scheduler.cluster.columns.nodes)
     for index in range(300):
         term = NodeSelectorTerm((Requirement("zone", Operator.IN, ("z3",)),))
         selector = NodeSelector((("team", f"t{index}"),), (term,))
@@ -178,11 +178,11 @@ def taints(nodes: int = 20_000) -> bool:
     for version, (name, change) in enumerate(changes.items(), 2):
         changed = [replace(one, version=version, **change) for one in known if one is not None]
         case.longest = 0.0
-        collector.collect()
+        gc_control.collect()
         begun = time.process_time()
         for one in changed:
             since = time.process_time()
-            case.tell(Seen(one))
+            case.tell(Upserted(one))
             case.longest = max(case.longest, time.process_time() - since)
         case.settle()
         spent = time.process_time() - begun
@@ -207,7 +207,7 @@ def _bytes_each(number: int, label: bool) -> float:
     before = _resident()
     for index in range(number):
         event = decoder.decode_watch_event(Pod, _running(index, label=label))
-        if isinstance(event, Seen):
+        if isinstance(event, Upserted):
             case.scheduler.apply(event)
         if index % 1000 == 0:
             case.settle()
@@ -251,7 +251,7 @@ class Refusing(Cluster):
 
     def tell(self, event: Any) -> None:
         """What would have been evicted stays."""
-        if isinstance(event, Gone) and event.kind is Pod:
+        if isinstance(event, Deleted) and event.kind is Pod:
             event = EvictRefused(event.uid, "disruption budget")
         super().tell(event)
 
@@ -289,11 +289,11 @@ def stream(waiting: int, kind: str, number: int = 1_000) -> tuple[float, float]:
     case.settle()
     small = mine("s", request=amounts(cpu="100m"), labels=pairs(app="small"), created="2026-01-02T00:00:00Z")
     pods = [replace(small, uid=f"s{index}", name=f"s{index}", owner=f"o{index}") for index in range(number)]
-    collector.collect()
+    gc_control.collect()
     case.binds, case.longest = 0, 0.0
     begun = time.process_time()
     for one in pods:
-        case.tell(Seen(one))
+        case.tell(Upserted(one))
     while case.binds < number:
         case.slice()
     spent = time.process_time() - begun
@@ -335,7 +335,7 @@ class Slow(Case):
         for action in decision.actions:
             if isinstance(action, Evict):
                 self._version += 1
-                self.tell(Seen(replace(pods[action.uid].pod, terminating=True, version=self._version)))
+                self.tell(Upserted(replace(pods[action.uid].pod, terminating=True, version=self._version)))
         return decision.more or bool(self._waiting)
 
 
@@ -343,18 +343,18 @@ def promises(number: int = 800) -> bool:
     """A small pod comes while so many wait for room that their victims leave."""
     case = Slow(0, policy("allocate, preempt"))
     for index in range(number):
-        case.tell(Seen(node(f"n{index}", allocatable=amounts(cpu="4", memory="64Gi", pods="110"))))
+        case.tell(Upserted(node(f"n{index}", allocatable=amounts(cpu="4", memory="64Gi", pods="110"))))
         running: Any = {"node": f"n{index}", "phase": Phase.RUNNING}
-        case.tell(Seen(mine(f"low{index}", request=amounts(cpu="4"), **running)))
+        case.tell(Upserted(mine(f"low{index}", request=amounts(cpu="4"), **running)))
     case.settle()
     for index in range(number):
-        case.tell(Seen(mine(f"h{index}", request=amounts(cpu="4"), priority=100)))
+        case.tell(Upserted(mine(f"h{index}", request=amounts(cpu="4"), priority=100)))
     case.settle()
-    case.tell(Seen(node("spare", allocatable=amounts(cpu="1", memory="4Gi", pods="110"))))
+    case.tell(Upserted(node("spare", allocatable=amounts(cpu="1", memory="4Gi", pods="110"))))
     case.settle()
-    promised, times = len(case.scheduler.book.promised), []
+    promised, times = len(case.scheduler.cache.pipelined), []
     for index in range(5):
-        case.tell(Seen(mine(f"small{index}", request=amounts(cpu="100m"))))
+        case.tell(Upserted(mine(f"small{index}", request=amounts(cpu="100m"))))
         case.longest = 0.0
         begun = time.process_time()
         case.settle()
@@ -375,7 +375,7 @@ def lists(number: int = 30_000) -> bool:
     reached = True
     for again in (0, 1):
         case.longest = 0.0
-        collector.collect()
+        gc_control.collect()
         begun = time.process_time()
         case.tell(Relisted(Pod, tuple(pods), 5000 + number + again))
         case.longest = time.process_time() - begun
@@ -398,7 +398,7 @@ def big_job(number: int = 30_000) -> bool:
     times, slowest = [], 0.0
     for _unused in range(5):
         running = next(uid for uid, entry in case.scheduler.cluster.pods.by_uid.items() if entry.pod.node)
-        case.tell(Gone(Pod, running, 1 << 40))
+        case.tell(Deleted(Pod, running, 1 << 40))
         times.append(case.timed())
         slowest = max(slowest, case.longest)
     case.longest = slowest
@@ -447,7 +447,7 @@ def foreign(number: int = 2_000) -> bool:
         case.all(pod(f"tiny{index}", node="n0", request=amounts(cpu="1m")))
         come.append(case.timed())
         slowest = max(slowest, case.longest)
-        case.tell(Gone(Pod, f"uid-tiny{index}", 1 << 40))
+        case.tell(Deleted(Pod, f"uid-tiny{index}", 1 << 40))
         gone.append(case.timed())
         slowest = max(slowest, case.longest)
     case.longest = slowest
@@ -478,7 +478,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES), metavar="CASE")
     parser.add_argument("--rounds", type=count, default=1, help="how often all of them run (default: 1)")
     arguments = parser.parse_args()
-    collector.begin()
+    gc_control.begin()
     reached = [CASES[name]() for _unused in range(arguments.rounds) for name in arguments.only]
     return 0 if all(reached) else 1
 

@@ -17,12 +17,12 @@ from dataclasses import replace
 from typing import Any
 
 from bench._figures import count, parser_of
-from placement.app import collector
+from placement.app import gc_control
 from placement.core.scheduler import Scheduler
 from placement.model.action import Bind, Evict
-from placement.model.event import Event, Gone, Seen
+from placement.model.event import Deleted, Event, Upserted
 from placement.model.pod import Phase, Pod
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, priority_class, queue
 from placement_kit.kube_batch import ACTIONS, policy
 
@@ -47,7 +47,7 @@ class Case:
         self.scheduler = Scheduler(load(configuration or policy(), "bench"), scheduler_name="placement")
         room = amounts(cpu="32", memory="256Gi", pods="110")
         for index in range(nodes):
-            self.scheduler.apply(Seen(node(f"n{index}", allocatable=room)))
+            self.scheduler.apply(Upserted(node(f"n{index}", allocatable=room)))
         self.scheduler.decide(0.0, lambda: False)
         self.binds = 0
         self.evictions = 0
@@ -63,7 +63,7 @@ class Case:
     def see(self, pods: list[Pod]) -> None:
         """Pods are created."""
         for pod in pods:
-            self.tell(Seen(pod))
+            self.tell(Upserted(pod))
 
     def tell(self, event: Event) -> None:
         """Something has happened; while something is under way it has to wait, as in the loop's inbox."""
@@ -91,10 +91,10 @@ class Case:
                 self.binds += 1
                 pod = self.scheduler.cluster.pods.by_uid[action.uid].pod
                 placed = replace(pod, node=action.node, phase=Phase.RUNNING, version=self._version)
-                self.tell(Seen(placed))
+                self.tell(Upserted(placed))
             elif isinstance(action, Evict):
                 self.evictions += 1
-                self.tell(Gone(Pod, action.uid, self._version))
+                self.tell(Deleted(Pod, action.uid, self._version))
         return decision.more or bool(decision.actions or self._waiting)
 
 
@@ -114,7 +114,7 @@ def measured(
     """Runs a case and prints it; says whether it reaches its marks."""
     case.binds, case.evictions, case.longest = 0, 0, 0.0
     # As the daemon does at rest.
-    collector.collect()
+    gc_control.collect()
     begun = time.process_time()
     for _unused in work:
         case.settle()
@@ -134,7 +134,7 @@ def gangs(nodes: int, number: int, size: int) -> bool:
 
     def work() -> Iterator[None]:
         for index in range(number // size):
-            case.tell(Seen(gang(f"g{index}", size)))
+            case.tell(Upserted(gang(f"g{index}", size)))
             case.see(case.pods(f"g{index}", size, group=f"g{index}"))
         yield
 
@@ -168,7 +168,7 @@ def preemption(nodes: int, number: int) -> bool:
 def full_queue(nodes: int, number: int) -> bool:
     """Nodes that are half empty, a queue that has all it may, and pods of higher priority one after the other."""
     case = Case(nodes)
-    case.tell(Seen(queue("default", capability=amounts(cpu=str(16 * nodes)))))
+    case.tell(Upserted(queue("default", capability=amounts(cpu=str(16 * nodes)))))
     for index in range(nodes):
         case.see(case.pods(f"low{index}", 2, cpu="8", node=f"n{index}", phase=Phase.RUNNING))
     case.settle()
@@ -186,10 +186,10 @@ def gang_in_full_queue(nodes: int, size: int) -> bool:
             held += cpu
             more = {"node": f"n{index}", "phase": Phase.RUNNING, "priority": chosen.randint(0, 5)}
             case.see(case.pods(f"low{index}-{which}", 1, cpu=f"{cpu}m", **more))
-    case.tell(Seen(queue("default", capability=amounts(cpu=f"{held}m"))))
+    case.tell(Upserted(queue("default", capability=amounts(cpu=f"{held}m"))))
     case.settle()
-    case.tell(Seen(priority_class("high", 9)))
-    case.tell(Seen(gang("high", size, priority_class="high")))
+    case.tell(Upserted(priority_class("high", 9)))
+    case.tell(Upserted(gang("high", size, priority_class="high")))
     case.see(case.pods("high", size, cpu="5", priority=9, group="high"))
     name = f"{nodes} nodes, a gang of {size} in a full queue"
     return measured(name, case, size, iter([None]), seconds=MARK_MAKING_ROOM)
@@ -199,8 +199,8 @@ def reclaiming_in_vain(nodes: int) -> bool:
     """Nodes with dozens of pods of different sizes, whose queue cannot give as much of any as another asks for."""
     case, chosen = Case(nodes), random.Random(1)
     for name in "ab":
-        case.tell(Seen(queue(name)))
-        case.tell(Seen(gang(name, 1, queue=name)))
+        case.tell(Upserted(queue(name)))
+        case.tell(Upserted(gang(name, 1, queue=name)))
     for index in range(nodes):
         for which in range(40):
             cpu = f"{chosen.randint(600, 800)}m"
@@ -213,17 +213,17 @@ def reclaiming_in_vain(nodes: int) -> bool:
 def changing(nodes: int, number: int) -> bool:
     """Queues and priority classes that change while many run and wait."""
     case = Case(nodes)
-    case.tell(Seen(queue("default")))
+    case.tell(Upserted(queue("default")))
     for index in range(nodes):
         case.see(case.pods(f"low{index}", 10, node=f"n{index}", phase=Phase.RUNNING))
     for index in range(number):
-        case.tell(Seen(gang(f"g{index}", 1, priority_class="low")))
+        case.tell(Upserted(gang(f"g{index}", 1, priority_class="low")))
         case.see(case.pods(f"g{index}", 1, cpu="32", group=f"g{index}"))
     case.settle()
 
     def work() -> Iterator[None]:
         for item in (priority_class("low", -1), replace(queue("default", weight=2), version=2), queue("b")):
-            case.tell(Seen(item))
+            case.tell(Upserted(item))
             yield
 
     return measured(f"{nodes} nodes, {number} wait, queues change", case, number, work())
@@ -233,8 +233,8 @@ def reclaiming(nodes: int, queues: int) -> bool:
     """One queue has everything, and all others want their part."""
     case = Case(nodes)
     for index in range(queues):
-        case.tell(Seen(queue(f"q{index}")))
-        case.tell(Seen(gang(f"g{index}", 1, queue=f"q{index}")))
+        case.tell(Upserted(queue(f"q{index}")))
+        case.tell(Upserted(gang(f"g{index}", 1, queue=f"q{index}")))
     for index in range(nodes):
         case.see(case.pods(f"first{index}", 4, cpu="8", group="g0", node=f"n{index}", phase=Phase.RUNNING))
     case.settle()
@@ -258,22 +258,22 @@ def crowd(number: int, actions: str) -> bool:
         case.see(case.pods(f"end{index}", 50, cpu="0", node=f"n{index}", phase=Phase.RUNNING))
     begun = time.process_time()
     for index in range(number):
-        case.tell(Seen(gang(f"g{index}", 2)))
+        case.tell(Upserted(gang(f"g{index}", 2)))
         case.see(case.pods(f"g{index}", 2, cpu="2", group=f"g{index}"))
     case.settle()
     coming = time.process_time() - begun
-    collector.collect()
+    gc_control.collect()
     case.longest = 0.0
     ending = (f"end{index}-{which}" for index in range(20) for which in range(50))
     # All are tried again, and in the middle of that it comes.
-    case.tell(Gone(Pod, next(ending), 1 << 40))
+    case.tell(Deleted(Pod, next(ending), 1 << 40))
     case.slice()
     case.see(case.pods("small", 1, cpu="500m"))
     begun = last = time.process_time()
     while case.scheduler.cluster.pods.by_uid["small-0"].pod.node == "":
         if time.process_time() - last > ENDING:
             last = time.process_time()
-            case.tell(Gone(Pod, next(ending), 1 << 40))
+            case.tell(Deleted(Pod, next(ending), 1 << 40))
         case.slice()
     spent = time.process_time() - begun
     print(
@@ -294,11 +294,11 @@ def passing(nodes: int, number: int) -> bool:
             case.see(pods)
             yield
             for pod in pods:
-                case.tell(Gone(Pod, pod.uid, 1 << 40))
+                case.tell(Deleted(Pod, pod.uid, 1 << 40))
         yield
 
     measured(f"{nodes} nodes, pods created and deleted", case, number, work())
-    left = len(case.scheduler.cluster.pods.by_uid) + len(case.scheduler.book.tasks) + len(case.scheduler.book.jobs)
+    left = len(case.scheduler.cluster.pods.by_uid) + len(case.scheduler.cache.tasks) + len(case.scheduler.cache.jobs)
     print(f"{'':44}{left} left in memory", flush=True)
     return not left
 
@@ -311,7 +311,7 @@ def main() -> int:
     parser.add_argument("--pods", type=count, default=6000)
     parser.add_argument("--gangs", type=count, default=100_000, help="how many wait that fit nowhere")
     arguments = parser.parse_args()
-    collector.begin()
+    gc_control.begin()
     reached = [plain(arguments.nodes, arguments.pods)]
     reached += [gangs(arguments.gang_nodes, arguments.pods, size) for size in (3, 100, 1000)]
     reached.append(preemption(arguments.nodes, 500))

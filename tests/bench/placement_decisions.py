@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 from bench import _figures
 from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod, PodSpec
 from placement.model.quantity import Amounts
@@ -33,11 +33,11 @@ from placement.model.selector import (
     Toleration,
 )
 from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from placement.policy.feasibility import Feasibility
-from placement.policy.reservations import Reservations
+from placement.policy.framework.feasibility import Feasibility
+from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
-from placement.state.domains import DomainRules
-from placement.state.shapes import ShapeTable
+from placement.state.score_table import ScoreTable
+from placement.state.topology_rules import DomainRules
 from placement_kit.scorers import least_allocated
 
 GIB = 2**30
@@ -61,7 +61,7 @@ class Case:
         for index in range(nodes):
             labels = {"zone": f"z{index % 10}", "rack": f"r{index % 100}", "kubernetes.io/hostname": f"n{index}"}
             self.cluster.apply(
-                Seen(
+                Upserted(
                     Node(
                         uid=f"n{index}",
                         name=f"n{index}",
@@ -72,7 +72,7 @@ class Case:
                     )
                 )
             )
-        self.shapes = ShapeTable(
+        self.shapes = ScoreTable(
             self.cluster.columns,
             self.cluster.masks,
             Feasibility(self.cluster, Reservations(self.cluster.columns)),
@@ -89,7 +89,7 @@ class Case:
         like = Pod(uid="", namespace="team", name="", version=1, spec=spec, request=request, labels=(("app", "x"),))
         made = [replace(like, uid=f"u{index}", name=f"p{index}") for index in range(first, first + number)]
         for pod in made:
-            self.cluster.apply(Seen(pod))
+            self.cluster.apply(Upserted(pod))
         return made
 
     def place(self, pod: Pod) -> bool:
@@ -218,14 +218,14 @@ def with_volumes(nodes: int, number: int, others: int = 10_000) -> bool:
     case = Case(nodes)
     for index in range(nodes):
         limits = (("csi.example.com", 39),)
-        case.cluster.apply(Seen(CSINode(uid=f"csi{index}", name=f"n{index}", version=1, limits=limits)))
+        case.cluster.apply(Upserted(CSINode(uid=f"csi{index}", name=f"n{index}", version=1, limits=limits)))
     pods = _with_claims(case, others + number, others)
     for index in range(len(pods)):
         name = f"v{index}"
         volume = PersistentVolume(uid=name, name=name, version=1, driver="csi.example.com", handle=name)
         claim = PersistentVolumeClaim(uid=f"c{index}", namespace="team", name=f"c{index}", version=1, volume=name)
-        case.cluster.apply(Seen(volume))
-        case.cluster.apply(Seen(claim))
+        case.cluster.apply(Upserted(volume))
+        case.cluster.apply(Upserted(claim))
     rate = measured(f"{nodes} nodes, a volume each, {others} in use", number, map(case.place, pods[others:]))
     case.check()
     return rate >= MARK_VOLUMES
@@ -235,17 +235,19 @@ def with_disks(nodes: int, number: int, disks: int = 10_000) -> bool:
     """Pods that choose a disk each, of so many that are tied to their nodes."""
     case = Case(nodes)
     provisioner = "kubernetes.io/no-provisioner"
-    case.cluster.apply(Seen(StorageClass(uid="disks", name="disks", version=1, provisioner=provisioner, waits=True)))
+    case.cluster.apply(
+        Upserted(StorageClass(uid="disks", name="disks", version=1, provisioner=provisioner, waits=True))
+    )
     for index in range(disks):
         tie = (Requirement("kubernetes.io/hostname", Operator.IN, (f"n{index % nodes}",)),)
         name, terms = f"v{index}", (NodeSelectorTerm(tie),)
         disk = PersistentVolume(uid=name, name=name, version=1, node_terms=terms, storage_class="disks", available=True)
-        case.cluster.apply(Seen(disk))
+        case.cluster.apply(Upserted(disk))
     pods = _with_claims(case, number, 0)
     for index in range(number):
         name = f"c{index}"
         claim = PersistentVolumeClaim(uid=name, namespace="team", name=name, version=1, storage_class="disks")
-        case.cluster.apply(Seen(claim))
+        case.cluster.apply(Upserted(claim))
     rate = measured(f"{nodes} nodes, a disk each, {disks} there", number, map(case.place, pods))
     case.check()
     return rate >= MARK_DISKS
@@ -259,7 +261,7 @@ def _with_claims(case: Case, number: int, running: int) -> list[Pod]:
     ]
     pods[running:] = [replace(pod, node="") for pod in pods[running:]]
     for pod in pods:
-        case.cluster.apply(Seen(pod))
+        case.cluster.apply(Upserted(pod))
     case.shapes.row(pods[0].spec, pods[0].request)
     return pods
 

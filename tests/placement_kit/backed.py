@@ -12,8 +12,8 @@ from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
 from placement.model.event import HostsRead, JobsRead, SubmitEnded
 from placement.model.pod import Pod
 from placement.model.workload import Namespace
-from placement.policy.backing import mark_of
-from placement.policy.configuration import DEFAULT
+from placement.policy.jobs.batch_jobs import mark_of
+from placement.policy.plugins.configuration import DEFAULT
 
 from placement_kit.builders import mine, node, queue
 from placement_kit.simulated import OURS, Simulated
@@ -144,7 +144,7 @@ class Backed(Simulated):
 
     def whose(self, action: Submit) -> Whose:
         """For whom the ledger submits."""
-        rules = self.scheduler.session.backing.rules
+        rules = self.scheduler.session.batch_jobs.rules
         return rules.whose(action.namespace, action.namespace_labels, action.queue) or Whose()
 
     def read(self) -> None:

@@ -6,7 +6,7 @@
 import json
 from typing import Any
 
-from placement.kube.decode import Decoder
+from placement.kube.decode.decoder import Decoder
 from placement.model.pod import Pod
 
 Json = dict[str, Any]

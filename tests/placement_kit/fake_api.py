@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from placement.kube.credentials import Endpoint
-from placement.kube.http1 import Answer, NoAnswer, Refused
+from placement.kube.transport.credentials import Endpoint
+from placement.kube.transport.http1 import Answer, NoAnswer, Refused
 
 # Pieces of one answer; an empty piece cuts the connection, after None it stays and nothing comes over it any more.
 Script = list[list[bytes | None]]

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from placement.core.scheduler import Decision, Scheduler
 from placement.model.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus
-from placement.model.event import Event, Gone, Object, Seen
+from placement.model.event import Deleted, Event, Object, Upserted
 from placement.model.node import Node
 from placement.model.pod import Phase, Pod
 from placement.model.report import Explanation
-from placement.policy.configuration import DEFAULT, Configuration
-from placement.policy.reservations import RESERVE_AFTER
+from placement.policy.plugins.configuration import DEFAULT, Configuration
+from placement.policy.queues.reservations import RESERVE_AFTER
 
 OURS = "placement"
 
@@ -49,14 +49,14 @@ class Simulated:
             item = replace(item, version=self.version)
             if isinstance(item, Pod):
                 self.pods[item.uid] = item
-            self.tell(Seen(item))
+            self.tell(Upserted(item))
 
     def gone(self, *items: Object) -> None:
         """Objects are deleted."""
         for item in items:
             self.version += 1
             self.pods.pop(item.uid, None)
-            self.tell(Gone(type(item), item.uid, self.version))
+            self.tell(Deleted(type(item), item.uid, self.version))
 
     def finish(self, *names: str, phase: Phase = Phase.SUCCEEDED) -> None:
         """Pods end by themselves."""
@@ -119,7 +119,7 @@ class Simulated:
         """Binds and mostly starts, evicts and ends; statuses are only noted."""
         if isinstance(action, Bind | Evict) and action.uid not in self.pods:
             # It was deleted while this was decided, and that news still waits.
-            assert any(isinstance(event, Gone) and event.uid == action.uid for event in self.waiting)
+            assert any(isinstance(event, Deleted) and event.uid == action.uid for event in self.waiting)
             return
         if isinstance(action, Bind):
             pod = self.pods[action.uid]

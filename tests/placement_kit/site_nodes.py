@@ -6,7 +6,17 @@
 from typing import ClassVar
 
 import numpy as np
-from placement.policy.site_plugin import Amounts, Asking, Bools, Nodes, PodSpec, Rooms, Scores, SitePlugin, requested
+from placement.policy.plugins.site_plugin import (
+    Amounts,
+    Asking,
+    Bools,
+    Nodes,
+    PodSpec,
+    Rooms,
+    Scores,
+    SitePlugin,
+    requested,
+)
 
 GPU = "nvidia.com/gpu"
 LICENCE = "site.example/licence"

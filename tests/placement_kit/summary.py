@@ -6,8 +6,8 @@
 from typing import Any
 
 from placement.state.cluster import Cluster
-from placement.state.columns import UNREADABLE
 from placement.state.labelsets import Rule
+from placement.state.node_columns import UNREADABLE
 
 
 def summary(cluster: Cluster, rules: tuple[Rule, ...] = ()) -> dict[str, Any]:

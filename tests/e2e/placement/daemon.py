@@ -22,8 +22,8 @@ from typing import Any
 import yaml
 from e2e.placement.role import ROLE
 from e2e.playing import until
-from placement.app import cli, local_socket
-from placement.app.local_socket import AskError
+from placement.app import cli, control_socket
+from placement.app.control_socket import AskError
 
 # However slow the machine is, a daemon keeps its Lease; tests that need it to be over end it, or put a clock on.
 LEASE_SECONDS = 180
@@ -100,7 +100,7 @@ class Daemon:
         look of a test that waits.
         """
         try:
-            return local_socket.ask(self.socket, {"ask": "status"})
+            return control_socket.ask(self.socket, {"ask": "status"})
         except AskError:
             return {}
 

@@ -22,13 +22,13 @@ from e2e.placement.reference import SCHEDULER, Reference
 from e2e.playing import until
 from payloads import seeds
 from placement.core.scheduler import Scheduler
-from placement.kube.decode import Decoder
-from placement.kube.sources import BUILT_IN
-from placement.model.event import Seen
+from placement.kube.decode.decoder import Decoder
+from placement.kube.watch.watched_resources import BUILT_IN
+from placement.model.event import Upserted
 from placement.model.refusal import Refusal
-from placement.policy.configuration import DEFAULT
-from placement.policy.jobs import Status
-from placement.state.shapes import INFEASIBLE
+from placement.policy.jobs.job import Status
+from placement.policy.plugins.configuration import DEFAULT
+from placement.state.score_table import INFEASIBLE
 from testbed.controlplane import kubeconfig
 from testbed.kube_api import STRATEGIC_PATCH, ApiError
 
@@ -169,13 +169,13 @@ def ours(cluster: Cluster) -> dict[str, set[str]]:
         for raw in msgspec.json.decode(page["items"], type=list[msgspec.Raw]):
             item = decoder.decode_object(source.kind, raw)
             assert not isinstance(item, Refusal), item
-            scheduler.apply(Seen(item))
-    scheduler.book.catch_up()
-    while scheduler.book.arriving:
-        scheduler.book.catch_up()
-    chooser, columns = scheduler.session.chooser, scheduler.cluster.columns
+            scheduler.apply(Upserted(item))
+    scheduler.cache.sync()
+    while scheduler.cache.arriving:
+        scheduler.cache.sync()
+    chooser, columns = scheduler.session.host_selector, scheduler.cluster.columns
     found = {}
-    for task in scheduler.book.tasks.values():
+    for task in scheduler.cache.tasks.values():
         if task.status is not Status.PENDING:
             continue
         fits = chooser.shapes.row(task.pod.spec, task.pod.request).scores > INFEASIBLE

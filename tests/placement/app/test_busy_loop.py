@@ -12,9 +12,9 @@ from placement.app.loop import Loop
 from placement.app.metrics import Metrics
 from placement.core.scheduler import Decision, Scheduler
 from placement.model.action import Bind
-from placement.model.event import Gone, Seen
+from placement.model.event import Deleted, Upserted
 from placement.model.pod import Phase, Pod
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod
 from placement_kit.builders import queue as queue_of
 from placement_kit.kube_batch import policy
@@ -72,7 +72,7 @@ class Cluster:
             self._version += 1
             items = [replace(item, version=self._version) for item in items]
         self.pods.update((item.uid, item) for item in items if isinstance(item, Pod))
-        self.loop.put([Seen(item) for item in items])
+        self.loop.put([Upserted(item) for item in items])
 
     def bind_all(self, stop: threading.Event) -> None:
         """The body of a thread."""
@@ -108,7 +108,7 @@ def test_news_and_questions_without_end_neither_stop_gangs_nor_see_a_part_of_one
             number += 1
             other = pod(f"other{number}", node=f"n{number % NODES}", request=(), phase=Phase.RUNNING)
             cluster.see(other)
-            loop.put([Gone(Pod, other.uid, 10**9)])
+            loop.put([Deleted(Pod, other.uid, 10**9)])
             if number % 20 == 0:
                 cluster.see(queue_of("default", weight=1 + number % 7))
 

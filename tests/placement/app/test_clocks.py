@@ -19,13 +19,13 @@ SETTABLE |= {
 }
 # Who reads such a clock, and what for.
 STAMPS = {
-    "app/assembly.py": "once at the start: what the times of the API are in monotonic seconds",
+    "app/wiring.py": "once at the start: what the times of the API are in monotonic seconds",
     "app/journal.py": "lines of the journal",
     "app/logs.py": "lines of the log",
     "app/metrics.py": "how old pods are when they get a node, as a figure",
-    "kube/announcer.py": "times and names of Events",
-    "kube/lease.py": "renewTime, which nobody who is awake trusts",
-    "kube/performer.py": "lastTransitionTime of conditions",
+    "kube/write/event_recorder.py": "times and names of Events",
+    "kube/leader_election.py": "renewTime, which nobody who is awake trusts",
+    "kube/write/executor.py": "lastTransitionTime of conditions",
 }
 
 

@@ -7,8 +7,8 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from placement.app import collector
-from placement.app.collector import Rest
+from placement.app import gc_control
+from placement.app.gc_control import Rest
 from placement.model.pod import Phase
 from placement_kit.builders import gang, mine, node
 from placement_kit.simulated import Simulated
@@ -63,5 +63,5 @@ def test_it_is_due_after_a_rest_and_where_it_is_worth_it(by_hand: None, monkeypa
 
 
 def test_old_objects_are_left_alone_while_there_is_work(by_hand: None) -> None:
-    collector.begin()
+    gc_control.begin()
     assert gc.get_threshold()[2] > 1_000_000

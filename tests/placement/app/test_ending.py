@@ -11,11 +11,11 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from placement.app import assembly, collector, daemon
-from placement.app.assembly import Assembly
+from placement.app import daemon, gc_control, wiring
 from placement.app.logs import Log
 from placement.app.settings import Settings
-from placement.kube.http1 import Answer, NoAnswer
+from placement.app.wiring import Assembly
+from placement.kube.transport.http1 import Answer, NoAnswer
 from placement.model.action import Bind
 from placement.model.event import Unsent
 
@@ -87,7 +87,7 @@ class Connection:
 @pytest.fixture
 def api(monkeypatch):
     made = Api()
-    monkeypatch.setattr(assembly, "Connection", made.connection)
+    monkeypatch.setattr(wiring, "Connection", made.connection)
     yield made
     made.over.set()
 
@@ -210,12 +210,12 @@ def test_the_process_ends_without_taking_memory_from_threads_that_still_run(tmp_
 
 def test_a_leader_whose_lease_has_lapsed_sends_nothing_more_and_its_process_ends(api, monkeypatch):
     """What comes back of its actions is of no matter then: the next process reads everything anew."""
-    monkeypatch.setattr(assembly, "Credentials", SimpleNamespace, raising=False)
+    monkeypatch.setattr(wiring, "Credentials", SimpleNamespace, raising=False)
     monkeypatch.setattr(daemon, "Credentials", lambda _path: SimpleNamespace())
     monkeypatch.setattr(daemon.signal, "signal", lambda *_unused: None)
     monkeypatch.setattr(daemon.gc, "callbacks", [])
     monkeypatch.setattr(daemon.sys, "setswitchinterval", lambda _seconds: None)
-    monkeypatch.setattr(collector, "begin", lambda: None)
+    monkeypatch.setattr(gc_control, "begin", lambda: None)
     logged = []
     log = SimpleNamespace(**{level: lambda text, **more: logged.append(text) for level in ("info", "warning", "error")})
     settings = Settings(retry_period=0.1, lease_duration=4, renew_deadline=2, listen="", socket="")

@@ -10,11 +10,11 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
-from placement.app.assembly import STALE_SECONDS, Assembly
 from placement.app.health import healthy, ready
 from placement.app.logs import Log
 from placement.app.settings import Settings
 from placement.app.web import Web
+from placement.app.wiring import STALE_SECONDS, Assembly
 
 # The machine may stand still: what has just been heard of must not become old while a test looks.
 STILL_SECONDS = 600.0

@@ -7,9 +7,9 @@ import re
 import socket
 
 import pytest
-from placement.app import local_socket
+from placement.app import control_socket
+from placement.app.control_socket import LocalSocket
 from placement.app.listening import ListenError
-from placement.app.local_socket import LocalSocket
 from placement.app.web import Web
 
 
@@ -34,7 +34,7 @@ def test_the_socket_of_a_daemon_that_answers_is_left_to_it(tmp_path):
     try:
         with pytest.raises(ListenError, match=re.escape(f"socket: {path}: another daemon answers there")):
             LocalSocket(path, lambda _question: {})
-        assert local_socket.ask(path, {"ask": "status"}) == {"i": "am the first"}
+        assert control_socket.ask(path, {"ask": "status"}) == {"i": "am the first"}
     finally:
         first.close()
 
@@ -46,7 +46,7 @@ def test_what_a_daemon_that_was_killed_has_left_is_no_obstacle(tmp_path):
     second = LocalSocket(path, lambda _question: {"i": "am the second"})
     second.start()
     try:
-        assert local_socket.ask(path, {"ask": "status"}) == {"i": "am the second"}
+        assert control_socket.ask(path, {"ask": "status"}) == {"i": "am the second"}
     finally:
         second.close()
 

@@ -12,7 +12,7 @@ from placement.app.loop import Loop, Unanswered
 from placement.app.metrics import Metrics
 from placement.core.scheduler import Decision
 from placement.model.action import Bind
-from placement.model.event import Gone
+from placement.model.event import Deleted
 from placement.model.pod import Pod
 from placement.state.cluster import Cluster
 
@@ -86,7 +86,7 @@ def run_until(loop: Loop, holds) -> None:
 def test_events_are_applied_in_order_and_actions_carried_out(part):
     part.decisions = [Decision((BIND,), True), Decision((BIND,), False)]
     loop = loop_of(part)
-    events = [Gone(Pod, str(number), number) for number in range(3)]
+    events = [Deleted(Pod, str(number), number) for number in range(3)]
     loop.put(events[:2])
     loop.put(events[2:])
     run_until(loop, lambda: len(part.carried) == 2)
@@ -95,7 +95,7 @@ def test_events_are_applied_in_order_and_actions_carried_out(part):
 
 def test_without_the_right_to_write_events_are_taken_in_and_nothing_is_decided(part):
     loop = loop_of(part, may_decide=lambda: False)
-    loop.put([Gone(Pod, "a", 1)])
+    loop.put([Deleted(Pod, "a", 1)])
     run_until(loop, lambda: bool(part.applied))
     assert part.decided == 0
     assert part.followed
@@ -107,7 +107,7 @@ def test_whoever_begins_to_decide_has_taken_in_all_that_had_come(part):
     applied_at_first: list[int] = []
     part.decide = lambda _now, _expired, **_more: applied_at_first.append(len(part.applied)) or Decision((), False)
     for number in range(5):
-        loop.put([Gone(Pod, str(number), number)])
+        loop.put([Deleted(Pod, str(number), number)])
     run_until(loop, lambda: bool(applied_at_first))
     assert applied_at_first[0] == 5
 
@@ -122,7 +122,7 @@ def test_a_new_leader_under_load_decides_once_what_had_come_before_is_taken_in(p
     def apply(event) -> None:
         Recorder.apply(part, event)
         if len(part.applied) < 200:
-            loop.put([Gone(Pod, str(next(number)), 1)])
+            loop.put([Deleted(Pod, str(next(number)), 1)])
         if len(part.applied) == 20:
             # It may decide from now on, with five batches before it.
             allowed[0] = True
@@ -130,7 +130,7 @@ def test_a_new_leader_under_load_decides_once_what_had_come_before_is_taken_in(p
     part.apply = apply
     part.decide = lambda _now, _expired, **_more: applied_at_first.append(len(part.applied)) or Decision((), False)
     for index in range(5):
-        loop.put([Gone(Pod, str(index), 1)])
+        loop.put([Deleted(Pod, str(index), 1)])
     run_until(loop, lambda: len(part.applied) == 204)
     assert applied_at_first[0] == 25
 
@@ -150,7 +150,7 @@ def test_a_leader_that_begins_again_has_taken_in_what_came_while_another_led(par
     loop.put_call(lambda: held.set() or hold.wait(300))
     until(held.is_set)
     for index in range(10):
-        loop.put([Gone(Pod, str(index), 1)])
+        loop.put([Deleted(Pod, str(index), 1)])
     allowed[0] = True
     counted.clear()
     hold.set()
@@ -164,7 +164,7 @@ def test_a_leader_that_begins_again_has_taken_in_what_came_while_another_led(par
 def test_while_bindings_crowd_nothing_more_is_decided(part):
     part.binding = 1000
     loop = loop_of(part)
-    loop.put([Gone(Pod, "a", 1)])
+    loop.put([Deleted(Pod, "a", 1)])
     run_until(loop, lambda: bool(part.applied))
     assert part.decided == 0
 
@@ -241,7 +241,7 @@ def test_events_and_questions_wait_in_the_inbox_until_what_is_under_way_is_over(
     def meanwhile() -> None:
         # However many bindings are under way: who brings their answers may be waiting for room in the inbox.
         part.binding = binding
-        loop.put([Gone(Pod, "a", 1), Gone(Pod, "b", 2)])
+        loop.put([Deleted(Pod, "a", 1), Deleted(Pod, "b", 2)])
         threads.append(asking(loop, lambda: part.order.append("asked") or 7, told))
 
     part.meanwhile = meanwhile
@@ -259,7 +259,7 @@ def test_whoever_must_not_decide_any_more_takes_back_what_is_under_way_before_an
 
     def meanwhile() -> None:
         allowed[0] = False
-        loop.put([Gone(Pod, "a", 1)])
+        loop.put([Deleted(Pod, "a", 1)])
 
     part.meanwhile = meanwhile
     run_until(loop, lambda: len(part.order) > 1)
@@ -270,7 +270,7 @@ def test_what_has_come_meanwhile_is_taken_in_slice_by_slice() -> None:
     part, ticks = Recorder(), count()
     # Each look at the clock costs a millisecond.
     loop = loop_of(part, clock=lambda: next(ticks) / 1000)
-    events = [Gone(Pod, str(number), number) for number in range(500)]
+    events = [Deleted(Pod, str(number), number) for number in range(500)]
     loop.put(events[:400])
     loop.put(events[400:])
     part.follow = lambda: part.order.append("followed") or False
@@ -305,7 +305,7 @@ def test_nobody_waits_for_a_loop_that_has_ended(part) -> None:
 
     def bring() -> None:
         for number in range(1000):
-            loop.put([Gone(Pod, str(number), number)])
+            loop.put([Deleted(Pod, str(number), number)])
         done.append(True)
 
     thread = threading.Thread(target=bring, daemon=True)

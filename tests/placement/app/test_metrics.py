@@ -16,9 +16,9 @@ from placement.app.gauges import add_gauges
 from placement.app.loop import Loop
 from placement.app.metrics import Counter, Metrics
 from placement.core.scheduler import Scheduler
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.model.pod import Phase
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.kube_batch import policy
 
@@ -67,7 +67,7 @@ class Daemon:
             thread.join()
 
     def see(self, *items) -> None:
-        self.loop.put([Seen(item) for item in items])
+        self.loop.put([Upserted(item) for item in items])
 
     def figures(self) -> dict[str, float]:
         found = re.findall(r"^placement_(\S+) (\S+)$", self.metrics.text(), re.MULTILINE)

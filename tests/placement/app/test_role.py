@@ -10,11 +10,11 @@ import jinja2
 import pytest
 import yaml
 from placement.app import cli
-from placement.kube import requests
 from placement.kube.dialects import DIALECTS
-from placement.kube.performer import told
-from placement.kube.requests import Note, Request
-from placement.kube.sources import sources
+from placement.kube.watch.watched_resources import sources
+from placement.kube.write import requests
+from placement.kube.write.executor import told
+from placement.kube.write.requests import Note, Request
 from placement.model.action import (
     Bind,
     BindVolume,

@@ -116,13 +116,13 @@ def test_check_says_what_a_plugin_has(install, policy, capsys):
         ),
         (
             "site-nodes = broken:Nodes",
-            "from placement.policy.site_plugin import SitePlugin\n"
+            "from placement.policy.plugins.site_plugin import SitePlugin\n"
             "class Nodes(SitePlugin):\n    def mask(self, pod):\n        return None\n",
             "plugin 'site-nodes': its method is mask(self, pod); expected mask(self, spec, request, nodes)",
         ),
         (
             "site-nodes = broken:Nodes",
-            "from placement.policy.site_plugin import SitePlugin\n"
+            "from placement.policy.plugins.site_plugin import SitePlugin\n"
             "class Nodes(SitePlugin):\n    arguments = {'licences': 1}\n"
             "    def score(self, spec, request, nodes):\n        return [1] * len(nodes)\n",
             "plugin 'site-nodes': score failed on trial: the answer is of type list; expected None or a"
@@ -154,7 +154,7 @@ def test_no_package_takes_the_place_of_a_plugin_of_ours(install, policy, capsys)
 def test_a_plugin_that_fails_is_logged_once_and_counted(install, policy, monkeypatch):
     install(
         "site-nodes = fails:Nodes",
-        "from placement.policy.site_plugin import SitePlugin\n"
+        "from placement.policy.plugins.site_plugin import SitePlugin\n"
         "class Nodes(SitePlugin):\n"
         "    arguments = {'licences': 1}\n"
         "    def allowed(self, pod, nodes):\n"
@@ -199,7 +199,7 @@ def test_the_guide_shows_what_is_said_of_a_wrong_method(install, tmp_path, capsy
     text = guide.partition("```yaml\nactions:")[2].partition("```")[0]
     (tmp_path / "policy.yml").write_text(f"actions:{text}")
     wrong = "class Nodes(SitePlugin):\n    def mask(self, pod):\n        return None\n"
-    install("site-nodes = broken:Nodes", f"from placement.policy.site_plugin import SitePlugin\n{wrong}")
+    install("site-nodes = broken:Nodes", f"from placement.policy.plugins.site_plugin import SitePlugin\n{wrong}")
     monkeypatch.chdir(tmp_path)
     assert main(["check", "policy.yml"]) == 1
     assert f"$ placement check policy.yml\n{capsys.readouterr().err}```" in guide

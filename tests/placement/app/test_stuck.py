@@ -13,11 +13,11 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from placement.app import collector, daemon
-from placement.app.assembly import Assembly
+from placement.app import daemon, gc_control
 from placement.app.health import LOOKS, Stuck, Watchdog
 from placement.app.logs import Log
 from placement.app.settings import Settings
+from placement.app.wiring import Assembly
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ class Hanging:
         monkeypatch.setattr(daemon, "_LEAVE_SECONDS", 0.01)
         monkeypatch.setattr(daemon, "_LAST_WORD_SECONDS", 0.01)
         monkeypatch.setattr(daemon, "Watchdog", partial(Watchdog, looks=2))
-        monkeypatch.setattr(collector, "begin", lambda: None)
+        monkeypatch.setattr(gc_control, "begin", lambda: None)
         monkeypatch.setattr(Assembly, "start", lambda parts: parts.loop.put_call(lambda: self._hang_in(parts)))
         monkeypatch.setattr(Assembly, "finish", lambda _parts, **_unused: None)
         monkeypatch.setattr(signal, "signal", lambda *_unused: None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from placement.app.settings import Settings, SettingsError, read_settings
-from placement.app.watched import WatchedSettings
+from placement.app.settings_watch import WatchedSettings
 
 GOOD = 'actions: "{}"\ntiers:\n- plugins:\n  - name: gang\n'
 BAD = 'actions: "alocate"\n'

@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 import pytest
-from placement.model.event import Gone, Relisted, Seen
+from placement.model.event import Deleted, Relisted, Upserted
 from placement.model.pod import Phase, Pod
 from placement.model.refusal import Refusal
 from placement_kit.builders import amounts, gang, mine, node, pod
@@ -36,7 +36,7 @@ def test_it_does_not_rise_again_by_older_news(phase: Phase) -> None:
     simulated = Simulated()
     running = pod("theirs", node="n1", phase=Phase.RUNNING, version=5)
     for item in (running, replace(running, phase=phase, version=7), replace(running, version=6)):
-        simulated.tell(Seen(item))
+        simulated.tell(Upserted(item))
     assert known(simulated) == []
 
 
@@ -46,7 +46,7 @@ def test_a_list_brings_no_ended_pods_of_others_and_ends_those_that_were_known(ot
     simulated = Simulated()
     running = [pod(f"theirs{index}", node="n1", phase=Phase.RUNNING, version=5) for index in range(3)]
     for item in running:
-        simulated.tell(Seen(item))
+        simulated.tell(Upserted(item))
     ended = [replace(item, phase=Phase.SUCCEEDED, version=7) for item in running[:2]]
     ours = mine("ours", phase=Phase.SUCCEEDED, version=8)
     new = pod("new", phase=Phase.FAILED, version=8)
@@ -75,6 +75,6 @@ def test_a_member_of_another_scheduler_makes_the_group_foreign_until_it_is_gone(
     simulated.see(node("n1"), gang("g", 1), theirs, mine("g0", group="g"))
     simulated.run()
     assert not simulated.placements().get("g0")
-    simulated.tell(Gone(Pod, theirs.uid, 10_000))
+    simulated.tell(Deleted(Pod, theirs.uid, 10_000))
     simulated.run()
     assert simulated.placements() == {"g0": "n1"}

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 from placement.model.workload import INCUBATOR
-from placement.policy.configuration import load
-from placement.policy.jobs import Job
+from placement.policy.jobs.job import Job
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pod, queue
 from placement_kit.simulated import Simulated
 
@@ -108,7 +108,7 @@ def test_a_pod_that_waits_for_victims_says_so() -> None:
     simulated.run_once()
     told = simulated.explain("team", "high")
     assert told is not None
-    assert (told.state, told.node) == ("Promised", "n1")
+    assert (told.state, told.node) == ("Pipelined", "n1")
     assert told.limit == "room on node n1 is kept for it until others have left"
 
 

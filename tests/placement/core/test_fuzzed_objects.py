@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from e2e.placement.generated import NODES, Draw, claims, storage_classes
 from placement.core.scheduler import Scheduler
-from placement.kube.decode import Decoder
-from placement.kube.reflector import Source
-from placement.kube.sources import sources
+from placement.kube.decode.decoder import Decoder
+from placement.kube.watch.reflector import Source
+from placement.kube.watch.watched_resources import sources
 from placement.model.action import Bind
-from placement.model.event import Gone, Seen, Unreadable
-from placement.policy.configuration import load
+from placement.model.event import Deleted, Unreadable, Upserted
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import mine, node
 from placement_kit.simulated import OURS, Simulated
 
@@ -74,7 +74,7 @@ class Fuzz:
             (source, Decoder({source.kind: source.reader} if source.reader else None)) for source in sources()
         ]
 
-    def event(self, version: int) -> Seen | Unreadable:
+    def event(self, version: int) -> Upserted | Unreadable:
         """What a watch says of one more object."""
         source, decoder = self._random.choice(self._sources)
         made = self._object(source)
@@ -87,7 +87,7 @@ class Fuzz:
             made["metadata"] |= identity
         line = json.dumps({"type": "MODIFIED", "object": made}).encode()
         found = decoder.decode_watch_event(source.kind, line)
-        assert isinstance(found, Seen | Unreadable), found
+        assert isinstance(found, Upserted | Unreadable), found
         return found
 
     def _object(self, source: Source) -> Json:
@@ -179,9 +179,9 @@ def test_no_object_however_odd_stops_the_scheduler(number: int, chosen: random.R
         for event in events:
             simulated.version += 1
             kind, uid = (
-                (type(event.item), event.item.uid) if isinstance(event, Seen) else (event.kind, event.refusal.uid)
+                (type(event.item), event.item.uid) if isinstance(event, Upserted) else (event.kind, event.refusal.uid)
             )
-            scheduler.apply(Gone(kind, uid, simulated.version))
+            scheduler.apply(Deleted(kind, uid, simulated.version))
         good, pod = node("good"), mine("good")
         simulated.see(good, pod)
         simulated.now += 1

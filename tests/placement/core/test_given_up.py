@@ -10,7 +10,7 @@ from placement.model.action import Action, Bind, BindVolume, Evict, GroupStatus,
 from placement.model.event import Relisted, Unsent
 from placement.model.pod import Phase, Pod
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.simulated import Simulated
 

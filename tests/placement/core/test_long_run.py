@@ -19,9 +19,9 @@ from placement.model.action import Bind, Evict, GroupStatus
 from placement.model.event import BindFailed, EvictRefused
 from placement.model.pod import Phase
 from placement.model.workload import PodGroup
-from placement.policy.configuration import load
-from placement.policy.membership import GroupKey
-from placement.policy.session import Session
+from placement.policy.framework.session import Session
+from placement.policy.jobs.group_key import GroupKey
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pairs, queue
 from placement_kit.simulated import Simulated
 
@@ -91,7 +91,7 @@ class Run:
 
     def _decide(self) -> None:
         """One slice, whose actions succeed for the most part."""
-        simulated, book = self.simulated, self.simulated.scheduler.book
+        simulated, book = self.simulated, self.simulated.scheduler.cache
         for action in simulated.run_once():
             if isinstance(action, Bind):
                 job = book.tasks[action.uid].job
@@ -119,11 +119,11 @@ class Run:
         """Nothing is overfull, and the state knows what there is and nothing else."""
         simulated = self.simulated
         simulated.check()
-        cluster, book = simulated.scheduler.cluster, simulated.scheduler.book
+        cluster, book = simulated.scheduler.cluster, simulated.scheduler.cache
         assert cluster.pods.by_uid.keys() == simulated.pods.keys()
-        book.catch_up()
+        book.sync()
         while book.arriving:
-            book.catch_up()
+            book.sync()
         assert book.tasks.keys() == simulated.pods.keys()
         assert {job.group.uid for job in book.jobs.values() if job.group} == self._jobs.keys()
         for name, keys in keyed_by_jobs(simulated.scheduler.session):
@@ -139,7 +139,13 @@ def statuses() -> list[GroupStatus]:
 
 def keyed_by_jobs(session: Session) -> Iterator[tuple[str, set[object]]]:
     """Whatever the book, the session and those who claim room have under the keys of jobs, by its name."""
-    for holder in (session, session.book, session.preempting, session.reclaiming, *session.book.tree.by_name.values()):
+    for holder in (
+        session,
+        session.cache,
+        session.preempting,
+        session.reclaiming,
+        *session.cache.tree.by_name.values(),
+    ):
         names = getattr(type(holder), "__slots__", ()) or vars(holder)
         for name in names:
             held = getattr(holder, name)
@@ -182,6 +188,6 @@ def test_a_queue_that_is_full_keeps_nobody_who_is_gone() -> None:
         simulated.decide()
         simulated.gone(group, pod)
         simulated.decide()
-    full = simulated.scheduler.book.tree.by_name["full"]
+    full = simulated.scheduler.cache.tree.by_name["full"]
     assert not full.waiting
     assert len(full.order) <= 1_100

@@ -4,8 +4,8 @@
 """Nodes that others have overfilled are told of once, as soon as it lasts, and forgotten when it is over."""
 
 import pytest
-from placement.core.overfull import LASTING_SECONDS
-from placement.kube.performer import told
+from placement.core.overcommitted_nodes import LASTING_SECONDS
+from placement.kube.write.executor import told
 from placement.model.action import NodeOverfull
 from placement.model.pod import Phase
 from placement.model.volume import PersistentVolumeClaim, StorageClass

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 from placement.model.action import Action, Bind, Evict, PodCondition
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.model.pod import Phase
-from placement.policy.configuration import load
-from placement.policy.groups import GroupIndex
-from placement.policy.jobs import Status
+from placement.policy.jobs.job import Status
+from placement.policy.jobs.pod_groups import GroupIndex
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, priority_class, queue
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -56,7 +56,7 @@ def test_whoever_follows_forgets_what_has_changed() -> None:
         simulated.see(mine(f"p{index}", node="n1", phase=Phase.SUCCEEDED))
         simulated.gone(simulated.named(f"p{index}"))
         simulated.follow()
-    book = simulated.scheduler.book
+    book = simulated.scheduler.cache
     assert [len(kept) for kept in (book.cluster.changed, book.settled, book.tasks, book.jobs)] == [0, 0, 0, 0]
 
 
@@ -87,7 +87,7 @@ def decided_in_slices(simulated: Simulated) -> list[Action]:
 def begun() -> Simulated:
     """In the middle of making room for a gang."""
     simulated = crowded()
-    while not any(task.status is Status.PROMISED for task in simulated.scheduler.book.tasks.values()):
+    while not any(task.status is Status.PIPELINED for task in simulated.scheduler.cache.tasks.values()):
         assert not simulated.run_once(lambda: True)
     assert simulated.scheduler.under_way
     return simulated
@@ -115,7 +115,7 @@ def test_what_is_decided_in_many_slices_is_what_would_be_decided_in_one() -> Non
 
 def test_what_comes_in_the_middle_of_a_statement_is_taken_in_after_it() -> None:
     simulated = begun()
-    book, before = simulated.scheduler.book, len(simulated.scheduler.cluster.pods.by_uid)
+    book, before = simulated.scheduler.cache, len(simulated.scheduler.cluster.pods.by_uid)
     simulated.gone(simulated.named("low0a"))
     simulated.see(mine("late"), replace(node("n0"), unschedulable=True))
     assert len(simulated.scheduler.cluster.pods.by_uid) == before
@@ -136,13 +136,13 @@ def test_events_do_not_wait_longer_than_one_statement_although_there_is_always_a
     simulated.see(node("n1", allocatable=amounts(cpu="4000", memory="64Gi", pods="5000")))
     for which in range(4):
         simulated.see(gang(f"g{which}", SIZE), *(mine(f"g{which}-{index}", group=f"g{which}") for index in range(SIZE)))
-    book, known = simulated.scheduler.book, simulated.scheduler.cluster.pods.by_uid
-    while not any(task.status is Status.ASSUMED for task in book.tasks.values()):
+    book, known = simulated.scheduler.cache, simulated.scheduler.cluster.pods.by_uid
+    while not any(task.status is Status.ALLOCATED for task in book.tasks.values()):
         simulated.run_once(lambda: True)
     simulated.see(mine("late"))
     for _unused in range(4):
         # Every slice ends in the middle of something.
-        simulated.run_once(lambda: book.frozen)
+        simulated.run_once(lambda: book.in_transaction)
     assert "uid-late" in known
     assert any(task.status is Status.PENDING for task in book.tasks.values())
 
@@ -151,7 +151,7 @@ def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later()
     simulated = begun()
     simulated.gone(simulated.named("low0a"))
     simulated.follow()
-    book = simulated.scheduler.book
+    book = simulated.scheduler.cache
     assert not simulated.scheduler.under_way
     assert {task.status for task in book.tasks.values()} == {Status.RUNNING, Status.PENDING}
     assert not simulated.scheduler.cluster.columns.nominated.any()
@@ -162,10 +162,10 @@ def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later()
     simulated = Simulated()
     simulated.see(*(node(f"n{index}") for index in range(SIZE)), gang("big", SIZE))
     simulated.see(*(mine(f"p{index}", group="big") for index in range(SIZE)))
-    while not any(task.status is Status.ASSUMED for task in simulated.scheduler.book.tasks.values()):
+    while not any(task.status is Status.ALLOCATED for task in simulated.scheduler.cache.tasks.values()):
         simulated.run_once(lambda: True)
     simulated.scheduler.configure(load(policy(), "test"), patience=120.0, reserve_after=300.0)
-    assert {task.status for task in simulated.scheduler.book.tasks.values()} == {Status.PENDING}
+    assert {task.status for task in simulated.scheduler.cache.tasks.values()} == {Status.PENDING}
     assert len([action for action in simulated.run() if isinstance(action, Bind)]) == SIZE
 
 
@@ -187,7 +187,7 @@ def test_whoever_asks_is_not_shown_half_of_a_statement() -> None:
 def test_nothing_is_applied_in_the_middle_of_a_statement() -> None:
     simulated = begun()
     with pytest.raises(RuntimeError, match="under way"):
-        simulated.scheduler.apply(Seen(mine("late")))
+        simulated.scheduler.apply(Upserted(mine("late")))
     assert "uid-late" not in simulated.scheduler.cluster.pods.by_uid
     assert len([action for action in simulated.run() if isinstance(action, Evict)]) == 12
 
@@ -218,8 +218,8 @@ def test_no_slice_reads_all_jobs_again(monkeypatch: pytest.MonkeyPatch) -> None:
             if not expected:
                 break
         assert number == expected
-    assert {job.priority for job in simulated.scheduler.book.jobs.values()} == {20}
-    problems = [job.problem.reason for job in simulated.scheduler.book.jobs.values() if job.problem is not None]
+    assert {job.priority for job in simulated.scheduler.cache.jobs.values()} == {20}
+    problems = [job.problem.reason for job in simulated.scheduler.cache.jobs.values() if job.problem is not None]
     assert problems == ["ClosedQueue"] * SIZE
 
 
@@ -229,9 +229,9 @@ def test_a_thousand_confirmations_are_not_taken_in_at_once() -> None:
     simulated.see(*(mine(f"p{index}") for index in range(SIZE)))
     for action in simulated.run_once() + simulated.run_once() + simulated.run_once():
         simulated.carry_out(action)
-    statuses = Counter(task.status for task in simulated.scheduler.book.tasks.values())
+    statuses = Counter(task.status for task in simulated.scheduler.cache.tasks.values())
     simulated.run_once(lambda: True)
-    then = Counter(task.status for task in simulated.scheduler.book.tasks.values())
+    then = Counter(task.status for task in simulated.scheduler.cache.tasks.values())
     assert 0 < then[Status.RUNNING] - statuses[Status.RUNNING] < SIZE
     simulated.run()
     assert len(simulated.placements()) == SIZE

@@ -11,11 +11,11 @@ import pytest
 from placement.model.action import Action, Bind, Evict
 from placement.model.event import Object
 from placement.model.pod import Phase
-from placement.policy.book import Book
-from placement.policy.chooser import Chooser
-from placement.policy.configuration import load
-from placement.policy.jobs import Status
-from placement.policy.rules import Rules
+from placement.policy.cache.job_cache import JobCache
+from placement.policy.framework.host_selector import HostSelector
+from placement.policy.jobs.job import Status
+from placement.policy.plugins.configuration import load
+from placement.policy.plugins.plugin_set import PluginSet
 from placement.state.pods import PodTable
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, priority_class, queue
 from placement_kit.kube_batch import policy
@@ -89,7 +89,7 @@ def test_hundreds_who_leave_the_same_queue_are_not_looked_at_at_once(
     simulated.see(queue("default", capability=amounts(cpu=str(5 * NODES))), node("n1", allocatable=room))
     simulated.see(*(mine(f"low{index}", node="n1", phase=Phase.RUNNING) for index in range(5 * NODES)))
     simulated.run()
-    looks = counted(monkeypatch, Rules, "spares")
+    looks = counted(monkeypatch, PluginSet, "spares")
     simulated.see(gang("high", 4), *(mine(f"h{index}", group="high", priority=9) for index in range(4)))
     simulated.see(*(mine(f"high{index}", priority=9, request=amounts(cpu=str(2 * NODES))) for index in range(2)))
     assert len([action for action in decide(simulated, looks) if isinstance(action, Evict)]) == 4 * NODES + 4
@@ -127,7 +127,7 @@ def test_jobs_get_their_places_by_other_plugins_between_looks_at_the_clock(
     simulated.run()
     assert simulated.placements() == {"busy": "n1"}
     by_age = load(policy("allocate").replace("  - name: priority\n", ""), "test")
-    orders, keys = counted(monkeypatch, Rules, "job_order"), counted(monkeypatch, Rules, "task_order")
+    orders, keys = counted(monkeypatch, PluginSet, "job_order"), counted(monkeypatch, PluginSet, "task_order")
     simulated.scheduler.configure(by_age, patience=120, reserve_after=300)
     assert (orders.sum, keys.sum) == (0, 0)
 
@@ -158,7 +158,7 @@ def test_a_new_tree_of_queues_takes_its_jobs_over_between_looks_at_the_clock(
     )
     simulated.run()
     # Pods at rest get their jobs back, and jobs whose queue there has not been are counted in it.
-    looks = counted(monkeypatch, Book, "wake" if resting else "_book_queue")
+    looks = counted(monkeypatch, JobCache, "wake" if resting else "_book_queue")
     simulated.see(queue("top"), queue("a", parent="top"))
     decide(simulated, looks)
     assert looks.sum >= 2000
@@ -174,7 +174,7 @@ def test_parked_jobs_get_their_places_back_between_looks_at_the_clock(monkeypatc
     simulated.see(node("n1", allocatable=amounts(cpu="2", pods="10")), busy)
     simulated.see(*(mine(f"p{index}", request=amounts(cpu=f"{1500 + index % 9}m")) for index in range(2000)))
     simulated.run()
-    looks = counted(monkeypatch, Book, "push")
+    looks = counted(monkeypatch, JobCache, "push")
     simulated.gone(busy)
     decide(simulated, looks)
     assert looks.sum >= 2000
@@ -184,7 +184,7 @@ def test_parked_jobs_get_their_places_back_between_looks_at_the_clock(monkeypatc
 def test_members_that_are_placed_one_by_one_are_so_between_looks_at_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated = spread_out()
     simulated.run()
-    looks = counted(monkeypatch, Chooser, "best")
+    looks = counted(monkeypatch, HostSelector, "best")
     simulated.see(*members(MEMBERS))
     assert len([action for action in decide(simulated, looks) if isinstance(action, Bind)]) == MEMBERS
     assert (looks.sum, looks.longest) == (MEMBERS, 1)
@@ -193,21 +193,21 @@ def test_members_that_are_placed_one_by_one_are_so_between_looks_at_the_clock(mo
 def test_nobody_sees_a_part_of_a_gang_that_is_placed_one_by_one() -> None:
     simulated = spread_out()
     simulated.see(*members(MEMBERS))
-    book, halves = simulated.scheduler.book, 0
+    book, halves = simulated.scheduler.cache, 0
     for _unused in range(10 * MEMBERS):
         binds = [action for action in simulated.run_once(lambda: True) if isinstance(action, Bind)]
-        begun = sum(task.status is Status.ASSUMED for task in book.tasks.values())
+        begun = sum(task.status is Status.ALLOCATED for task in book.tasks.values())
         assert len(binds) in (0, MEMBERS)
-        assert book.frozen or begun in (0, MEMBERS)
+        assert book.in_transaction or begun in (0, MEMBERS)
         halves += 0 < begun < MEMBERS
     assert halves >= MEMBERS - 1
     # Whoever begins to follow takes it back.
     other = spread_out()
     other.see(*members(MEMBERS))
-    while not any(task.status is Status.ASSUMED for task in other.scheduler.book.tasks.values()):
+    while not any(task.status is Status.ALLOCATED for task in other.scheduler.cache.tasks.values()):
         other.run_once(lambda: True)
     other.follow()
-    assert {task.status for task in other.scheduler.book.tasks.values()} == {Status.PENDING}
+    assert {task.status for task in other.scheduler.cache.tasks.values()} == {Status.PENDING}
     assert len([action for action in other.run() if isinstance(action, Bind)]) == MEMBERS
 
 
@@ -221,15 +221,15 @@ def test_members_that_room_is_kept_for_get_it_one_by_one_and_all_at_once(monkeyp
     group, *pods = members(MEMBERS, priority=9, request=amounts(cpu="2"))
     simulated.see(replace(group, priority_class="high"), *pods)
     assert len([action for action in simulated.run_once() if isinstance(action, Evict)]) == MEMBERS
-    book = simulated.scheduler.book
+    book = simulated.scheduler.cache
     simulated.gone(*(simulated.named(f"low{index}") for index in range(MEMBERS)))
-    promised = {task.uid for task in book.tasks.values() if task.status is Status.PROMISED}
+    promised = {task.uid for task in book.tasks.values() if task.status is Status.PIPELINED}
     assert len(promised) == MEMBERS
-    while not book.frozen or {book.tasks[uid].status for uid in promised} == {Status.PROMISED}:
+    while not book.in_transaction or {book.tasks[uid].status for uid in promised} == {Status.PIPELINED}:
         assert not simulated.run_once(lambda: True)
     # It is taken back as a whole, too.
     simulated.follow()
-    assert {book.tasks[uid].status for uid in promised} == {Status.PROMISED}
-    looks = counted(monkeypatch, Chooser, "best")
+    assert {book.tasks[uid].status for uid in promised} == {Status.PIPELINED}
+    looks = counted(monkeypatch, HostSelector, "best")
     assert len([action for action in decide(simulated, looks) if isinstance(action, Bind)]) == MEMBERS
     assert (looks.sum, looks.longest) == (MEMBERS, 1)

@@ -9,12 +9,12 @@ import threading
 import time
 
 import pytest
-from placement.kube.announcer import Announcer, Limiter
-from placement.kube.carrier import Carrier
-from placement.kube.http1 import Answer
-from placement.kube.performer import Performer, Telling
-from placement.kube.requests import Subject
-from placement.kube.sender import Sender
+from placement.kube.transport.http1 import Answer
+from placement.kube.write.dispatcher import Dispatcher
+from placement.kube.write.event_recorder import EventRecorder, Limiter
+from placement.kube.write.executor import Executor, Telling
+from placement.kube.write.requests import Subject
+from placement.kube.write.retrying_client import RetryingClient
 from placement.model.action import Bind
 from placement_kit.fake_api import ScriptedConnection
 
@@ -43,7 +43,7 @@ class Told:
         self.stop = threading.Event()
         self.lost: list[tuple[str, int]] = []
         self.shed: list[str] = []
-        self.announcer = Announcer(
+        self.announcer = EventRecorder(
             Limiter(rate),
             stop=self.stop,
             controller="placement",
@@ -58,8 +58,8 @@ class Told:
             subject = Subject(api_version="v1", kind="Pod", namespace="team", name=name, uid=name)
             self.announcer.tell(Telling(subject, "Reason", text, "Scheduling", warning=warning))
 
-    def sender(self, connection) -> Sender:
-        return Sender(connection, stop=self.stop, may_write=lambda: True, observe=lambda *_words: None)
+    def sender(self, connection) -> RetryingClient:
+        return RetryingClient(connection, stop=self.stop, may_write=lambda: True, observe=lambda *_words: None)
 
     def arrived(self) -> list[str]:
         """The names of those that are told, in their order, to the end."""
@@ -138,8 +138,8 @@ def test_bindings_go_on_while_no_event_gets_through():
             bound.append(path)
             return Answer(201, b"{}")
 
-    carrier = Carrier(
-        lambda: Performer(case.sender(Api()), tell=case.announcer.tell, refused=lambda *_words: None),
+    carrier = Dispatcher(
+        lambda: Executor(case.sender(Api()), tell=case.announcer.tell, refused=lambda *_words: None),
         lambda _events: None,
         binders=4,
         crashed=lambda error: pytest.fail(str(error)),

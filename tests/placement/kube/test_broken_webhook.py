@@ -10,14 +10,14 @@ import threading
 from time import monotonic
 
 import pytest
-from placement.kube.announcer import Announcer, Limiter
-from placement.kube.carrier import Carrier
-from placement.kube.http1 import Answer, NoAnswer
-from placement.kube.performer import Performer, Telling
-from placement.kube.requests import Subject
-from placement.kube.sender import PATIENCE_SECONDS, Sender
+from placement.kube.transport.http1 import Answer, NoAnswer
+from placement.kube.write.dispatcher import Dispatcher
+from placement.kube.write.event_recorder import EventRecorder, Limiter
+from placement.kube.write.executor import Executor, Telling
+from placement.kube.write.requests import Subject
+from placement.kube.write.retrying_client import PATIENCE_SECONDS, RetryingClient
 from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition
-from placement.model.event import BindFailed, EvictRefused, Unsaid
+from placement.model.event import BindFailed, EvictRefused, StatusWriteFailed
 from placement.model.workload import UPSTREAM
 from placement_kit.fake_api import SkippingClock
 
@@ -63,8 +63,10 @@ def broken(message: str = HOOK) -> tuple[int, bytes]:
     return 500, json.dumps({"kind": "Status", "status": "Failure", "code": 500, "message": message}).encode()
 
 
-def sender(site: Site, time: SkippingClock) -> Sender:
-    return Sender(site, stop=time, may_write=lambda: True, observe=lambda *_unused: None, clock=lambda: time.now)
+def sender(site: Site, time: SkippingClock) -> RetryingClient:
+    return RetryingClient(
+        site, stop=time, may_write=lambda: True, observe=lambda *_unused: None, clock=lambda: time.now
+    )
 
 
 def bind(name: str, namespace: str = "broken") -> Bind:
@@ -90,10 +92,10 @@ class Daemon:
     def __init__(self, site: Site) -> None:
         self.events: queue.SimpleQueue = queue.SimpleQueue()
         self.crashes, self.refusals = [], []
-        self.carrier = Carrier(lambda: self._performer(site), self.events.put, crashed=self.crashes.append)
+        self.carrier = Dispatcher(lambda: self._performer(site), self.events.put, crashed=self.crashes.append)
 
-    def _performer(self, site: Site) -> Performer:
-        return Performer(
+    def _performer(self, site: Site) -> Executor:
+        return Executor(
             sender(site, SkippingClock()),
             tell=lambda _telling: None,
             refused=lambda action, number, said: self.refusals.append((action.uid, number, said)),
@@ -131,13 +133,13 @@ def test_statuses_and_evictions_that_fail_for_good_let_others_through_and_are_to
     )
     assert sum(isinstance(event, EvictRefused) for event in events) == len(evictions)
     # What has landed is not said again.
-    lost = sorted(event.uid for event in events if isinstance(event, Unsaid))
+    lost = sorted(event.uid for event in events if isinstance(event, StatusWriteFailed))
     assert lost == sorted([f"g{number}" for number in range(MANY)] + [f"c{n}" for n in range(8)])
 
 
 def test_a_status_that_lands_late_or_is_refused_for_what_it_says_is_not_lost():
     for answers in ([broken()] * 3 + [(200, b"{}")], [broken(), (422, b"{}")], [(403, b"{}")], [(404, b"{}")]):
-        performer = Performer(
+        performer = Executor(
             sender(Site(*answers), SkippingClock()), tell=lambda _telling: None, refused=lambda *_unused: None
         )
         assert performer.perform(status("g")) == []
@@ -145,7 +147,7 @@ def test_a_status_that_lands_late_or_is_refused_for_what_it_says_is_not_lost():
 
 def test_events_that_fail_for_good_let_others_through_and_are_counted():
     site, time, lost = Site(broken()), SkippingClock(), []
-    announcer = Announcer(
+    announcer = EventRecorder(
         Limiter(lambda: 1000.0),
         stop=time,
         controller="c",
@@ -166,7 +168,7 @@ def test_it_is_patient_with_the_first_and_less_so_with_what_comes_after_it():
     time = SkippingClock()
     site = Site(broken())
     writer = sender(site, time)
-    performer = Performer(writer, tell=lambda _telling: None, refused=lambda *_unused: None)
+    performer = Executor(writer, tell=lambda _telling: None, refused=lambda *_unused: None)
     spent = []
     for name in ("p1", "p2", "p3"):
         begun = time.now
@@ -193,7 +195,7 @@ def test_it_is_patient_with_the_first_and_less_so_with_what_comes_after_it():
     ],
 )
 def test_what_everybody_suffers_from_is_waited_for_as_ever(answers):
-    performer = Performer(
+    performer = Executor(
         sender(Site(*answers), SkippingClock()), tell=lambda _telling: None, refused=lambda *_unused: None
     )
     with pytest.raises(Endless):

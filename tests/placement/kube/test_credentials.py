@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from placement.app import cli
-from placement.kube.credentials import Credentials, CredentialsError
+from placement.kube.transport.credentials import Credentials, CredentialsError
 
 
 def written(folder: Path, *, cluster: dict[str, Any] | None = None, user: object = None, **more: Any) -> Path:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement.kube.decode import Bookmark, Decoder, Page, WatchFailed, relisted
+from placement.kube.decode.decoder import Bookmark, Decoder, Page, WatchFailed, relisted
 from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.event import Gone, Relisted, Seen, Unreadable
+from placement.model.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.node import Node
 from placement.model.pod import JOB_TAG, HostPort, Phase, Pod
 from placement.model.refusal import Refusal
@@ -27,7 +27,7 @@ from placement.model.selector import (
 )
 from placement.model.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
 from placement.model.workload import Namespace, PriorityClass
-from placement.policy.membership import GANG_NAMES
+from placement.policy.jobs.group_key import GANG_NAMES
 from placement_kit.decoded import Json, accepted, decode, meta, pod
 
 ALL_KINDS = (
@@ -505,9 +505,9 @@ def watch(kind: str, value: object) -> Any:
 
 
 def test_watch_events_say_what_is_there_what_is_gone_and_how_far_they_got() -> None:
-    assert watch("ADDED", pod()) == Seen(accepted(pod()))
-    assert watch("MODIFIED", pod()) == Seen(accepted(pod()))
-    assert watch("DELETED", pod(overhead={"cpu": "x"})) == Gone(Pod, "u1", 7)
+    assert watch("ADDED", pod()) == Upserted(accepted(pod()))
+    assert watch("MODIFIED", pod()) == Upserted(accepted(pod()))
+    assert watch("DELETED", pod(overhead={"cpu": "x"})) == Deleted(Pod, "u1", 7)
     assert watch("BOOKMARK", {"metadata": {"resourceVersion": "9"}}) == Bookmark(9)
     assert watch("ERROR", {"code": 410, "message": "too old"}) == WatchFailed(410, "too old")
     bad = watch("ADDED", pod(overhead={"cpu": "x"}))
@@ -602,5 +602,5 @@ def test_any_mutated_object_is_a_record_or_a_refusal(value: Json, kind: type) ->
 def test_any_bytes_are_refused_or_read(raw: bytes, kind: type) -> None:
     decoder = Decoder()
     assert isinstance(decoder.decode_object(kind, raw), kind | Refusal)
-    assert isinstance(decoder.decode_watch_event(kind, raw), WatchFailed | Seen | Gone | Unreadable | Bookmark)
+    assert isinstance(decoder.decode_watch_event(kind, raw), WatchFailed | Upserted | Deleted | Unreadable | Bookmark)
     assert isinstance(decoder.decode_page(kind, raw), WatchFailed | Page)

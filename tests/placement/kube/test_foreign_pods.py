@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from placement.kube.decode import Decoder
-from placement.model.event import Seen, Unreadable
+from placement.kube.decode.decoder import Decoder
+from placement.model.event import Unreadable, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement_kit.builders import amounts, mine, node, pod
@@ -77,12 +77,12 @@ def test_a_pod_that_asks_for_more_than_any_node_has_is_charged_and_takes_nothing
     simulated = Simulated()
     simulated.see(node("n1"), node("n2"))
     event = guest(**asking(**{resource: "9000000000000000000"}))
-    assert isinstance(event, Seen)
+    assert isinstance(event, Upserted)
     simulated.tell(event)
     simulated.see(mine("p"))
     simulated.run()
     assert simulated.placements() == {"p": "n2"}
-    assert simulated.scheduler.book.total[resource] == dict(node().allocatable)[resource]
+    assert simulated.scheduler.cache.total[resource] == dict(node().allocatable)[resource]
 
 
 def test_resources_of_a_name_that_the_node_has_not_got_are_not_charged_as_its_kubelet_ignores_them() -> None:
@@ -144,4 +144,4 @@ def test_devices_that_a_driver_of_claims_gives_are_neither_overfull_nor_taken_fr
         simulated.now = float(second)
         simulated.run()
     assert not [action for action in simulated.actions if type(action).__name__ == "NodeOverfull"]
-    assert simulated.scheduler.book.total["example.com/gpu"] == 8
+    assert simulated.scheduler.cache.total["example.com/gpu"] == 8

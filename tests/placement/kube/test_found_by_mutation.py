@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from placement.kube.http1 import Answer
-from placement.kube.lease import Leadership, Terms
-from placement.kube.performer import Performer
-from placement.kube.sender import Sender
+from placement.kube.leader_election import LeaderElection, Terms
+from placement.kube.transport.http1 import Answer
+from placement.kube.write.executor import Executor
+from placement.kube.write.retrying_client import RetryingClient
 from placement.model.action import Bind, Evict
 from placement.model.event import BindFailed, Event, EvictRefused
 from placement_kit.fake_api import ScriptedConnection
@@ -31,14 +31,14 @@ class Impatient(threading.Event):
 
 def performed(action: Bind | Evict, *script: tuple[int, dict[str, str]]) -> list[Event]:
     clock = itertools.count()
-    sender = Sender(
+    sender = RetryingClient(
         ScriptedConnection(*script),
         stop=Impatient(),
         may_write=lambda: True,
         observe=lambda *_unused: None,
         clock=lambda: 10.0 * next(clock),
     )
-    performer = Performer(sender, tell=lambda _telling: None, refused=lambda *_unused: None)
+    performer = Executor(sender, tell=lambda _telling: None, refused=lambda *_unused: None)
     return performer.perform(action)
 
 
@@ -85,8 +85,8 @@ class Clock:
         self.now = 0.0
 
 
-def candidate(name: str, lease: Lease, clock: Clock) -> Leadership:
-    return Leadership(
+def candidate(name: str, lease: Lease, clock: Clock) -> LeaderElection:
+    return LeaderElection(
         Terms(identity=name), lease, stop=threading.Event(), clock=lambda: clock.now, log=lambda *_words: None
     )
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement.kube.credentials import Endpoint
-from placement.kube.http1 import Connection, NoAnswer, Refused, TooLong
+from placement.kube.transport.credentials import Endpoint
+from placement.kube.transport.http1 import Connection, NoAnswer, Refused, TooLong
 from placement_kit.fake_api import answer, chunked, served
 
 
@@ -201,7 +201,7 @@ def test_a_body_whose_end_cannot_be_told_is_no_answer(header):
 
 
 def test_a_line_that_is_too_long_is_told_from_other_failures(monkeypatch):
-    monkeypatch.setattr("placement.kube.http1.MAX_LINE", 1000)
+    monkeypatch.setattr("placement.kube.transport.http1.MAX_LINE", 1000)
     with served([chunked([b"1\n", b"x" * 900, b"x" * 900])]) as server, connected(server) as client:
         lines = client.lines("/watch")
         with pytest.raises(TooLong):

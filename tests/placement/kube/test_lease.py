@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement.kube.http1 import Answer, NoAnswer
-from placement.kube.lease import Leadership, Terms
+from placement.kube.leader_election import LeaderElection, Terms
+from placement.kube.transport.http1 import Answer, NoAnswer
 
 
 class LeaseServer:
@@ -52,7 +52,7 @@ class Candidate:
 
     def __init__(self, name: str, server: LeaseServer) -> None:
         self.now = 0.0
-        self.leadership = Leadership(
+        self.leadership = LeaderElection(
             Terms(identity=name),
             server,
             stop=threading.Event(),

@@ -8,13 +8,13 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from placement.kube.announcer import Announcer, Limiter
-from placement.kube.http1 import Answer, Connection
-from placement.kube.lease import Leadership, Terms
-from placement.kube.performer import Performer, Telling
-from placement.kube.reflector import Reflector, Source
-from placement.kube.requests import Subject
-from placement.kube.sender import Sender
+from placement.kube.leader_election import LeaderElection, Terms
+from placement.kube.transport.http1 import Answer, Connection
+from placement.kube.watch.reflector import Reflector, Source
+from placement.kube.write.event_recorder import EventRecorder, Limiter
+from placement.kube.write.executor import Executor, Telling
+from placement.kube.write.requests import Subject
+from placement.kube.write.retrying_client import RetryingClient
 from placement.model.action import Bind, Evict, PodCondition, SelectNode
 from placement.model.event import Relisted
 from placement.model.workload import Namespace
@@ -56,15 +56,15 @@ def busy(request) -> Busy:
     return Busy(SkippingClock(), request.param)
 
 
-def sender_of(busy: Busy) -> Sender:
+def sender_of(busy: Busy) -> RetryingClient:
     time = busy._time
-    return Sender(busy, stop=time, may_write=lambda: True, observe=lambda *_words: None, clock=lambda: time.now)
+    return RetryingClient(busy, stop=time, may_write=lambda: True, observe=lambda *_words: None, clock=lambda: time.now)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_an_action_is_carried_out_after_a_minute_of_429_and_the_server_is_not_pressed(busy, action):
     tellings, refusals = [], []
-    performer = Performer(sender_of(busy), tell=tellings.append, refused=lambda *words: refusals.append(words))
+    performer = Executor(sender_of(busy), tell=tellings.append, refused=lambda *words: refusals.append(words))
     assert performer.perform(action) == []
     assert (busy.taken, refusals) == (1, [])
     # Longer and longer apart; never sooner than asked, and asked again after a minute at the latest.
@@ -74,7 +74,7 @@ def test_an_action_is_carried_out_after_a_minute_of_429_and_the_server_is_not_pr
 
 def test_an_event_is_told_after_a_minute_of_429(busy):
     lost = []
-    announcer = Announcer(
+    announcer = EventRecorder(
         Limiter(lambda: 1e9), stop=busy._time, controller="c", instance="i", lost=lost.append, shed=lost.append
     )
     subject = Subject(api_version="v1", kind="Pod", namespace="team", name="pod", uid="u")
@@ -110,7 +110,7 @@ def test_a_leader_ends_for_good_where_429_outlasts_its_time(busy):
             return Answer(404 if method == "GET" else 201, b"{}")
         return Busy.request(busy, method, path, body, **more)
 
-    leadership = Leadership(
+    leadership = LeaderElection(
         Terms(identity="me"),
         SimpleNamespace(request=request),
         stop=busy._time,
@@ -137,8 +137,10 @@ def test_a_request_over_a_connection_that_has_become_silent_is_sent_again_over_a
     bind, silence, done = answer(b"{}", 201), None, answer(b"{}", 201)
     with served([bind], [silence], [done]) as server:
         connection = connection_to(server, 0.2)
-        sender = Sender(connection, stop=threading.Event(), may_write=lambda: True, observe=lambda *_words: None)
-        performer = Performer(sender, tell=lambda _telling: None, refused=lambda *_words: None)
+        sender = RetryingClient(
+            connection, stop=threading.Event(), may_write=lambda: True, observe=lambda *_words: None
+        )
+        performer = Executor(sender, tell=lambda _telling: None, refused=lambda *_words: None)
         assert performer.perform(ACTIONS[0]) == []
         assert performer.perform(ACTIONS[0]) == []
         assert server.connections == 2

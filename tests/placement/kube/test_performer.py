@@ -7,9 +7,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from placement.kube import requests
-from placement.kube.performer import Performer, told
-from placement.kube.sender import Sender
+from placement.kube.write import requests
+from placement.kube.write.executor import Executor, told
+from placement.kube.write.retrying_client import RetryingClient
 from placement.model.action import (
     Bind,
     BindVolume,
@@ -20,7 +20,7 @@ from placement.model.action import (
     QueueStatus,
     SelectNode,
 )
-from placement.model.event import BindFailed, EvictRefused, Gone, Seen, Unreadable, Unsent
+from placement.model.event import BindFailed, Deleted, EvictRefused, Unreadable, Unsent, Upserted
 from placement.model.pod import Pod
 from placement.model.workload import DIALECTS, UPSTREAM, UPSTREAM_ALPHA
 from placement_kit.fake_api import LOST, ScriptedConnection, SkippingClock
@@ -63,14 +63,14 @@ class Case:
         self.connection = ScriptedConnection(*script)
         self.tellings, self.refusals = [], []
         self.time = SkippingClock()
-        sender = Sender(
+        sender = RetryingClient(
             self.connection,
             stop=self.time,
             may_write=may_write,
             observe=lambda *_unused: None,
             clock=lambda: self.time.now,
         )
-        self.performer = Performer(
+        self.performer = Executor(
             sender,
             tell=self.tellings.append,
             refused=lambda action, status, message: self.refusals.append((status, message)),
@@ -110,7 +110,7 @@ def test_without_an_answer_the_same_binding_is_sent_again(trouble):
 def test_a_binding_that_had_landed_though_its_answer_was_lost_is_a_success():
     case = Case(LOST, said(409, "pod is already assigned to node n1"), pod("n1"))
     events = case.perform(BIND)
-    assert [type(event) for event in events] == [Seen]
+    assert [type(event) for event in events] == [Upserted]
     assert [telling.reason for telling in case.tellings] == ["Scheduled"]
 
 
@@ -150,10 +150,10 @@ def test_the_claim_for_which_a_volume_was_made_is_not_called_our_choice():
 @pytest.mark.parametrize(
     ("there", "events"),
     [
-        (volume("c"), [Seen]),
-        (volume("another"), [Seen, BindFailed]),
-        (volume("another", uid="w"), [Gone, Seen, BindFailed]),
-        (missing("persistentvolumes", "pv"), [Gone, BindFailed]),
+        (volume("c"), [Upserted]),
+        (volume("another"), [Upserted, BindFailed]),
+        (volume("another", uid="w"), [Deleted, Upserted, BindFailed]),
+        (missing("persistentvolumes", "pv"), [Deleted, BindFailed]),
     ],
 )
 def test_a_volume_that_is_refused_may_be_the_claims_already(there, events):
@@ -186,7 +186,7 @@ def test_a_refused_binding_says_nothing_until_the_pod_could_be_read():
 @pytest.mark.parametrize("action", [BIND, EVICT])
 def test_a_pod_that_is_gone_is_gone(action):
     case = Case(missing(), missing())
-    assert case.perform(action) == [Gone(Pod, "u", 0)]
+    assert case.perform(action) == [Deleted(Pod, "u", 0)]
     assert case.refusals == []
 
 
@@ -195,8 +195,8 @@ def test_a_pod_that_is_gone_is_gone(action):
 def test_an_answer_that_says_nothing_of_the_pod_is_no_deletion(action, foreign):
     case = Case(foreign, foreign, foreign, pod())
     events = case.perform(action)
-    assert not any(isinstance(event, Gone) for event in events)
-    assert isinstance(events[0], Seen)
+    assert not any(isinstance(event, Deleted) for event in events)
+    assert isinstance(events[0], Upserted)
     assert [type(event) for event in events[1:]] == [BindFailed if action is BIND else EvictRefused]
 
 
@@ -223,7 +223,7 @@ def test_a_pod_that_is_there_and_cannot_be_decoded_is_where_it_says():
 
 def test_a_namesake_is_another_pod():
     gone, seen = Case(said(409, "uid mismatch"), pod(uid="other")).perform(BIND)
-    assert gone == Gone(Pod, "u", 0)
+    assert gone == Deleted(Pod, "u", 0)
     assert seen.item.uid == "other"
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
-from placement.kube.http1 import TooLong
-from placement.kube.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Backwards, Reflector, Source
-from placement.model.event import Gone, Relisted, Seen, Unreadable
+from placement.kube.transport.http1 import TooLong
+from placement.kube.watch.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Backwards, Reflector, Source
+from placement.model.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.workload import INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, Namespace, PodGroup
 from placement.state.cluster import Cluster
 from placement_kit.fake_api import LOST, ScriptedConnection
@@ -98,8 +98,8 @@ def test_1_4_15_a_watch_goes_on_after_a_cut_from_the_last_version_it_has_seen():
     events, connection, _refused = told(
         PLAIN, page(9), [event("ADDED", item("a", 12)), bookmark(15), LOST], [event("DELETED", item("a", 17))]
     )
-    assert events[1:] == [events[1], Gone(Namespace, "a", 17)]
-    assert isinstance(events[1], Seen)
+    assert events[1:] == [events[1], Deleted(Namespace, "a", 17)]
+    assert isinstance(events[1], Upserted)
     watches = [path for method, path, _body in connection.asked if method == "WATCH"]
     assert ["resourceVersion=9" in watches[0], "resourceVersion=15" in watches[1]] == [True, True]
 
@@ -113,7 +113,7 @@ GONE = {"type": "ERROR", "object": {"code": 410, "message": "too old resource ve
     ids=["as the answer", "as an event", "an event cut in two", "as watches that end without a word"],
 )
 def test_a_version_that_is_too_old_leads_to_a_new_list(watches, monkeypatch):
-    monkeypatch.setattr("placement.kube.reflector._AT_ONCE", 0.05)
+    monkeypatch.setattr("placement.kube.watch.reflector._AT_ONCE", 0.05)
     events, _connection, _refused = told(
         PLAIN, page(9, item("a", 3)), *watches, page(20, item("b", 19)), [bookmark(20)]
     )
@@ -124,7 +124,7 @@ def test_what_a_new_list_lacks_is_gone_from_a_shared_source_by_name():
     events, _connection, _refused = told(
         SHARED, page(9, item("a", 3), item("b", 4)), (410,), page(20, item("b", 4)), []
     )
-    assert Gone(PodGroup, "a", 20) in events
+    assert Deleted(PodGroup, "a", 20) in events
     assert not any(isinstance(event, Relisted) for event in events)
 
 
@@ -135,7 +135,7 @@ def test_an_api_that_is_taken_away_takes_its_objects_along():
         events, _connection, _refused = told(
             SHARED, page(9, there), UNSERVED, UNSERVED, UNSERVED, stop=Waits(), clock=clock
         )
-        assert [type(event) for event in events[1:]] == [Gone]
+        assert [type(event) for event in events[1:]] == [Deleted]
         for event in events:
             cluster.apply(event)
     assert not any(cluster.objects.get(PodGroup, {}))
@@ -148,7 +148,7 @@ def test_an_api_that_is_served_again_has_its_objects_as_they_were():
     lists = [page(9, item("a", 3), odd("b", 4)), page(20, item("a", 3), odd("b", 4))]
     script = [lists[0], UNSERVED, UNSERVED, lists[1], []]
     events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
-    assert [type(event) for event in events] == [Seen, Unreadable, Gone, Gone, Seen, Unreadable]
+    assert [type(event) for event in events] == [Upserted, Unreadable, Deleted, Deleted, Upserted, Unreadable]
     for event in events:
         cluster.apply(event)
     assert [*cluster.objects[PodGroup]] == ["a"]
@@ -169,7 +169,7 @@ def test_a_proxy_s_404_does_not_take_an_api_away(foreign):
     script = [page(9, item("a", 3)), *[foreign] * 5, [event("DELETED", item("a", 12))]]
     events, connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
     # It goes on from its version, and hears of what happened meanwhile.
-    assert [type(found) for found in events] == [Seen, Gone]
+    assert [type(found) for found in events] == [Upserted, Deleted]
     assert [method for method, _path, _body in connection.asked] == ["GET"] + ["WATCH"] * 6
 
 
@@ -199,7 +199,7 @@ def test_a_list_from_before_what_was_heard_ends_the_daemon_and_is_not_believed(s
 
 def test_a_watch_that_tells_nothing_to_its_end_is_asked_about(monkeypatch):
     # As from a version that a restored cluster has yet to reach: even bookmarks are held back.
-    monkeypatch.setattr("placement.kube.reflector._AT_ONCE", 0.0)
+    monkeypatch.setattr("placement.kube.watch.reflector._AT_ONCE", 0.0)
     script = [page(9, item("a", 3)), [], page(9), [event("ADDED", item("b", 12))], [], page(11)]
     with pytest.raises(Backwards, match="at version 11, and this daemon has seen version 12"):
         told(PLAIN, *script, stop=Waits())
@@ -217,7 +217,7 @@ def test_silence_between_two_slips_is_no_time_in_which_it_is_not_served():
     clock = iter([100.0, 100.0 + 12 * DOUBT_SECONDS]).__next__
     script = [page(9, item("a", 3)), UNSERVED, LOST, UNSERVED, page(20, item("a", 3)), []]
     events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
-    assert [type(event) for event in events] == [Seen, Seen]
+    assert [type(event) for event in events] == [Upserted, Upserted]
 
 
 @pytest.mark.parametrize("slip", [[UNSERVED], [UNSERVED, UNSERVED, LOST, UNSERVED]])
@@ -228,7 +228,7 @@ def test_what_is_not_served_for_a_moment_is_kept(slip):
     lists = [page(9, item("a", 3)), page(20, item("a", 3)), page(30, item("a", 3))]
     script = [lists[0], *slip, lists[1], *slip, lists[2], []]
     events, _connection, _refused = told(SHARED, *script, stop=Waits(), clock=clock)
-    assert [type(event) for event in events] == [Seen] * 3
+    assert [type(event) for event in events] == [Upserted] * 3
 
 
 def test_an_api_that_is_not_served_is_asked_for_less_and_less_often_and_found_soon_after_a_slip():
@@ -267,14 +267,14 @@ def test_what_is_listed_but_cannot_be_read_is_there():
     events, _connection, refused = told(
         SHARED, page(9, item("a", 3)), [event("MODIFIED", odd("a", 12))], (410,), page(20, odd("a", 12)), []
     )
-    assert [type(found) for found in events] == [Seen, Unreadable, Unreadable]
+    assert [type(found) for found in events] == [Upserted, Unreadable, Unreadable]
     assert len(refused) == 2
 
 
 def test_what_could_not_be_read_in_the_first_list_is_told_and_its_end_too():
     events, _connection, _refused = told(SHARED, page(9, odd("a", 3), item("b", 4)), (410,), page(20, item("b", 4)), [])
-    assert [type(found) for found in events] == [Seen, Unreadable, Gone, Seen]
-    assert events[2] == Gone(PodGroup, "a", 20)
+    assert [type(found) for found in events] == [Upserted, Unreadable, Deleted, Upserted]
+    assert events[2] == Deleted(PodGroup, "a", 20)
 
 
 # Of each of three groups, what it is after each step, and whether a watch or a new list tells of the step.
@@ -326,7 +326,7 @@ class Over(Exception):
 
 
 def dialects(events: list) -> list[str]:
-    return [event.item.dialect for event in events if isinstance(event, Seen)]
+    return [event.item.dialect for event in events if isinstance(event, Upserted)]
 
 
 def test_of_two_versions_the_newer_is_read_where_it_is_served():

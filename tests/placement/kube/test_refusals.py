@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Objects that cannot be read are answered once, by who leads, and only where they are ours."""
 
-from placement.kube import requests
 from placement.kube.dialects import BY_NAME as BY_DIALECT
-from placement.kube.refusals import Refusals
-from placement.kube.sources import sources
+from placement.kube.watch.watched_resources import sources
+from placement.kube.write import requests
+from placement.kube.write.unreadable_objects import UnreadableReporter
 from placement.model.action import GroupStatus, PodCondition, QueueStatus
 from placement.model.refusal import Refusal
 from placement.model.workload import CONVERGED, COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
@@ -27,7 +27,7 @@ class Answers:
     def __init__(self, *, leads: bool = True) -> None:
         self.leads = leads
         self.told, self.written = [], []
-        self.refusals = Refusals(
+        self.refusals = UnreadableReporter(
             "placement", may_write=lambda: self.leads, tell=self.told.append, carry=self.written.extend
         )
 

@@ -15,7 +15,7 @@ from placement.ledger.pbs import Pbs, PbsError, Terms, select
 from placement.model.action import Evict, PodCondition, Release, Submit
 from placement.model.batch import BackingRules
 from placement.model.pod import Phase
-from placement.policy.demand import chunks_of, demand_of
+from placement.policy.backing.job_request import chunks_of, demand_of
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, node, pairs, pod, queue
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placement.model.action import Bind
 from placement.model.selector import Effect, NodeSelector, Taint
 from placement.model.workload import COSCHEDULING, UPSTREAM, VOLCANO, Queue
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pairs, pod, priority_class, queue
 from placement_kit.simulated import Simulated
 
@@ -428,6 +428,6 @@ def test_enqueue_lets_in_in_order_whom_there_is_room_for(groups: list[tuple[int,
                     free -= asked
                     let_in.add(name)
                     outside.remove(place)
-    jobs = simulated.scheduler.book.jobs
+    jobs = simulated.scheduler.cache.jobs
     assert {key.name for key, job in jobs.items() if job.inqueue} == let_in
-    assert {key.name for key in simulated.scheduler.book.outside} == set(names) - let_in
+    assert {key.name for key in simulated.scheduler.cache.gated} == set(names) - let_in

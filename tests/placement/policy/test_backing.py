@@ -22,7 +22,7 @@ from placement.model.selector import (
 )
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim
 from placement.model.workload import Namespace
-from placement.policy.verify import BATCH_NODE_LABEL, aliases
+from placement.policy.backing.node_fit import BATCH_NODE_LABEL, aliases
 from placement_kit.backed import HOSTS, Backed
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod
 
@@ -501,9 +501,9 @@ def test_jobs_of_another_cluster_s_daemon_are_nobody_s_here():
     assert [of(Release, site.actions) for site in (one, other)] == [[], []]
     assert (set(one.placements()), set(other.placements())) == ({"p1"}, {"p1", "p2"})
     # They hold their nodes like anybody's.
-    assert {job.mark for job in one.scheduler.session.backing.others} == {
+    assert {job.mark for job in one.scheduler.session.batch_jobs.others} == {
         job.mark for job in one.batch.jobs.values()
-    } - {one.scheduler.session.backing.mark}
+    } - {one.scheduler.session.batch_jobs.mark}
 
 
 def test_before_it_is_known_which_cluster_this_is_no_job_is_anybody_s(site):

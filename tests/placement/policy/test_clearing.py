@@ -14,10 +14,10 @@ from nodeshare.leases import Lease
 from nodeshare.settings import Settings
 from placement.model.action import Evict
 from placement.model.batch import BackingRules, BatchJob, Share
-from placement.model.event import EvictRefused, Seen
+from placement.model.event import EvictRefused, Upserted
 from placement.model.pod import Phase, Pod
-from placement.policy.clearing import victims
-from placement.policy.membership import gang_of
+from placement.policy.backing.make_room import victims
+from placement.policy.jobs.group_key import gang_of
 from placement.state.pods import PodEntry
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node, pod
@@ -270,7 +270,7 @@ def made(index: int, priority: int, gang: dict[str, object], cores: int, memory:
 
 def entry_of(one: Pod) -> PodEntry:
     site = Backed()
-    site.scheduler.apply(Seen(one))
+    site.scheduler.apply(Upserted(one))
     return site.scheduler.cluster.pods.by_uid[one.uid]
 
 

@@ -4,8 +4,8 @@
 """The configuration file: kube-batch's is accepted as it is, and what is not known is refused with its line."""
 
 import pytest
-from placement.policy.configuration import ACTIONS, ARGUMENTS, DEFAULT, ConfigurationError, load
-from placement.policy.rules import PLUGINS, Rules
+from placement.policy.plugins.configuration import ACTIONS, ARGUMENTS, DEFAULT, ConfigurationError, load
+from placement.policy.plugins.plugin_set import PLUGINS, PluginSet
 
 KUBE_BATCH = """\
 actions: "reclaim, allocate, backfill, preempt"
@@ -41,7 +41,7 @@ def test_the_file_of_kube_batch_is_accepted_and_reported_on() -> None:
     assert chosen["nodeorder"].arguments["balancedresource.weight"] == 1
     assert chosen["predicates"].arguments["predicate.MemoryPressureEnable"] is True
     assert any(line.startswith("predicates: pressure") for line in configuration.report)
-    Rules(configuration)
+    PluginSet(configuration)
 
 
 def test_the_default_is_that_of_kube_batch() -> None:
@@ -55,7 +55,7 @@ def test_the_default_is_that_of_kube_batch() -> None:
 def test_every_plugin_that_can_be_named_exists() -> None:
     assert ARGUMENTS.keys() == PLUGINS.keys()
     for name in ARGUMENTS:
-        Rules(load(f'actions: "{", ".join(ACTIONS)}"\ntiers:\n- plugins:\n  - name: {name}\n', "x"))
+        PluginSet(load(f'actions: "{", ".join(ACTIONS)}"\ntiers:\n- plugins:\n  - name: {name}\n', "x"))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_file_without_tiers_has_no_plugins() -> None:
     assert configuration.tiers == ()
     assert any(line.startswith("gang: not in the file") for line in configuration.report)
     assert any(line.startswith("backfill: not among the actions") for line in configuration.report)
-    Rules(configuration)
+    PluginSet(configuration)
 
 
 def test_a_plugin_in_two_tiers_has_the_last_arguments_and_an_action_may_come_again() -> None:
@@ -102,7 +102,7 @@ def test_a_plugin_in_two_tiers_has_the_last_arguments_and_an_action_may_come_aga
     configuration = load(f'actions: "allocate, backfill, allocate"\ntiers:\n{tiers}', "x")
     assert [choice.arguments["leastrequested.weight"] for choice in configuration.plugins()] == [3, 3]
     assert configuration.actions == ("allocate", "backfill", "allocate")
-    Rules(configuration)
+    PluginSet(configuration)
 
 
 PLUGIN = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: nodeorder\n'
@@ -123,7 +123,7 @@ def test_a_key_without_a_value_is_as_if_it_were_not_there(text: str) -> None:
     configuration = load(text, "x")
     for choice in configuration.plugins():
         assert (dict(choice.arguments), choice.off) == (ARGUMENTS["nodeorder"], frozenset())
-    Rules(configuration)
+    PluginSet(configuration)
 
 
 def test_an_option_may_be_off_in_all_words_that_yaml_has_for_it() -> None:

@@ -10,15 +10,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from placement.core.scheduler import Scheduler
 from placement.model.action import Action, Bind, Evict
-from placement.model.event import Gone, Seen, Unreadable
+from placement.model.event import Deleted, Unreadable, Upserted
 from placement.model.pod import Phase, Pod
 from placement.model.refusal import Refusal
 from placement.model.workload import PodGroup
-from placement.policy.configuration import load
-from placement.policy.jobs import Job
-from placement.policy.making import Making
-from placement.policy.membership import GroupKey, Source
-from placement.policy.ranking import Ranking
+from placement.policy.cache.lazy_heap import LazyHeap
+from placement.policy.jobs.group_key import GroupKey, Source
+from placement.policy.jobs.job import Job
+from placement.policy.plugins.configuration import load
+from placement.policy.preemption.evaluator import Evaluator
 from placement_kit.builders import amounts, gang, mine, node, pod, priority_class, queue
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -45,11 +45,11 @@ class Crowded:
 
     def see(self, *items: object) -> None:
         for item in items:
-            self.scheduler.apply(Seen(item))
+            self.scheduler.apply(Upserted(item))
 
     def end(self, name: str = "") -> None:
         """A pod ends: whoever did not fit may fit now."""
-        self.scheduler.apply(Gone(Pod, f"uid-{name or f'end{self.ended}'}", 99))
+        self.scheduler.apply(Deleted(Pod, f"uid-{name or f'end{self.ended}'}", 99))
         self.ended += not name
 
     def slice(self) -> tuple[Action, ...]:
@@ -90,7 +90,7 @@ def test_room_goes_to_who_is_first_although_others_have_not_been_tried(slices: i
 
 def test_equal_gangs_that_fit_nowhere_are_tried_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     crowded = Crowded()
-    tried, chooser = [], crowded.scheduler.session.chooser
+    tried, chooser = [], crowded.scheduler.session.host_selector
     place = chooser.place
     monkeypatch.setattr(chooser, "place", lambda tasks, statement: tried.append(tasks) or place(tasks, statement))
     crowded.end()
@@ -110,17 +110,17 @@ def test_no_slice_looks_at_all_of_a_crowd(monkeypatch: pytest.MonkeyPatch) -> No
     )
     first = (queue("default"), queue("other"), node("n1"), priority_class("high", 10), gang("low", 1, queue="other"))
     for item in (*first, mine("low", group="low", node="n1", request=amounts(cpu="4"), phase=Phase.RUNNING)):
-        scheduler.apply(Seen(item))
+        scheduler.apply(Upserted(item))
     for index in range(2_000):
         asked = amounts(cpu="1") if index % 4 == 0 else ()
-        scheduler.apply(Seen(gang(f"g{index}", 1, priority_class="high", min_resources=asked)))
-        scheduler.apply(Seen(mine(f"g{index}", group=f"g{index}", priority=10, request=amounts(cpu="4"))))
+        scheduler.apply(Upserted(gang(f"g{index}", 1, priority_class="high", min_resources=asked)))
+        scheduler.apply(Upserted(mine(f"g{index}", group=f"g{index}", priority=10, request=amounts(cpu="4"))))
     while scheduler.decide(0.0, lambda: False).more:
         pass
     looks, pending = [], Job.pending.fget
     assert pending is not None
     monkeypatch.setattr(Job, "pending", property(lambda job: looks.append(job) or pending(job)))
-    scheduler.apply(Seen(node("n2", unschedulable=True)))
+    scheduler.apply(Upserted(node("n2", unschedulable=True)))
     seen = set[str]()
     for _unused in range(5_000):
         looks.clear()
@@ -144,7 +144,7 @@ class Watched(dict):
 
 def test_what_is_known_of_a_job_goes_with_it_and_nobody_looks_through_a_crowd_that_drains() -> None:
     crowded = Crowded()
-    session, book = crowded.scheduler.session, crowded.scheduler.book
+    session, book = crowded.scheduler.session, crowded.scheduler.cache
     # Others are there of whom nothing is known, then there are fewer and fewer.
     others = [mine(f"gated{index}", gated=True) for index in range(GANGS)]
     crowded.see(*others)
@@ -153,11 +153,11 @@ def test_what_is_known_of_a_job_goes_with_it_and_nobody_looks_through_a_crowd_th
     assert len(session.refusals) == GANGS
     for index in range(40):
         gone = gang(f"g{index}", 1)
-        crowded.scheduler.apply(Gone(PodGroup, gone.uid, 10**6))
-        crowded.scheduler.apply(Gone(Pod, f"uid-{gone.name}", 10**6))
+        crowded.scheduler.apply(Deleted(PodGroup, gone.uid, 10**6))
+        crowded.scheduler.apply(Deleted(Pod, f"uid-{gone.name}", 10**6))
         if index == 20:
             for other in others:
-                crowded.scheduler.apply(Gone(Pod, other.uid, 10**6))
+                crowded.scheduler.apply(Deleted(Pod, other.uid, 10**6))
         crowded.slice()
         crowded.slice()
         assert len(session.refusals) == GANGS - index - 1
@@ -170,12 +170,12 @@ def arrive(number: int) -> Scheduler:
     room = amounts(cpu="8", memory="64Gi", pods="5000")
     first = (queue("default"), queue("other"), node("n1", allocatable=room), priority_class("high", 10))
     for item in (*first, pod("large", node="n1", request=amounts(cpu="6"), phase=Phase.RUNNING)):
-        scheduler.apply(Seen(item))
-    scheduler.apply(Seen(mine("low", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING)))
+        scheduler.apply(Upserted(item))
+    scheduler.apply(Upserted(mine("low", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING)))
     for index in range(number):
         name, where = f"g{index}", "other" if index % 2 else "default"
-        scheduler.apply(Seen(gang(name, 1, queue=where, priority_class="high")))
-        scheduler.apply(Seen(mine(name, group=name, priority=10, request=amounts(cpu="4", memory="1Mi"))))
+        scheduler.apply(Upserted(gang(name, 1, queue=where, priority_class="high")))
+        scheduler.apply(Upserted(mine(name, group=name, priority=10, request=amounts(cpu="4", memory="1Mi"))))
         if index % 5 == 0:
             scheduler.decide(0.0, lambda: False)
     while scheduler.decide(0.0, lambda: False).more:
@@ -185,14 +185,14 @@ def arrive(number: int) -> Scheduler:
 
 def test_gangs_for_which_nobody_can_leave_cost_no_more_where_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     looks, pending = [], Job.pending.fget
-    tries, room_for = [], Making.room_for
+    tries, room_for = [], Evaluator.room_for
     assert pending is not None
     monkeypatch.setattr(Job, "pending", property(lambda job: looks.append(job) or pending(job)))
-    monkeypatch.setattr(Making, "room_for", lambda making, job: tries.append(job) or room_for(making, job))
+    monkeypatch.setattr(Evaluator, "room_for", lambda making, job: tries.append(job) or room_for(making, job))
     for number in (100, 400):
         looks.clear()
         tries.clear()
-        assert len(arrive(number).book.parked) == number
+        assert len(arrive(number).cache.unschedulable) == number
         # About 25 and 2; more than 200 and 30 where the crowd is looked through, and each of it is tried.
         assert len(looks) < 40 * number
         assert len(tries) < 4 * number
@@ -207,16 +207,16 @@ def test_a_crowd_in_a_queue_that_has_enough_is_not_looked_through_in_every_cycle
     for number in (100, 400):
         scheduler = Scheduler(load(policy("allocate, backfill, preempt"), "test"), scheduler_name="placement")
         for item in (queue("default", capability=amounts(cpu="1")), node("n1"), gang("low", 1)):
-            scheduler.apply(Seen(item))
-        scheduler.apply(Seen(mine("low", group="low", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING)))
+            scheduler.apply(Upserted(item))
+        scheduler.apply(Upserted(mine("low", group="low", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING)))
         looks.clear()
         for index in range(number):
-            scheduler.apply(Seen(gang(f"g{index}", 1)))
-            scheduler.apply(Seen(mine(f"g{index}", group=f"g{index}", request=amounts(cpu="1"))))
+            scheduler.apply(Upserted(gang(f"g{index}", 1)))
+            scheduler.apply(Upserted(mine(f"g{index}", group=f"g{index}", request=amounts(cpu="1"))))
             scheduler.decide(0.0, lambda: False)
         while scheduler.decide(0.0, lambda: False).more:
             pass
-        assert len(scheduler.book.tree.by_name["default"].waiting) == number
+        assert len(scheduler.cache.tree.by_name["default"].waiting) == number
         assert len(looks) < 20 * number
 
 
@@ -224,12 +224,12 @@ def test_equal_groups_that_are_not_let_in_are_not_looked_at_one_by_one(monkeypat
     asked: list[object] = []
     monkeypatch.setattr("placement.policy.actions.enqueue.covers", lambda idle, wanted: asked.append(wanted) or False)
     scheduler = Scheduler(load(policy("enqueue, allocate"), "test"), scheduler_name="placement")
-    scheduler.apply(Seen(node("n1")))
+    scheduler.apply(Upserted(node("n1")))
     for index in range(300):
-        scheduler.apply(Seen(gang(f"g{index}", 1, min_resources=amounts(cpu=str(9 + index % 2)))))
-        scheduler.apply(Seen(mine(f"g{index}", group=f"g{index}")))
+        scheduler.apply(Upserted(gang(f"g{index}", 1, min_resources=amounts(cpu=str(9 + index % 2)))))
+        scheduler.apply(Upserted(mine(f"g{index}", group=f"g{index}")))
         scheduler.decide(0.0, lambda: False)
-    assert len(scheduler.book.outside) == 300
+    assert len(scheduler.cache.gated) == 300
     assert len(asked) <= 2 * 300
 
 
@@ -239,27 +239,27 @@ def test_jobs_that_could_never_run_are_reconsidered_some_at_a_time() -> None:
     for index in range(300):
         simulated.see(gang(f"g{index}", 1), mine(f"g{index}", group=f"g{index}", request=amounts(cpu="5")))
     simulated.run()
-    assert len(simulated.scheduler.book.hopeless) == 300
+    assert len(simulated.scheduler.cache.never_fits) == 300
     simulated.see(node("n2", allocatable=amounts(cpu="10", pods="10")))
     for action in simulated.run_once(lambda: True):
         simulated.carry_out(action)
-    assert len(simulated.scheduler.book.doubtful) > 100
+    assert len(simulated.scheduler.cache.to_refresh) > 100
     simulated.run()
     assert len(simulated.placements()) == 2
-    assert not simulated.scheduler.book.hopeless
+    assert not simulated.scheduler.cache.never_fits
 
 
 @given(st.lists(st.tuples(st.sampled_from("pptg"), st.integers(0, 9), st.integers(0, 3)), max_size=60))
 def test_the_first_of_a_ranking_are_those_that_sorting_would_find(steps: list[tuple[str, int, int]]) -> None:
     table: dict[GroupKey, Job] = {}
-    ranking, tickets = Ranking(table), count(1)
+    ranking, tickets = LazyHeap(table), count(1)
     for what, which, number in steps:
         key = GroupKey(Source.POD, "team", str(which))
         if what == "g":
             table.pop(key, None)
         elif what == "p":
             job = table.setdefault(key, Job(key))
-            job.order, job.ticket = (number, str(which)), next(tickets)
+            job.order, job.position = (number, str(which)), next(tickets)
             ranking.add(job)
         else:
             found = ranking.take(number)
@@ -271,17 +271,17 @@ def test_the_first_of_a_ranking_are_those_that_sorting_would_find(steps: list[tu
 
 def test_a_ranking_forgets_who_has_moved_on() -> None:
     table: dict[GroupKey, Job] = {}
-    ranking = Ranking(table)
+    ranking = LazyHeap(table)
     for ticket in range(50_000):
         key = GroupKey(Source.POD, "team", str(ticket % 1_000))
         job = table.setdefault(key, Job(key))
-        job.order, job.ticket = (0, key), ticket
+        job.order, job.position = (0, key), ticket
         ranking.add(job)
         if ticket % 100 == 0:
             ranking.tidy()
     assert len(ranking) < 5_000
-    assert [job.ticket for job in ranking.take(1_000)] == [
-        job.ticket for job in sorted(table.values(), key=lambda job: job.key)
+    assert [job.position for job in ranking.take(1_000)] == [
+        job.position for job in sorted(table.values(), key=lambda job: job.key)
     ]
 
 
@@ -293,7 +293,7 @@ def test_who_waits_for_a_node_is_tried_when_what_could_not_be_read_there_is_gone
     simulated.see(mine("waits"))
     simulated.run()
     assert simulated.placements() == {}
-    simulated.scheduler.apply(Gone(Pod, "odd", 10**6))
+    simulated.scheduler.apply(Deleted(Pod, "odd", 10**6))
     simulated.run()
     assert simulated.placements() == {"waits": "n1"}
 

@@ -10,7 +10,7 @@ from placement.model.batch import BackingRules, Share
 from placement.model.pod import PodSpec
 from placement.model.quantity import CPU, MEMORY
 from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
-from placement.policy.demand import Bins, Demand, Unbackable, chunks_of, demand_of, walltime_of
+from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
 from placement_kit.builders import pairs, pod
 
 GPU = "example.com/gpu"
@@ -34,7 +34,7 @@ def test_every_pod_has_its_part_in_what_was_asked_for(sizes, pack, nodes):
     rules = BackingRules(pack=pack)
     demands = sorted((demand_of(pod(request=((CPU, cpu), (MEMORY, memory))), rules) for cpu, memory in sizes))
     chunks = chunks_of(demands, NODE)
-    bins = Bins(shares_of(chunks, nodes), str, ())
+    bins = SharePacking(shares_of(chunks, nodes), str, ())
     for demand in reversed(demands):
         node, _refused = bins.put(demand, lambda _node: "")
         assert node
@@ -70,9 +70,9 @@ def test_a_part_with_a_device_is_for_who_asked_for_it(first):
         Share(host="n1", cores=1, devices=(("licence", 9),)),
     ]
     demands = [plain, gpu] if first == "plain" else [gpu, plain]
-    bins = Bins(shares, str, rules.devices.values())
+    bins = SharePacking(shares, str, rules.devices.values())
     assert all(bins.take("n1", demand) for demand in demands)
-    bins = Bins(shares, str, rules.devices.values())
+    bins = SharePacking(shares, str, rules.devices.values())
     assert [bins.put(demand, lambda _node: "")[0] for demand in demands] == ["n1", "n1"]
 
 

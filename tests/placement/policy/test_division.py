@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.policy.amounts import share
-from placement.policy.division import Claim, divide
+from placement.model.totals import share
+from placement.policy.queues.fair_share import Claim, divide
 
 claims = st.lists(
     st.builds(Claim, weight=st.integers(1, 5), floor=st.integers(0, 6), ceiling=st.integers(0, 12)), max_size=5

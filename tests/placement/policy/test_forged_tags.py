@@ -45,7 +45,7 @@ def test_a_tag_that_a_pod_was_not_bound_with_is_nobody_s(site):
 
 
 def test_that_a_tag_was_late_is_forgotten_with_its_pod(site):
-    tags = site.scheduler.book.tags
+    tags = site.scheduler.cache.tags
     late = mine("late", node="n1", phase=Phase.RUNNING)
     site.see(late, replace(late, tag="group-team"))
     assert (set(tags.bare), set(tags.altered)) == ({late.uid}, {late.uid})
@@ -59,7 +59,7 @@ def test_a_pod_that_comes_and_goes_between_two_looks_leaves_no_tag_behind(site):
     site.see(passing)
     site.gone(passing)
     site.settle()
-    assert passing.uid not in site.scheduler.book.tags.of
+    assert passing.uid not in site.scheduler.cache.tags.of
 
 
 def test_a_job_that_names_the_tag_and_another_namespace_lets_no_pod_of_that_keep_the_job(site):

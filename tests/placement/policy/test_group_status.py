@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from placement.kube.dialects import BY_NAME
-from placement.kube.metadata import Sharing
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
-from placement.model.event import Object, Unsaid
+from placement.model.event import Object, StatusWriteFailed
 from placement.model.pod import Phase
 from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
 from placement_kit.builders import amounts, gang, mine, node, pod
@@ -131,7 +131,7 @@ def test_a_group_is_told_again_until_that_is_written() -> None:
     (first,) = told(simulated, node(), gang("g", 2))
     assert isinstance(first, GroupStatus)
     for _unused in range(3):
-        simulated.tell(Unsaid(first.uid))
+        simulated.tell(StatusWriteFailed(first.uid))
         assert said(simulated, GroupStatus, 29) == []
         assert said(simulated, GroupStatus, 2) == [first]
     assert said(simulated, GroupStatus, 100) == []
@@ -145,7 +145,7 @@ def test_a_group_that_had_its_nodes_before_its_status_was_lost_keeps_them() -> N
     told(simulated)
     last = simulated.groups()["g"]
     assert last.scheduled
-    simulated.tell(Unsaid(last.uid))
+    simulated.tell(StatusWriteFailed(last.uid))
     assert said(simulated, GroupStatus, 31) == [last]
 
 
@@ -156,8 +156,8 @@ def test_what_waits_and_its_queue_are_told_again() -> None:
     pod_told = next(action for action in simulated.actions if isinstance(action, PodCondition))
     queue_told = simulated.queues()["default"]
     said(simulated, QueueStatus, 4)
-    simulated.tell(Unsaid(pod_told.uid))
-    simulated.tell(Unsaid(queue_told.uid))
+    simulated.tell(StatusWriteFailed(pod_told.uid))
+    simulated.tell(StatusWriteFailed(queue_told.uid))
     assert said(simulated, PodCondition | QueueStatus, 29) == []
     again = said(simulated, PodCondition | QueueStatus, 2)
     assert [(type(action), action.uid) for action in again] == [
@@ -170,11 +170,11 @@ def test_nothing_is_kept_for_who_is_gone() -> None:
     simulated = Simulated()
     (first,) = told(simulated, node(), gang("g", 2))
     assert isinstance(first, GroupStatus)
-    simulated.tell(Unsaid(first.uid))
+    simulated.tell(StatusWriteFailed(first.uid))
     simulated.gone(gang("g", 2))
     assert said(simulated, GroupStatus, 31) == []
     assert not simulated.scheduler._announcer._unsaid
-    assert not simulated.scheduler.book.stirred
+    assert not simulated.scheduler.cache.dirty
 
 
 def test_many_are_told_again_a_few_at_a_time() -> None:
@@ -183,7 +183,7 @@ def test_many_are_told_again_a_few_at_a_time() -> None:
     assert len(first) == 30
     for status in first:
         assert isinstance(status, GroupStatus)
-        simulated.tell(Unsaid(status.uid))
+        simulated.tell(StatusWriteFailed(status.uid))
     simulated.now += 30
     turns = [said(simulated, GroupStatus, 1) for _unused in range(8)]
     assert [len(turn) for turn in turns] == [4] * 7 + [2]

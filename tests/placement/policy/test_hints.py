@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from placement.model.action import Bind
 from placement.model.disruption import DisruptionBudget
-from placement.model.event import Object, Seen
+from placement.model.event import Object, Upserted
 from placement.model.pod import Phase
 from placement.model.selector import LabelSelector
 from placement.model.volume import (
@@ -22,7 +22,7 @@ from placement.model.volume import (
     StorageClass,
 )
 from placement.model.workload import Namespace
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, budget, labelled, mine, near, node, pairs, pod, spread
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -58,7 +58,7 @@ class Crowd:
         self.see(*(node(f"n{index}", labels=labels[index], allocatable=room) for index in range(NODES)))
         self.see(*(pod(f"f{index}", node=f"n{index}", phase=Phase.RUNNING) for index in range(NODES)))
         self.tried: list[str] = []
-        chooser = self.simulated.scheduler.session.chooser
+        chooser = self.simulated.scheduler.session.host_selector
         place = chooser.place
 
         def counted(tasks: Sequence[Any], statement: Any) -> Any:
@@ -220,8 +220,8 @@ def test_news_that_came_while_a_job_was_woken_is_not_lost() -> None:
     crowd.see(mine("wa", volume_claims=("c0", "c1"), request=SMALL))
     crowd.simulated.run()
     for name in ("c0", "c1"):
-        crowd.simulated.scheduler.apply(Seen(claim(name, volume=name)))
-        crowd.simulated.scheduler.apply(Seen(PersistentVolume(uid=name, name=name, version=1)))
+        crowd.simulated.scheduler.apply(Upserted(claim(name, volume=name)))
+        crowd.simulated.scheduler.apply(Upserted(PersistentVolume(uid=name, name=name, version=1)))
         crowd.simulated.run_once(lambda: True)
     crowd.simulated.run()
     assert "wa" in crowd.simulated.placements()

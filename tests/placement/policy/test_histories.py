@@ -21,12 +21,12 @@ from placement.model.node import Node
 from placement.model.pod import HostPort, Pod
 from placement.model.selector import NodeSelector
 from placement.model.workload import DIALECTS, INCUBATOR, VOLCANO, PodGroup, Queue
-from placement.policy.book import Book
-from placement.policy.configuration import load
-from placement.policy.failures import Failure, Failures, Searches
-from placement.policy.jobs import Status
-from placement.policy.membership import VOLCANO_SCHEDULER
-from placement.policy.seeker import Seeker
+from placement.policy.cache.equivalence_cache import Failure, FailureCache, FutileSearches
+from placement.policy.cache.job_cache import JobCache
+from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
+from placement.policy.jobs.job import Status
+from placement.policy.plugins.configuration import load
+from placement.policy.preemption.candidates import CandidateFinder
 from placement_kit.builders import amounts, budget, gang, labelled, mine, node, pairs, pod, priority_class
 from placement_kit.builders import queue as queue_of
 from placement_kit.naive import NaiveCluster
@@ -187,8 +187,10 @@ class History:
     def _run(self) -> None:
         simulated = self.simulated
         hurry = self._any([0.0, 0.3, 1.0])
-        book = simulated.scheduler.book
-        self._carry_out(simulated.run_once(lambda: (self.cuts or not book.frozen) and self._random.random() < hurry))
+        book = simulated.scheduler.cache
+        self._carry_out(
+            simulated.run_once(lambda: (self.cuts or not book.in_transaction) and self._random.random() < hurry)
+        )
 
     def come_to_rest(self) -> None:
         """What is under way comes to its end, and everything that waited for that is taken in."""
@@ -197,7 +199,7 @@ class History:
     def _carry_out(self, decided: list[Action]) -> None:
         simulated = self.simulated
         self.decided += decided
-        if not simulated.scheduler.book.frozen:
+        if not simulated.scheduler.cache.in_transaction:
             assert_sound(simulated.scheduler, decided)
         for action in decided:
             if self._random.random() < 0.7:
@@ -236,30 +238,30 @@ class Numbered(Ruled):
         ]
 
     def _carry_out(self, decided: list[Action]) -> None:
-        if not self.simulated.scheduler.book.frozen:
+        if not self.simulated.scheduler.cache.in_transaction:
             assert_apart(self.simulated.scheduler, decided)
         super()._carry_out(decided)
 
 
 def assert_sums(scheduler: Scheduler) -> None:
     """The book is what a fresh look at the state would make of it."""
-    cluster, book = scheduler.cluster, scheduler.book
+    cluster, book = scheduler.cluster, scheduler.cache
     book.reconsider()
-    while book.doubtful:
-        book.catch_up()
+    while book.to_refresh:
+        book.sync()
     kept = cluster.changed
     cluster.changed = {kind: dict.fromkeys(items) for kind, items in cluster.objects.items()}
     cluster.changed[Pod] = dict.fromkeys(cluster.pods.by_uid)
-    fresh = Book(cluster, scheduler.session.rules, scheduler_name=book.scheduler_name, default_queue="default")
-    fresh.catch_up()
+    fresh = JobCache(cluster, scheduler.session.rules, scheduler_name=book.scheduler_name, default_queue="default")
+    fresh.sync()
     cluster.changed = kept
 
-    def figures(of: Book) -> dict[str, object]:
+    def figures(of: JobCache) -> dict[str, object]:
         def nonzero(totals: dict[str, int]) -> dict[str, int]:
             return {name: amount for name, amount in totals.items() if amount}
 
         found: dict[str, object] = {
-            queue.name: [nonzero(sums) for sums in (queue.allocated, queue.held, queue.promised, queue.requests)]
+            queue.name: [nonzero(sums) for sums in (queue.allocated, queue.held, queue.pipelined, queue.requests)]
             for queue in of.tree.by_name.values()
         }
         for queue in of.tree.by_name.values():
@@ -277,17 +279,17 @@ def assert_sums(scheduler: Scheduler) -> None:
     assert kept_figures.keys() == fresh_figures.keys()
 
 
-def assert_lines(book: Book) -> None:
+def assert_lines(book: JobCache) -> None:
     """Who is in line is found by its ticket, too, and what is kept for who is let in is what they ask for."""
     for queue in book.tree.by_name.values():
-        lined_up = {job.key: job for _order, ticket, job in (*queue.order, *queue.idle) if ticket == job.ticket}
+        lined_up = {job.key: job for _order, ticket, job in (*queue.order, *queue.idle) if ticket == job.position}
         assert queue.waiting == lined_up
-        tickets = [job.ticket for job in queue.waiting.values()]
+        tickets = [job.position for job in queue.waiting.values()]
         assert tickets == sorted(tickets)
     for job in book.jobs.values():
-        waits = job.group is not None and job.group.dialect == VOLCANO and book.speaks_for(job)
+        waits = job.group is not None and job.group.dialect == VOLCANO and book.owns_group(job)
         if waits and book.admits(job) and not job.inqueue:
-            assert job.key in book.outside
+            assert job.key in book.gated
     reserved: Counter[str] = Counter()
     for job in book.jobs.values() if book.rules.enqueues else ():
         if job.inqueue and job.group is not None and not job.occupied and job.problem is None:
@@ -302,13 +304,13 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
     columns = scheduler.cluster.columns
     for action in decided:
         if isinstance(action, Bind):
-            task = scheduler.book.tasks[action.uid]
+            task = scheduler.cache.tasks[action.uid]
             job, row = task.job, columns.rows[action.node]
             wanted = columns.axis.request(task.pod.request).dense > 0
             assert (columns.free[wanted, row] >= 0).all()
             assert job.ready >= job.min_member or not scheduler.session.rules.gangs
-            tree = scheduler.book.tree
-            assert not tree.crowded(tree.by_name[job.queue], dict(task.amounts))
+            tree = scheduler.cache.tree
+            assert not tree.over_capability_with_leaving(tree.by_name[job.queue], dict(task.amounts))
 
 
 def assert_apart(scheduler: Scheduler, decided: list[Action]) -> None:
@@ -340,21 +342,21 @@ def test_no_history_of_numbered_pods_that_keep_apart_breaks_a_promise(seed: int,
     lived(seed, steps, kind=Numbered)
 
 
-class Forgetful(Failures):
+class Forgetful(FailureCache):
     """Remembers nothing."""
 
     def find(self, _generation: int, _tried: Hashable) -> Failure | None:
         return None
 
 
-class Persistent(Searches):
+class Persistent(FutileSearches):
     """Searches again."""
 
     def known(self, _at: Hashable, _kind: Hashable) -> bool:
         return False
 
 
-class Forgotten(dict[Hashable, Seeker]):
+class Forgotten(dict[Hashable, CandidateFinder]):
     """Keeps no openings from one action run to the next."""
 
     def get(self, _key: Hashable, default: Any = None) -> Any:
@@ -397,7 +399,7 @@ def lived(
         session = history.simulated.scheduler.session
         session.failures = Forgetful()
         session.preempting.searches = session.reclaiming.searches = Persistent()
-        session.seekers, session.promises = Forgotten(), Impatient()
+        session.finders, session.promises = Forgotten(), Impatient()
     for _unused in range(steps):
         history.step()
     simulated = history.simulated
@@ -410,15 +412,15 @@ def lived(
     simulated.run()
     assert not any(isinstance(action, Bind | Evict) for action in simulated.run())
     # Nobody is leaving any more, so whom room was kept for has it, or waits like all others.
-    assert not any(task.status is Status.PROMISED for task in simulated.scheduler.book.tasks.values())
+    assert not any(task.status is Status.PIPELINED for task in simulated.scheduler.cache.tasks.values())
     assert_forgetful(simulated.scheduler)
     return [*history.decided, *simulated.actions]
 
 
 def assert_forgetful(scheduler: Scheduler) -> None:
     """Nothing is known of jobs that are no more."""
-    for known in scheduler.book.known:
-        assert known.keys() <= scheduler.book.jobs.keys()
+    for known in scheduler.cache.known:
+        assert known.keys() <= scheduler.cache.jobs.keys()
 
 
 def test_in_histories_pods_are_bound_and_evicted() -> None:

@@ -11,8 +11,8 @@ from nodeshare import leases, placeholder
 from nodeshare.jobid import JobKey
 from nodeshare.settings import Settings
 from placement.app.render import explanation, queues
-from placement.kube.decode_pod import MIRROR_ANNOTATION, decode_pod
-from placement.kube.metadata import Sharing
+from placement.kube.decode.pod import MIRROR_ANNOTATION, decode_pod
+from placement.kube.fields.metadata import Sharing
 from placement.model.batch import BackingRules, BatchJob, Share
 from placement.model.event import JobsRead, JobsUnread
 from placement.model.node import Node
@@ -153,7 +153,7 @@ def test_a_node_that_is_deleted_and_comes_back_is_closed_as_it_was(site):
     site.see(mine("p2", request=amounts(cpu="4")))
     site.settle()
     assert "n2" in site.placements().values()
-    assert site.scheduler.session.backing.leases.closed == {"n1"}
+    assert site.scheduler.session.batch_jobs.leases.closed == {"n1"}
 
 
 def test_the_batch_system_s_own_choice_is_not_in_its_own_way(site):

@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 import pytest
-from placement.kube.performer import told
+from placement.kube.write.executor import told
 from placement.model.action import AskHosts, PodLost, Release
 from placement.model.batch import BackingRules
 from placement.model.selector import Effect, Taint

@@ -33,7 +33,7 @@ def test_a_running_pod_that_is_resized_counts_for_what_it_asks_for_now(cores: st
     simulated.run()
     (report,) = simulated.scheduler.queues()
     assert not dict(report.allocated).get("cpu")
-    assert simulated.scheduler.book.total["cpu"] == 4000
+    assert simulated.scheduler.cache.total["cpu"] == 4000
 
 
 def test_what_a_smaller_pod_gives_back_is_somebody_elses() -> None:

@@ -5,7 +5,7 @@
 
 import pytest
 from placement.model.action import PodCondition
-from placement.model.event import Gone, Unreadable
+from placement.model.event import Deleted, Unreadable
 from placement.model.refusal import Refusal
 from placement.model.selector import Toleration
 from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, PodGroup
@@ -74,5 +74,5 @@ def test_a_group_that_turns_out_to_be_unreadable_after_its_pods_is_named_and_so_
     refusal = Refusal(**about, version=7, field="spec.minMember", reason="no number")
     simulated.tell(Unreadable(PodGroup, refusal))
     assert "spec.minMember: no number" in said()
-    simulated.tell(Gone(PodGroup, "group-odd", 8))
+    simulated.tell(Deleted(PodGroup, "group-odd", 8))
     assert said() == "there is no PodGroup team/odd"

@@ -10,8 +10,8 @@ from placement.model.action import Evict, PodCondition
 from placement.model.pod import HostPort, Phase
 from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
-from placement.policy.configuration import load
-from placement.policy.jobs import Status
+from placement.policy.jobs.job import Status
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, priority_class, spread
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -50,7 +50,7 @@ def left(simulated: Simulated) -> list[str]:
 
 
 def promised(simulated: Simulated) -> list[str]:
-    return [task.pod.name for task in simulated.scheduler.book.tasks.values() if task.status is Status.PROMISED]
+    return [task.pod.name for task in simulated.scheduler.cache.tasks.values() if task.status is Status.PIPELINED]
 
 
 @pytest.mark.parametrize("rule", APART, ids=lambda rule: next(iter(rule)))

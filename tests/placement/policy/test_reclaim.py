@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement.model.action import Bind, Evict
 from placement.model.pod import Pod
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, queue
 from placement_kit.simulated import Simulated
 

@@ -11,7 +11,7 @@ import pytest
 from placement.model.action import Bind, Evict
 from placement.model.pod import Phase, Pod
 from placement.model.workload import VOLCANO
-from placement.policy.configuration import Configuration, load
+from placement.policy.plugins.configuration import Configuration, load
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, queue
 from placement_kit.simulated import Simulated

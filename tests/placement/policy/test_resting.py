@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from placement.model.action import Evict, Release
 from placement.model.pod import Phase
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.kube_batch import policy

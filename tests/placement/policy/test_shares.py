@@ -10,7 +10,7 @@ import pytest
 from placement.model.node import Node
 from placement.model.pod import Phase, Pod
 from placement.model.selector import Effect, Taint, Toleration
-from placement.policy.configuration import load
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, mine, node, pod, queue
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -32,7 +32,7 @@ def of(name: str, index: int, **more: Any) -> Pod:
 
 def cores(simulated: Simulated) -> int:
     """What queues share."""
-    return int(simulated.scheduler.book.total["cpu"] // 1000)
+    return int(simulated.scheduler.cache.total["cpu"] // 1000)
 
 
 UNUSABLE = {
@@ -153,11 +153,11 @@ def test_the_sums_are_those_of_a_fresh_look_whatever_happens() -> None:
     for step in steps:
         simulated.see(step)
         simulated.run()
-        assert simulated.scheduler.book.total == fresh(simulated)
+        assert simulated.scheduler.cache.total == fresh(simulated)
     for name in [name for name in simulated.placements() if name.startswith("p")]:
         simulated.gone(simulated.named(name))
         simulated.run()
-        assert simulated.scheduler.book.total == fresh(simulated)
+        assert simulated.scheduler.cache.total == fresh(simulated)
 
 
 def fresh(simulated: Simulated) -> dict[str, int]:
@@ -165,4 +165,4 @@ def fresh(simulated: Simulated) -> dict[str, int]:
     other = acting()
     other.see(*simulated.scheduler.cluster.objects.get(Node, {}).values(), *simulated.pods.values())
     other.run()
-    return other.scheduler.book.total
+    return other.scheduler.cache.total

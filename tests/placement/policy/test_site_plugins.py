@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from placement.model.pod import Phase, Pod
-from placement.policy import feasibility
-from placement.policy.configuration import Configuration, ConfigurationError, load
-from placement.policy.filters import Filter
-from placement.policy.jobs import Task
-from placement.policy.site_check import PluginError, plugin_type
-from placement.policy.site_plugin import Asking, Bools, Nodes, Rooms, Scores, SitePlugin
+from placement.policy.framework import feasibility
+from placement.policy.jobs.job import Task
+from placement.policy.plugins.configuration import Configuration, ConfigurationError, load
+from placement.policy.plugins.filters import Filter
+from placement.policy.plugins.site_check import PluginError, plugin_type
+from placement.policy.plugins.site_plugin import Asking, Bools, Nodes, Rooms, Scores, SitePlugin
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, node, pairs
 from placement_kit.kube_batch import policy

@@ -10,8 +10,8 @@ from placement.model.action import GroupPhase
 from placement.model.pod import Pod
 from placement.model.workload import VOLCANO, PodGroup
 from placement.policy.actions.enqueue import CLAIM_SECONDS
-from placement.policy.configuration import load
-from placement.policy.membership import VOLCANO_SCHEDULER
+from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
+from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, node, pod
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -98,7 +98,7 @@ def test_room_is_kept_for_a_group_that_has_its_pods_however_long_they_wait() -> 
     report(simulated)
     later(simulated, 3 * CLAIM_SECONDS)
     assert phases(simulated) == {"large": GroupPhase.INQUEUE}
-    assert simulated.scheduler.book.reserved.get("cpu") == 4000
+    assert simulated.scheduler.cache.reserved.get("cpu") == 4000
 
 
 def test_room_of_a_gang_that_gets_too_few_pods_lapses_too() -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from placement.model.pod import Phase
-from placement.policy.budgets import Budgets
-from placement.policy.effort import Effort
-from placement.policy.jobs import Task
-from placement.policy.victims import Found, NodeSearch, Question, classes
+from placement.policy.framework.slice_budget import SliceBudget
+from placement.policy.jobs.job import Task
+from placement.policy.preemption.disruption_budgets import DisruptionBudgets
+from placement.policy.preemption.victims import VictimRules, VictimSearch, VictimSet, classes
 from placement_kit.builders import mine, node
 from placement_kit.simulated import Simulated
 
@@ -23,9 +23,9 @@ LOOKS = 10_000
 PATIENCE = 10
 
 
-def searched(search: NodeSearch) -> Found | None:
+def searched(search: VictimSearch) -> VictimSet | None:
     """What it finds in one go."""
-    found: list[Found | None] = []
+    found: list[VictimSet | None] = []
 
     def steps() -> Iterator[None]:
         found.append((yield from search.run()))
@@ -46,16 +46,18 @@ def test_a_search_among_dozens_of_kinds_ends_and_what_it_finds_is_enough(part: f
     for name, size in sizes.items():
         simulated.see(mine(name, node="n1", phase=Phase.RUNNING, request=(*size.items(),)))
     simulated.run()
-    book, looked_at = simulated.scheduler.book, list[int]()
+    book, looked_at = simulated.scheduler.cache, list[int]()
 
     def together(tasks: Sequence[Task]) -> bool:
         looked_at.append(len(tasks))
         assert len(looked_at) < 2 * SETS
         return True
 
-    question = Question(lambda _task: True, lambda _task: True, together, Budgets(book), lambda task: task.uid)
+    question = VictimRules(
+        lambda _task: True, lambda _task: True, together, DisruptionBudgets(book), lambda task: task.uid
+    )
     members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.tasks.values()])]
-    found = searched(NodeSearch(question, members, needed, (), Effort()))
+    found = searched(VictimSearch(question, members, needed, (), SliceBudget()))
     assert len(looked_at) <= SETS + PODS
     assert found is not None
     freed = {name: sum(sizes[task.pod.name][name] for task in found.victims) for name in needed}
@@ -72,7 +74,7 @@ def test_a_search_among_hundreds_of_pods_ends_and_what_it_finds_is_enough() -> N
             mine(name, node="n1", phase=Phase.RUNNING, request=(("cpu", cpu), ("memory", kind + 1)), priority=kind % 7)
         )
     simulated.run()
-    book, looked_at = simulated.scheduler.book, list[int]()
+    book, looked_at = simulated.scheduler.cache, list[int]()
 
     def together(tasks: Sequence[Task]) -> bool:
         looked_at.append(len(tasks))
@@ -81,9 +83,9 @@ def test_a_search_among_hundreds_of_pods_ends_and_what_it_finds_is_enough() -> N
     def like(task: Task) -> object:
         return task.pod.request, task.priority
 
-    question = Question(lambda _task: True, lambda _task: True, together, Budgets(book), like)
+    question = VictimRules(lambda _task: True, lambda _task: True, together, DisruptionBudgets(book), like)
     members = [tasks for _like, tasks in classes([(like(task), task) for task in book.tasks.values()])]
-    found = searched(NodeSearch(question, members, {"cpu": 150_000}, (), Effort()))
+    found = searched(VictimSearch(question, members, {"cpu": 150_000}, (), SliceBudget()))
     assert found is not None
     assert sum(sizes[task.pod.name] for task in found.victims) >= 150_000
     # What is chosen on the way down to the first set that is enough, and one set that was being looked at.
@@ -96,14 +98,16 @@ def test_a_search_for_what_must_not_leave_ends() -> None:
     for index in range(40):
         simulated.see(mine(f"p{index}", node="n1", phase=Phase.RUNNING, request=(("cpu", 700 + 7 * index),)))
     simulated.run()
-    book, looked_at = simulated.scheduler.book, list[int]()
+    book, looked_at = simulated.scheduler.cache, list[int]()
 
     def together(tasks: Sequence[Task]) -> bool:
         looked_at.append(len(tasks))
         assert len(looked_at) < 2 * PATIENCE * SETS
         return sum(dict(task.amounts)["cpu"] for task in tasks) < 15_000
 
-    question = Question(lambda _task: True, lambda _task: True, together, Budgets(book), lambda task: task.uid)
+    question = VictimRules(
+        lambda _task: True, lambda _task: True, together, DisruptionBudgets(book), lambda task: task.uid
+    )
     members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.tasks.values()])]
-    assert searched(NodeSearch(question, members, {"cpu": 15_000}, (), Effort())) is None
+    assert searched(VictimSearch(question, members, {"cpu": 15_000}, (), SliceBudget())) is None
     assert sum(looked_at) <= PATIENCE * LOOKS + len(members)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
-from placement.kube.metadata import Sharing
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import Action, Bind, Evict
 from placement.model.event import BindFailed, EvictRefused
 from placement.model.node import Node
@@ -111,10 +111,10 @@ def test_a_gang_that_is_evicted_whole_starts_anew() -> None:
     simulated.see(*nodes(), gang("g", 2))
     simulated.see(*(mine(f"g{index}", group="g") for index in range(2)))
     simulated.run()
-    assert next(iter(simulated.scheduler.book.jobs.values())).whole
+    assert next(iter(simulated.scheduler.cache.jobs.values())).was_ready
     simulated.gone(*list(simulated.pods.values()))
     simulated.run()
-    assert not next(iter(simulated.scheduler.book.jobs.values())).whole
+    assert not next(iter(simulated.scheduler.cache.jobs.values())).was_ready
 
 
 def test_the_group_is_told_that_it_runs_once_that_is_true() -> None:
@@ -197,8 +197,8 @@ def test_only_gangs_that_were_never_whole_are_withdrawn_and_none_stays_bound_in_
         failing.step(failing=True)
     for _unused in range(60):
         failing.step(failing=False)
-    for job in failing.simulated.scheduler.book.jobs.values():
-        assert failing.bound(job.key.name) in (0, job.min_member) or job.whole
+    for job in failing.simulated.scheduler.cache.jobs.values():
+        assert failing.bound(job.key.name) in (0, job.min_member) or job.was_ready
 
 
 def upstream(status: str) -> PodGroup:

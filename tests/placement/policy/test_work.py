@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from placement.core.scheduler import Scheduler
 from placement.model.action import Bind, Evict, PodCondition
-from placement.model.event import EvictRefused, Gone, Relisted, Seen
+from placement.model.event import Deleted, EvictRefused, Relisted, Upserted
 from placement.model.pod import Phase, Pod, PodSpec
 from placement.model.selector import Effect, LabelSelector, NodeSelector, Requirement, Taint
-from placement.policy.chooser import Chooser
-from placement.policy.configuration import load
-from placement.policy.feasibility import Feasibility
-from placement.policy.jobs import Job
-from placement.policy.reservations import Reservations
-from placement.policy.rules import Rules
+from placement.policy.framework.feasibility import Feasibility
+from placement.policy.framework.host_selector import HostSelector
+from placement.policy.jobs.job import Job
+from placement.policy.plugins.configuration import load
+from placement.policy.plugins.plugin_set import PluginSet
+from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
 from placement.state.pods import PodTable
 from placement_kit.builders import amounts, budget, gang, mine, near, node, pairs, pod, queue
@@ -138,7 +138,7 @@ def test_members_with_an_index_each_are_placed_in_one_run(monkeypatch: pytest.Mo
         rules = {"labels": pairs(app=f"a{index}"), "anti_affinity": (near("host", app=f"a{index}"),)}
         simulated.see(pod(f"d{index}", node=f"n{index % 4}", request=(), **rules))
     simulated.run()
-    one_by_one = Calls(monkeypatch, Chooser, "best")
+    one_by_one = Calls(monkeypatch, HostSelector, "best")
     simulated.see(gang("g", 100))
     simulated.see(*(mine(f"g{index}", group="g", labels=((INDEX, str(index)),), request=TINY) for index in range(100)))
     simulated.run()
@@ -153,7 +153,7 @@ def test_gangs_with_an_index_each_that_fit_nowhere_are_tried_once_for_all(monkey
         members = (mine(f"{name}-{index}", group=str(name), labels=((INDEX, str(index)),)) for index in range(4))
         simulated.see(gang(str(name), 4), *members)
     simulated.run()
-    tries = Calls(monkeypatch, Chooser, "place")
+    tries = Calls(monkeypatch, HostSelector, "place")
     simulated.gone(simulated.named("tiny"))
     simulated.see(pod("again", node="n1", request=amounts(cpu="1m")))
     simulated.run()
@@ -179,18 +179,18 @@ def test_thousands_of_taints_are_nothing_to_rules_that_no_pod_needs(monkeypatch:
     cluster = Cluster()
     nodes = [node(f"n{index}", labels=pairs(zone=f"z{index % 3}")) for index in range(NODES)]
     for item in nodes:
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     selectors = [NodeSelector(pairs(zone=f"z{index % 3}", team=f"t{index}")) for index in range(50)]
     usable = Feasibility(cluster, Reservations(cluster.columns)).mask
     masks = [usable(PodSpec(selector=selector), ()) for selector in (*selectors, NodeSelector(pairs(zone="z1")))]
     assert int(masks[-1].allows.sum()) == NODES // 3
     asked = Calls(monkeypatch, NodeSelector, "matches")
     for item in nodes:
-        cluster.apply(Seen(replace(item, version=2, taints=(Taint("a", "", Effect.NO_SCHEDULE),))))
+        cluster.apply(Upserted(replace(item, version=2, taints=(Taint("a", "", Effect.NO_SCHEDULE),))))
     assert not asked.since()
     assert not masks[-1].allows.any()
-    cluster.apply(Seen(replace(nodes[1], version=3)))
-    cluster.apply(Seen(replace(nodes[2], version=3)))
+    cluster.apply(Upserted(replace(nodes[1], version=3)))
+    cluster.apply(Upserted(replace(nodes[2], version=3)))
     assert masks[-1].allows.sum() == 1
     # Of few nodes each is asked about.
     assert asked.since() == 2
@@ -198,10 +198,10 @@ def test_thousands_of_taints_are_nothing_to_rules_that_no_pod_needs(monkeypatch:
 
 def test_a_mask_knows_nodes_that_came_after_it_was_made() -> None:
     cluster = Cluster()
-    cluster.apply(Seen(node("n0")))
+    cluster.apply(Upserted(node("n0")))
     mask = Feasibility(cluster, Reservations(cluster.columns)).mask(PodSpec(), ())
     for index in range(1, 200):
-        cluster.apply(Seen(node(f"n{index}")))
+        cluster.apply(Upserted(node(f"n{index}")))
     assert mask.allows.sum() == 200
 
 
@@ -230,7 +230,7 @@ def promised(number: int) -> Slow:
 
 def test_who_waits_for_victims_is_not_tried_again_when_others_are_placed(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated = promised(30)
-    tries = Calls(monkeypatch, Chooser, "place")
+    tries = Calls(monkeypatch, HostSelector, "place")
     for index in range(5):
         simulated.see(mine(f"small{index}", request=amounts(cpu="100m")))
         simulated.run()
@@ -248,7 +248,7 @@ def test_a_promise_is_given_up_when_its_victim_stays_although_nothing_else_happe
     simulated.see(replace(victim, terminating=False))
     simulated.tell(EvictRefused(victim.uid, "no"))
     simulated.run()
-    kept = {task.node for task in simulated.scheduler.book.tasks.values() if task.status.name == "PROMISED"}
+    kept = {task.node for task in simulated.scheduler.cache.tasks.values() if task.status.name == "PIPELINED"}
     assert kept == {"n0", "n2"}
 
 
@@ -259,8 +259,8 @@ def test_a_pod_of_another_scheduler_tries_no_job_again(monkeypatch: pytest.Monke
         running = {"owner": f"j{index}", "node": "n1", "phase": Phase.RUNNING}
         simulated.see(mine(f"r{index}", **running), mine(f"p{index}", owner=f"j{index}", request=amounts(cpu="2")))
     simulated.run()
-    tries = Calls(monkeypatch, Chooser, "place")
-    orders = Calls(monkeypatch, Rules, "job_order")
+    tries = Calls(monkeypatch, HostSelector, "place")
+    orders = Calls(monkeypatch, PluginSet, "job_order")
     simulated.see(pod("tiny", node="n1", request=amounts(cpu="1m")))
     simulated.run()
     assert (tries.since(), orders.since()) == (0, 0)
@@ -288,7 +288,7 @@ def test_nobody_looks_through_the_pods_of_a_job_because_one_of_them_ends() -> No
     # The first time the reason is another: the queue has all that it deserves.
     simulated.finish(next(iter(simulated.placements())))
     simulated.run()
-    (job,) = simulated.scheduler.book.jobs.values()
+    (job,) = simulated.scheduler.cache.jobs.values()
     job.tasks = tasks = Watched(job.tasks)
     for index in range(3):
         simulated.finish(next(iter(simulated.placements())))
@@ -311,7 +311,7 @@ def test_one_pod_of_one_queue_puts_no_other_queue_in_order(monkeypatch: pytest.M
 
     simulated.see(*(create(f"p{index}", index) for index in range(200)))
     simulated.run()
-    orders = Calls(monkeypatch, Rules, "queue_order")
+    orders = Calls(monkeypatch, PluginSet, "queue_order")
     simulated.see(create("late", 7))
     simulated.run()
     assert simulated.placements()["late"] == "n1"
@@ -348,20 +348,20 @@ def steps(scheduler: Scheduler, expired: Callable[[], bool] = endless) -> int:
 
 def test_a_long_list_is_taken_in_over_several_slices_and_what_comes_after_it_waits() -> None:
     scheduler = Scheduler(load(policy("allocate"), "test"), scheduler_name="placement")
-    scheduler.apply(Seen(node("n1", allocatable=amounts(cpu="1", pods="5000"))))
+    scheduler.apply(Upserted(node("n1", allocatable=amounts(cpu="1", pods="5000"))))
     pods = [mine(f"p{index}", version=10 + index, node="n1", request=()) for index in range(2000)]
     scheduler.apply(Relisted(Pod, tuple(pods), 5000))
     assert scheduler.under_way
-    scheduler.apply(Gone(Pod, "uid-p1999", 6000))
+    scheduler.apply(Deleted(Pod, "uid-p1999", 6000))
     assert not scheduler.decide(0.0, endless).actions
     assert 0 < len(scheduler.cluster.pods.by_uid) < 500
     assert steps(scheduler) > 10
     assert not scheduler.under_way
-    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.book.tasks) == 1999
+    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.cache.tasks) == 1999
     # What a later list does not have is gone, and is so in steps as well.
     scheduler.apply(Relisted(Pod, tuple(pods[:600]), 7000))
     assert steps(scheduler) > 10
-    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.book.tasks) == 600
+    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.cache.tasks) == 600
 
 
 def test_who_follows_takes_a_long_list_in_step_by_step_too() -> None:
@@ -372,14 +372,14 @@ def test_who_follows_takes_a_long_list_in_step_by_step_too() -> None:
     assert 0 < len(scheduler.cluster.pods.by_uid) < 3000
     while scheduler.follow():
         pass
-    assert len(scheduler.book.tasks) == 3000
+    assert len(scheduler.cache.tasks) == 3000
 
 
 def test_a_requirement_that_has_many_values_is_an_index_of_none() -> None:
     values = tuple(f"v{index}" for index in range(100))
     cluster = Cluster()
-    cluster.apply(Seen(node("n1")))
-    cluster.apply(Seen(pod("p", node="n1", labels=pairs(app="v7"))))
+    cluster.apply(Upserted(node("n1")))
+    cluster.apply(Upserted(pod("p", node="n1", labels=pairs(app="v7"))))
     term = near("zone", app="v7")
     selector = LabelSelector((Requirement("app", term.matcher.selector.requirements[0].operator, values),))
     assert sum(cluster.labelsets.count((replace(term.matcher, selector=selector),)).pods.values()) == 1

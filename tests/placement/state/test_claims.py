@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.event import Gone, Object, Seen
+from placement.model.event import Deleted, Object, Upserted
 from placement.model.pod import Pod
 from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.state.cluster import Cluster
@@ -113,9 +113,9 @@ def test_after_any_history_the_counts_are_the_naive_ones(history: list[tuple[Obj
         key = f"{type(item).__name__}-{item.uid}"
         uid = f"{key}-{generation.get(key, 0)}"
         if stays:
-            cluster.apply(Seen(replace(item, uid=uid, version=version)))
+            cluster.apply(Upserted(replace(item, uid=uid, version=version)))
         else:
-            cluster.apply(Gone(type(item), uid, version))
+            cluster.apply(Deleted(type(item), uid, version))
             generation[key] = generation.get(key, 0) + 1
         check(cluster)
 
@@ -134,7 +134,7 @@ def test_a_tentative_move_counts_until_it_is_taken_back() -> None:
     made_by = StorageClass(uid="x", name="x", version=1, provisioner="fast")
     claim = PersistentVolumeClaim(uid="a", namespace="team", name="a", version=2, storage_class="x")
     for item in (node("n1"), made_by, claim, pod("p", volume_claims=("a",))):
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     assert isinstance(cluster.pods.by_uid["uid-p"].pod, Pod)
     assert moved(cluster, lambda: cluster.pods.assume("uid-p", "n1")) == 1
     assert moved(cluster, lambda: None) == 0
@@ -144,7 +144,7 @@ def test_of_pods_that_share_a_claim_and_mean_different_volumes_the_last_holds_an
     claim = PersistentVolumeClaim(uid="a", namespace="team", name="a", version=1)
     cluster = Cluster()
     for item in (node("n1"), node("n2"), claim, *(pod(name, volume_claims=("a",)) for name in ("p", "q"))):
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     meant = cluster.claims
 
     def known() -> tuple[str, str, str]:

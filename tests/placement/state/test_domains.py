@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from placement.model.affinity import PodMatcher, TopologySpread
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.model.pod import Pod
 from placement.model.selector import Effect, LabelSelector, NodeSelector, Taint
 from placement.state.cluster import Cluster
-from placement.state.domains import DomainRules
+from placement.state.topology_rules import DomainRules
 from placement_kit.builders import near, node, pairs, pod, spread
 
 X = pairs(app="x")
@@ -25,9 +25,9 @@ def allowed(asking: Pod, *placed: Pod) -> str:
     cluster = Cluster()
     for name, taints in (("a1", ()), ("a2", ()), ("b1", (BATCH,)), ("o1", ())):
         labels = pairs(zone=name[0], host=name) if name != "o1" else pairs(host=name)
-        cluster.apply(Seen(node(name, labels=labels, taints=taints)))
+        cluster.apply(Upserted(node(name, labels=labels, taints=taints)))
     for item in placed:
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     rules = DomainRules(cluster.columns, cluster.masks, cluster.labelsets)
     answer = rules.allowed(asking.spec, cluster.labelsets.obtain(asking.namespace, asking.labels))
     return " ".join(name for name, row in cluster.columns.rows.items() if answer is None or answer[row])
@@ -125,8 +125,8 @@ def test_a_node_counts_only_where_it_has_the_keys_of_all_hard_constraints() -> N
 
 def test_each_rule_is_named_in_the_explanation() -> None:
     cluster = Cluster()
-    cluster.apply(Seen(node(labels=pairs(zone="a"))))
-    cluster.apply(Seen(on("n1", anti_affinity=(near("zone", app="x"),))))
+    cluster.apply(Upserted(node(labels=pairs(zone="a"))))
+    cluster.apply(Upserted(on("n1", anti_affinity=(near("zone", app="x"),))))
     asking = pod(labels=X, affinity=(near("zone", app="y"),), anti_affinity=(near("zone", app="x"),), spread=(even(),))
     rules = DomainRules(cluster.columns, cluster.masks, cluster.labelsets)
     named = [

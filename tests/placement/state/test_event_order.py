@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.model.affinity import PodMatcher
-from placement.model.event import Event, Gone, Relisted, Seen
+from placement.model.event import Deleted, Event, Relisted, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.selector import LabelSelector
@@ -44,20 +44,21 @@ def histories(draw: st.DrawFn) -> History:
                 item: Node | Pod = draw(strategies.nodes(name, uid=uid, version=version))
             else:
                 item = draw(strategies.pods(name, uid=uid, version=version, spec=strategies.few_specs))
-            history[index].append(Seen(item))
+            history[index].append(Upserted(item))
         elif index in alive:
-            history[index].append(Gone(Node if kind == "node" else Pod, alive.pop(index), version))
+            history[index].append(Deleted(Node if kind == "node" else Pod, alive.pop(index), version))
     return history
 
 
 def survivors(history: History) -> list[Node | Pod]:
     ends = [events[-1] for events in history if events]
-    return [end.item for end in ends if isinstance(end, Seen) and isinstance(end.item, Node | Pod)]
+    return [end.item for end in ends if isinstance(end, Upserted) and isinstance(end.item, Node | Pod)]
 
 
 def lists(history: History) -> list[Relisted]:
     last = max(
-        (event.item.version if isinstance(event, Seen) else event.version for e in history for event in e), default=0
+        (event.item.version if isinstance(event, Upserted) else event.version for e in history for event in e),
+        default=0,
     )
     items = survivors(history)
     return [Relisted(kind, tuple(item for item in items if isinstance(item, kind)), last) for kind in (Node, Pod)]
@@ -131,7 +132,7 @@ def test_applying_everything_twice_changes_nothing(delivery: tuple[History, list
 def test_rolled_back_plans_leave_no_trace(cluster_of: tuple[list[Node], list[Pod]], data: st.DataObject) -> None:
     cluster = Cluster()
     for item in (*cluster_of[0], *cluster_of[1]):
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     uids = sorted(cluster.pods.by_uid)
     states, marks = [], []
     for _ in range(data.draw(st.integers(0, 6)) if uids else 0):
@@ -155,10 +156,10 @@ def test_a_new_version_of_every_object_with_the_same_content_is_no_change(
     cluster = Cluster()
     items = (*cluster_of[0], *cluster_of[1])
     for item in items:
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     before, changes = summary(cluster, RULES), cluster.columns.changes
     for item in items:
-        cluster.apply(Seen(replace(item, version=2)))
+        cluster.apply(Upserted(replace(item, version=2)))
     after = summary(cluster, RULES)
     for state in (before, after):
         for name in state["nodes"]:

@@ -5,16 +5,16 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.event import Gone, Seen
+from placement.model.event import Deleted, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.selector import LabelPairs
 from placement.model.workload import Namespace
-from placement.policy.feasibility import Feasibility
-from placement.policy.reservations import Reservations
+from placement.policy.framework.feasibility import Feasibility
+from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
-from placement.state.domains import DomainRules
-from placement.state.shapes import INFEASIBLE, ShapeTable
+from placement.state.score_table import INFEASIBLE, ScoreTable
+from placement.state.topology_rules import DomainRules
 from placement_kit import strategies
 from placement_kit.naive import NaiveCluster
 from placement_kit.scorers import least_allocated
@@ -28,15 +28,15 @@ class Columns:
         for name, labels in strategies.NAMESPACE_LABELS.items():
             self.label_namespace(name, tuple(labels.items()), 1)
         feasibility = Feasibility(self.cluster, Reservations(self.cluster.columns))
-        self.shapes = ShapeTable(self.cluster.columns, self.cluster.masks, feasibility, least_allocated)
+        self.shapes = ScoreTable(self.cluster.columns, self.cluster.masks, feasibility, least_allocated)
         self.rules = DomainRules(self.cluster.columns, self.cluster.masks, self.cluster.labelsets)
 
     def label_namespace(self, name: str, labels: LabelPairs, version: int) -> None:
-        self.cluster.apply(Seen(Namespace(uid=f"ns-{name}", name=name, version=version, labels=labels)))
+        self.cluster.apply(Upserted(Namespace(uid=f"ns-{name}", name=name, version=version, labels=labels)))
 
     def see(self, *items: Node | Pod) -> None:
         for item in items:
-            self.cluster.apply(Seen(item))
+            self.cluster.apply(Upserted(item))
 
     def fitting(self, pod: Pod) -> set[str]:
         scores = self.shapes.row(pod.spec, pod.request).scores
@@ -91,7 +91,7 @@ def test_answers_stay_true_while_nodes_pods_and_namespaces_change(data: st.DataO
             item = data.draw(strategies.pods(name, uid=f"uid-{name}", version=version))
         elif change == "delete" and known:
             gone = known.pop(data.draw(st.sampled_from(sorted(known))))
-            columns.cluster.apply(Gone(type(gone), gone.uid, version))
+            columns.cluster.apply(Deleted(type(gone), gone.uid, version))
             continue
         else:
             labels = data.draw(st.sampled_from([(), (("kind", "batch"),)]))

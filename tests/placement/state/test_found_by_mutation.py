@@ -4,18 +4,18 @@
 """What the list of faults (tests/mutations) showed to be missing: each test here fails with a fault of that list."""
 
 import pytest
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.state.cluster import Cluster
-from placement.state.columns import LEASED, RESTING, UNKNOWN
+from placement.state.node_columns import LEASED, RESTING, UNKNOWN
 from placement_kit.builders import node, pairs, pod
 
 
 def cluster_of(*items: Node | Pod) -> Cluster:
     cluster = Cluster()
     for item in items:
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     return cluster
 
 
@@ -23,7 +23,7 @@ def cluster_of(*items: Node | Pod) -> Cluster:
 def test_a_node_that_was_closed_stays_closed_when_its_node_object_changes(why: int) -> None:
     cluster = cluster_of(node())
     cluster.close("n1", why, closed=True)
-    cluster.apply(Seen(node(version=2, labels=pairs(zone="a"))))
+    cluster.apply(Upserted(node(version=2, labels=pairs(zone="a"))))
     assert cluster.columns.flags[cluster.columns.rows["n1"]] & why
     cluster.close("n1", why, closed=False)
     assert not cluster.columns.flags[cluster.columns.rows["n1"]] & why
@@ -35,7 +35,7 @@ def test_a_pod_that_was_asked_to_leave_counts_as_leaving_whatever_else_is_news_o
     cluster.pods.evict("uid-p1")
     asked = releasing.tolist()
     assert asked[0] == 1000
-    cluster.apply(Seen(pod(node="n1", version=2, labels=pairs(app="x"))))
+    cluster.apply(Upserted(pod(node="n1", version=2, labels=pairs(app="x"))))
     assert releasing.tolist() == asked
-    cluster.apply(Seen(pod(node="n1", version=3, terminating=True)))
+    cluster.apply(Upserted(pod(node="n1", version=3, terminating=True)))
     assert releasing.tolist() == asked

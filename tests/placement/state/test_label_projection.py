@@ -6,7 +6,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.model.affinity import PodAffinityTerm, PodMatcher
-from placement.model.event import Gone, Seen
+from placement.model.event import Deleted, Upserted
 from placement.model.pod import Pod, PodSpec
 from placement.model.selector import LabelSelector, Operator, Requirement
 from placement.state.cluster import Cluster
@@ -28,7 +28,7 @@ def numbered(number: int, *, first: int = 0, **more: object) -> list[Pod]:
 def cluster_with(*items: object) -> Cluster:
     cluster = Cluster()
     for item in (node(allocatable=(("cpu", 10**6), ("pods", 500))), *items):
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     return cluster
 
 
@@ -49,30 +49,30 @@ def test_a_rule_that_reads_the_index_counts_the_pods_that_were_there_before_it()
     count = cluster.labelsets.count(about(INDEX, "3", "4"))
     assert (count.pods, count.staying) == ({0: 3}, {0: 2})
     assert sets_of(cluster) == 50
-    cluster.apply(Gone(Pod, "uid-p4", 2))
-    cluster.apply(Seen(pod("late", node="n1", labels=((INDEX, "4"),))))
-    cluster.apply(Gone(Pod, "uid-p3", 2))
+    cluster.apply(Deleted(Pod, "uid-p4", 2))
+    cluster.apply(Upserted(pod("late", node="n1", labels=((INDEX, "4"),))))
+    cluster.apply(Deleted(Pod, "uid-p3", 2))
     assert (count.pods, count.staying) == ({0: 2}, {0: 1})
 
 
 def test_pods_whose_own_rules_read_the_index_are_told_apart_by_it() -> None:
     cluster = cluster_with(*numbered(10))
-    cluster.apply(Seen(pod("reader", anti_affinity=(near("zone", job="j"),))))
+    cluster.apply(Upserted(pod("reader", anti_affinity=(near("zone", job="j"),))))
     assert sets_of(cluster) == 2
     term = PodAffinityTerm(about(INDEX, "1")[0], "zone")
-    cluster.apply(Seen(pod("other", anti_affinity=(term,))))
+    cluster.apply(Upserted(pod("other", anti_affinity=(term,))))
     assert sets_of(cluster) == 11
     # Once its last reader is gone, later members share a set again.
-    cluster.apply(Gone(Pod, "uid-other", 2))
+    cluster.apply(Deleted(Pod, "uid-other", 2))
     for member in numbered(5, first=10):
-        cluster.apply(Seen(member))
+        cluster.apply(Upserted(member))
     assert sets_of(cluster) == 12
 
 
 def test_a_placed_term_that_reads_the_index_repels_the_pods_that_it_is_about() -> None:
     cluster = cluster_with(*numbered(4))
     term = PodAffinityTerm(about(INDEX, "1")[0], "zone")
-    cluster.apply(Seen(pod("holder", node="n1", anti_affinity=(term,))))
+    cluster.apply(Upserted(pod("holder", node="n1", anti_affinity=(term,))))
     entries = cluster.pods.by_uid.values()
     repelled = {entry.pod.name for entry in entries if cluster.labelsets.repelling(entry.labelset)}
     assert repelled == {"p1"}
@@ -80,9 +80,9 @@ def test_a_placed_term_that_reads_the_index_repels_the_pods_that_it_is_about() -
 
 def test_budgets_are_found_by_the_labels_that_they_read() -> None:
     cluster = cluster_with(*numbered(4))
-    cluster.apply(Seen(budget("one", allowed=1, **{INDEX: "2"})))
-    cluster.apply(Seen(budget("all", allowed=1, job="j")))
-    cluster.apply(Seen(budget("others", allowed=1, namespace="other", job="j")))
+    cluster.apply(Upserted(budget("one", allowed=1, **{INDEX: "2"})))
+    cluster.apply(Upserted(budget("all", allowed=1, job="j")))
+    cluster.apply(Upserted(budget("others", allowed=1, namespace="other", job="j")))
 
     def found() -> dict[str, tuple[str, ...]]:
         return {entry.pod.name: cluster.budgets.of(entry.labelset) for entry in cluster.pods.by_uid.values()}
@@ -93,7 +93,7 @@ def test_budgets_are_found_by_the_labels_that_they_read() -> None:
         "p2": ("budget-one", "budget-all"),
         "p3": ("budget-all",),
     }
-    cluster.apply(Gone(type(budget("all", allowed=1)), "budget-all", 2))
+    cluster.apply(Deleted(type(budget("all", allowed=1)), "budget-all", 2))
     assert found() == {"p0": (), "p1": (), "p2": ("budget-one",), "p3": ()}
 
 
@@ -145,14 +145,14 @@ def test_the_index_finds_every_rule_that_matches_a_pod(
 @given(st.data())
 def test_counts_are_those_of_the_pods_whenever_a_rule_is_asked_for(data: st.DataObject) -> None:
     cluster = Cluster()
-    cluster.apply(Seen(node("n1")))
+    cluster.apply(Upserted(node("n1")))
     known: dict[str, Pod] = {}
     asked: list[tuple[PodMatcher, ...]] = []
     for version in range(2, data.draw(st.integers(3, 20))):
         kind = data.draw(st.sampled_from(["pod", "pod", "pod", "gone", "ask"]))
         if kind == "gone" and known:
             gone = known.pop(data.draw(st.sampled_from(sorted(known))))
-            cluster.apply(Gone(Pod, gone.uid, version))
+            cluster.apply(Deleted(Pod, gone.uid, version))
         elif kind == "ask":
             asked.append((PodMatcher(frozenset({"team"}), data.draw(selectors)),))
         else:
@@ -165,7 +165,7 @@ def test_counts_are_those_of_the_pods_whenever_a_rule_is_asked_for(data: st.Data
                 if data.draw(st.booleans())
                 else Pod(uid=name, namespace="team", name=name, version=version, node="n1", **more)
             )
-            cluster.apply(Seen(known[name]))
+            cluster.apply(Upserted(known[name]))
         for rule in asked:
             there = [one for one in known.values() if one.node and matches(rule[0], one)]
             assert sum(cluster.labelsets.count(rule).pods.values()) == len(there)

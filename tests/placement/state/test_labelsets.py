@@ -4,7 +4,7 @@
 """Counts of the pods that a rule finds, made late or early, many or few."""
 
 from placement.model.affinity import PodMatcher
-from placement.model.event import Gone, Seen
+from placement.model.event import Deleted, Upserted
 from placement.model.pod import Pod
 from placement.model.selector import LabelSelector
 from placement.model.workload import Namespace
@@ -24,9 +24,9 @@ def counted(cluster: Cluster, asked: Rule) -> int:
 
 def cluster_with(*values: str) -> Cluster:
     cluster = Cluster()
-    cluster.apply(Seen(node()))
+    cluster.apply(Upserted(node()))
     for index, value in enumerate(values):
-        cluster.apply(Seen(pod(f"p{index}", node="n1", labels=pairs(app=value))))
+        cluster.apply(Upserted(pod(f"p{index}", node="n1", labels=pairs(app=value))))
     return cluster
 
 
@@ -35,9 +35,9 @@ def test_rules_beyond_the_capacity_are_dropped_and_counted_again() -> None:
     assert counted(cluster, rule("x")) == 2
     for index in range(300):
         assert counted(cluster, rule(f"other{index}")) == 0
-    cluster.apply(Gone(Pod, "uid-p0", 2))
+    cluster.apply(Deleted(Pod, "uid-p0", 2))
     assert counted(cluster, rule("x")) == 1
-    cluster.apply(Seen(pod("p9", node="n1", labels=pairs(app="x"))))
+    cluster.apply(Upserted(pod("p9", node="n1", labels=pairs(app="x"))))
     assert counted(cluster, rule("x")) == 2
 
 
@@ -45,8 +45,8 @@ def test_counts_grow_with_the_columns() -> None:
     cluster = cluster_with("x")
     assert counted(cluster, rule("x")) == 1
     for index in range(100):
-        cluster.apply(Seen(node(f"more{index}")))
-    cluster.apply(Seen(pod("late", node="more99", labels=pairs(app="x"))))
+        cluster.apply(Upserted(node(f"more{index}")))
+    cluster.apply(Upserted(pod("late", node="more99", labels=pairs(app="x"))))
     assert counted(cluster, rule("x")) == 2
 
 
@@ -55,14 +55,14 @@ def test_a_namespace_that_changes_its_labels_joins_or_leaves_a_rule() -> None:
     asked = rule("x", namespace_selector=labelled(kind="batch"))
     assert counted(cluster, asked) == 0
     for version, labels, number in ((2, pairs(kind="batch"), 1), (3, (), 0)):
-        cluster.apply(Seen(Namespace(uid="ns", name="team", version=version, labels=labels)))
+        cluster.apply(Upserted(Namespace(uid="ns", name="team", version=version, labels=labels)))
         assert counted(cluster, asked) == number
 
 
 def test_a_terminating_pod_is_counted_but_does_not_stay() -> None:
     cluster = cluster_with("x")
     early = cluster.labelsets.count(rule("x"))
-    cluster.apply(Seen(pod("p0", node="n1", labels=pairs(app="x"), terminating=True, version=2)))
+    cluster.apply(Upserted(pod("p0", node="n1", labels=pairs(app="x"), terminating=True, version=2)))
     late = cluster.labelsets.count((*rule("x"), *rule("x")))
     assert (early.pods, early.staying) == (late.pods, late.staying) == ({0: 1}, {})
 
@@ -70,20 +70,20 @@ def test_a_terminating_pod_is_counted_but_does_not_stay() -> None:
 def test_a_pod_whose_labels_change_moves_to_another_set() -> None:
     cluster = cluster_with("x")
     assert counted(cluster, rule("x")) == 1
-    cluster.apply(Seen(pod("p0", node="n1", labels=pairs(app="y"), version=2)))
+    cluster.apply(Upserted(pod("p0", node="n1", labels=pairs(app="y"), version=2)))
     assert (counted(cluster, rule("x")), counted(cluster, rule("y"))) == (0, 1)
 
 
 def test_terms_of_placed_pods_repel_until_their_last_holder_goes() -> None:
     cluster = cluster_with()
     term = near("zone", app="x")
-    cluster.apply(Seen(pod("victim", labels=pairs(app="x"))))
+    cluster.apply(Upserted(pod("victim", labels=pairs(app="x"))))
     victim = cluster.pods.by_uid["uid-victim"]
     assert cluster.labelsets.repelling(victim.labelset) == ()
     for name in ("a", "b"):
-        cluster.apply(Seen(pod(name, node="n1", anti_affinity=(term,))))
+        cluster.apply(Upserted(pod(name, node="n1", anti_affinity=(term,))))
     assert [anti.term for anti in cluster.labelsets.repelling(victim.labelset)] == [term]
-    cluster.apply(Gone(Pod, "uid-a", 2))
+    cluster.apply(Deleted(Pod, "uid-a", 2))
     assert len(cluster.labelsets.repelling(victim.labelset)) == 1
-    cluster.apply(Gone(Pod, "uid-b", 2))
+    cluster.apply(Deleted(Pod, "uid-b", 2))
     assert cluster.labelsets.repelling(victim.labelset) == ()

@@ -6,7 +6,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.model.node import Node
 from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement, Toleration, untolerated
 from placement.state.cluster import Cluster
@@ -17,7 +17,7 @@ from placement_kit.builders import node, pairs
 def cluster_of(nodes: list[Node]) -> Cluster:
     cluster = Cluster()
     for item in nodes:
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     return cluster
 
 
@@ -58,7 +58,7 @@ def test_a_mask_in_use_follows_its_nodes(nodes: list[Node], selector: NodeSelect
     chosen(cluster, selector)
     name = data.draw(st.sampled_from(strategies.NODE_NAMES))
     changed = data.draw(strategies.nodes(name, version=2))
-    cluster.apply(Seen(changed))
+    cluster.apply(Upserted(changed))
     now = [changed if item.name == name else item for item in nodes]
     assert chosen(cluster, selector) == chosen(cluster_of(now), selector)
 
@@ -68,7 +68,7 @@ def test_a_mask_in_use_has_room_for_nodes_that_come_later() -> None:
     selector = NodeSelector(pairs(zone="a"))
     chosen(cluster, selector)
     for index in range(300):
-        cluster.apply(Seen(node(f"n{index}", labels=pairs(zone="ab"[index % 2]))))
+        cluster.apply(Upserted(node(f"n{index}", labels=pairs(zone="ab"[index % 2]))))
     assert len(chosen(cluster, selector)) == 151
 
 
@@ -84,7 +84,7 @@ def test_a_label_that_comes_and_goes_is_followed(value: str) -> None:
     cluster = cluster_of([node("n1")])
     wanted = NodeSelector(terms=(NodeSelectorTerm((Requirement("zone", Operator.IN, (value,)),)),))
     assert chosen(cluster, wanted) == set()
-    cluster.apply(Seen(node("n1", version=2, labels=pairs(zone="a"))))
+    cluster.apply(Upserted(node("n1", version=2, labels=pairs(zone="a"))))
     assert chosen(cluster, wanted) == ({"n1"} if value == "a" else set())
-    cluster.apply(Seen(node("n1", version=3)))
+    cluster.apply(Upserted(node("n1", version=3)))
     assert chosen(cluster, wanted) == set()

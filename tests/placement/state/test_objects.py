@@ -5,7 +5,7 @@
 
 import pytest
 from placement.model.volume import PersistentVolumeClaim
-from placement.state.objects import ObjectTable
+from placement.state.object_store import ObjectTable
 
 OLD, NEW = (
     PersistentVolumeClaim(uid=uid, namespace="team", name="data", version=version)

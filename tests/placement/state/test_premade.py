@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from placement.model.event import Gone, Object, Seen
+from placement.model.event import Deleted, Object, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.selector import NodeSelectorTerm, Operator, Requirement
@@ -122,7 +122,7 @@ ON_HOST = replace(IN_RACK, node_terms=TIES[0])
 def test_a_claim_finds_what_a_walk_through_all_volumes_finds(history: list[tuple[Step, bool]]) -> None:
     cluster = Cluster()
     for item in BEGIN:
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     for version, (step, comes) in enumerate(history, 10):
         if isinstance(step, tuple):
             uid, name = f"uid-p{step[0]}", step[1]
@@ -132,9 +132,9 @@ def test_a_claim_finds_what_a_walk_through_all_volumes_finds(history: list[tuple
                 cluster.pods.assume(uid, name, chosen)
             cluster.pods.settle()
         elif comes:
-            cluster.apply(Seen(replace(step, uid=f"{step.uid}-{alive(cluster, step) or version}", version=version)))
+            cluster.apply(Upserted(replace(step, uid=f"{step.uid}-{alive(cluster, step) or version}", version=version)))
         else:
-            cluster.apply(Gone(type(step), f"{step.uid}-{alive(cluster, step)}", version))
+            cluster.apply(Deleted(type(step), f"{step.uid}-{alive(cluster, step)}", version))
         check(cluster)
 
 
@@ -153,10 +153,10 @@ def calls_for(nodes: int, probe: Pod, terms: tuple[NodeSelectorTerm, ...] | None
         *RIVALS,
         *(node(f"n{number}", labels=pairs(host="n1")) for number in range(nodes)),
     ):
-        cluster.apply(Seen(item))
+        cluster.apply(Upserted(item))
     for number in range(nodes):
         cluster.apply(
-            Seen(replace(IN_RACK, uid=f"v{number}", name=f"v{number}", node_terms=terms, modes=RIVALS[1].modes))
+            Upserted(replace(IN_RACK, uid=f"v{number}", name=f"v{number}", node_terms=terms, modes=RIVALS[1].modes))
         )
     calls = 0
 

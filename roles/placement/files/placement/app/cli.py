@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from placement.app import local_socket, render
+from placement.app import control_socket, render
+from placement.app.control_socket import AskError
 from placement.app.daemon import Daemon
-from placement.app.limits import LimitError, assure_files
+from placement.app.file_limit import LimitError, assure_files
 from placement.app.listening import ListenError
-from placement.app.local_socket import AskError
 from placement.app.logs import Log
 from placement.app.settings import Settings, SettingsError, is_policy, read_policy, read_settings
-from placement.kube.credentials import Credentials, CredentialsError
-from placement.policy.configuration import Configuration
+from placement.kube.transport.credentials import Credentials, CredentialsError
+from placement.policy.plugins.configuration import Configuration
 
 SETTINGS: Final = Path("/etc/converged/placement.yml")
 FAILED: Final = 1
@@ -132,17 +132,17 @@ def _show(configuration: Configuration) -> None:
 
 def _why(options: argparse.Namespace) -> int:
     namespace, name = options.pod
-    reply = local_socket.ask(options.socket, {"ask": "why", "namespace": namespace, "name": name})
+    reply = control_socket.ask(options.socket, {"ask": "why", "namespace": namespace, "name": name})
     return _print(options, reply["explanation"], render.explanation)
 
 
 def _queues(options: argparse.Namespace) -> int:
-    reply = local_socket.ask(options.socket, {"ask": "queues"})
+    reply = control_socket.ask(options.socket, {"ask": "queues"})
     return _print(options, reply["queues"], render.queues)
 
 
 def _status(options: argparse.Namespace) -> int:
-    return _print(options, local_socket.ask(options.socket, {"ask": "status"}), render.status)
+    return _print(options, control_socket.ask(options.socket, {"ask": "status"}), render.status)
 
 
 def _print(options: argparse.Namespace, found: Any, words: Any) -> int:

@@ -16,17 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from placement.app import collector
-from placement.app.assembly import Assembly
+from placement.app import gc_control
+from placement.app.control_socket import LocalSocket
 from placement.app.gauges import add_gauges
 from placement.app.health import Watchdog, healthy, ready
-from placement.app.local_socket import LocalSocket
 from placement.app.logs import Log
 from placement.app.loop import Unanswered
 from placement.app.settings import Settings, SettingsError, changed_fixed
-from placement.app.watched import WatchedSettings
+from placement.app.settings_watch import WatchedSettings
 from placement.app.web import Page, Web
-from placement.kube.credentials import Credentials
+from placement.app.wiring import Assembly
+from placement.kube.transport.credentials import Credentials
 
 STOPPED: Final = 0
 CRASHED: Final = 1
@@ -66,14 +66,14 @@ class Daemon:
         self._left = threading.Event()
         self._ended = threading.Event()
         self._watchdog = Watchdog(self._parts)
-        self._rest = collector.Rest()
+        self._rest = gc_control.Rest()
         add_gauges(self._parts)
 
     def run(self) -> int:
         """Until a signal, the loss of the lease or an error."""
         sys.setswitchinterval(_SWITCH_SECONDS)
         gc.callbacks.append(self._collected)
-        collector.begin()
+        gc_control.begin()
         for name in (signal.SIGTERM, signal.SIGINT):
             signal.signal(name, self._terminate)
         parts = self._parts
@@ -142,7 +142,7 @@ class Daemon:
             self._parts.refusals.catch_up()
             self.say_faults()
             if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
-                self._parts.loop.put_call(collector.collect, _ROOM_SECONDS)
+                self._parts.loop.put_call(gc_control.collect, _ROOM_SECONDS)
             if time.monotonic() - looked >= _RELOAD_SECONDS:
                 looked = time.monotonic()
                 self._reload()
@@ -244,7 +244,7 @@ class Daemon:
             return {}
         return {
             "batch_jobs": side.jobs,
-            "batch_jobs_ours": self._parts.loop.scheduler.session.backing.ours,
+            "batch_jobs_ours": self._parts.loop.scheduler.session.batch_jobs.ours,
             "batch_read_seconds_ago": None if side.read is None else round(time.monotonic() - side.read, 1),
             "batch_error": side.trouble,
         }

@@ -18,15 +18,15 @@ from typing import Final
 import yaml
 
 from placement.app.site_plugins import find_plugin
-from placement.kube.announcer import MOST_WAITING
-from placement.kube.carrier import BINDERS
-from placement.kube.lease import Terms
+from placement.kube.leader_election import Terms
+from placement.kube.write.dispatcher import BINDERS
+from placement.kube.write.event_recorder import MOST_WAITING
 from placement.ledger.identity import expression_error
 from placement.ledger.pbs import read_names, read_properties
-from placement.policy import configuration
-from placement.policy.configuration import Configuration, ConfigurationError
-from placement.policy.reservations import RESERVE_AFTER
-from placement.policy.session import PATIENCE
+from placement.policy.framework.session import PATIENCE
+from placement.policy.plugins import configuration
+from placement.policy.plugins.configuration import Configuration, ConfigurationError
+from placement.policy.queues.reservations import RESERVE_AFTER
 
 MOST_BINDERS: Final = 512
 

@@ -9,9 +9,9 @@ Only the entry points that the policy names are loaded, so an installed package 
 from importlib.metadata import entry_points
 from typing import Final
 
-from placement.policy.site_check import PluginError, plugin_type
-from placement.policy.site_filter import said_of
-from placement.policy.site_plugin import SitePlugin
+from placement.policy.plugins.site_check import PluginError, plugin_type
+from placement.policy.plugins.site_filter import said_of
+from placement.policy.plugins.site_plugin import SitePlugin
 
 GROUP: Final = "converged_placement.plugins"
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.report import Explanation, NodeReason, QueueReport
-from placement.policy.amounts import frozen, shown
-from placement.policy.announce import Announcer
-from placement.policy.jobs import PLACED, Status, Task
-from placement.policy.leases import said, sentences
-from placement.policy.queue_node import QueueNode
-from placement.policy.reservations import NO_SHADOW, Kept, Reservation
-from placement.policy.session import Session
-from placement.state.columns import HELD, LEASED, UNKNOWN
+from placement.model.totals import frozen, shown
+from placement.policy.backing.foreign_jobs import said, sentences
+from placement.policy.framework.conditions import StatusReporter
+from placement.policy.framework.session import Session
+from placement.policy.jobs.job import PLACED, Status, Task
+from placement.policy.queues.queue import QueueInfo
+from placement.policy.queues.reservations import NO_SHADOW, Kept, Reservation
+from placement.state.node_columns import HELD, LEASED, UNKNOWN
 from placement.state.pods import PodEntry
 
 # Nodes that are looked at for what would have to end, those that lack the least.
@@ -32,7 +32,7 @@ _AT_ONCE: Final = 500
 class Explainer:
     """Explains the state of one session."""
 
-    def __init__(self, session: Session, announcer: Announcer) -> None:
+    def __init__(self, session: Session, announcer: StatusReporter) -> None:
         self._session = session
         self._announcer = announcer
 
@@ -41,32 +41,32 @@ class Explainer:
 
         Who can never run, or not before something is mended, is before nobody.
         """
-        session, book = self._session, self._session.book
-        task = book.tasks.get(book.cluster.pods.named(namespace, name) or "")
-        if task is None or task.status not in (Status.PENDING, Status.PROMISED):
+        session, cache = self._session, self._session.cache
+        task = cache.tasks.get(cache.cluster.pods.named(namespace, name) or "")
+        if task is None or task.status not in (Status.PENDING, Status.PIPELINED):
             return (0, 0)
         job = task.job
-        queue = book.tree.by_name.get(job.queue)
+        queue = cache.tree.by_name.get(job.queue)
         jobs = list(queue.jobs.values()) if queue is not None else []
         before = waiting = 0
         for start in range(0, len(jobs), _AT_ONCE):
             if start:
                 yield
             # By the rules of this moment, for keys of others cannot be compared with these.
-            own = session.rules.job_order(job, book.total)
+            own = session.rules.job_order(job, cache.total)
             for one in jobs[start : start + _AT_ONCE]:
                 if one.pending and one.problem is None:
                     waiting += 1
-                    before += one is not job and session.rules.job_order(one, book.total) < own
+                    before += one is not job and session.rules.job_order(one, cache.total) < own
         return (before + 1 if job.pending and job.problem is None else 0, waiting)
 
     def pod(self, namespace: str, name: str, place: tuple[int, int]) -> Explanation | None:
         """Why the pod is where it is; None where it is not known."""
-        cluster = self._session.book.cluster
+        cluster = self._session.cache.cluster
         uid = cluster.pods.named(namespace, name)
         if uid is None:
             return None
-        task = self._session.book.tasks.get(uid)
+        task = self._session.cache.tasks.get(uid)
         if task is None:
             entry = cluster.pods.by_uid[uid]
             limit = f"the pod names the scheduler {entry.pod.spec.scheduler_name!r}"
@@ -100,7 +100,7 @@ class Explainer:
                 return "the pod has scheduling gates"
             case Status.REFUSED:
                 return f"not supported: {', '.join(task.pod.spec.unsupported)}"
-            case Status.PROMISED:
+            case Status.PIPELINED:
                 return f"room on node {task.node} is kept for it until others have left"
             case Status.PENDING:
                 refused = self._announcer.why(task.job)
@@ -113,9 +113,9 @@ class Explainer:
     def _must_end(self, task: Task) -> Iterator[str]:
         """On a few nodes that lack the least: which pods, fewest first, hold what the task lacks."""
         session = self._session
-        columns = session.book.cluster.columns
+        columns = session.cache.cluster.columns
         vector = columns.axis.request(task.pod.request)
-        queue = session.book.tree.by_name.get(task.job.queue)
+        queue = session.cache.tree.by_name.get(task.job.queue)
         if queue is not None and session.rules.overused(queue):
             yield f"in queue {queue.name}, which holds {shown(frozen(queue.allocated))}: any pod"
         if vector.unknown:
@@ -164,16 +164,16 @@ class Explainer:
 
     def _batch(self, task: Task) -> Iterator[str]:
         """Of its own job, else of others': expected where it is, or now on nodes that it could be on without them."""
-        session, columns = self._session, self._session.book.cluster.columns
-        since = session.now - session.backing.read
-        own = session.backing.job_of(task)
+        session, columns = self._session, self._session.cache.cluster.columns
+        since = session.now - session.batch_jobs.read
+        own = session.batch_jobs.job_of(task)
         if own is not None:
             if own.runs or own.begins is not None:
                 yield said(own.job, left=own.left, begins=own.begins, since=since)
             return
-        leases = session.backing.leases
+        leases = session.batch_jobs.leases
         if leases.doubted[0]:
-            yield f"jobs of the batch system are not known: {session.backing.trouble}"
+            yield f"jobs of the batch system are not known: {session.batch_jobs.trouble}"
         if task.node:
             yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
         elif task.status is Status.PENDING:
@@ -184,8 +184,8 @@ class Explainer:
 
     def _holders(self, node: str, short: NDArray[np.int64]) -> list[PodEntry]:
         """Pods that hold what is short, the largest first, until it is covered; nothing where they hold too little."""
-        columns = self._session.book.cluster.columns
-        entries = [entry for entry in self._session.book.cluster.pods.at_node(node) if entry.charged]
+        columns = self._session.cache.cluster.columns
+        entries = [entry for entry in self._session.cache.cluster.pods.at_node(node) if entry.charged]
         main = int(short.argmax())
 
         def size(entry: PodEntry) -> tuple[int, str]:
@@ -201,7 +201,7 @@ class Explainer:
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""
-        queues = list(self._session.book.tree.in_order())
+        queues = list(self._session.cache.tree.in_order())
         numbers: dict[str, tuple[int, int, int]] = {}
         # Children come after their parents, and are counted into them.
         for queue in reversed(queues):
@@ -210,7 +210,7 @@ class Explainer:
             numbers[queue.name] = (pending, running, pods)
         return [self._queue(queue, *numbers[queue.name]) for queue in queues]
 
-    def _queue(self, queue: QueueNode, pending: int, running: int, pods: int) -> QueueReport:
+    def _queue(self, queue: QueueInfo, pending: int, running: int, pods: int) -> QueueReport:
         parts = (1000 * queue.allocated.get(name, 0) // part if part else 0 for name, part in queue.deserved.items())
         return QueueReport(
             name=queue.name,
@@ -231,8 +231,8 @@ class Explainer:
             problem=queue.problem,
         )
 
-    def _begins(self, queue: QueueNode) -> float | None:
-        backing = self._session.backing
+    def _begins(self, queue: QueueInfo) -> float | None:
+        backing = self._session.batch_jobs
         own = [backing.job_of(task) for job in queue.jobs.values() for task in job.tasks.values()]
         times = [job.begins for job in own if job is not None and job.begins is not None]
         return max(0.0, min(times) - (self._session.now - backing.read)) if times else None
@@ -245,10 +245,10 @@ def _named(nodes: Kept) -> str:
     return f"nodes {named} are" if len(nodes) > 1 else f"node {named} is"
 
 
-def _numbers(queue: QueueNode) -> tuple[int, int, int]:
+def _numbers(queue: QueueInfo) -> tuple[int, int, int]:
     """Groups of the queue itself that have pods waiting, groups with pods on nodes, and pods that wait."""
     # A pod at rest is on its node, and nothing waits.
-    pending, running, pods = 0, sum(map(len, queue.dormant.values())), 0
+    pending, running, pods = 0, sum(map(len, queue.archived.values())), 0
     for job in queue.jobs.values():
         waiting = job.counts[Status.PENDING]
         pods += waiting

@@ -24,47 +24,47 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from placement.core.explain import Explainer
-from placement.core.overfull import Overfull
+from placement.core.node_backoff import NodeBackoff
+from placement.core.overcommitted_nodes import OvercommittedNodes
 from placement.model.action import Action, Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
 from placement.model.batch import BackingRules
 from placement.model.event import (
     BatchEvent,
     BindFailed,
+    Deleted,
     Event,
     EvictRefused,
-    Gone,
     Object,
     Relisted,
-    Seen,
-    Unsaid,
+    StatusWriteFailed,
     Unsent,
+    Upserted,
 )
 from placement.model.pod import TERMINAL, Pod
 from placement.model.report import Explanation, QueueReport
 from placement.policy.actions.allocate import allocate
-from placement.policy.actions.back import back
 from placement.policy.actions.backfill import backfill
+from placement.policy.actions.bind_pipelined import bind_pipelined
 from placement.policy.actions.enqueue import enqueue
+from placement.policy.actions.evict_partial_gangs import evict_partial_gangs
 from placement.policy.actions.preempt import preempt
 from placement.policy.actions.reclaim import reclaim
-from placement.policy.actions.redeem import redeem
 from placement.policy.actions.reserve import reserve
-from placement.policy.actions.withdraw import withdraw
-from placement.policy.announce import Announcer
-from placement.policy.backing import mark_of
-from placement.policy.book import Book
-from placement.policy.budgets import Budgets
-from placement.policy.chooser import Chooser
-from placement.policy.configuration import Configuration
-from placement.policy.jobs import Status
-from placement.policy.membership import group_key
-from placement.policy.reservations import RESERVE_AFTER, Reservations
-from placement.policy.resting import Resting
-from placement.policy.rules import Rules
-from placement.policy.session import PATIENCE, ActionRun, Refused, Session, Spared
-from placement.policy.site_filter import Faults
+from placement.policy.backing.reconcile import reconcile
+from placement.policy.cache.job_cache import JobCache
+from placement.policy.framework.conditions import StatusReporter
+from placement.policy.framework.host_selector import HostSelector
+from placement.policy.framework.session import PATIENCE, ActionRun, Refused, Session, Spared
+from placement.policy.jobs.batch_jobs import mark_of
+from placement.policy.jobs.group_key import group_key
+from placement.policy.jobs.job import Status
+from placement.policy.plugins.configuration import Configuration
+from placement.policy.plugins.plugin_set import PluginSet
+from placement.policy.plugins.site_filter import Faults
+from placement.policy.preemption.disruption_budgets import DisruptionBudgets
+from placement.policy.queues.reservations import RESERVE_AFTER, Reservations
 from placement.state.cluster import Cluster, Shape
-from placement.state.columns import RESTING
+from placement.state.node_columns import RESTING
 
 ACTIONS: Final[dict[str, ActionRun]] = {
     "enqueue": enqueue,
@@ -118,19 +118,19 @@ class Scheduler:
     ) -> None:
         self.cluster = Cluster()
         self.configuration = configuration
-        rules = Rules(configuration)
+        rules = PluginSet(configuration)
         # What plugins of the site did wrong.
         self.plugin_faults = Faults()
-        self.book = Book(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
+        self.cache = JobCache(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
         reservations = Reservations(self.cluster.columns)
         reservations.patience, reservations.epoch = reserve_after, epoch
-        chooser = Chooser(self.cluster, rules, reservations, self.plugin_faults)
-        self.session = Session(self.book, chooser, rules, patience=patience)
-        self.session.backing.rules = backing or BackingRules()
-        self._announcer = Announcer(self.session)
+        host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
+        self.session = Session(self.cache, host_selector, rules, patience=patience)
+        self.session.batch_jobs.rules = backing or BackingRules()
+        self._announcer = StatusReporter(self.session)
         self._explainer = Explainer(self.session, self._announcer)
-        self._resting = Resting()
-        self.overfull = Overfull(self.cluster)
+        self._resting = NodeBackoff()
+        self.overfull = OvercommittedNodes(self.cluster)
         self._timed = timed
         self._cycle: Generator[None, None, None] | None = None
         self._catching_up: Iterator[None] | None = None
@@ -150,14 +150,14 @@ class Scheduler:
         reservations.patience = reserve_after
         reservations.forget()
         self.configuration = configuration
-        rules = Rules(configuration)
+        rules = PluginSet(configuration)
         self.session.rules = rules
-        self.session.chooser.close()
+        self.session.host_selector.close()
         self.plugin_faults.begin_anew()
-        self.session.chooser = Chooser(self.cluster, rules, reservations, self.plugin_faults)
+        self.session.host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
         # Only enqueue looks whether kept room has lapsed.
         self.session.unclaimed.clear()
-        self.book.reconfigure(rules)
+        self.cache.reconfigure(rules)
         self._cycle = None
         self._news = True
 
@@ -167,19 +167,19 @@ class Scheduler:
 
         Nothing should be applied or asked then: it is for further slices to bring it to its end, and they are few.
         """
-        return self.book.frozen or self._listing is not None
+        return self.cache.in_transaction or self._listing is not None
 
     def _assure_rest(self) -> None:
-        if self.book.frozen:
+        if self.cache.in_transaction:
             raise RuntimeError("something is under way that has to be one piece; decide until it is over")
 
     def _take_back(self) -> None:
         """Others decide from now on, or by other rules: what is under way is taken back."""
         self._catch_up(lambda: False)
-        if self._cycle is not None and self.book.frozen:
+        if self._cycle is not None and self.cache.in_transaction:
             self._cycle.close()
             self._cycle, self._news = None, True
-        self.book.catch_up()
+        self.cache.sync()
 
     def _catch_up(self, expired: Callable[[], bool]) -> bool:
         """Goes on with catching up, and says whether that is over."""
@@ -216,41 +216,41 @@ class Scheduler:
 
     def _apply(self, event: Event) -> None:
         if isinstance(event, BatchEvent):
-            backing = self.session.backing
-            backing.mark = backing.mark or mark_of(self.cluster, self.book.scheduler_name)
+            backing = self.session.batch_jobs
+            backing.mark = backing.mark or mark_of(self.cluster, self.cache.scheduler_name)
             backing.take(event)
             self._news = True
             return
-        if isinstance(event, Unsaid):
+        if isinstance(event, StatusWriteFailed):
             self._announcer.failed(event.uid)
             return
         if isinstance(event, Unsent):
             self._undo(event.action)
             return
-        if isinstance(event, Seen) and isinstance(event.item, Pod) and event.item.rejected:
+        if isinstance(event, Upserted) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
         self.cluster.apply(self._without_ended(event))
-        if isinstance(event, Seen) and isinstance(event.item, Pod):
+        if isinstance(event, Upserted) and isinstance(event.item, Pod):
             self._note_tag(event.item.uid)
         if isinstance(event, EvictRefused):
             self._stays(event)
-        elif isinstance(event, BindFailed) and (task := self.book.tasks.get(event.uid)) and not task.at_rest:
-            self.book.hold(task.job, self.session.now)
+        elif isinstance(event, BindFailed) and (task := self.cache.tasks.get(event.uid)) and not task.is_archived:
+            self.cache.back_off(task.job, self.session.now)
             said = f"{task} could not be bound to node {event.node}: {event.message}"
             self.session.blocked[task.job.key] = Refused("BindingFailed", said)
         self._news = True
 
     def _without_ended(self, event: Event) -> Event:
         """Return the event; a foreign pod that has ended counts as gone."""
-        if isinstance(event, Seen) and self._is_of_no_use(event.item):
-            return Gone(Pod, event.item.uid, event.item.version)
+        if isinstance(event, Upserted) and self._is_of_no_use(event.item):
+            return Deleted(Pod, event.item.uid, event.item.version)
         return event
 
     def _is_of_no_use(self, item: Object) -> bool:
         """Return whether this is a foreign pod that has ended, and in no group; those of ours count in their jobs."""
         if not isinstance(item, Pod) or item.phase not in TERMINAL:
             return False
-        return item.spec.scheduler_name != self.book.scheduler_name and not group_key(item).named
+        return item.spec.scheduler_name != self.cache.scheduler_name and not group_key(item).named
 
     def _undo(self, action: Action) -> None:
         """Undo the plan of an action that was not carried out: no one is to blame, and it may be decided again."""
@@ -271,18 +271,18 @@ class Scheduler:
     def _note_tag(self, uid: str) -> None:
         """At once: the next word of the pod, with what its owner has written since, may hide what it was bound with."""
         entry = self.cluster.pods.by_uid.get(uid)
-        if entry is not None and entry.pod.spec.scheduler_name == self.book.scheduler_name:
-            self.book.tags.note(entry.pod)
+        if entry is not None and entry.pod.spec.scheduler_name == self.cache.scheduler_name:
+            self.cache.tags.note(entry.pod)
 
     def _stays(self, refused: EvictRefused) -> None:
         """The API did not let a pod go."""
-        now, task = self.session.now, self.book.tasks.get(refused.uid)
+        now, task = self.session.now, self.cache.tasks.get(refused.uid)
         self.session.stays += 1
-        self.session.spared[refused.uid] = Spared(refused.message, now + _SPARED)
+        self.session.unevictable[refused.uid] = Spared(refused.message, now + _SPARED)
         if task is None or not refused.budget:
             return
-        for budget in Budgets(self.book).of(task):
-            self.session.refusing[budget] = now + _REFUSING
+        for budget in DisruptionBudgets(self.cache).of(task):
+            self.session.exhausted_budgets[budget] = now + _REFUSING
 
     def _turned_away(self, pod: Pod) -> None:
         """Let the node that rejected a pod of ours rest, so that the pod's successor is not rejected at once.
@@ -291,7 +291,7 @@ class Scheduler:
         the pods of one user would keep all others off. Where the pod does not fit by our own figures, its owner or
         another scheduler has put it there, and the node is as it was.
         """
-        task = self.book.tasks.get(pod.uid)
+        task = self.cache.tasks.get(pod.uid)
         columns = self.cluster.columns
         row = columns.rows.get(pod.node)
         if row is None or columns.axis.request(pod.request).unknown or (columns.free[:, row] < 0).any():
@@ -316,22 +316,22 @@ class Scheduler:
             return True
         self._take_back()
         self._announcer.forget_settled()
-        return self.book.arriving
+        return self.cache.arriving
 
     def decide(self, now: float, expired: Callable[[], bool], *, hurry: bool = False) -> Decision:
         """One slice of work; in a hurry, because something waits to be applied, it ends with what is under way."""
         session = self.session
         if not self._take_in(expired):
             return Decision((), True)
-        hurry = hurry and self.book.frozen and self._catching_up is None
+        hurry = hurry and self.cache.in_transaction and self._catching_up is None
         session.now = session.reservations.now = now
-        if self._catching_up is None and not self.book.frozen:
+        if self._catching_up is None and not self.cache.in_transaction:
             session.slice += 1
             self._forgive(now)
-            self._catching_up = self.book.catching_up()
+            self._catching_up = self.cache.sync_steps()
         if self._catching_up is not None:
             done = self._catch_up(expired)
-            self._whole = self._whole or (done and not self.book.arriving)
+            self._whole = self._whole or (done and not self.cache.arriving)
             if not done or not self._whole:
                 # Of pods that are there the nodes know at once, but their queues do not: all shares would be wrong.
                 return Decision((), True)
@@ -339,16 +339,16 @@ class Scheduler:
         if self._cycle is None:
             waits = (*session.deadlines.values(), *session.unclaimed.values())
             due = session.reservations.is_due() or any(until <= now for until in waits)
-            if not self._news and not self.book.stirred and not due:
-                return self._decided(more=self.book.arriving)
+            if not self._news and not self.cache.dirty and not due:
+                return self._decided(more=self.cache.arriving)
             self._news = session.unfinished = False
             self._cycle = self._timed("", self._run())
         for _unused in self._cycle:
-            if expired() or (hurry and not self.book.frozen):
+            if expired() or (hurry and not self.cache.in_transaction):
                 break
         else:
             self._cycle = None
-            self._news = self._news or session.unfinished or self.book.arriving or bool(self.book.doubtful)
+            self._news = self._news or session.unfinished or self.cache.arriving or bool(self.cache.to_refresh)
         return self._decided(more=self._cycle is not None or self._news)
 
     def _decided(self, *, more: bool) -> Decision:
@@ -357,15 +357,15 @@ class Scheduler:
 
     def _forgive(self, now: float) -> None:
         """Evictions, bindings, nodes that rested and statuses that could not be written are tried again."""
-        self._news |= self.book.retry_held(now) | self._announcer.say_again()
-        spared, refusing = self.session.spared, self.session.refusing
+        self._news |= self.cache.flush_backoff(now) | self._announcer.say_again()
+        spared, refusing = self.session.unevictable, self.session.exhausted_budgets
         for node, shape in self._resting.rested(now):
             self._rest(node, shape, rests=False)
-            self.book.generation += 1
+            self.cache.room_version += 1
             self._news = True
-        if self.session.chooser.may_change and self._judged + _JUDGED <= now:
+        if self.session.host_selector.may_change and self._judged + _JUDGED <= now:
             self._judged = now
-            self.book.generation += 1
+            self.cache.room_version += 1
             self._news = True
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]
         for uid in late:
@@ -375,22 +375,22 @@ class Scheduler:
             del refusing[uid]
         if late or overdue:
             self.session.blocked.clear()
-            self.book.generation += 1
-            self.book.upsets += 1
+            self.cache.room_version += 1
+            self.cache.upsets += 1
             self._news = True
 
     def _run(self) -> Iterator[None]:
         """One cycle: the configured actions in their order, then what is to be told."""
-        yield from redeem(self.session)
-        yield from withdraw(self.session)
-        yield from back(self.session)
+        yield from bind_pipelined(self.session)
+        yield from evict_partial_gangs(self.session)
+        yield from reconcile(self.session)
         yield from reserve(self.session)
         for name in self.session.rules.actions:
             yield from self._timed(name, ACTIONS[name](self.session))
         if "reclaim" in self.session.rules.actions:
             # Where reclaim stands before allocate, it has not seen yet what allocate could not place.
             yield from self._timed("reclaim", reclaim(self.session))
-        if self.book.arriving:
+        if self.cache.arriving:
             # What is said of half a gang is not true a moment later, and its bindings would wait until it is written.
             return
         for action in self._announcer.run():
@@ -401,14 +401,14 @@ class Scheduler:
     def explain(self, namespace: str, name: str) -> Generator[None, None, Explanation | None]:
         """Why the pod is where it is; None where it is not known. Between two steps others may have a turn."""
         self._assure_rest()
-        self.book.catch_up()
+        self.cache.sync()
         place = yield from self._explainer.place(namespace, name)
         self._assure_rest()
-        self.book.catch_up()
+        self.cache.sync()
         return self._explainer.pod(namespace, name, place)
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""
         self._assure_rest()
-        self.book.catch_up()
+        self.cache.sync()
         return self._explainer.queues()

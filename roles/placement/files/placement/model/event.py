@@ -41,7 +41,7 @@ Object = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Upserted:
     """The object is there and looks like this (ADDED or MODIFIED)."""
 
     item: Object
@@ -52,7 +52,7 @@ UNSERVED: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Deleted:
     """The object with this UID is deleted; `version` is that of the deletion, or UNSERVED."""
 
     kind: type[Object]
@@ -108,7 +108,7 @@ class Unsent:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsaid:
+class StatusWriteFailed:
     """The API server has failed for long at writing a status of the pod, group or queue with this UID."""
 
     uid: str
@@ -151,4 +151,4 @@ class SubmitEnded:
 
 
 BatchEvent = JobsRead | JobsUnread | HostsRead | SubmitEnded
-Event = Seen | Gone | Unreadable | Relisted | BindFailed | EvictRefused | Unsaid | Unsent | BatchEvent
+Event = Upserted | Deleted | Unreadable | Relisted | BindFailed | EvictRefused | StatusWriteFailed | Unsent | BatchEvent

@@ -17,13 +17,13 @@ import numpy as np
 from placement.model.event import (
     UNSERVED,
     BindFailed,
+    Deleted,
     Event,
     EvictRefused,
-    Gone,
     Object,
     Relisted,
-    Seen,
     Unreadable,
+    Upserted,
 )
 from placement.model.node import Node
 from placement.model.pod import Pod
@@ -32,13 +32,13 @@ from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
 from placement.model.workload import Namespace, PodGroup
 from placement.state.budgets import BudgetTable
-from placement.state.claims import ClaimTable
-from placement.state.columns import UNREADABLE, NodeColumns, offered_names
 from placement.state.labelsets import LabelSets
-from placement.state.masks import Bools, MaskTable
-from placement.state.objects import ObjectTable
+from placement.state.node_columns import UNREADABLE, NodeColumns, offered_names
+from placement.state.node_filters import Bools, MaskTable
+from placement.state.object_store import ObjectTable
 from placement.state.pods import PodEntry, PodTable
 from placement.state.ports import PortTable
+from placement.state.volume_claims import ClaimTable
 from placement.state.volumes import VolumeRules
 
 # Deleted UIDs that are remembered. An event that comes later than so many deletions is from before the last relist.
@@ -82,9 +82,9 @@ class Cluster:
     def apply(self, event: Event) -> None:
         """Makes the event's news true."""
         match event:
-            case Seen(item):
+            case Upserted(item):
                 self._see(item)
-            case Gone(kind, uid, version):
+            case Deleted(kind, uid, version):
                 self._bury(kind, uid, version)
             case Unreadable(kind, refusal):
                 self._note_unreadable(kind, refusal)

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from placement.model.pod import TERMINAL, Pod, PodSpec
-from placement.state.claims import ClaimTable, Volumes
-from placement.state.columns import NodeColumns
 from placement.state.labelsets import LabelSet, LabelSets, keys_of
+from placement.state.node_columns import NodeColumns
 from placement.state.ports import PortTable
 from placement.state.vectors import Vector
+from placement.state.volume_claims import ClaimTable, Volumes
 
 # What we intend with a pod: the node we assume it on, the node where room is promised to it, whether it is to go, and
 # the volumes that its claims are to get.

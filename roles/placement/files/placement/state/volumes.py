@@ -23,11 +23,11 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement.state.claims import ClaimTable, Volumes
-from placement.state.columns import NodeColumns, label_value
-from placement.state.masks import Bools, MaskTable
-from placement.state.objects import ObjectTable
-from placement.state.premade import PremadeVolumes
+from placement.state.node_columns import NodeColumns, label_value
+from placement.state.node_filters import Bools, MaskTable
+from placement.state.object_store import ObjectTable
+from placement.state.static_volumes import StaticVolumes
+from placement.state.volume_claims import ClaimTable, Volumes
 
 _NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
 # Labels of a volume that say where it is, and the label of a node that goes for each where the node has not that one.
@@ -51,7 +51,7 @@ class VolumeRules:
         self._masks = masks
         self._objects = objects
         self._claims = claims
-        self._premade = PremadeVolumes(columns, masks, objects, claims)
+        self._premade = StaticVolumes(columns, masks, objects, claims)
 
     def changed(self, old: Object | None, new: Object | None) -> None:
         """An object is new, other, or gone."""

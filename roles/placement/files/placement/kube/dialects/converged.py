@@ -11,8 +11,8 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.volcano import written
-from placement.kube.field_error import FieldError, shown
-from placement.kube.metadata import Sharing
+from placement.kube.fields.field_error import FieldError, shown
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import QueueStatus
 from placement.model.workload import CONVERGED, Queue
 

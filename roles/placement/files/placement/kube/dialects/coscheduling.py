@@ -10,7 +10,7 @@ import msgspec
 
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
-from placement.kube.metadata import Sharing
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus
 from placement.model.workload import COSCHEDULING, PodGroup
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from placement.kube.metadata import Sharing
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import GroupStatus, QueueStatus
 from placement.model.workload import PodGroup, Queue
 

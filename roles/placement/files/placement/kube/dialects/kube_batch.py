@@ -14,7 +14,7 @@ import msgspec
 
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
-from placement.kube.metadata import Sharing
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus, QueueStatus
 from placement.model.workload import INCUBATOR, SIGS, PodGroup, Queue
 

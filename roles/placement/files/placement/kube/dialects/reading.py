@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from placement.kube import wire
 from placement.kube.dialects import wire_group
 from placement.kube.dialects.dialect import Raw
-from placement.kube.field_error import FieldError, shown
-from placement.kube.metadata import Sharing, require_identity
-from placement.kube.resources import read_resources
+from placement.kube.fields.field_error import FieldError, shown
+from placement.kube.fields.metadata import Sharing, require_identity
+from placement.kube.fields.resources import read_resources
+from placement.kube.wire import core
 from placement.model.quantity import MAX_AMOUNT, Amounts, round_amounts
 from placement.model.workload import PodGroup, Queue
 
@@ -43,13 +43,13 @@ def priority(value: int | None) -> int:
     return value or 0
 
 
-def amounts(resources: wire.Resources, field: str, sharing: Sharing) -> Amounts:
+def amounts(resources: core.Resources, field: str, sharing: Sharing) -> Amounts:
     """Amounts of a queue or group; what is more than anything is as much as anything."""
     rounded = round_amounts(read_resources(resources, field))
     return sharing.amounts(tuple((name, min(amount, MAX_AMOUNT)) for name, amount in rounded))
 
 
-def bounds(resources: wire.Resources, field: str, sharing: Sharing) -> Amounts:
+def bounds(resources: core.Resources, field: str, sharing: Sharing) -> Amounts:
     """A capability: unlike elsewhere a zero means something, namely nothing of this."""
     nano = read_resources(resources, field)
     zeros = tuple((name, 0) for name, amount in nano.items() if not amount)
@@ -71,7 +71,7 @@ def is_object_of(raw: Raw, key: str) -> bool:
 
 
 def group(
-    meta: wire.Metadata,
+    meta: core.Metadata,
     dialect: str,
     *,
     min_member: int,
@@ -105,7 +105,7 @@ def group(
 
 
 def queue(
-    meta: wire.Metadata,
+    meta: core.Metadata,
     dialect: str,
     spec: wire_group.QueueSpec | wire_group.OwnQueueSpec,
     sharing: Sharing,

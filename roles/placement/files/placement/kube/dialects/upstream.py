@@ -15,7 +15,7 @@ import msgspec
 
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect, Json, Raw
-from placement.kube.metadata import Sharing
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus
 from placement.model.workload import UPSTREAM, UPSTREAM_ALPHA, PodGroup
 

@@ -12,7 +12,7 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.kube_batch import unschedulable
-from placement.kube.metadata import Sharing
+from placement.kube.fields.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus, QueueStatus
 from placement.model.quantity import Amounts, format_amount
 from placement.model.workload import VOLCANO, PodGroup, Queue

@@ -8,7 +8,7 @@ Fields that demand what is not served are among them, so that they are refused b
 
 from msgspec import Raw, field
 
-from placement.kube.wire import ABSENT, Named, Resources, Wire
+from placement.kube.wire.core import ABSENT, Named, Resources, Wire
 
 
 class Titled(Wire):

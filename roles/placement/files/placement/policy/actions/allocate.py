@@ -7,11 +7,11 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Final
 
 from placement.policy.actions.reserve import reserve_at_once
-from placement.policy.failures import Failure
-from placement.policy.jobs import Job, Problem, Status, Task, alike, wanted_by
-from placement.policy.queue_node import Place, QueueNode
-from placement.policy.session import Refused, Session
-from placement.policy.turns import take_turns
+from placement.policy.cache.equivalence_cache import Failure
+from placement.policy.framework.queue_loop import visit_queues
+from placement.policy.framework.session import Refused, Session
+from placement.policy.jobs.job import Job, Problem, Status, Task, alike, wanted_by
+from placement.policy.queues.queue import Place, QueueInfo
 
 # So many tasks of one job are placed in one go where no other job waits.
 _RUN: Final = 64
@@ -21,22 +21,22 @@ _KINDS: Final = 8
 
 def allocate(session: Session) -> Iterator[None]:
     """The action."""
-    yield from take_turns(session, _visit)
+    yield from visit_queues(session, _visit)
 
 
-def _visit(session: Session, queue: QueueNode, alone: bool) -> Generator[None, None, bool]:
+def _visit(session: Session, queue: QueueInfo, alone: bool) -> Generator[None, None, bool]:
     """Places the queue's first job, or what of it must start together."""
     if session.rules.overused(queue):
         return False
     return (yield from place_first(session, queue, queue.order, alone))
 
 
-def place_first(session: Session, queue: QueueNode, places: list[Place], alone: bool) -> Generator[None, None, bool]:
+def place_first(session: Session, queue: QueueInfo, places: list[Place], alone: bool) -> Generator[None, None, bool]:
     """Places the first job of a list, and says whether there was one."""
-    job = session.book.pop(places)
+    job = session.cache.pop(places)
     if job is None:
         return False
-    if not session.book.admits(job):
+    if not session.cache.admits(job):
         # It has its place again once it has been read again.
         return True
     needed = session.rules.needed(job)
@@ -52,10 +52,10 @@ def place_first(session: Session, queue: QueueNode, places: list[Place], alone: 
 
 
 def _place(
-    session: Session, queue: QueueNode, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()
+    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()
 ) -> Iterator[None]:
     together = session.rules.needed(job)
-    limit = session.book.tree.limit(queue, wanted_by(tasks), session.book.total)
+    limit = session.cache.tree.limit(queue, wanted_by(tasks), session.cache.total)
     if limit and len(tasks) > together:
         # The run was a guess: only what must start together is asked for.
         _put_back(job, tasks[together:])
@@ -66,18 +66,18 @@ def _place(
         session.refuse(job, (), Refused("QueueLimit", limit))
         return
     kind = session.feasibility.kind(tasks) if len(tasks) == together == job.pending else None
-    known = session.failures.find(session.book.generation, kind) if kind is not None else None
+    known = session.failures.find(session.cache.room_version, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
         _refuse(session, job, tasks[: known.placed + 1], known)
         return
     statement = session.statement()
     try:
-        failed = yield from session.chooser.place(tasks, statement)
+        failed = yield from session.host_selector.place(tasks, statement)
     except GeneratorExit:
         statement.discard()
         _put_back(job, tasks)
-        session.book.push(job)
+        session.cache.push(job)
         raise
     placed = len(tasks) if failed is None else tasks.index(failed)
     if failed is not None and placed < together:
@@ -88,9 +88,9 @@ def _place(
         if others:
             yield from _place(session, queue, job, others, (*passed, failed))
             return
-        failure = Failure(placed, nodes, session.chooser.never(tasks[:together]))
+        failure = Failure(placed, nodes, session.host_selector.never(tasks[:together]))
         if kind is not None:
-            session.failures.note(session.book.generation, kind, failure)
+            session.failures.note(session.cache.room_version, kind, failure)
         _refuse(session, job, (*passed, *tasks[: placed + 1]), failure)
         return
     statement.commit()
@@ -128,7 +128,7 @@ def _refuse(session: Session, job: Job, tried: Sequence[Task], failure: Failure)
     together = session.rules.needed(job)
     if failure.never:
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
-        session.book.give_up(job, Problem("NeverFits", text))
+        session.cache.give_up(job, Problem("NeverFits", text))
         # Others deserve more without it, and may have been passed over for having too much.
         session.unfinished = True
         return

@@ -6,16 +6,16 @@
 from collections.abc import Generator, Iterator
 
 from placement.policy.actions.allocate import place_first
-from placement.policy.queue_node import QueueNode
-from placement.policy.session import Session
-from placement.policy.turns import take_turns
+from placement.policy.framework.queue_loop import visit_queues
+from placement.policy.framework.session import Session
+from placement.policy.queues.queue import QueueInfo
 
 
 def backfill(session: Session) -> Iterator[None]:
     """The action."""
-    yield from take_turns(session, _visit)
+    yield from visit_queues(session, _visit)
 
 
-def _visit(session: Session, queue: QueueNode, alone: bool) -> Generator[None, None, bool]:
+def _visit(session: Session, queue: QueueInfo, alone: bool) -> Generator[None, None, bool]:
     # Shares do not concern those that take none.
     return place_first(session, queue, queue.idle, alone)

@@ -18,11 +18,11 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
-from placement.policy.amounts import add, covers
-from placement.policy.jobs import Job
-from placement.policy.queue_node import Place
-from placement.policy.ranking import Ranking
-from placement.policy.session import Session
+from placement.model.totals import add, covers
+from placement.policy.cache.lazy_heap import LazyHeap
+from placement.policy.framework.session import Session
+from placement.policy.jobs.job import Job
+from placement.policy.queues.queue import Place
 
 # So many kinds of groups are looked at in one go.
 _AT_ONCE: Final = 256
@@ -32,26 +32,26 @@ CLAIM_SECONDS: Final = 300.0
 
 def enqueue(session: Session) -> Iterator[None]:
     """The action."""
-    book = session.book
+    cache = session.cache
     _expire(session)
-    firsts: list[tuple[Place, Ranking]] = []
-    for number, (kind, ranking) in enumerate(list(book.outsiders.items())):
+    firsts: list[tuple[Place, LazyHeap]] = []
+    for number, (kind, ranking) in enumerate(list(cache.gated_by_request.items())):
         if number % _AT_ONCE == _AT_ONCE - 1:
             yield
         ranking.tidy()
         place = ranking.peek()
         if place is not None:
             heappush(firsts, (place, ranking))
-        elif book.outsiders.get(kind) is ranking:
-            del book.outsiders[kind]
-    idle = book.idle()
+        elif cache.gated_by_request.get(kind) is ranking:
+            del cache.gated_by_request[kind]
+    idle = cache.idle()
     # Those that are in and have not started yet have been promised theirs.
-    add(idle, book.reserved.items(), -1)
+    add(idle, cache.reserved.items(), -1)
     session.reservations.due_outside = inf
     passed: set[str] = set()
     while firsts:
         (_order, ticket, job), ranking = heappop(firsts)
-        if job.ticket == ticket:
+        if job.position == ticket:
             wanted = _wanted(session, job)
             limited = _limited(session, job, wanted)
             first = not limited and job.queue not in passed
@@ -61,7 +61,7 @@ def enqueue(session: Session) -> Iterator[None]:
                 yield
                 continue
             add(idle, wanted.items(), -1)
-            book.let_in(job)
+            cache.admit(job)
         place = ranking.peek()
         if place is not None:
             heappush(firsts, (place, ranking))
@@ -70,33 +70,33 @@ def enqueue(session: Session) -> Iterator[None]:
 
 def _expire(session: Session) -> None:
     """Put back the groups for which room has been kept in vain for too long."""
-    book, due = session.book, session.unclaimed
-    for key in due.keys() - book.unclaimed.keys():
+    cache, due = session.cache, session.unclaimed
+    for key in due.keys() - cache.unclaimed.keys():
         del due[key]
-    for key, job in list(book.unclaimed.items()):
+    for key, job in list(cache.unclaimed.items()):
         if due.setdefault(key, session.now + CLAIM_SECONDS) <= session.now:
             del due[key]
-            book.put_back(job)
+            cache.put_back(job)
 
 
 def _has_waited(session: Session, job: Job, wanted: dict[str, int], idle: dict[str, int]) -> bool:
     """Return whether the first group of a queue has waited long enough, and fits into the empty cluster."""
-    kept, queue = session.reservations, session.book.tree.by_name.get(job.queue)
+    kept, queue = session.reservations, session.cache.tree.by_name.get(job.queue)
     if queue is None or session.rules.overused(queue):
         return False
     left = kept.patience - kept.waited(job)
     if left > 0:
         kept.due_outside = min(kept.due_outside, session.now + left)
         return False
-    return all(idle.get(name, 0) >= 0 for name in wanted) and covers(session.book.total, wanted)
+    return all(idle.get(name, 0) >= 0 for name in wanted) and covers(session.cache.total, wanted)
 
 
 def _wanted(session: Session, job: Job) -> dict[str, int]:
     """As far as there is any of it."""
     asked = job.group.min_resources if job.group is not None else ()
-    return {name: amount for name, amount in asked if name in session.book.total}
+    return {name: amount for name, amount in asked if name in session.cache.total}
 
 
 def _limited(session: Session, job: Job, wanted: dict[str, int]) -> bool:
-    queue = session.book.tree.by_name.get(job.queue)
-    return queue is None or bool(session.book.tree.limit(queue, wanted, session.book.total))
+    queue = session.cache.tree.by_name.get(job.queue)
+    return queue is None or bool(session.cache.tree.limit(queue, wanted, session.cache.total))

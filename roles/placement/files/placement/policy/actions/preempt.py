@@ -10,101 +10,101 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from placement.policy.budgets import Budgets
-from placement.policy.jobs import PLACED, Job, Task
-from placement.policy.making import Making, Taking
-from placement.policy.plugin import Plugin
-from placement.policy.queue_node import QueueNode
-from placement.policy.seeker import evictable
-from placement.policy.serving import serve, waits
-from placement.policy.session import Session
-from placement.policy.victims import Question
+from placement.policy.framework.session import Session
+from placement.policy.jobs.job import PLACED, Job, Task
+from placement.policy.plugins.plugin import Plugin
+from placement.policy.preemption.candidates import evictable
+from placement.policy.preemption.disruption_budgets import DisruptionBudgets
+from placement.policy.preemption.evaluator import Evaluator, PreemptionPolicy
+from placement.policy.preemption.preemptors import needs_room, serve_preemptors
+from placement.policy.preemption.victims import VictimRules
+from placement.policy.queues.queue import QueueInfo
 
 REASON = "Preempted"
 
 
 def preempt(session: Session) -> Iterator[None]:
     """The action."""
-    plugins, budgets = session.rules.preempting, Budgets(session.book, session.refusing)
+    plugins, budgets = session.rules.preempting, DisruptionBudgets(session.cache, session.exhausted_budgets)
     ways = [(plugin, False) for plugin in plugins]
     ways += [(plugin, True) for plugin in plugins if not plugin.looks_at_job]
-    makings = [Making(session, _terms(session, plugin, within=within), budgets) for plugin, within in ways]
+    makings = [Evaluator(session, _terms(session, plugin, within=within), budgets) for plugin, within in ways]
 
     def claims(job: Job) -> bool:
-        return waits(session, job, job.sought)
+        return needs_room(session, job, job.preempt_tried_at)
 
     def served(job: Job) -> None:
-        job.sought = session.book.prospects
+        job.preempt_tried_at = session.cache.retry_version
 
-    claimants = session.preempting
-    yield from claimants.gather()
-    queues = sorted(claimants.concerned(), key=session.rules.queue_order)
+    preemptors = session.preempting
+    yield from preemptors.gather()
+    queues = sorted(preemptors.concerned(), key=session.rules.queue_order)
     for queue in queues:
         # Allocate does not visit a queue that has enough.
         if session.rules.overused(queue):
-            yield from claimants.join(queue)
-    yield from serve(session, claimants, queues, makings, claims=claims, served=served)
+            yield from preemptors.join(queue)
+    yield from serve_preemptors(session, preemptors, queues, makings, claims=claims, served=served)
 
 
-def _terms(session: Session, plugin: Plugin, *, within: bool) -> Taking:
-    def key(claimant: Task) -> Hashable:
-        by_job = claimant.job.key if within or plugin.looks_at_job else None
-        return (claimant.job.queue, claimant.job.priority, claimant.pod.spec.priority if within else 0, by_job)
+def _terms(session: Session, plugin: Plugin, *, within: bool) -> PreemptionPolicy:
+    def key(preemptor: Task) -> Hashable:
+        by_job = preemptor.job.key if within or plugin.looks_at_job else None
+        return (preemptor.job.queue, preemptor.job.priority, preemptor.pod.spec.priority if within else 0, by_job)
 
-    def possible(claimant: Task) -> bool:
-        job = claimant.job
-        queue = session.book.tree.by_name.get(job.queue)
+    def possible(preemptor: Task) -> bool:
+        job = preemptor.job
+        queue = session.cache.tree.by_name.get(job.queue)
         if queue is None:
             return False
         victims = _placed(job) if within else _one_of_each(queue, job, by_size=plugin.looks_at_job)
-        return any(plugin.may_preempt(claimant, (task,), session.book.total) for task in victims)
+        return any(plugin.may_preempt(preemptor, (task,), session.cache.total) for task in victims)
 
-    def question(claimant: Task, budgets: Budgets) -> Question:
-        total = session.book.total
+    def question(preemptor: Task, budgets: DisruptionBudgets) -> VictimRules:
+        total = session.cache.total
         # The claimant may go while nodes are searched; what is found then is for others like it.
-        name = claimant.job.queue
+        name = preemptor.job.queue
 
         def alone(task: Task) -> bool:
-            if task.queue != name or (task.home is claimant.job) is not within:
+            if task.queue != name or (task.owner is preemptor.job) is not within:
                 return False
-            return plugin.may_preempt(claimant, (task,), total)
+            return plugin.may_preempt(preemptor, (task,), total)
 
         def together(tasks: Sequence[Task]) -> bool:
             by_job: dict[object, list[Task]] = {}
             for task in tasks:
                 # About pods by themselves all has been said.
-                if not task.at_rest:
+                if not task.is_archived:
                     by_job.setdefault(task.job.key, []).append(task)
-            return all(plugin.may_preempt(claimant, members, total) for members in by_job.values())
+            return all(plugin.may_preempt(preemptor, members, total) for members in by_job.values())
 
         def like(task: Task) -> Hashable:
-            gang = not task.at_rest and task.job.min_member > 1
+            gang = not task.is_archived and task.job.min_member > 1
             alike = task.job.key if plugin.looks_at_job or within or gang else None
             lesser = task.pod.spec.priority if within else 0
-            own = task.home is claimant.job
+            own = task.owner is preemptor.job
             return (task.queue, task.priority, own, lesser, task.pod.request, alike)
 
-        return Question(partial(evictable, session), alone, together, budgets, like)
+        return VictimRules(partial(evictable, session), alone, together, budgets, like)
 
-    def mates(claimant: Task) -> Iterable[Task]:
-        queue = session.book.tree.by_name.get(claimant.job.queue)
+    def mates(preemptor: Task) -> Iterable[Task]:
+        queue = session.cache.tree.by_name.get(preemptor.job.queue)
         if queue is None or within:
-            return [*_placed(claimant.job)]
-        return _of_others(claimant.job, [*queue.at_rest()], [*queue.begun.values()])
+            return [*_placed(preemptor.job)]
+        return _of_others(preemptor.job, [*queue.archived_tasks()], [*queue.begun.values()])
 
     kept_as = "" if plugin.looks_at_job else f"{plugin.name} within jobs" if within else plugin.name
-    return Taking(key, question, mates, possible, REASON, kept_as)
+    return PreemptionPolicy(key, question, mates, possible, REASON, kept_as)
 
 
-def _one_of_each(queue: QueueNode, claimant: Job, *, by_size: bool) -> Iterator[Task]:
+def _one_of_each(queue: QueueInfo, preemptor: Job, *, by_size: bool) -> Iterator[Task]:
     """One placed pod of each other job says it for all of its size, and unless the size matters, for all of the job.
 
     Pods by themselves come first, and one for all that have the same priority and size: plugins ask for nothing else.
     """
-    for alike in queue.dormant.values():
+    for alike in queue.archived.values():
         yield from islice(alike.values(), 1)
     for job in queue.begun.values():
-        if job is not claimant:
+        if job is not preemptor:
             placed = _placed(job)
             yield from {task.amounts: task for task in placed}.values() if by_size else islice(placed, 1)
 

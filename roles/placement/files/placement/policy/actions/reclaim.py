@@ -6,57 +6,57 @@
 from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 
-from placement.policy.budgets import Budgets
-from placement.policy.jobs import Job, Task
-from placement.policy.making import Making, Taking
-from placement.policy.queue_node import QueueNode
-from placement.policy.seeker import evictable
-from placement.policy.serving import serve, waits
-from placement.policy.session import Session
-from placement.policy.victims import Question
+from placement.policy.framework.session import Session
+from placement.policy.jobs.job import Job, Task
+from placement.policy.preemption.candidates import evictable
+from placement.policy.preemption.disruption_budgets import DisruptionBudgets
+from placement.policy.preemption.evaluator import Evaluator, PreemptionPolicy
+from placement.policy.preemption.preemptors import needs_room, serve_preemptors
+from placement.policy.preemption.victims import VictimRules
+from placement.policy.queues.queue import QueueInfo
 
 REASON = "Reclaimed"
 
 
 def reclaim(session: Session) -> Iterator[None]:
     """The action."""
-    making = Making(session, _terms(session), Budgets(session.book, session.refusing))
+    making = Evaluator(session, _terms(session), DisruptionBudgets(session.cache, session.exhausted_budgets))
     yield from session.reclaiming.gather()
     queues = sorted(session.reclaiming.concerned(), key=session.rules.queue_order)
 
-    def may(queue: QueueNode) -> bool:
+    def may(queue: QueueInfo) -> bool:
         return not any(session.rules.overused(at) for at in queue.path)
 
     def claims(job: Job) -> bool:
-        return waits(session, job, job.reclaimed)
+        return needs_room(session, job, job.reclaim_tried_at)
 
     def served(job: Job) -> None:
-        job.reclaimed = session.book.prospects
+        job.reclaim_tried_at = session.cache.retry_version
 
-    yield from serve(session, session.reclaiming, queues, [making], claims=claims, served=served, may=may)
+    yield from serve_preemptors(session, session.reclaiming, queues, [making], claims=claims, served=served, may=may)
 
 
-def _terms(session: Session) -> Taking:
-    def key(claimant: Task) -> Hashable:
+def _terms(session: Session) -> PreemptionPolicy:
+    def key(preemptor: Task) -> Hashable:
         # Whose queue has not what it deserves loses nothing itself, so siblings have the same openings.
-        queue = session.book.tree.by_name.get(claimant.job.queue)
-        return tuple(above.name for above in queue.path[1:]) if queue is not None else claimant.job.queue
+        queue = session.cache.tree.by_name.get(preemptor.job.queue)
+        return tuple(above.name for above in queue.path[1:]) if queue is not None else preemptor.job.queue
 
-    def possible(claimant: Task) -> bool:
-        others = (queue for queue in session.book.tree.by_name.values() if queue.name != claimant.job.queue)
+    def possible(preemptor: Task) -> bool:
+        others = (queue for queue in session.cache.tree.by_name.values() if queue.name != preemptor.job.queue)
         return any(
             queue.record.reclaimable and queue.allocated.get(name, 0) > part
             for queue in others
             for name, part in queue.deserved.items()
         )
 
-    def question(claimant: Task, budgets: Budgets) -> Question:
+    def question(preemptor: Task, budgets: DisruptionBudgets) -> VictimRules:
         # The claimant may go while nodes are searched; what is found then is for others like it.
-        name = claimant.job.queue
+        name = preemptor.job.queue
 
-        def losers(task: Task) -> tuple[QueueNode, ...]:
+        def losers(task: Task) -> tuple[QueueInfo, ...]:
             """The victim's queue and those above it that the claimant is not in."""
-            tree = session.book.tree.by_name
+            tree = session.cache.tree.by_name
             mine = tree.get(name)
             theirs = tree.get(task.queue)
             if mine is None or theirs is None or mine is theirs:
@@ -70,17 +70,17 @@ def _terms(session: Session) -> Taking:
             return all(session.rules.may_reclaim((task,), queue) for queue in queues)
 
         def together(tasks: Sequence[Task]) -> bool:
-            by_queue: dict[QueueNode, list[Task]] = {}
+            by_queue: dict[QueueInfo, list[Task]] = {}
             for task in tasks:
                 for queue in losers(task):
                     by_queue.setdefault(queue, []).append(task)
             return all(session.rules.may_reclaim(members, queue) for queue, members in by_queue.items())
 
         def like(task: Task) -> Hashable:
-            gang = task.job.key if not task.at_rest and task.job.min_member > 1 else None
+            gang = task.job.key if not task.is_archived and task.job.min_member > 1 else None
             return (task.queue, task.priority, task.pod.request, gang)
 
-        return Question(partial(evictable, session), alone, together, budgets, like)
+        return VictimRules(partial(evictable, session), alone, together, budgets, like)
 
     # What a queue lacks because of its own capability it does not get from others.
-    return Taking(key, question, lambda _claimant: (), possible, REASON)
+    return PreemptionPolicy(key, question, lambda _preemptor: (), possible, REASON)

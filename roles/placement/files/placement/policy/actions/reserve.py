@@ -20,10 +20,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.policy.jobs import Job, Task, alike, wanted_by
-from placement.policy.reservations import GRACE, NO_SHADOW, Head, Kept, Path, Reservation, path_of, sum_up
-from placement.policy.session import Session
-from placement.state.masks import Bools
+from placement.policy.framework.session import Session
+from placement.policy.jobs.job import Job, Task, alike, wanted_by
+from placement.policy.queues.reservations import GRACE, NO_SHADOW, Head, Kept, Path, Reservation, path_of, sum_up
+from placement.state.node_filters import Bools
 from placement.state.pods import PodEntry
 
 # Seconds between two looks, and until a head is looked at again that fits nowhere, or has not waited long enough.
@@ -43,7 +43,7 @@ Int64s = NDArray[np.int64]
 
 def reserve(session: Session) -> Iterator[None]:
     """Choose the nodes that are kept for heads, at most once a second; a step of every cycle before jobs are placed."""
-    kept, book = session.reservations, session.book
+    kept, cache = session.reservations, session.cache
     if not kept.heads and not kept.active:
         return
     _hold(session, kept.active)
@@ -53,7 +53,7 @@ def reserve(session: Session) -> Iterator[None]:
     for name in [name for name, head in kept.heads.items() if not _waits(session, name, head.job)]:
         del kept.heads[name]
     kept.paths = _paths(session)
-    if len(kept.ends) > len(book.tasks):
+    if len(kept.ends) > len(cache.tasks):
         kept.ends.clear()
     found: list[Reservation] = []
     changed, chosen = False, 0
@@ -100,13 +100,13 @@ def _hold(session: Session, found: Sequence[Reservation]) -> None:
     kept = session.reservations
     found = tuple(item for item in found if _stands(session, item, found))
     for item in found:
-        item.paused = session.rules.overused(session.book.tree.by_name[item.job.queue])
+        item.paused = session.rules.overused(session.cache.tree.by_name[item.job.queue])
     if found != kept.active and kept.hold(found):
-        session.book.generation += 1
+        session.cache.room_version += 1
 
 
 def _paths(session: Session) -> dict[str, Path]:
-    return {queue.name: path_of(queue) for queue in session.book.tree.by_name.values()}
+    return {queue.name: path_of(queue) for queue in session.cache.tree.by_name.values()}
 
 
 def _stands(session: Session, item: Reservation, found: Sequence[Reservation]) -> bool:
@@ -122,11 +122,11 @@ def _stands(session: Session, item: Reservation, found: Sequence[Reservation]) -
 
 def _waits(session: Session, name: str, job: Job) -> bool:
     """Return whether the job waits in the queue of this name, and for room alone."""
-    book, queue = session.book, session.book.tree.by_name.get(name)
-    if queue is None or queue.record.backed_by or book.jobs.get(job.key) is not job or job.queue != name:
+    cache, queue = session.cache, session.cache.tree.by_name.get(name)
+    if queue is None or queue.record.backed_by or cache.jobs.get(job.key) is not job or job.queue != name:
         return False
-    apart = job.key in book.held or job.key in book.outside
-    return bool(job.pending) and not apart and book.admits(job) and book.enough(job)
+    apart = job.key in cache.backoff or job.key in cache.gated
+    return bool(job.pending) and not apart and cache.admits(job) and cache.has_min_member(job)
 
 
 def _precedence(session: Session, job: Job) -> tuple[object, ...]:
@@ -141,14 +141,14 @@ def _choose(
     session: Session, head: Head, before: Reservation | None, taken: Kept
 ) -> Generator[None, None, Reservation | None]:
     """Choose what is kept for a head beside what is taken by others; None where nothing is to be kept."""
-    kept, book, job = session.reservations, session.book, head.job
+    kept, cache, job = session.reservations, session.cache, head.job
     needed = session.rules.needed(job)
     tasks = job.next_tasks(needed)
     for task in tasks:
         job.wait(task)
-    queue = book.tree.by_name.get(job.queue)
+    queue = cache.tree.by_name.get(job.queue)
     head.again, kept.chosen[job.queue] = session.now + _VAIN, session.now
-    if len(tasks) < needed or queue is None or book.tree.limit(queue, wanted_by(tasks), book.total):
+    if len(tasks) < needed or queue is None or cache.tree.limit(queue, wanted_by(tasks), cache.total):
         return None
     waited = kept.waited(job)
     more = max(0, int(log2(max(1.0, waited / kept.patience))))
@@ -161,13 +161,13 @@ def _choose(
         end, at = places
         free = free and end <= session.now
         shadow = max(shadow, end)
-        vector = book.cluster.columns.axis.request(group[0].pod.request).dense
+        vector = cache.cluster.columns.axis.request(group[0].pod.request).dense
         nodes = sum_up((nodes, *({name: vector} for name in at)))
     head.again = session.now + max(_INTERVAL, len(nodes) / _PLACES, len(kept.heads) / _HEADS)
     if free:
         # It fits, as far as can be seen from here, and is tried again whatever it was tried against before.
-        job.parked = -1
-        book.push(job)
+        job.unschedulable_at = -1
+        cache.push(job)
     head.vain = head.vain + 1 if free else 0
     if head.vain > _TRIES:
         # It has been tried: what it lacks is not room.
@@ -205,7 +205,7 @@ def _places(
     Return when the last of the number can be had, inf where that is not known, and the nodes of all places; None where
     there are too few.
     """
-    columns, feasibility = session.book.cluster.columns, session.feasibility
+    columns, feasibility = session.cache.cluster.columns, session.feasibility
     vector = columns.axis.request(task.pod.request)
     if vector.unknown:
         return None
@@ -214,7 +214,7 @@ def _places(
     rows = np.flatnonzero(allowed if by_rules is None else allowed & by_rules)
     asked = np.flatnonzero(vector.dense)
     wanted = vector.dense[asked]
-    most = 1 if feasibility.exclusive(task.pod.spec) or session.chooser.one_by_one(task) else number
+    most = 1 if feasibility.exclusive(task.pod.spec) or session.host_selector.one_by_one(task) else number
     room = columns.open[np.ix_(asked, rows)]
     old = np.zeros(columns.capacity, np.bool_)
     for name in before.nodes if before is not None else ():
@@ -256,7 +256,7 @@ def _soonest(
     most: int,
 ) -> Generator[None, None, list[tuple[float, int]]]:
     """Return the time and the row of so many places that others have to leave first, or of all there are."""
-    axis = session.book.cluster.columns.axis
+    axis = session.cache.cluster.columns.axis
     vector = axis.request(task.pod.request).dense
     asked = np.flatnonzero(vector)
     heap: list[tuple[float, bool, int, list[float]]] = []
@@ -285,7 +285,7 @@ def _times(
     session: Session, row: int, asked: NDArray[np.intp], wanted: Int64s, room: Int64s, free: int, most: int
 ) -> Generator[None, None, list[float]]:
     """Return when each further place of a row can be had, in order; inf where that is not known."""
-    cluster, effort = session.book.cluster, session.effort
+    cluster, effort = session.cache.cluster, session.effort
     node = cluster.columns.nodes[row]
     entries = list(cluster.pods.at_node(node.name)) if node is not None else []
     effort.spend(1 + len(entries))
@@ -304,7 +304,7 @@ def _times(
 def _end(session: Session, entry: PodEntry) -> float | None:
     """Return when a pod ends at the latest, inf where that is not known; None for pods that are taken to stay."""
     kept, pod, now = session.reservations, entry.pod, session.now
-    task = session.book.tasks.get(pod.uid)
+    task = session.cache.tasks.get(pod.uid)
     if entry.leaving:
         return now
     if pod.mirror or pod.daemon:
@@ -313,9 +313,9 @@ def _end(session: Session, entry: PodEntry) -> float | None:
     if pod.spec.deadline is not None and pod.spec.deadline > 0:
         began = kept.monotonic(pod.started)
         ends.append((now if began is None else min(now, began)) + pod.spec.deadline + GRACE)
-    batch = session.backing.job_of(task) if task is not None and session.backing.units else None
+    batch = session.batch_jobs.job_of(task) if task is not None and session.batch_jobs.units else None
     if batch is not None and batch.left is not None:
-        ends.append(session.backing.read + batch.left)
+        ends.append(session.batch_jobs.read + batch.left)
     end = min(ends)
     if end < inf:
         kept.ends[pod.uid] = end
@@ -323,5 +323,5 @@ def _end(session: Session, entry: PodEntry) -> float | None:
 
 
 def _name(session: Session, row: int) -> str:
-    node = session.book.cluster.columns.nodes[row]
+    node = session.cache.cluster.columns.nodes[row]
     return node.name if node is not None else ""

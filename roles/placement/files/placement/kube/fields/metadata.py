@@ -1,0 +1,66 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Identity and version of an object, and values that many objects share."""
+
+from typing import TypeVar
+
+from placement.kube.fields.field_error import FieldError, shown
+from placement.kube.wire import core
+from placement.model.pod import PodSpec
+from placement.model.quantity import Amounts
+from placement.model.selector import LabelPairs
+
+T = TypeVar("T")
+
+# When a table of shared values has grown to this, it starts afresh: sharing saves memory and is never needed.
+_TABLE_LIMIT = 1 << 16
+# Resource versions are decimal numbers of 64 bits.
+_MAX_VERSION_DIGITS = 20
+
+
+class Sharing:
+    """Equal label sets, requests and specs are stored once per daemon."""
+
+    def __init__(self) -> None:
+        self._labels: dict[LabelPairs, LabelPairs] = {}
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
+        self._amounts: dict[Amounts, Amounts] = {}
+        self._specs: dict[PodSpec, PodSpec] = {}
+
+    def labels(self, labels: core.Labels) -> LabelPairs:
+        """The label set as sorted pairs; a set of its own, as that of a numbered pod is, has pairs that others have."""
+        if not labels:
+            return ()
+        pairs = tuple(sorted(labels.items()))
+        known = self._labels.get(pairs)
+        return known or _shared(self._labels, tuple([_shared(self._pairs, pair) for pair in pairs]))
+
+    def amounts(self, amounts: Amounts) -> Amounts:
+        """The request."""
+        return _shared(self._amounts, amounts)
+
+    def spec(self, spec: PodSpec) -> PodSpec:
+        """The spec."""
+        return _shared(self._specs, spec)
+
+
+def _shared(table: dict[T, T], value: T) -> T:
+    if len(table) >= _TABLE_LIMIT:
+        table.clear()
+    return table.setdefault(value, value)
+
+
+def require_identity(meta: core.Metadata, *, namespaced: bool) -> int:
+    """Checks UID and name; the resource version as a number, which API servers of today guarantee it to be."""
+    for field, value in (("uid", meta.uid), ("name", meta.name), ("namespace", meta.namespace)):
+        if not value and (namespaced or field != "namespace"):
+            raise FieldError(f"metadata.{field}", "is missing")
+    return read_version(meta.resource_version, "metadata.resourceVersion")
+
+
+def read_version(text: str, field: str) -> int:
+    """A resource version; equality and order are all that is done with it."""
+    if len(text) > _MAX_VERSION_DIGITS or not (text.isascii() and text.isdigit()):
+        raise FieldError(field, f"{shown(text)} is not a decimal number")
+    return int(text)

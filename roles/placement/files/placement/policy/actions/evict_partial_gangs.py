@@ -1,0 +1,55 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Gangs bound in part: where bindings failed for good, those that are bound leave after a while, and the gang waits.
+
+Until then the others are tried again, first of all. Only a gang that has never been whole does nothing yet: one that
+has lost a member works on what is left or ends by itself, so it is left alone.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from placement.model.action import Evict
+from placement.policy.framework.session import Refused, Session
+from placement.policy.jobs.job import Job
+from placement.policy.preemption.candidates import evictable
+
+REASON: Final = "HalfBound"
+
+
+def evict_partial_gangs(session: Session) -> Iterator[None]:
+    """A step of every cycle, before anybody is placed."""
+    cache = session.cache
+    for key, job in list(cache.partial.items()):
+        if not job.partial or cache.jobs.get(key) is not job:
+            del cache.partial[key]
+            session.deadlines.pop(key, None)
+            continue
+        provisioning = session.provisioning and any(uid in session.provisioning for uid in job.tasks)
+        if provisioning or key not in session.deadlines:
+            session.deadlines[key] = session.now + session.patience
+        # Bindings under way may still make it whole.
+        if session.deadlines[key] <= session.now and job.ready < job.min_member and session.rules.gangs:
+            _withdraw(session, job)
+            yield
+    # Those that are gone with their last pod.
+    for key in session.deadlines.keys() - cache.partial.keys():
+        del session.deadlines[key]
+
+
+def _withdraw(session: Session, job: Job) -> None:
+    leaving = [task for task in job.tasks.values() if evictable(session, task)]
+    if not leaving:
+        return
+    number = f"{job.ready} of {job.min_member} members"
+    message = f"{job} has had {number} bound for {session.patience:g} s and has never been whole"
+    session.evicted_partials[job.key] = Refused(REASON, message)
+    statement = session.statement()
+    for task in leaving:
+        statement.evict(task)
+        pod = task.pod
+        session.actions.append(
+            Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=REASON, message=message)
+        )
+    statement.commit()

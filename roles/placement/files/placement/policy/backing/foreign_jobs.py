@@ -1,0 +1,140 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Others' jobs of the batch system: which nodes they have or are expected on, and until when.
+
+What a job takes of a node, the node itself says: by a taint, or by a placeholder. That comes a moment after the batch
+system has chosen it, and whoever is bound in between has to leave again. So nobody is bound to a node, but by the batch
+system itself, from the first read that has a job there until the node has announced that run of it: by its annotation,
+or by the placeholder, which takes what the job has like any other pod. And where no read says which nodes those are,
+every node may be one of them that the batch system knows.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from placement.model.batch import Lease
+from placement.policy.backing.node_fit import BATCH_NODE_LABEL, SHARE_MODE_LABEL, node_of
+from placement.policy.framework.session import Session
+from placement.state.node_columns import LEASED, UNKNOWN
+
+# A node's annotation names no more than this many at a time, so one that does may have any.
+_ANNOUNCED_AT_MOST: Final = 100
+# Where placeholders are, and what each says of its lease. A kubelet mirrors them; users make no pods there.
+_PLACEHOLDERS: Final = "kube-system"
+_LEASE_ANNOTATION: Final = "converged.hpc/lease"
+_STEP: Final = 256
+# What nodes of the batch system are marked with; where none is, any may be one.
+_MARKS: Final = (SHARE_MODE_LABEL, BATCH_NODE_LABEL)
+
+
+def close_unknown_nodes(session: Session) -> Iterator[None]:
+    """In every cycle: nobody is placed by a read that is too old, or by none, on a node that jobs may have."""
+    batch_jobs, columns = session.batch_jobs, session.cache.cluster.columns
+    limit = batch_jobs.rules.holds_good
+    doubted = limit is not None and session.now - batch_jobs.read > limit
+    now_so = (doubted, columns.generation)
+    if now_so == batch_jobs.leases.doubted or not (doubted or batch_jobs.leases.doubted[0]):
+        return
+    nodes = [node for node in columns.nodes if node is not None]
+    marked = {node.name for node in nodes if any(name in _MARKS for name, _value in node.labels)}
+    for number, node in enumerate(nodes):
+        unknown = doubted and (node.name in marked or not marked)
+        session.cache.cluster.close(node.name, UNKNOWN, closed=unknown)
+        if number % _STEP == _STEP - 1:
+            yield
+    if not doubted:
+        session.cache.room_version += 1
+        session.unfinished = True
+    batch_jobs.leases.doubted = now_so
+
+
+def update_foreign_jobs(session: Session) -> Iterator[None]:
+    """After each read of all jobs."""
+    held: dict[str, list[Lease]] = {}
+    expected: dict[str, list[Lease]] = {}
+    for number, job in enumerate(session.batch_jobs.others):
+        lease = Lease(system=job.system, job=job.job, run=job.run, left=job.left, begins=job.begins)
+        for name in {node_of(session, host) for host in job.hosts} - {""}:
+            (held if job.runs else expected).setdefault(name, []).append(lease)
+        if number % _STEP == _STEP - 1:
+            yield
+    leases, columns = session.batch_jobs.leases, session.cache.cluster.columns
+    leases.held, leases.expected = held, expected
+    announced: dict[str, set[str]] = {}
+    closed = set()
+    for number, (name, there) in enumerate(held.items()):
+        if number % _STEP == _STEP - 1:
+            yield
+        keys = {lease.key for lease in there}
+        row = columns.rows.get(name)
+        node = columns.nodes[row] if row is not None else None
+        named = _announced(node.leases if node is not None else "")
+        # A node that does not name a lease any more has ended it before the batch system says so.
+        told = named | leases.announced.get(name, set())
+        if not keys <= told:
+            told |= set(_placed(session, name))
+        announced[name] = keys & told
+        if announced[name] != keys and len(named) < _ANNOUNCED_AT_MOST:
+            closed.add(name)
+    before = leases.closed
+    # If this is interrupted, every node that is closed must be known to be.
+    leases.closed = before | closed
+    for number, name in enumerate(leases.closed):
+        session.cache.cluster.close(name, LEASED, closed=name in closed)
+        if number % _STEP == _STEP - 1:
+            yield
+    if before - closed:
+        # Whoever found no node is to look again, which those of this cycle do not.
+        session.cache.room_version += 1
+        session.unfinished = True
+    leases.announced, leases.closed = announced, frozenset(closed)
+
+
+def _announced(text: str) -> set[str]:
+    """The keys in a node's annotation; whoever may write there can open his own node, and no other."""
+    try:
+        found = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return set()
+    return {key for key in found if isinstance(key, str)} if isinstance(found, list) else set()
+
+
+def _placed(session: Session, node: str) -> Iterator[str]:
+    """The keys of leases whose placeholders the node's kubelet has let in."""
+    for entry in session.cache.cluster.pods.at_node(node):
+        pod = entry.pod
+        text = dict(pod.annotations).get(_LEASE_ANNOTATION, "")
+        if text and entry.charged and pod.mirror and pod.namespace == _PLACEHOLDERS:
+            try:
+                found = json.loads(text)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(found, dict):
+                yield "/".join(str(found.get(field)) for field in ("wlm", "job", "run"))
+
+
+def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterator[str]:
+    """What is known of leases of nodes, `since` seconds after the read that they are from; the next events first."""
+    known = [(_order(lease), node, lease) for node, there in leases.items() for lease in there]
+    for _unused, node, lease in sorted(known, key=lambda item: (item[0], item[1], item[2].key)):
+        yield f"on node {node} {said(lease.job, left=lease.left, begins=lease.begins, since=since)}"
+
+
+def said(job: str, *, left: float | None, begins: float | None, since: float) -> str:
+    """One job, in one sentence."""
+    if begins is not None:
+        return f"job {job} is expected to start in {_shown(begins - since)}"
+    if left is None:
+        return f"job {job} has no walltime"
+    return f"job {job} ends in {_shown(left - since)} at the latest"
+
+
+def _order(lease: Lease) -> float:
+    return next((time for time in (lease.begins, lease.left) if time is not None), float("inf"))
+
+
+def _shown(seconds: float) -> str:
+    whole = max(0, round(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"

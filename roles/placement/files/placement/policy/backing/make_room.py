@@ -1,0 +1,214 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Clearing: pods in the way of a job that begins are asked to leave as soon as the batch system has chosen its nodes.
+
+The node's own program asks them, too, when the job begins there. But a job's other hosts begin after its first, and
+jobs of one host one after the other, so who is asked on all of them at once has left when their turn comes. Pods are
+chosen as that program chooses: the lowest priority first, members of gangs last and of few gangs, and no more than the
+job's part of the node needs for certain. What a node alone knows of a job, the node alone acts upon. But pods that have
+a job there themselves come last of all: the batch system has counted them, and gives the job what others have.
+
+What a job takes from pods goes by the node's fence. With a fixed split that is no core, unless it is there alone; and
+where no label says which fence there is, all is left to the node.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Final
+
+from placement.model.action import Evict
+from placement.model.batch import BatchJob, Lease, Share
+from placement.model.node import Node
+from placement.model.quantity import CPU, MEMORY, PODS
+from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABEL, node_of
+from placement.policy.framework.session import Session
+from placement.policy.jobs.group_key import gang_of, value_of
+from placement.policy.jobs.job import counted
+from placement.state.pods import PodEntry
+
+PLACEHOLDER: Final = "placeholder"
+SPLIT: Final = "split"
+# Of the class system-node-critical: what a placeholder has, for which a kubelet ends no pod of the same.
+NODE_CRITICAL: Final = 2_000_001_000
+_STEP: Final = 1024
+_CORE: Final = 1000
+_KIB: Final = 1024
+
+Sums = dict[str, int]
+# A job, and what it has of one node.
+Part = tuple[BatchJob, list[Share]]
+
+
+def make_room(session: Session) -> Iterator[None]:
+    """After each read of all jobs, once it is known which nodes have announced theirs."""
+    if not session.batch_jobs.rules.make_room:
+        return
+    beginning = yield from _beginning(session)
+    for name, parts in beginning.items():
+        node = _node(session, name)
+        if node is not None:
+            # It may be gone since the step before.
+            _make_room(session, node, parts)
+        yield
+
+
+def _beginning(session: Session) -> Generator[None, None, dict[str, list[Part]]]:
+    """What jobs have of nodes that they have not begun on yet and that will have placeholders for them."""
+    found: dict[str, list[Part]] = {}
+    leases = session.batch_jobs.leases
+    for number, job in enumerate(session.batch_jobs.others):
+        if number % _STEP == _STEP - 1:
+            yield
+        # What jobs have is read while they begin, and of another daemon's for as long as they run; those are pods.
+        if not job.shares or job.tag:
+            continue
+        shares: dict[str, list[Share]] = {}
+        for share in job.shares:
+            shares.setdefault(node_of(session, share.host), []).append(share)
+        key = Lease(system=job.system, job=job.job, run=job.run).key
+        for name in shares:
+            node = _node(session, name) if name in leases.closed else None
+            if node is not None and key not in leases.announced.get(name, ()) and _is_cleared(node):
+                found.setdefault(name, []).append((job, shares[name]))
+        yield
+    return found
+
+
+def _is_cleared(node: Node) -> bool:
+    """Whether it has placeholders, and says what they take."""
+    return value_of(node.labels, SHARE_MODE_LABEL) == PLACEHOLDER and bool(value_of(node.labels, SHARE_FENCE_LABEL))
+
+
+def _make_room(session: Session, node: Node, parts: Sequence[Part]) -> None:
+    here = [entry for entry in session.cache.cluster.pods.at_node(node.name) if entry.charged]
+    missing = _missing(session, node, parts, here)
+    for entry in victims(_others(here), missing, lambda uid: _has_job(session, uid)):
+        _ask(session, entry, f"job {parts[0][0].job} begins on node {node.name} and needs its place")
+
+
+def _node(session: Session, name: str) -> Node | None:
+    columns = session.cache.cluster.columns
+    row = columns.rows.get(name)
+    return columns.nodes[row] if row is not None else None
+
+
+def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence[PodEntry]) -> Sums:
+    """What the jobs need of the node beyond what is free, or will be when those have left who are leaving."""
+    columns = session.cache.cluster.columns
+    row, names = columns.rows[node.name], columns.axis.names
+    most = dict(zip(names, columns.alloc[:, row].tolist(), strict=True))
+    for entry in here:
+        if _stays(entry):
+            _add(most, entry, -1)
+    need: Sums = {PODS: len(parts)}
+    for job, shares in parts:
+        taken = {key: most[key] for key in most if _is_asked_whole(key)} if job.whole else _taken(session, node, shares)
+        for key, amount in taken.items():
+            need[key] = need.get(key, 0) + amount
+    room = dict(zip(names, (columns.free[:, row] + columns.releasing[:, row]).tolist(), strict=True))
+    # A placeholder never asks for more than the node can give, and where that is nothing, for nothing.
+    asked = {key: min(amount, most.get(key, 0)) for key, amount in need.items()}
+    return {key: amount - room.get(key, 0) for key, amount in asked.items() if amount > 0}
+
+
+def _is_asked_whole(name: str) -> bool:
+    """Cores, memory and devices; neither slots for pods, nor disk, nor huge pages."""
+    return name in (CPU, MEMORY) or ("/" in name and not name.startswith("hugepages-"))
+
+
+def _taken(session: Session, node: Node, shares: Sequence[Share]) -> Sums:
+    """What a job takes from the pods of a node, in Kubernetes' names."""
+    split = value_of(node.labels, SHARE_FENCE_LABEL) == SPLIT
+    devices = {theirs: ours for ours, theirs in session.batch_jobs.rules.devices.items()}
+    found: Sums = {}
+    for share in shares:
+        told = {CPU: 0 if split else share.cores * _CORE, MEMORY: share.memory * _KIB}
+        told.update((devices[key], amount) for key, amount in share.devices if key in devices)
+        for key, amount in told.items():
+            found[key] = found.get(key, 0) + amount
+    return found
+
+
+def _has_job(session: Session, uid: str) -> bool:
+    """Whether a pod is part of a job that runs."""
+    task = session.cache.tasks.get(uid)
+    job = session.batch_jobs.job_of(task) if task is not None else None
+    return job is not None and job.runs
+
+
+def victims(
+    others: Sequence[PodEntry], missing: Mapping[str, int], last: Callable[[str], bool] = lambda _uid: False
+) -> list[PodEntry]:
+    """Pods that must leave before nothing is missing, or all that would help; the `last` after all others."""
+    left = dict(missing)
+    chosen: list[PodEntry] = []
+    ordered = list(_in_order(others, missing))
+    for entry in sorted(ordered, key=lambda entry: last(entry.pod.uid)):
+        amounts = dict(counted(entry.pod.request))
+        if any(amount > 0 and amounts.get(name) for name, amount in left.items()):
+            chosen.append(entry)
+            _add(left, entry, -1)
+    for entry in reversed(tuple(chosen)):
+        # A larger one may have made an earlier one needless.
+        without = dict(left)
+        _add(without, entry, 1)
+        if all(amount <= 0 for amount in without.values()):
+            chosen.remove(entry)
+            left = without
+    return chosen
+
+
+def _in_order(others: Sequence[PodEntry], missing: Mapping[str, int]) -> Iterator[PodEntry]:
+    together: dict[object, list[PodEntry]] = {}
+    for entry in sorted(others, key=lambda entry: (-_frees([entry], missing), entry.pod.uid)):
+        pod, gang = entry.pod, gang_of(entry.pod)
+        together.setdefault((pod.spec.priority, pod.namespace, gang, "" if gang else pod.uid), []).append(entry)
+
+    def order(some: list[PodEntry]) -> tuple[int, bool, int, int, str]:
+        pod = some[0].pod
+        frees = (-_frees(some, missing), -_frees(some[:1], missing))
+        return (pod.spec.priority, bool(gang_of(pod)), *frees, pod.uid)
+
+    for some in sorted(together.values(), key=order):
+        yield from some
+
+
+def _frees(some: Sequence[PodEntry], missing: Mapping[str, int]) -> int:
+    """How much of what is missing, in thousandths of it."""
+    freed: Sums = dict.fromkeys(missing, 0)
+    for entry in some:
+        _add(freed, entry, 1)
+    return max((1000 * min(freed[name], amount) // amount for name, amount in missing.items() if amount > 0), default=0)
+
+
+def _stays(entry: PodEntry) -> bool:
+    pod = entry.pod
+    return pod.mirror or pod.daemon or pod.spec.priority >= NODE_CRITICAL
+
+
+def _others(here: Sequence[PodEntry]) -> list[PodEntry]:
+    return [entry for entry in here if not _stays(entry) and not entry.leaving and entry.pod.node]
+
+
+def _add(sums: Sums, entry: PodEntry, number: int) -> None:
+    for name, amount in counted(entry.pod.request):
+        if name in sums:
+            sums[name] += amount * number
+
+
+def _ask(session: Session, entry: PodEntry, message: str) -> None:
+    """Has it leave in the time that it takes itself; who may not be disturbed is asked again later."""
+    pod, cache = entry.pod, session.cache
+    if pod.uid in session.unevictable:
+        return
+    task = cache.tasks.get(pod.uid)
+    if task is not None:
+        statement = session.statement()
+        statement.evict(task)
+        statement.commit()
+    else:
+        cache.cluster.pods.evict(pod.uid)
+        cache.cluster.pods.settle()
+    session.actions.append(
+        Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason="JobBegins", message=message)
+    )

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Pods that were bound for a batch job and that nobody serves any more: their group was deleted or changed its queue.
+
+Both are in the hands of the pods' owner, and neither takes a container off its node. So they leave, and as long as they
+are there the job stays. Of which job they are their tags say (see `tags`), whatever has become of the group, the job or
+the daemon that bound them. Their owner may write there, too: that makes his own pods leave, and can keep no job but one
+of his own namespace.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from placement.model.workload import PodGroup
+from placement.policy.framework.session import Session
+from placement.policy.jobs.batch_jobs import BackedUnit
+from placement.policy.jobs.job import HOLDING, Job, Task
+
+# Until when containers may be there of whom nothing has been heard.
+OPEN: Final = float("inf")
+
+
+def is_served(session: Session, job: Job) -> bool:
+    """Whether its pods are what the batch system backs."""
+    queue = session.cache.tree.by_name.get(job.queue)
+    return queue is not None and bool(queue.record.backed_by) and (job.group is not None or not job.key.named)
+
+
+def hold(session: Session, unit: BackedUnit, known: Job | None) -> None:
+    """Pods that were bound for the unit's job hold it, if they can be: those of its namespace.
+
+    Another job with its tag may be anybody's: its namespace says nothing of this one.
+    """
+    uids = session.cache.tags.pods.get(unit.uid, {}).keys() - unit.pods_until.keys()
+    if not uids:
+        return
+    jobs = (unit.job,) if unit.job is not None else unit.extra
+    namespaces = {known.key.namespace} if known is not None else {job.namespace for job in jobs}
+    for uid in uids:
+        task = session.cache.tasks.get(uid)
+        if task is not None and task.status in HOLDING and task.pod.namespace in namespaces:
+            unit.pods_until[uid] = OPEN
+
+
+def is_abandoned(session: Session, uid: str, known: Job | None) -> bool:
+    """Whether nobody serves what this is the UID of."""
+    if known is not None:
+        return not is_served(session, known)
+    unit = session.batch_jobs.units.get(uid)
+    job = unit.job if unit is not None else None
+    # A group that cannot be read may say what it said before.
+    return uid not in session.cache.cluster.unreadable.get(PodGroup, {}) or job is None or not job.runs
+
+
+def strays(session: Session, uid: str) -> Iterator[Task]:
+    """All who are there and have been bound for a job of this UID, as the pods say or as we know."""
+    cache, unit = session.cache, session.batch_jobs.units.get(uid)
+    for one in dict.fromkeys((*cache.tags.pods.get(uid, ()), *(unit.pods_until if unit is not None else ()))):
+        task = cache.tasks.get(one)
+        if task is not None and task.status in HOLDING and one not in session.batch_jobs.lost:
+            yield task

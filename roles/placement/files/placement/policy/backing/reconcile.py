@@ -1,0 +1,286 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Queues that a batch system backs: a gang, or a pod by itself, is one job there, and goes where that job is.
+
+no job        one is submitted, once a read of all jobs has shown that there is none
+it waits      so do the pods, and are told why in the batch system's words
+it runs       each pod gets its part of the job, if the node is one that it may have; otherwise the job is given up
+it is gone    pods that are left are asked to leave; so are those whose job is about to reach its walltime
+no pods       the job is released, when the last container has really ended
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from placement.model.action import Submit
+from placement.model.batch import BatchJob
+from placement.model.workload import Namespace
+from placement.policy.backing.foreign_jobs import close_unknown_nodes, update_foreign_jobs
+from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
+from placement.policy.backing.late_members import ascribe, is_apart, returning
+from placement.policy.backing.lost_pods import look_for_lost
+from placement.policy.backing.make_room import make_room
+from placement.policy.backing.node_fit import aliases, hosts, is_kept, is_resting, largest, node_of, why_not
+from placement.policy.backing.orphans import OPEN, is_served
+from placement.policy.backing.release import evict, give_back, job_of, may_leave, send_altered
+from placement.policy.framework.session import Refused, Session
+from placement.policy.jobs.batch_jobs import BackedUnit
+from placement.policy.jobs.job import HOLDING, Job, Status, Task
+
+_STEP: Final = 64
+
+
+def reconcile(session: Session) -> Iterator[None]:
+    """A step of every cycle, before anybody else is placed."""
+    cache, batch_jobs = session.cache, session.batch_jobs
+    for uid in list(batch_jobs.changed):
+        job = job_of(session, uid)
+        if job is not None:
+            cache.backed[job.key] = job
+    batch_jobs.changed.clear()
+    if batch_jobs.fresh:
+        batch_jobs.aliases, batch_jobs.hosts = aliases(session), hosts(session)
+        cache.backed.update((key, cache.jobs[key]) for key in cache.recheck_after_read if key in cache.jobs)
+        cache.recheck_after_read.clear()
+        _renamed(session)
+        look_for_lost(session)
+        yield from update_foreign_jobs(session)
+        yield from make_room(session)
+    yield from close_unknown_nodes(session)
+    for key in list(cache.backed):
+        if key in cache.stale:
+            # It comes again once it has been read again.
+            continue
+        job = cache.backed.pop(key, None)
+        if job is None or cache.jobs.get(key) is not job:
+            continue
+        for rests in _serve(session, job):
+            if not rests:
+                cache.recheck_after_read[key] = None
+            yield
+    if batch_jobs.fresh:
+        batch_jobs.fresh = False
+        send_altered(session)
+        for number, uid in enumerate(dict.fromkeys((*batch_jobs.units, *cache.tags.pods))):
+            give_back(session, uid)
+            if number % _STEP == 0:
+                yield
+
+
+def _renamed(session: Session) -> None:
+    """Labels of namespaces say whose jobs are, so units are looked at again where they have changed."""
+    cache, batch_jobs = session.cache, session.batch_jobs
+    found = cache.cluster.objects.get(Namespace, {}).values()
+    labels = {item.name: item.labels for item in found if isinstance(item, Namespace)}
+    if labels == batch_jobs.labels:
+        return
+    changed = {name for name, _unused in labels.items() ^ batch_jobs.labels.items()}
+    batch_jobs.labels = labels
+    for unit in batch_jobs.units.values():
+        job = job_of(session, unit.uid)
+        if job is not None and job.key.namespace in changed:
+            unit.seen = -1
+            cache.backed[job.key] = job
+
+
+def _serve(session: Session, job: Job) -> Iterator[bool]:
+    """Does what there is to do for a job; each time says whether nothing more will be until something changes."""
+    if not is_served(session, job):
+        queue = session.cache.tree.by_name.get(job.queue)
+        if queue is not None and queue.record.backed_by:
+            _tell(session, job, Refused("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
+        return
+    units = session.batch_jobs.units
+    gang = job.group.uid if job.group is not None else ""
+    together = [task for task in job.tasks.values() if gang and not is_apart(session, job, task)]
+    if gang and (together or gang in units):
+        unit = session.batch_jobs.unit(gang)
+        yield _settle(session, job, unit, [*together, *returning(session, job, unit, together)])
+    for task in [task for task in job.tasks.values() if not gang or is_apart(session, job, task)]:
+        if job.key in session.cache.stale:
+            return
+        # In the meantime it may have gone.
+        if job.tasks.get(task.uid) is not task:
+            continue
+        unit = session.batch_jobs.unit(task.uid)
+        if task.status != unit.seen:
+            done = _settle(session, job, unit, [task])
+            unit.seen = task.status if done else -1
+            yield done
+
+
+def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task]) -> bool:
+    batch_jobs = session.batch_jobs
+    there = [task for task in tasks if task.status in HOLDING and task.uid not in batch_jobs.lost]
+    waiting = [task for task in tasks if task.status is Status.PENDING and job.problem is None]
+    unit.pods_until.update((task.uid, OPEN) for task in there)
+    unit.members = len(there) + len(waiting)
+    ascribe(session, job, unit)
+    batch = unit.job
+    if batch is None:
+        if batch_jobs.is_gone(unit):
+            whose = f", and job {unit.extra[0].job} is not of this namespace's user and queue" if unit.extra else ""
+            evict(session, there, "JobEnded", f"the job that {job} was part of is gone{whose}")
+        # Who is still there has no job, so he has to leave and is a part of the next one.
+        if waiting and not there and len(waiting) >= _needed(session, job, unit):
+            _submit(session, job, unit, sorted(waiting, key=lambda task: task.key))
+        return not (waiting or there)
+    if not batch.runs:
+        leaving = [task for task in there if not _perhaps_elsewhere(session, unit, task)]
+        evict(session, leaving, "JobStopped", f"job {batch.job} does not run any more")
+    if unit.owner is None:
+        said = f"job {batch.job} may be another user's: the settings name no user for namespace {job.key.namespace}"
+        if waiting:
+            _tell(session, job, Refused("NoJob", said))
+        return not waiting and (batch.runs or not there)
+    if batch.runs and batch.left is not None and batch.left <= batch_jobs.rules.grace:
+        evict(session, there, "WalltimeReached", f"job {batch.job} ends in {max(0, int(batch.left))} s")
+        unit.trouble = f"job {batch.job} has less time left than the {batch_jobs.rules.grace:g} s that pods have to end"
+        unit.rejected_job = batch.job
+    if batch.runs and unit.absences:
+        # It may be gone: nobody goes where it was, and nobody leaves yet.
+        return False
+    if batch.runs and batch.job != unit.rejected_job:
+        return _place(session, job, unit, batch, waiting, there)
+    if waiting:
+        said = unit.trouble if batch.job == unit.rejected_job else batch.comment
+        _tell(session, job, Refused("JobWaiting", f"job {batch.job} has no nodes to give yet: {said or 'queued'}"))
+    return batch.job != unit.rejected_job and not there
+
+
+def _perhaps_elsewhere(session: Session, unit: BackedUnit, task: Task) -> bool:
+    """Whether it may be part of another job of the tag, which runs, as nobody can say whose the jobs are."""
+    shares = [share for job in unit.extra for share in job.shares] if unit.owner is None else []
+    return any(node_of(session, share.host) == task.node for share in shares)
+
+
+def _needed(session: Session, job: Job, unit: BackedUnit) -> int:
+    """How many must have a place together; a pod by itself is alone, whatever its group says."""
+    return session.rules.needed(job) if job.group is not None and unit.uid == job.group.uid else 1
+
+
+def _submit(session: Session, job: Job, unit: BackedUnit, waiting: Sequence[Task]) -> None:
+    batch_jobs, now = session.batch_jobs, session.now
+    if not batch_jobs.may_submit(unit, now):
+        said = batch_jobs.trouble or unit.trouble or "a job is being submitted"
+        _tell(session, job, Refused("NoJob", said))
+        return
+    pods = [task.pod for task in waiting]
+    try:
+        demands = [demand_of(pod, batch_jobs.rules, batch_jobs.hosts) for pod in pods]
+        chunks, walltime = chunks_of(demands, largest(session)), walltime_of(pods)
+    except Unbackable as error:
+        _tell(session, job, Refused("NotBackable", f"{job}: {error}"))
+        return
+    batch_jobs.submitted(unit, now)
+    session.actions.append(
+        Submit(
+            uid=unit.uid,
+            namespace=job.key.namespace,
+            name=job.group.name if job.group is not None and unit.uid == job.group.uid else pods[0].name,
+            queue=job.queue,
+            namespace_labels=session.cache.namespace_labels(job),
+            chunks=chunks,
+            walltime=walltime,
+            mark=batch_jobs.mark,
+        )
+    )
+    _tell(session, job, Refused("NoJob", unit.trouble or "a job is being submitted"))
+
+
+def _place(
+    session: Session, job: Job, unit: BackedUnit, batch: BatchJob, waiting: Sequence[Task], there: Sequence[Task]
+) -> bool:
+    """Gives pods their parts of a job that runs; all that must start together, or none."""
+    bins = SharePacking(batch.shares, lambda host: node_of(session, host), session.batch_jobs.rules.devices.values())
+    known = sorted(there, key=lambda task: _demand(session, task), reverse=True)
+    lost = [task for task in known if not bins.take(task.node, _demand(session, task)) and may_leave(session, task)]
+    known_hosts = all(node_of(session, share.host) for share in batch.shares)
+    if not known_hosts:
+        # A host that is no node now may be the very one where they are.
+        lost = []
+    evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
+    if not waiting:
+        return known_hosts and not lost
+    if job.key in session.cache.backoff or session.batch_jobs.leases.doubted[0]:
+        return False
+    statement = session.statement()
+    placed: list[Task] = []
+    # Who is placed counts as one of the minimum from then on.
+    needed = _needed(session, job, unit)
+    enough = min(needed, len(waiting))
+    refused = ""
+    ordered = sorted(waiting, key=lambda task: (len(_demand(session, task).properties), _demand(session, task)))
+    for task in reversed(ordered):
+        node, why = bins.put(_demand(session, task), partial(why_not, session, task))
+        if node:
+            statement.allocate(task, node)
+            placed.append(task)
+        refused = why or refused
+    # It may have been asked for when others of the gang had jobs of their own: who is bound now would wait in vain.
+    too_small = known_hosts and bins.spent and len(placed) < needed
+    if too_small or len(placed) < enough or not placed:
+        statement.discard()
+        return _without(session, job, unit, batch, waiting, there, refused or _no_part(session, batch, waiting[0]))
+    statement.commit()
+    # Nothing may come of their bindings for long, and their group be deleted meanwhile.
+    unit.pods_until.update((task.uid, OPEN) for task in placed)
+    unit.tries, unit.trouble = 0, ""
+    for own in [session.batch_jobs.units[task.uid] for task in placed if task.uid in session.batch_jobs.units]:
+        # Nobody needs a job of his own who has a part of his gang's.
+        own.has_own_job, own.members = own is unit, own.members if own is unit else 0
+    session.bind(*placed, tag=unit.uid)
+    return len(placed) == len(waiting) and known_hosts and not lost
+
+
+def _no_part(session: Session, batch: BatchJob, task: Task) -> str:
+    hosts_ = sorted({share.host for share in batch.shares})
+    strange = [host for host in hosts_ if not node_of(session, host)]
+    if strange:
+        return f"{', '.join(strange[:5])} are no nodes; where only some hosts are, pbs_chunk says which"
+    return f"its hosts {', '.join(hosts_[:5])} have no part for {task}"
+
+
+def _without(
+    session: Session,
+    job: Job,
+    unit: BackedUnit,
+    batch: BatchJob,
+    waiting: Sequence[Task],
+    there: Sequence[Task],
+    refused: str,
+) -> bool:
+    """Decide what becomes of a job in which no waiting pod could have a place."""
+    if any(task.status is Status.RELEASING for task in there):
+        # Their parts are the next ones'.
+        _tell(session, job, Refused("JobWaiting", f"pods are still leaving job {batch.job}"))
+    elif any(
+        is_resting(session, name, waiting) or any(is_kept(session, task, name) for task in waiting)
+        for name in {node_of(session, share.host) for share in batch.shares}
+    ):
+        # The job is as good as it was, and its node will be tried again.
+        _tell(session, job, Refused("JobWaiting", refused))
+    elif there and (job.was_ready or not job.missing):
+        for task in job.tasks.values():
+            if task.status is Status.PENDING:
+                session.batch_jobs.unit(task.uid).has_own_job = True
+    elif not there:
+        session.batch_jobs.give_up(unit, batch, session.now, f"job {batch.job} was given up: {refused}")
+        _tell(session, job, Refused("WrongNodes", unit.trouble))
+    return False
+
+
+def _demand(session: Session, task: Task) -> Demand:
+    try:
+        return demand_of(task.pod, session.batch_jobs.rules)
+    except Unbackable:
+        # It was admitted by other rules, and takes nothing that these have a name for.
+        return Demand(0, 0, (), ())
+
+
+def _tell(session: Session, job: Job, refused: Refused) -> None:
+    if session.cache.jobs.get(job.key) is job and session.refusals.get(job.key) != refused:
+        session.refusals[job.key] = refused
+        session.cache.dirty[job.key] = job

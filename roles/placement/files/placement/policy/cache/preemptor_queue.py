@@ -1,0 +1,159 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Claimants: jobs that allocate has tried in vain, and that others may have to leave for, by queue and in order.
+
+Few of them have a turn in a cycle, and they can be a crowd, so it is never looked through: who has been parked since
+the last run joins, and who has had a turn is set aside until there are other prospects. Where those change all the
+time, the first would be tried again and again, so there are rounds, too, in which each has one turn.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from placement.policy.cache.equivalence_cache import FutileSearches
+from placement.policy.cache.job_cache import JobCache
+from placement.policy.cache.lazy_heap import LazyHeap
+from placement.policy.jobs.group_key import GroupKey
+from placement.policy.jobs.job import Job
+from placement.policy.plugins.plugin_set import PluginSet
+from placement.policy.queues.queue import Place, QueueInfo
+from placement.policy.queues.tree import QueueTree
+
+# So many jobs are looked at in one go.
+AT_ONCE: Final = 512
+
+
+class RoundRobin:
+    """Claimants of one queue. Who comes while a round lasts, or has had its turn in it, waits for the next one.
+
+    So nobody waits longer than two rounds, however many come.
+    """
+
+    def __init__(self, table: Mapping[GroupKey, Job]) -> None:
+        # Those that allocate has tried in vain, and those that it has not come to.
+        self._due = (LazyHeap(table), LazyHeap(table))
+        self._rest = (LazyHeap(table), LazyHeap(table))
+        self.number = 0
+
+    def put(self, place: Place, *, due: bool, tried: bool) -> None:
+        """A place of a job that has its turn in this round, or in the next one."""
+        (self._due if due else self._rest)[not tried].put(place)
+
+    def pop(self, since: int, *, in_turn: bool, all_of_them: bool) -> Place | None:
+        """The first in order, or of those whose turn it is; of all, or without those that allocate has not come to."""
+        kinds = 2 if all_of_them else 1
+        if in_turn and not any(ranking.peek(since) for ranking in self._due[:kinds]):
+            self._due, self._rest = self._rest, self._due
+            self.number += 1
+        rankings = self._due[:kinds] if in_turn else (*self._due[:kinds], *self._rest[:kinds])
+        found = [(place, ranking) for ranking in rankings if (place := ranking.peek(since)) is not None]
+        return min(found, key=lambda item: item[0])[1].pop(since) if found else None
+
+    def __bool__(self) -> bool:
+        return any((*self._due, *self._rest))
+
+    def tidy(self) -> None:
+        """Forgets some of those that have moved on."""
+        for ranking in (*self._due, *self._rest):
+            ranking.tidy()
+
+
+class PreemptorQueue:
+    """Those of one action."""
+
+    def __init__(self, cache: JobCache) -> None:
+        self.searches = FutileSearches()
+        # The rounds in which jobs have come, or have had their last turn.
+        self.turns: dict[GroupKey, int] = {}
+        self._cache = cache
+        self._rounds: dict[QueueInfo, RoundRobin] = {}
+        # Whose orders these are, and whose queues.
+        self._ranked_by: tuple[PluginSet, QueueTree] | None = None
+        # Those that have had a turn while the prospects were these.
+        self._aside: list[Place] = []
+        self._prospects = -1
+        # The last ticket of those that have come, and of those that wait in a queue.
+        self._seen = 0
+        self._seen_waiting: dict[QueueInfo, int] = {}
+        # The last ticket when the run began: those that events wake up while it lasts still have their turn.
+        self._begun = 0
+        # Queues of which those that allocate has not come to have their turns in this run.
+        self._joined: set[QueueInfo] = set()
+
+    def gather(self) -> Iterator[None]:
+        """A run begins; between two answers others may have a turn."""
+        cache = self._cache
+        if self._ranked_by is None or self._ranked_by[0] is not cache.rules or self._ranked_by[1] is not cache.tree:
+            self._ranked_by = (cache.rules, cache.tree)
+            self._rounds.clear()
+            self._seen_waiting.clear()
+            self._aside, self._seen = [], 0
+        self._joined.clear()
+        since, self._seen = self._seen, cache.last_position
+        self._begun = cache.last_position
+        returning: list[Place] = []
+        if self._prospects != cache.retry_version:
+            self._prospects = cache.retry_version
+            returning, self._aside = self._aside, []
+        yield from self._come(cache.unschedulable, since, tried=True)
+        for count, place in enumerate(returning):
+            _order, ticket, job = place
+            if job.position == ticket or job.position > self._begun:
+                self._put(place, tried=cache.unschedulable.get(job.key) is job or job.position > self._begun)
+            if count % AT_ONCE == AT_ONCE - 1:
+                yield
+        for rounds in self._rounds.values():
+            rounds.tidy()
+
+    def concerned(self) -> list[QueueInfo]:
+        """Return the queues that have claimants, or jobs that allocate has not come to."""
+        return [queue for queue in self._cache.tree.by_name.values() if queue.waiting or self._rounds.get(queue)]
+
+    def join(self, queue: QueueInfo) -> Iterator[None]:
+        """In this run those of the queue that allocate has not come to have their turns, too."""
+        since, self._seen_waiting[queue] = self._seen_waiting.get(queue, 0), self._begun
+        self._joined.add(queue)
+        yield from self._come(queue.waiting, since, tried=False)
+
+    def _come(self, jobs: dict[GroupKey, Job], since: int, *, tried: bool) -> Iterator[None]:
+        """Those with a later ticket, of jobs by their tickets."""
+        newest = list(islice(reversed(jobs.values()), self._cache.last_position - since))
+        for count, job in enumerate(newest):
+            if job.position > since:
+                # Who is woken up in the meantime comes again in the next run.
+                self._put((job.order, min(job.position, self._begun), job), tried=tried)
+            if count % AT_ONCE == AT_ONCE - 1:
+                yield
+
+    def _put(self, place: Place, *, tried: bool) -> None:
+        job = place[2]
+        queue = self._cache.tree.by_name.get(job.queue)
+        # Between two steps jobs may go.
+        if queue is not None and self._cache.jobs.get(job.key) is job:
+            rounds = self._rounds.get(queue)
+            if rounds is None:
+                rounds = self._rounds[queue] = RoundRobin(queue.jobs)
+            due = self.turns.setdefault(job.key, rounds.number) != rounds.number
+            rounds.put(place, due=due, tried=tried)
+
+    def pop(self, queue: QueueInfo, *, in_turn: bool) -> Place | None:
+        """The first of the queue that has not had its turn, or of those whose turn it is."""
+        rounds = self._rounds.get(queue)
+        all_of_them = queue in self._joined
+        return rounds.pop(self._begun, in_turn=in_turn, all_of_them=all_of_them) if rounds is not None else None
+
+    def put_back(self, queue: QueueInfo, place: Place) -> None:
+        """It is not its turn yet."""
+        if self._is_here(queue, place[2]):
+            self._rounds[queue].put(place, due=True, tried=queue.waiting.get(place[2].key) is not place[2])
+
+    def set_aside(self, queue: QueueInfo, place: Place) -> None:
+        """It has had its turn."""
+        if self._is_here(queue, place[2]):
+            self.turns[place[2].key] = self._rounds[queue].number
+            self._aside.append(place)
+
+    def _is_here(self, queue: QueueInfo, job: Job) -> bool:
+        return self._cache.unschedulable.get(job.key) is job or queue.waiting.get(job.key) is job

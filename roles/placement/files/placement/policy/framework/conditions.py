@@ -1,0 +1,299 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is told to people: conditions of pods, groups and queues, each when it says something new.
+
+What the API server has failed to write is told again after a while, and again until it lands: a group that is let in
+gets its pods from a controller that waits for just that word.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.totals import frozen, shown
+from placement.model.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
+from placement.policy.cache.scheduling_queue import is_over
+from placement.policy.framework.session import Refused, Session
+from placement.policy.jobs.job import Job, Said, Status, Task
+from placement.policy.queues.queue import QueueInfo
+
+UNSCHEDULABLE: Final = "Unschedulable"
+# Seconds between two writes of one object's counts, and until a gang that does not grow is said to be too small.
+_PAUSE: Final = 1.0
+# The API's own limit for messages is 32 KiB; what does not fit into a screen is not read.
+_LONGEST: Final = 1024
+
+# Seconds until what could not be written is said again, and how many objects that is for in one second: each takes a
+# second of one of a few connections while the server fails at it, and those of others need these as well.
+_AGAIN: Final = 30.0
+_PER_SECOND: Final = 4
+
+# Jobs of one queue that are counted in one go.
+_COUNTED: Final = 256
+
+# Why a pod that requests nothing waits for ever.
+_NOT_BACKFILLED: Final = "it requests nothing, and `backfill`, which places such pods, is not among the actions"
+
+
+class StatusReporter:
+    """Remembers what was said, as long as it matters."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._pods: dict[str, Said] = {}
+        self._queues: dict[str, tuple[QueueStatus, float]] = {}
+        # By UID, when what could not be written is said again, in the order of these times; and not before the last.
+        self._unsaid: dict[str, float] = {}
+        self._next = 0.0
+
+    def run(self) -> Iterator[Action | None]:
+        """What is new about the jobs that something happened to, and about queues; None where there is nothing."""
+        cache = self._session.cache
+        self.forget_settled()
+        stirred, cache.dirty = list(cache.dirty.values()), {}
+        for job in stirred:
+            # Between two of these events may come, and with them jobs may go.
+            if cache.jobs.get(job.key) is job:
+                yield from self._job(job)
+            yield None
+        queues = list(cache.tree.by_name.values())
+        self._forget_queues({queue.record.uid for queue in queues})
+        for queue in queues:
+            if queue.record.uid:
+                yield from self._queue(queue)
+
+    def failed(self, uid: str) -> None:
+        """What was said of this pod, group or queue has not been written."""
+        self._unsaid.setdefault(uid, self._session.now + _AGAIN)
+
+    def say_again(self) -> bool:
+        """Takes what has waited for long enough for not said; answers whether there is any."""
+        now, again = self._session.now, 0
+        if now < self._next:
+            return False
+        while self._unsaid and again < _PER_SECOND:
+            uid = next(iter(self._unsaid))
+            if self._unsaid[uid] > now:
+                break
+            del self._unsaid[uid]
+            again += self._is_news_again(uid)
+        if again:
+            self._next = now + 1.0
+        return bool(again)
+
+    def _is_news_again(self, uid: str) -> bool:
+        """Forgets what was said, where the object is still there to say it of."""
+        cache = self._session.cache
+        if self._queues.pop(uid, None) is not None:
+            return True
+        task, key = cache.tasks.get(uid), cache.groups.key(uid)
+        job = cache.jobs.get(key) if key is not None else None
+        if task is not None and self._pods.pop(uid, None) is not None:
+            job = task.job
+            job.untold[uid] = task
+        elif job is not None and job.last_status is not None and job.last_status[0].uid == uid:
+            # Without a phase it is like nothing that follows; that it has had its nodes may have been written before.
+            job.last_status = (replace(job.last_status[0], phase=None), job.last_status[1])
+        else:
+            return False
+        cache.dirty[job.key] = job
+        return True
+
+    def forget_settled(self) -> None:
+        """Whatever is said next of pods that are gone or placed is news again."""
+        for uid in self._session.cache.settled:
+            self._pods.pop(uid, None)
+        self._session.cache.settled.clear()
+
+    def _forget_queues(self, there: set[str]) -> None:
+        if not self._queues.keys() <= there:
+            self._queues = {uid: told for uid, told in self._queues.items() if uid in there}
+
+    def why(self, job: Job) -> Refused | None:
+        """Why the job's pending tasks wait, as far as the last cycle tells."""
+        session = self._session
+        if job.problem is not None:
+            return Refused(job.problem.reason, job.problem.message)
+        withdrawn = session.evicted_partials.get(job.key)
+        if withdrawn is not None:
+            return withdrawn
+        if job.key in session.cache.gated:
+            return Refused("NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}")
+        if not session.cache.has_min_member(job):
+            return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
+        blocked = session.blocked.get(job.key)
+        if blocked is not None:
+            return blocked
+        refused = session.refusals.get(job.key)
+        queue = session.cache.tree.by_name.get(job.queue)
+        if refused is not None or queue is None:
+            return refused
+        idle = job.pending and not job.asking and not queue.record.backed_by
+        if idle and "backfill" not in session.rules.actions:
+            return Refused("NotBackfilled", _NOT_BACKFILLED)
+        if session.rules.overused(queue):
+            deserved = shown((name, part) for name, part in queue.deserved.items() if part)
+            task = job.peek()
+            nodes = self._session.feasibility.reasons(task) if task is not None else None
+            return Refused("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
+        return None
+
+    def _job(self, job: Job) -> Iterator[Action | None]:
+        refused = self.why(job)
+        grows = refused is not None and refused.reason == "NotEnoughTasks" and self._grows(job)
+        if grows:
+            self._session.cache.dirty[job.key] = job
+        elif refused is not None and job.pending:
+            yield from self._waiting(job, refused)
+        if job.counts[Status.REFUSED]:
+            for task in list(job.tasks.values()):
+                if task.status is Status.REFUSED:
+                    yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
+        # A group of another scheduler is for that one to speak of.
+        if job.group is None or not self._session.cache.owns_group(job):
+            return
+        if not grows:
+            yield from self._group(job, job.group, refused)
+        elif not job.tasks and job.inqueue and job.group.phase in NOT_LET_IN:
+            # Whoever is to create its pods may wait to be told that it is in.
+            yield from self._group(job, job.group, None)
+
+    def _waiting(self, job: Job, refused: Refused) -> Iterator[Action | None]:
+        """Tells the job's pods that wait, and only those that have come since, where the others have been told."""
+        said = _said(refused)
+        if job.said != said:
+            job.said = None
+            job.untold.update(job.tasks)
+            if len(job.untold) > _COUNTED:
+                yield None
+        for number, (uid, task) in enumerate(list(job.untold.items())):
+            if number % _COUNTED == _COUNTED - 1:
+                yield None
+            # Between two of these events may come, and with them pods may go.
+            if job.untold.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
+                yield from self._pod(task, refused)
+        job.said = said
+
+    def _grows(self, job: Job) -> bool:
+        """Whether pods of the job may still be coming; what is said of it meanwhile is not true a moment later."""
+        number, since = job.last_valid_count
+        if number != job.valid:
+            job.last_valid_count = (job.valid, self._session.now)
+            return True
+        return self._session.now - since < _PAUSE
+
+    def _pod(self, task: Task, refused: Refused) -> Iterator[Action]:
+        said = _said(refused)
+        if self._pods.get(task.uid) == said:
+            return
+        self._pods[task.uid] = said
+        pod = task.pod
+        yield PodCondition(
+            uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=UNSCHEDULABLE, message=_message(refused)
+        )
+
+    def _group(self, job: Job, group: PodGroup, refused: Refused | None) -> Iterator[Action]:
+        if is_over(job):
+            # How it ended stays.
+            return
+        counts = job.counts
+        before, when = job.last_status or (None, 0.0)
+        if before is not None and before.uid != group.uid:
+            # Another has come in its place.
+            before = None
+        if job.bound < job.min_member <= job.ready and not job.was_ready:
+            # Its bindings are under way, and each will bring it up again.
+            return
+        enough = job.ready >= job.min_member and job.problem is None
+        status = GroupStatus(
+            uid=group.uid,
+            namespace=group.namespace,
+            name=group.name,
+            dialect=group.dialect,
+            phase=_phase(job, enough=enough),
+            scheduled=enough or _stays_scheduled(group) or (before is not None and before.scheduled),
+            reason="" if enough or refused is None else refused.reason,
+            message="" if enough or refused is None else _message(refused),
+            pending=counts[Status.PENDING] + counts[Status.PIPELINED] + counts[Status.GATED] + counts[Status.REFUSED],
+            running=counts[Status.RUNNING],
+            succeeded=counts[Status.SUCCEEDED],
+            failed=counts[Status.FAILED],
+        )
+        if before == status:
+            return
+        if before is not None and _same_but_numbers(before, status) and self._session.now - when < _PAUSE:
+            self._session.cache.dirty[job.key] = job
+            return
+        job.last_status = (status, self._session.now)
+        yield status
+
+    def _queue(self, queue: QueueInfo) -> Iterator[Action | None]:
+        # What another API's queue demands is its scheduler's to serve, unless jobs of ours are in it.
+        problem = queue.problem if queue.jobs or not queue.record.unsupported else ""
+        before, when = self._queues.get(queue.record.uid, (None, 0.0))
+        if before is not None and before.message == problem and self._session.now - when < _PAUSE:
+            return
+        phases = dict.fromkeys(GroupPhase, 0)
+        for number, job in enumerate(list(queue.jobs.values())):
+            if number % _COUNTED == 0:
+                yield None
+            if job.group is not None:
+                phases[_phase(job, enough=job.ready >= job.min_member)] += 1
+        status = QueueStatus(
+            uid=queue.record.uid,
+            name=queue.name,
+            dialect=queue.record.dialect,
+            pending=phases[GroupPhase.PENDING],
+            inqueue=phases[GroupPhase.INQUEUE],
+            running=phases[GroupPhase.RUNNING],
+            unknown=phases[GroupPhase.UNKNOWN],
+            allocated=frozen(queue.allocated),
+            deserved=frozen(queue.deserved),
+            reason="InvalidQueue" if problem else "",
+            message=problem,
+        )
+        self._queues[queue.record.uid] = (status, self._session.now)
+        if before != status:
+            yield status
+
+
+def _said(refused: Refused) -> Said:
+    nodes = refused.nodes
+    figures = nodes is not None or refused.reason == "NeverFits"
+    return (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)
+
+
+def _stays_scheduled(group: PodGroup) -> bool:
+    """Whether the API says that the group has had its nodes, and that this is never taken back."""
+    return group.dialect in (UPSTREAM, UPSTREAM_ALPHA) and group.phase == GroupPhase.RUNNING
+
+
+def _phase(job: Job, *, enough: bool) -> GroupPhase:
+    """kube-batch's rule: running when the minimum is there, unknown when some run without it; and how it ended."""
+    succeeded, ended = job.counts[Status.SUCCEEDED], job.counts[Status.SUCCEEDED] + job.counts[Status.FAILED]
+    if job.min_member <= ended == len(job.tasks):
+        return GroupPhase.FINISHED if succeeded >= job.min_member else GroupPhase.FAILED
+    if enough:
+        return GroupPhase.RUNNING
+    if job.counts[Status.RUNNING]:
+        return GroupPhase.UNKNOWN
+    return GroupPhase.INQUEUE if job.inqueue else GroupPhase.PENDING
+
+
+def _same_but_numbers(before: GroupStatus, after: GroupStatus) -> bool:
+    """Whether only counts and the wording differ."""
+    return before == replace(
+        after,
+        message=before.message,
+        pending=before.pending,
+        running=before.running,
+        succeeded=before.succeeded,
+        failed=before.failed,
+    )
+
+
+def _message(refused: Refused) -> str:
+    text = ": ".join(filter(None, (refused.message, str(refused.nodes) if refused.nodes else "")))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

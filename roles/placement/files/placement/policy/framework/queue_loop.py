@@ -1,0 +1,45 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Taking turns between queues: always the queue that is first in order, as long as it has something to do."""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from placement.policy.framework.session import QueueVisit, Session
+from placement.policy.queues.queue import QueueInfo
+
+# Slices after which the next action has its turn, although there is more to do.
+_SLICES: Final = 50
+
+
+def visit_queues(session: Session, visit: QueueVisit) -> Iterator[None]:
+    """Visits queues until each has answered that it has no more to do; the visit is told whether it is the only one."""
+    cache = session.cache
+    cache.unfinished_visits.add(visit)
+    for _unused in range(_SLICES):
+        begun = session.slice
+        order = session.rules.queue_order
+        # The names in the keys are unique, so queues are never compared themselves.
+        places = [(order(queue), queue) for queue in session.cache.tree.by_name.values() if _used(queue)]
+        heapify(places)
+        while places and session.slice == begun:
+            key, queue = heappop(places)
+            # Shares only grow while tasks are placed: a key that is out of date is too small.
+            if places and (now := order(queue)) != key:
+                heappush(places, (now, queue))
+                continue
+            if (yield from visit(session, queue, not places)):
+                heappush(places, (order(queue), queue))
+            yield
+        if session.slice == begun:
+            cache.unfinished_visits.discard(visit)
+            session.unfinished |= cache.returning
+            return
+    session.unfinished = True
+
+
+def _used(queue: QueueInfo) -> bool:
+    # In a thousand queues few have jobs that wait for their turn.
+    return bool(queue.waiting) and not queue.children and not queue.problem

@@ -1,0 +1,328 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs and their tasks: what kube-batch calls a PodGroup and its pods, whatever made them a group."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import Final
+
+from placement.model.action import GroupStatus
+from placement.model.pod import Phase, Pod
+from placement.model.quantity import PODS, Amounts
+from placement.model.totals import Totals, add
+from placement.model.workload import PodGroup
+from placement.policy.jobs.group_key import GroupKey, group_key
+from placement.state.pods import PodEntry
+
+
+class Status(IntEnum):
+    """What a task is doing, in kube-batch's sense."""
+
+    # Not to be placed yet, or not at all by us.
+    GATED = 0
+    REFUSED = 1
+    PENDING = 2
+    # Room is kept for it on a node that others are leaving; kube-batch says pipelined.
+    PIPELINED = 3
+    # Decided, and not yet confirmed by the API.
+    ALLOCATED = 4
+    BOUND = 5
+    RUNNING = 6
+    RELEASING = 7
+    SUCCEEDED = 8
+    FAILED = 9
+
+
+# On a node or on the way to it, and to stay there.
+PLACED: Final = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING})
+# What counts as a queue's or job's share: promised room is spoken for.
+SHARING: Final = PLACED | {Status.PIPELINED}
+# What a queue deserves something for.
+WANTING: Final = SHARING | {Status.PENDING}
+# What a job has begun with.
+BEGUN: Final = SHARING | {Status.SUCCEEDED}
+# What is in use, to the last second.
+HOLDING: Final = PLACED | {Status.RELEASING}
+# What nobody else can have now.
+TAKING: Final = HOLDING | {Status.PIPELINED}
+# On a node, on the way there, or waiting for one.
+CLAIMING: Final = TAKING | {Status.PENDING}
+
+# On a node, as the API says.
+_THERE: Final = (Status.BOUND, Status.RUNNING, Status.RELEASING)
+# Phases of groups that have never been whole; one that no phase was ever written for is such a group, too.
+_NOT_BEGUN: Final = frozenset({"", "Pending", "Inqueue", "Scheduling"})
+
+# Priority first, then age.
+TaskKey = tuple[int, str, str]
+# What was said of a pod: the reasons, without numbers.
+Said = tuple[str, frozenset[str], str]
+
+
+def status_of(entry: PodEntry) -> Status:
+    """The status that the state gives."""
+    pod = entry.pod
+    if pod.phase is Phase.SUCCEEDED:
+        return Status.SUCCEEDED
+    if pod.phase is Phase.FAILED:
+        return Status.FAILED
+    if entry.charged:
+        if entry.leaving:
+            return Status.RELEASING
+        if not pod.node:
+            return Status.ALLOCATED
+        return Status.RUNNING if pod.phase is Phase.RUNNING else Status.BOUND
+    if pod.terminating:
+        return Status.FAILED
+    if pod.spec.unsupported:
+        return Status.REFUSED
+    if pod.gated:
+        return Status.GATED
+    return Status.PIPELINED if entry.at else Status.PENDING
+
+
+@lru_cache(maxsize=1 << 12)
+def counted(request: Amounts) -> Amounts:
+    """The request, and one pod; the same object for equal requests, for there are many pods of few sizes."""
+    return (*request, (PODS, 1))
+
+
+class Task:
+    """One pod of ours."""
+
+    __slots__ = ("amounts", "entry", "key", "owner", "pod", "status", "uid")
+
+    def __init__(self, entry: PodEntry, job: "Job", key: TaskKey) -> None:
+        self.uid = entry.pod.uid
+        self.entry = entry
+        self.pod: Pod = entry.pod
+        # What it counts for in its queue.
+        self.amounts = counted(entry.pod.request)
+        # Its job, or at rest only the name of its queue.
+        self.owner: Job | str = job
+        self.key = key
+        self.status = Status.FAILED
+
+    @property
+    def job(self) -> "Job":
+        """Its job; at rest one that is made for the occasion (see `register`)."""
+        return _lone_job(self, self.owner) if isinstance(self.owner, str) else self.owner
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether it is a pod by itself that nothing happens to: its job would have to be made, for every question."""
+        return isinstance(self.owner, str)
+
+    @property
+    def priority(self) -> int:
+        """Its job's priority."""
+        return self.pod.spec.priority if isinstance(self.owner, str) else self.owner.priority
+
+    @property
+    def queue(self) -> str:
+        """The name of its queue."""
+        return self.owner if isinstance(self.owner, str) else self.owner.queue
+
+    @property
+    def node(self) -> str:
+        """Where it is, or where room is kept for it."""
+        return self.entry.at
+
+    def __str__(self) -> str:
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a job is not scheduled at all, as a condition says it."""
+
+    reason: str
+    message: str
+
+
+class Job:
+    """Pods that belong together, and how many of them must run at once."""
+
+    __slots__ = (
+        "allocated",
+        "asking",
+        "counts",
+        "created",
+        "failures",
+        "foreign",
+        "group",
+        "inqueue",
+        "key",
+        "lapses",
+        "last_status",
+        "last_valid_count",
+        "min_member",
+        "motley",
+        "order",
+        "position",
+        "preempt_tried_at",
+        "priority",
+        "problem",
+        "queue",
+        "reclaim_tried_at",
+        "said",
+        "tasks",
+        "unschedulable_at",
+        "untold",
+        "waiting",
+        "was_ready",
+    )
+
+    def __init__(self, key: GroupKey) -> None:
+        self.key = key
+        self.group: PodGroup | None = None
+        self.queue = ""
+        self.min_member = 1
+        self.priority = 0
+        self.created = ""
+        self.problem: Problem | None = None
+        # Members that name another scheduler; one is enough to leave the whole group alone.
+        self.foreign = 0
+        self.tasks: dict[str, Task] = {}
+        # Whether some of the tasks may have to be placed otherwise than the others.
+        self.motley = False
+        # What was last said of all pending tasks, but of those that came to wait since.
+        self.said: Said | None = None
+        self.untold: dict[str, Task] = {}
+        self.counts = [0] * len(Status)
+        # Pending tasks that request something; where none does, the job is left to backfill.
+        self.asking = 0
+        self.allocated: Totals = {}
+        self.waiting: list[TaskKey] = []
+        self.inqueue = False
+        # How often what was kept for it lapsed, because its pods did not come.
+        self.lapses = 0
+        # Bindings that failed in a row.
+        self.failures = 0
+        # Whether its minimum has been bound once, as far as is known.
+        self.was_ready = False
+        # What was last said of its group, and when.
+        self.last_status: tuple[GroupStatus, float] | None = None
+        # How many could be scheduled when that was last too few, and since when.
+        self.last_valid_count = (-1, 0.0)
+        # Its place in the queue's order, and the generation of the state it was last tried against in vain.
+        self.order: tuple[object, ...] = ()
+        self.position = 0
+        self.unschedulable_at = -1
+        # The prospects that were in vain for finding victims, in the own queue and in others.
+        self.preempt_tried_at = -1
+        self.reclaim_tried_at = -1
+
+    @property
+    def ready(self) -> int:
+        """Members that run, are about to, or are done."""
+        counts = self.counts
+        return counts[Status.ALLOCATED] + counts[Status.BOUND] + counts[Status.RUNNING] + counts[Status.SUCCEEDED]
+
+    @property
+    def bound(self) -> int:
+        """Members of which the API says that they have a node, or are done."""
+        return self.ready - self.counts[Status.ALLOCATED]
+
+    @property
+    def partial(self) -> bool:
+        """Whether some members have been bound of a gang that has never been whole."""
+        begun = self.counts[Status.BOUND] or self.counts[Status.RUNNING]
+        return bool(begun) and not self.was_ready and not self.foreign and self.bound < self.min_member
+
+    @property
+    def occupied(self) -> int:
+        """Members that will be ready once room that is kept for them is free."""
+        return self.ready + self.counts[Status.PIPELINED]
+
+    @property
+    def valid(self) -> int:
+        """Members that can count towards the minimum."""
+        return self.occupied + self.counts[Status.PENDING]
+
+    @property
+    def missing(self) -> int:
+        """Members that must be placed together before any is."""
+        return max(0, self.min_member - self.occupied)
+
+    @property
+    def pending(self) -> int:
+        """Members that wait for a node."""
+        return self.counts[Status.PENDING]
+
+    def note(self, status: Status, old: Status) -> None:
+        """Take note of what the final move of a member says about the whole.
+
+        A member that is found bound may be what is left of a gang that was whole once, unless the gang is ours alone
+        and its group's phase says that it has not begun.
+        """
+        counts = self.counts
+        found = status in _THERE and old not in TAKING
+        if status in _THERE:
+            self.failures = 0
+        denied = self.group is not None and not self.foreign and self.group.phase in _NOT_BEGUN
+        if self.bound >= self.min_member or (found and not denied):
+            self.was_ready = True
+        elif not any(counts[held] for held in _THERE):
+            self.was_ready = False
+
+    def wait(self, task: Task) -> None:
+        """Puts a task into the job's own order."""
+        heappush(self.waiting, task.key)
+
+    def next_tasks(self, number: int) -> list[Task]:
+        """Takes so many tasks out of the job's order; whoever does not place them puts them back."""
+        found: list[Task] = []
+        while self.waiting and len(found) < number:
+            key = heappop(self.waiting)
+            task = self.tasks.get(key[2])
+            # Entries of tasks that changed or went away stay in the heap until they come up, equal ones together.
+            fresh = task is not None and task.status is Status.PENDING and task.key == key
+            if task is not None and fresh and not (found and found[-1] is task):
+                found.append(task)
+        return found
+
+    def peek(self) -> Task | None:
+        """The first task of the job's order."""
+        for task in self.next_tasks(1):
+            self.wait(task)
+            return task
+        return None
+
+    def __str__(self) -> str:
+        first = next(iter(self.tasks.values()), None)
+        return str(self.key) if self.key.named or first is None else str(first)
+
+
+def wanted_by(tasks: Iterable[Task]) -> Totals:
+    """What they ask for in all."""
+    wanted: Totals = {}
+    for task in tasks:
+        add(wanted, task.amounts)
+    return wanted
+
+
+def alike(task: Task, other: Task) -> bool:
+    """Whether two tasks can be placed in one run; equal specs and requests are mostly one object."""
+    pod, peer = task.pod, other.pod
+    return (
+        (pod.spec is peer.spec or pod.spec == peer.spec)
+        and (pod.request is peer.request or pod.request == peer.request)
+        and task.entry.labelset is other.entry.labelset
+        and pod.volume_claims == peer.volume_claims
+    )
+
+
+def _lone_job(task: Task, queue: str) -> Job:
+    """What the job of a pod by itself comes to once the pod has its node."""
+    job = Job(group_key(task.pod))
+    job.queue, job.priority, job.created = queue, task.pod.spec.priority, task.pod.created
+    job.tasks[task.uid] = task
+    job.counts[task.status] = 1
+    add(job.allocated, task.amounts)
+    job.was_ready = True
+    return job

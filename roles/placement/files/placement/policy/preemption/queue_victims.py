@@ -1,0 +1,77 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who gives up the queue's own share for a claimant of that queue, where a capability is in the way and not a node.
+
+Pods of a queue can be many, so they are sorted out in slices, before anything is decided; who has gone since is passed
+over. The cheapest are found as they are on a node: the set is exact where their kinds and their pods are few.
+"""
+
+from collections.abc import Generator, Hashable, Iterable, Iterator
+from typing import Final
+
+from placement.model.totals import Totals
+from placement.policy.cache.job_cache import JobCache
+from placement.policy.framework.slice_budget import SliceBudget
+from placement.policy.jobs.job import Task
+from placement.policy.preemption.victims import VictimRules, VictimSearch, VictimSet, enough, precedence
+
+# What it costs to sort a pod out.
+_SORTED: Final = 4
+# So many kinds are combined at most; a gang is a kind of its own.
+_KINDS: Final = 64
+
+
+class QueueVictims:
+    """Pods of one queue that claimants of one kind may drive out, by kind."""
+
+    def __init__(self, cache: JobCache, question: VictimRules, tasks: Iterable[Task], effort: SliceBudget) -> None:
+        self.question = question
+        self._cache = cache
+        self._tasks = tasks
+        self._effort = effort
+        self._kinds: list[list[Task]] = []
+
+    def sort_out(self) -> Iterator[None]:
+        """Does so once; between two answers others may have a turn."""
+        found: dict[Hashable, list[Task]] = {}
+        for task in self._tasks:
+            if self._may_leave(task):
+                kind = (self.question.like(task), self.question.budgets.of(task))
+                found.setdefault(kind, []).append(task)
+            self._effort.spend(_SORTED)
+            if self._effort.is_due():
+                yield
+        self._tasks = ()
+        self._kinds += sorted(found.values(), key=precedence)
+
+    def cheapest(self, needed: Totals, searches: int) -> Generator[None, None, VictimSet | None]:
+        """The cheapest of those that are still there and hold so much; None where they hold less.
+
+        It is one of so many searches for the same job.
+        """
+        kinds: list[list[Task]] = []
+        for tasks in self._kinds:
+            kind = yield from self._first(tasks, enough(tasks[0], needed))
+            if kind:
+                kinds.append(kind)
+            if len(kinds) == _KINDS:
+                break
+        return (yield from VictimSearch(self.question, kinds, needed, (), self._effort, searches).run())
+
+    def _first(self, tasks: Iterable[Task], number: int) -> Generator[None, None, list[Task]]:
+        """So many of them that may leave; most of a kind may have gone by now, or be about to."""
+        found: list[Task] = []
+        for task in tasks:
+            if len(found) == number:
+                break
+            if self._may_leave(task):
+                found.append(task)
+            self._effort.spend(1)
+            if self._effort.is_due():
+                yield
+        return found
+
+    def _may_leave(self, task: Task) -> bool:
+        there = self._cache.tasks.get(task.uid) is task
+        return there and self.question.evictable(task) and self.question.alone(task)

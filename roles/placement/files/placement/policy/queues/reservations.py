@@ -1,0 +1,235 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reservations: nodes that are kept for the job at the head of a queue, so that small jobs do not starve it. Pure.
+
+The head of a queue is the first of its jobs that lacks nothing but room: its queue admits it, and may hold what it asks
+for. While the queue has all that it deserves, nothing is kept for it from other queues. The action `reserve` chooses
+the nodes on which the head can start first. What is kept there is what the head asks for, not the whole node. A job
+behind the head gets room on such a node only if enough is left for the head, or if the job ends before the head can
+start: EASY backfilling, as in Slurm and Flux.
+
+The time at which the head can start is its shadow time. It is known if all pods that have to end first have a known
+end: pods with `activeDeadlineSeconds`, and pods that a job of the batch system backs. Then the reservation holds at
+once. Otherwise it holds once the head has waited for the patience of the settings, and no job behind the head gets what
+it keeps.
+
+A reservation is never stored. It follows from the pods, the nodes and the time at which the first waiting pod of the
+head was created, so a daemon that takes over makes it again. The nodes stay the same as long as the head can use them.
+Their pods only end, so the head starts at the latest when the longest of these has ended. A node is given up for one
+that the head can have sooner, and for no other. If pods never end, more nodes are kept as time goes on: one more after
+twice the patience, two more after four times the patience.
+
+A job that comes before the head is not bound: one that is before it in its queue, or, in another queue, one of a queue
+or a priority above the head's. Pods of DaemonSets are not bound. Other schedulers know nothing of reservations.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.policy.jobs.group_key import GroupKey
+from placement.policy.jobs.job import Job, Task
+from placement.policy.queues.queue import QueueInfo
+from placement.state.node_columns import NodeColumns
+from placement.state.node_filters import Bools
+
+# Seconds that a head waits before nodes are kept for it whose pods have no known end.
+RESERVE_AFTER: Final = 300.0
+# Seconds that the containers of a pod may need to end past its deadline.
+GRACE: Final = 30.0
+# The shadow time of a head where that is not known: no job ends before it.
+NO_SHADOW: Final = -inf
+
+# Names and priorities of a queue and of those above it, the topmost first.
+Path = tuple[tuple[str, int], ...]
+# What is kept, over the resource axis, by the name of the node.
+Kept = dict[str, NDArray[np.int64]]
+Rows = NDArray[np.intp]
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """What is kept for one head. Times are monotonic seconds."""
+
+    job: Job
+    path: Path
+    since: float
+    shadow: float
+    nodes: Kept
+    # Whether a job was refused room because of it.
+    denied: bool = False
+    # Whether the queue of the head has all that it deserves for now: then nothing is kept from other queues.
+    paused: bool = False
+
+    def binds(self, job: Job, path: Path) -> bool:
+        """Return whether this job, in the queue of this path, is behind the head."""
+        if job is self.job or not self.job.pending:
+            return False
+        if job.queue == self.job.queue:
+            return job.order > self.job.order
+        if self.paused:
+            return False
+        above = next((mine[1] - own[1] for mine, own in zip(path, self.path, strict=False) if mine != own), 0)
+        return (above, job.priority) <= (0, self.job.priority)
+
+
+@dataclass(slots=True)
+class Head:
+    """The first job of a queue that was refused for lack of room, and when nodes are chosen for it again.
+
+    The job that was the head before and keeps nodes goes on doing so until they are chosen for this one: mostly that
+    gets its room first, and then the other is the head again.
+    """
+
+    job: Job
+    again: float = -inf
+    before: Job | None = None
+    # How often in a row there was room for it although it was refused.
+    vain: int = 0
+
+
+class Reservations:
+    """All heads, and what is kept for them."""
+
+    def __init__(self, columns: NodeColumns) -> None:
+        self._columns = columns
+        self.patience = RESERVE_AFTER
+        # Monotonic seconds, and the seconds since 1970 at which they began; None if that is not known.
+        self.now = 0.0
+        self.epoch: float | None = None
+        # By the name of the queue.
+        self.heads: dict[str, Head] = {}
+        self.paths: dict[str, Path] = {}
+        # When nodes were last chosen for a head of the queue.
+        self.chosen: dict[str, float] = {}
+        # Since when jobs have waited that have been heads.
+        self.since: dict[GroupKey, float] = {}
+        self.active: tuple[Reservation, ...] = ()
+        # The earliest known bound of the end of a running pod, by UID.
+        self.ends: dict[str, float] = {}
+        # When the heads are looked at again; when one of them has waited long enough, and when one that `enqueue` keeps
+        # out has.
+        self.again = -inf
+        self.due = inf
+        self.due_outside = inf
+        self._sums: dict[tuple[int, ...], tuple[Rows, NDArray[np.int64]]] = {}
+
+    def note(self, job: Job) -> None:
+        """Take note that a job was refused for lack of room: it may be the head of its queue."""
+        head = self.heads.get(job.queue)
+        known = [one for one in (head.job, head.before) if one is not None and one.pending] if head is not None else []
+        if known and (known[0] is job or known[0].order < job.order):
+            return
+        keeping = next((one for one in known if one is not job and self.of(one) is not None), None)
+        self.heads[job.queue] = Head(job, before=keeping)
+        self.since.setdefault(job.key, self.now)
+
+    def waited(self, job: Job) -> float:
+        """Return the seconds since the job became a head, or since its first waiting pod was created, the longer."""
+        since, first = self.since.setdefault(job.key, self.now), job.peek()
+        created = self.monotonic(first.pod.created if first is not None else job.created)
+        return self.now - (since if created is None else min(since, created))
+
+    def monotonic(self, timestamp: str) -> float | None:
+        """Return a timestamp of the API in monotonic seconds; None if it cannot be known."""
+        if not timestamp or self.epoch is None:
+            return None
+        try:
+            return datetime.fromisoformat(timestamp).timestamp() - self.epoch
+        except ValueError:
+            return None
+
+    def hold(self, found: Iterable[Reservation]) -> bool:
+        """Hold these reservations from now on; return whether one has ended that jobs were refused because of."""
+        before, self.active = self.active, tuple(found)
+        self._sums.clear()
+        return any(item.denied for item in before if item not in self.active)
+
+    def forget(self) -> None:
+        """Forget all heads and reservations: jobs are about to be ordered otherwise."""
+        self.heads.clear()
+        self.hold(())
+        self.due = self.due_outside = inf
+
+    def is_due(self) -> bool:
+        """Return whether a job has waited long enough by now, although nothing else has happened."""
+        return min(self.due, self.due_outside) <= self.now
+
+    def binding(self, task: Task, end: float = inf) -> tuple[Reservation, ...]:
+        """Return the reservations that the task, which ends at this time at the latest, must leave enough for."""
+        if not self.active or task.pod.daemon:
+            return ()
+        job, deadline = task.job, task.pod.spec.deadline
+        path = self.paths.get(job.queue, ())
+        if deadline is not None and deadline > 0:
+            end = min(end, self.now + deadline + GRACE)
+        return tuple(item for item in self.active if end > item.shadow and item.binds(job, path))
+
+    def mask(self, task: Task, end: float = inf) -> Bools | None:
+        """Return the rows that have enough left for the heads once the task is there; None means all."""
+        bound = self.binding(task, end)
+        if not bound:
+            return None
+        rows, kept = self._sum(bound)
+        columns = self._columns
+        # What is not asked for is less than anything, so it is enough everywhere.
+        least = columns.axis.request(task.pod.request).least[: len(kept)]
+        enough = np.logical_and.reduce(columns.open[: len(least)].take(rows, axis=1) >= kept[: len(least)] + least)
+        if not enough.all():
+            for item in bound:
+                item.denied = True
+        allowed = np.ones(columns.capacity, np.bool_)
+        allowed[rows] = enough
+        return allowed
+
+    def untouched(self, task: Task) -> Bools | None:
+        """Return the rows on which nothing is kept that the task must leave; None means all."""
+        bound = self.binding(task)
+        if not bound:
+            return None
+        allowed = np.ones(self._columns.capacity, np.bool_)
+        allowed[self._sum(bound)[0]] = False
+        return allowed
+
+    def of(self, job: Job) -> Reservation | None:
+        """Return what is kept for this job."""
+        return next((item for item in self.active if item.job is job), None)
+
+    def _sum(self, bound: tuple[Reservation, ...]) -> tuple[Rows, NDArray[np.int64]]:
+        """Return the rows of these reservations, each once, and what they keep there together."""
+        key = tuple(map(id, bound))
+        found = self._sums.get(key)
+        if found is None:
+            total = sum_up(item.nodes for item in bound)
+            rows = {self._columns.rows[name]: kept for name, kept in total.items() if name in self._columns.rows}
+            sums = np.zeros((len(self._columns.axis), len(rows)), np.int64)
+            for place, kept in enumerate(rows.values()):
+                sums[: len(kept), place] = kept
+            found = self._sums[key] = (np.fromiter(rows, np.intp, len(rows)), sums)
+        return found
+
+
+def sum_up(parts: Iterable[Kept]) -> Kept:
+    """Return what all parts keep together."""
+    total: Kept = {}
+    for part in parts:
+        for name, kept in part.items():
+            # Resources are only ever added to the axis, so the later of two is not shorter.
+            if name in total:
+                longer, shorter = sorted((total[name], kept), key=len, reverse=True)
+                total[name] = longer.copy()
+                total[name][: len(shorter)] += shorter
+            else:
+                total[name] = kept
+    return total
+
+
+def path_of(queue: QueueInfo) -> Path:
+    """Return the names and priorities of the queue and of those above it."""
+    return tuple((node.name, node.record.priority) for node in reversed(queue.path))
