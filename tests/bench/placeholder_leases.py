@@ -32,7 +32,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 sys.pycache_prefix = sys.argv[2] + "/pycache"
 from nodeshare import evidence, node
-from nodeshare.cli import main
+from nodeshare.run.cli import main
 
 def run(argv, seconds):
     node.run_command(("true",), seconds)  # as long as a question to systemd

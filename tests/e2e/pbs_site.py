@@ -15,7 +15,7 @@ from e2e.backed_pods import DAEMON, SLOW, polite
 from e2e.handover.sharing import Sharing
 from e2e.playing import until
 from e2e.site_of import IMAGE
-from nodeshare.cpuset import parse_cpus
+from nodeshare.model.cpu_list import parse_cpus
 
 NODES = {"n1", "n2"}
 HOOKS_ON_NODE = "/var/spool/pbs/mom_priv/hooks"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from e2e import playing, workload
 from e2e.playing import until
-from nodeshare.cpuset import parse_cpus
+from nodeshare.model.cpu_list import parse_cpus
 from testbed import api
 
 ROLES = ("node_runtime", "node_kubelet", "node_share")

@@ -9,7 +9,7 @@ import queue
 import urllib.parse
 
 from api_server import ApiServer
-from nodeshare.cluster import SHARE_MODE
+from nodeshare.controller.decide import SHARE_MODE
 
 
 def has_label(item, selector):

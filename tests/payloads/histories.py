@@ -10,9 +10,9 @@ import os
 import random
 import shutil
 
-from nodeshare import view
-from nodeshare.durable import StoreError
-from nodeshare.jobid import JobKey
+from nodeshare.model import actions
+from nodeshare.model.job_key import JobKey
+from nodeshare.store.files import StoreError
 from seeds import seeds
 from simulation import Killed, quick_directory
 
@@ -64,12 +64,12 @@ class History:
         """The batch system starts a run, which lives whatever becomes of the call."""
         key = JobKey(self.WLM, job, run)
         self.live[job, run] = cores
-        self.node.alive[key], self.node.batch[key] = True, view.LIVE
+        self.node.alive[key], self.node.batch[key] = True, actions.LIVE
 
     def over_with(self, job, run):
         key = JobKey(self.WLM, job, run)
         self.over.append((job, run))
-        self.node.alive[key], self.node.batch[key] = False, view.GONE
+        self.node.alive[key], self.node.batch[key] = False, actions.GONE
         return self.live.pop((job, run))
 
     def any_live(self):
@@ -105,11 +105,11 @@ class History:
         self.site.disk_full = self.site.disk_hangs = False
 
     def off(self):
-        self.site.act(view.OFF)
+        self.site.act(actions.OFF)
         assert self.node.local_pods() == frozenset()
 
     def on(self):
-        self.site.act(view.ON)
+        self.site.act(actions.ON)
 
 
 def live_through(case, name, make, settle):

@@ -12,8 +12,9 @@ import os
 import signal
 import sys
 
-from nodeshare import carry, cli, evidence
-from nodeshare.node import RealNode
+from nodeshare.host.real_host import RealHost
+from nodeshare.model import answer
+from nodeshare.run import cli, executor
 
 KUBEPODS = (
     ("cpuset/cpuset.cpus", "0-3"),
@@ -37,18 +38,18 @@ class Systemd:
     def run(self, argv, seconds):
         self.calls.append(argv)
         if argv[0] != "systemctl":
-            return evidence.Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
+            return answer.Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
         verb, units = argv[1], [word for word in argv[2:] if word.endswith(".service")]
         active = self.active()
         if verb == "is-active":
             out = "".join("{}\n".format("active" if unit in active else "inactive") for unit in units)
-            return evidence.Answer(0 if active else 3, out, "")
+            return answer.Answer(0 if active else 3, out, "")
         if verb == "stop":
             active -= set(units)
         elif verb == "start" and "--no-block" not in argv:
             active |= set(units)
         write_whole(self.path, json.dumps(sorted(active)))
-        return evidence.Answer(0, "", "")
+        return answer.Answer(0, "", "")
 
 
 def write_whole(path, text):
@@ -73,13 +74,13 @@ def make_world(units, top):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w") as stream:
                 stream.write(text + "\n")
-    return lambda settings: RealNode(settings, proc=proc, cgroup=os.path.join(top, "cgroup"), run=Systemd(units).run)
+    return lambda settings: RealHost(settings, proc=proc, cgroup=os.path.join(top, "cgroup"), run=Systemd(units).run)
 
 
 def run_and_kill(settings, units, point, arguments):
     """A call whose process kills itself when it comes to that point."""
 
-    class Mortal(carry.Carrier):
+    class Mortal(executor.Executor):
         def __init__(self, **how):
             super().__init__(at_point=kill_at, **how)
 
@@ -88,7 +89,7 @@ def run_and_kill(settings, units, point, arguments):
             os.kill(os.getpid(), signal.SIGKILL)
 
     if point:
-        cli.Carrier = Mortal
+        cli.Executor = Mortal
     return cli.main(["--settings", settings, *arguments], make_world=make_world(units, os.path.dirname(units)))
 
 

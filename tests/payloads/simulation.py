@@ -13,15 +13,17 @@ import shutil
 import tempfile
 import unittest.mock
 
-from nodeshare import durable, view
-from nodeshare.carry import Carrier
-from nodeshare.durable import StoreError
-from nodeshare.jobid import JobKey
-from nodeshare.kube import read_pod
-from nodeshare.leases import Ended, Lease, LeaseStore
-from nodeshare.memory import MemoryStore
-from nodeshare.settings import HANDOVER, Settings
-from nodeshare.world import World, WorldError
+from nodeshare.host.host import Host, HostError
+from nodeshare.kube.node_client import read_pod
+from nodeshare.model import actions, observed
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Ended, Lease
+from nodeshare.model.settings import HANDOVER, Settings
+from nodeshare.run.executor import Executor
+from nodeshare.store import files
+from nodeshare.store.files import StoreError
+from nodeshare.store.lease_store import LeaseStore
+from nodeshare.store.state_store import StateStore
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
 COLLECTED = 1.0  # seconds from the creation of a pod until the garbage collector finds that its owner does not exist
@@ -93,7 +95,7 @@ class Guest:
         return {"metadata": meta, "spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {}}] * self.mounts}}
 
 
-class Node(World):
+class Node(Host):
     def __init__(self):
         self.time = 1000.0
         self.boot = "boot-1"
@@ -146,13 +148,13 @@ class Node(World):
     def ask_api(self):
         self.settle()
         if not self.registered:
-            return view.Api(self.api_up, "not joined", registered=False)
+            return observed.Api(self.api_up, "not joined", registered=False)
         if not self.api_up:
             self.time += 2.0
-            return view.Api(False, "no answer within 2 s")
+            return observed.Api(False, "no answer within 2 s")
         pods = tuple(read_pod(guest.item()) for guest in self.guests.values() if guest.known)
         holders, held = self.holders if self.holders[0] else ((), 0.0)
-        return view.Api(True, "", self.tainted, self.announced, pods, True, holders, self.time - held)
+        return observed.Api(True, "", self.tainted, self.announced, pods, True, holders, self.time - held)
 
     def local_pods(self):
         self.settle()
@@ -167,7 +169,7 @@ class Node(World):
     def ask_batch(self, leases):
         self.log.append(("ask", len(leases)))
         if not self.batch_up:
-            raise WorldError("slurmctld does not answer")
+            raise HostError("slurmctld does not answer")
         return {str(lease.key): self.batch[lease.key] for lease in leases if lease.key in self.batch}
 
     def allowance(self):
@@ -211,7 +213,7 @@ class Node(World):
         if not all(self.fenced(unit) for unit in units) and not self.no_room:
             raise AssertionError("services stopped without a fence")
         if self.stubborn_units and not force:
-            raise WorldError("timed out")
+            raise HostError("timed out")
         self.active -= set(units)
 
     def start_units(self, units):
@@ -223,7 +225,7 @@ class Node(World):
         if set(units) & self.admin_stopped:
             raise AssertionError("started what the administrator had stopped")
         if any(self.fenced(unit) for unit in units):
-            raise WorldError("condition failed")
+            raise HostError("condition failed")
         self.active |= set(units)
         self.settle()
 
@@ -359,7 +361,7 @@ class Node(World):
 
     def _need_api(self):
         if not self.api_up:
-            raise WorldError("the API does not answer")
+            raise HostError("the API does not answer")
 
 
 class Site:
@@ -374,7 +376,7 @@ class Site:
         whole = self.settings.mode == HANDOVER
         self.store = LeaseStore(directory, disk=self.disk, whole_nodes=whole, at_point=self.at_point)
         self.store.prepare()
-        self.memories = MemoryStore(directory, self.disk)
+        self.memories = StateStore(directory, self.disk)
         self.attach(self.node)
 
     def attach(self, node):
@@ -390,7 +392,7 @@ class Site:
         return self.memories.load(boot_id=self.node.boot)[0]
 
     def carrier(self, key=None):
-        return Carrier(
+        return Executor(
             world=self.node,
             store=self.store,
             memories=self.memories,
@@ -413,8 +415,8 @@ class Site:
                 recorded = False
                 self.store.keep(lease)
             self.node.alive.setdefault(lease.key, True)
-            told = self.act(view.BEGIN, key or lease.key)
-            if not recorded and told.done.outcome == view.ACCEPT:
+            told = self.act(actions.BEGIN, key or lease.key)
+            if not recorded and told.done.outcome == actions.ACCEPT:
                 try:
                     self.record(lease)
                 except StoreError:
@@ -450,8 +452,8 @@ class Site:
 
             return acted
 
-        writes = unittest.mock.patch.object(durable, "write", guarded(durable.write, needs_room=True))
-        removes = unittest.mock.patch.object(durable, "remove", guarded(durable.remove, needs_room=False))
+        writes = unittest.mock.patch.object(files, "write", guarded(files.write, needs_room=True))
+        removes = unittest.mock.patch.object(files, "remove", guarded(files.remove, needs_room=False))
         with writes, removes:
             yield
 
@@ -466,7 +468,7 @@ class Site:
                     self.store.end(ended)
             except StoreError as error:
                 failed = error
-            told = self.carrier().run(view.END)
+            told = self.carrier().run(actions.END)
         if failed is not None:
             raise failed
         return told
@@ -475,7 +477,7 @@ class Site:
         carrier = self.carrier(key)
         with carrier.work_lock(1.0):
             told = carrier.run(event)
-        if event in (view.OFF, view.ON, view.TICK):
+        if event in (actions.OFF, actions.ON, actions.TICK):
             self.keep()
         return told
 
@@ -487,7 +489,7 @@ class Site:
         self.store.prepare(again=True)
         with self.store.locked():
             self.store.tidy(boot_id=self.node.boot, now=self.node.time, mark_life=self.settings.mark_life)
-        return self.act(view.TICK)
+        return self.act(actions.TICK)
 
     def later(self, seconds):
         self.node.sleep(seconds)

@@ -8,16 +8,17 @@ kubelet waits for them and lets in nobody meanwhile. What it refuses once it nev
 where it fits beside all that is admitted.
 """
 
-from nodeshare import fence, view
-from nodeshare.cpuset import format_cpus, parse_cpus
-from nodeshare.jobid import JobKey
-from nodeshare.kube import read_pod
-from nodeshare.kube_room import believed
-from nodeshare.leases import Ended, Lease
-from nodeshare.placeholder import PRIORITY, name_of
-from nodeshare.room import amounts
-from nodeshare.settings import PLACEHOLDER, Settings
-from nodeshare.world import WorldError
+from nodeshare.decide import fence
+from nodeshare.host.host import HostError
+from nodeshare.kube.node_client import read_pod
+from nodeshare.kube.room_reader import believed
+from nodeshare.model import observed
+from nodeshare.model.cpu_list import format_cpus, parse_cpus
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Ended, Lease
+from nodeshare.model.placeholder import PRIORITY, name_of
+from nodeshare.model.pod_resources import amounts
+from nodeshare.model.settings import PLACEHOLDER, Settings
 from simulation import KUBELET, Node, Site
 
 GIB = 1 << 30
@@ -148,20 +149,20 @@ class SharedNode(Node):
         self.settle()
         if not self.api_up:
             self.time += 2.0
-            return view.Room(False, "no answer within 2 s")
+            return observed.Room(False, "no answer within 2 s")
         guests = tuple(
-            (view.Guest(read_pod(guest.item()), guest.priority, guest.gang, guest.requests), bool(guest.claims))
+            (observed.Guest(read_pod(guest.item()), guest.priority, guest.gang, guest.requests), bool(guest.claims))
             for guest in self.guests.values()
             if guest.known
         )
-        return view.Room(True, "", self.allocatable, believed(guests, self.local_pods), self.announced)
+        return observed.Room(True, "", self.allocatable, believed(guests, self.local_pods), self.announced)
 
     def placed(self):
         return {name: one.uid for name, one in self.files.items()}
 
     def place(self, placeholders):
         if self.disk_full:
-            raise WorldError("no space left on device")
+            raise HostError("no space left on device")
         self.log.append(("place", tuple(one.name for one in placeholders)))
         for one in placeholders:
             self.files[one.name] = one
@@ -198,7 +199,7 @@ class SharedNode(Node):
         """Beside jobs, too: the placeholders stand."""
         self.log.append(("start", units))
         if any(self.fenced(unit) for unit in units):
-            raise WorldError("condition failed")
+            raise HostError("condition failed")
         if set(units) & self.admin_stopped:
             raise AssertionError("started what the administrator had stopped")
         if {name_of(lease.key) for lease in self.leases()} - set(self.files):

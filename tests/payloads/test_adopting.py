@@ -9,9 +9,10 @@ import json
 import os
 import unittest.mock
 
-from nodeshare import durable, making_up
-from nodeshare.leases import LeaseStore
-from nodeshare.settings import Settings
+from nodeshare.model.settings import Settings
+from nodeshare.run import recover_leases
+from nodeshare.store import files
+from nodeshare.store.lease_store import LeaseStore
 from test_placing_calls import PlacingCase
 
 WORD = "1.srv/1 --cpus=2 --mem=1gb --device=nvidia.com/gpu=1 --cgroup=pbs_jobs.service/jobid/1.srv"
@@ -116,11 +117,11 @@ class MakingUp(AdoptingCase):
 
         def write(path, content, **how):
             if path.endswith(name + ".lease"):
-                raise durable.StoreError("{}: cannot write: {}".format(path, os.strerror(errno.ENOSPC)))
+                raise files.StoreError("{}: cannot write: {}".format(path, os.strerror(errno.ENOSPC)))
             really(path, content, **how)
 
-        really = durable.write
-        with unittest.mock.patch.object(durable, "write", write):
+        really = files.write
+        with unittest.mock.patch.object(files, "write", write):
             yield
 
     def test_a_repair_that_hears_of_a_job_keeps_its_place_and_its_fence_though_its_lease_cannot_be_written(self):
@@ -165,10 +166,10 @@ class MakingUp(AdoptingCase):
             store = LeaseStore(os.path.join(self.top, "leases{}".format(most)))
             store.prepare()
             del locks[:]
-            hold = unittest.mock.patch.object(making_up, "LONGEST_HOLD", longest)
+            hold = unittest.mock.patch.object(recover_leases, "LONGEST_HOLD", longest)
             lock = unittest.mock.patch.object(LeaseStore, "locked", lambda one: (locks.append(one), locked(one))[1])
             with hold, lock:
-                facts = making_up.make_up(words, "slurm", store=store, settings=Settings(), world=world)
+                facts = recover_leases.recover_leases(words, "slurm", store=store, settings=Settings(), world=world)
             self.assertEqual((dict(facts)["new"], len(store.leases()), len(locks)), (30, 30, most))
 
     def test_neither_an_id_that_is_none_nor_a_full_disk_stops_the_repair(self):

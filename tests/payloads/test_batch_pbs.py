@@ -10,13 +10,16 @@ import tempfile
 import time
 import unittest
 
-from nodeshare import batch_pbs, cluster_pbs, controller_settings, settings
-from nodeshare.cluster import Jobs
-from nodeshare.cluster_command import TooLongError
-from nodeshare.evidence import Answer
-from nodeshare.jobid import JobKey
-from nodeshare.leases import Lease
-from nodeshare.view import ENDING, GONE, LIVE
+from nodeshare.batch import pbs as batch_pbs
+from nodeshare.controller import pbs
+from nodeshare.controller import settings as controller_settings
+from nodeshare.controller.command import TooLongError
+from nodeshare.controller.decide import Jobs
+from nodeshare.model import settings
+from nodeshare.model.actions import ENDING, GONE, LIVE
+from nodeshare.model.answer import Answer
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Lease
 
 DOWN = "Connection refused\nqstat: cannot connect to server srv (errno=15010)\n"
 NODES = {
@@ -176,7 +179,7 @@ class Controller(unittest.TestCase):
                 raise said
             return said if isinstance(said, Answer) else Answer(0, said, "")
 
-        return cluster_pbs.PbsBatch(
+        return pbs.PbsBatch(
             run=run,
             qstat="/q",
             pbsnodes="/p",

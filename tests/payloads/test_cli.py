@@ -18,7 +18,9 @@ import unittest.mock
 
 from api_server import ApiCase, ApiServer
 from host import Systemd, make_world
-from nodeshare import arguments, cli, evidence, kube, settings
+from nodeshare.model import answer, names
+from nodeshare.run import arguments, cli
+from nodeshare.store import settings_file
 from simulation import quick_directory
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
@@ -31,7 +33,7 @@ class CliCase(ApiCase):
         self.addCleanup(shutil.rmtree, self.top)
         self.api = ApiServer(self.certificates)
         self.addCleanup(self.api.close)
-        self.api.node["spec"] = {"taints": [{"key": kube.TAINT, "effect": "NoSchedule"}]}
+        self.api.node["spec"] = {"taints": [{"key": names.TAINT, "effect": "NoSchedule"}]}
         self.units = os.path.join(self.top, "units.json")
         with open(self.units, "w") as stream:
             json.dump([KUBELET, RUNTIME], stream)
@@ -97,7 +99,7 @@ class CliCase(ApiCase):
         return out.getvalue()
 
     def announced(self):
-        return self.api.node["metadata"]["annotations"].get(kube.ANNOTATION)
+        return self.api.node["metadata"]["annotations"].get(names.ANNOTATION)
 
     def job(self, verb, job="4711"):
         return (verb, "--wlm", "slurm", "--job", job)
@@ -232,7 +234,7 @@ class Lives(CliCase):
     def test_a_service_that_does_not_start_is_named_on_the_way_back(self):
         self.configure(handover="stop")
         self.call(*self.job("begin"))
-        with unittest.mock.patch.object(Systemd, "run", lambda *_call: evidence.Answer(1, "", "no such unit")):
+        with unittest.mock.patch.object(Systemd, "run", lambda *_call: answer.Answer(1, "", "no such unit")):
             code, err = self.call("forget")
         self.assertEqual(code, 1)
         self.assertIn("systemctl start: exit 1", err)
@@ -321,7 +323,7 @@ class BadInput(CliCase):
                 code, err = self.call("repair")
                 self.assertEqual((code, message.replace("'", "\\'") in err or message in err), (0, True), err)
                 self.assertIn(self.settings, err)
-                loaded = settings.load(self.settings)
+                loaded = settings_file.load(self.settings)
                 self.assertEqual((loaded.mode_known, loaded.settings.limit), (True, 120.0))
 
     def test_a_node_that_shares_by_placeholders_does_so_with_a_key_of_the_next_release(self):
@@ -507,7 +509,7 @@ class Processes(CliCase):
         self.configure(limit=1, on_failure="drain")
         script = (
             "import sys; sys.path.insert(0, sys.argv[1]); import host\n"
-            "from nodeshare import cli; cli.OVERTIME = 1.0\n"
+            "from nodeshare.run import cli; cli.OVERTIME = 1.0\n"
             "host.Systemd.run = lambda *a: __import__('time').sleep(600)\n"
             "sys.exit(host.run_and_kill(sys.argv[2], sys.argv[3], '', sys.argv[4:]))\n"
         )

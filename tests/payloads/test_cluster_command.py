@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import unittest
 
-from nodeshare.cluster_command import LONGEST_ERROR, TooLongError, run_bounded
+from nodeshare.controller.command import LONGEST_ERROR, TooLongError, run_bounded
 
 
 class Commands(unittest.TestCase):

@@ -10,9 +10,12 @@ import tempfile
 import time
 import unittest
 
-from nodeshare import arguments, cluster_batch, controller_settings, hostlist
-from nodeshare.evidence import Answer
-from nodeshare.settings import SettingsError
+from nodeshare.batch import hostlist
+from nodeshare.controller import settings
+from nodeshare.controller import slurm as cluster_batch
+from nodeshare.model.answer import Answer
+from nodeshare.model.settings import SettingsError
+from nodeshare.run import arguments
 
 
 def slurm(run, remarks=None):
@@ -200,7 +203,7 @@ class Settings(unittest.TestCase):
         path = os.path.join(self.directory, "controller.json")
         with open(path, "w") as stream:
             json.dump(values, stream)
-        return controller_settings.load(path)
+        return settings.load(path)
 
     def test_what_is_given_counts_and_the_rest_has_defaults(self):
         found = self.load({"host": "ctl", "period": 5, "names": {"N1": "n1"}})
@@ -227,9 +230,9 @@ class Settings(unittest.TestCase):
             self.load({})
 
     def test_the_command_line_knows_the_service_and_its_settings(self):
-        self.assertEqual(arguments.parse(["controller"]).settings, controller_settings.PATH)
+        self.assertEqual(arguments.parse(["controller"]).settings, settings.PATH)
         self.assertEqual(arguments.parse(["controller", "--settings", "/x"]).settings, "/x")
-        self.assertNotEqual(arguments.parse(["repair"]).settings, controller_settings.PATH)
+        self.assertNotEqual(arguments.parse(["repair"]).settings, settings.PATH)
 
 
 if __name__ == "__main__":

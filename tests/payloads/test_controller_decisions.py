@@ -7,19 +7,19 @@ import copy
 import random
 import unittest
 
-from nodeshare.cluster import (
+from nodeshare.controller.decide import (
     HELD_BY,
     PLANNED,
     SHARE_MODE,
     STATE,
-    Beliefs,
     Jobs,
-    Wanted,
-    decide_cluster,
+    JobsByNode,
+    NodeHolders,
+    decide_nodes,
     node_from,
     patch_of,
 )
-from nodeshare.kube import ANNOTATION, TAINT
+from nodeshare.model.names import ANNOTATION, TAINT
 from seeds import seeds
 
 OURS = {"key": TAINT, "effect": "NoSchedule"}
@@ -143,7 +143,7 @@ class PatchTable(unittest.TestCase):
     def test_each_case_of_a_node_and_what_is_believed_of_it(self):
         for what, item, believed, annotations, spec in CASES:
             with self.subTest(what):
-                patch = patch_of(node_from(item), Wanted(**dict(KNOWS, **believed)))
+                patch = patch_of(node_from(item), NodeHolders(**dict(KNOWS, **believed)))
                 if annotations is None:
                     self.assertIsNone(patch)
                     continue
@@ -155,25 +155,25 @@ class PatchTable(unittest.TestCase):
                 self.assertEqual(patch, wanted)
                 again = node_from(applied(item, patch))
                 self.assertIsNone(
-                    patch_of(again, Wanted(**dict(KNOWS, **believed))), "a second look finds nothing to do"
+                    patch_of(again, NodeHolders(**dict(KNOWS, **believed))), "a second look finds nothing to do"
                 )
 
     def test_a_thousand_holders_do_not_fill_the_annotation(self):
         holders = tuple("slurm/{}/0".format(number) for number in range(1000))
-        patch = patch_of(node_from(node()), Wanted(holders, "", True, True))
+        patch = patch_of(node_from(node()), NodeHolders(holders, "", True, True))
         self.assertLess(len(patch["metadata"]["annotations"][HELD_BY]), 1000)
 
     def test_a_node_that_kubernetes_does_not_have_or_that_is_not_converted_is_named_and_skipped(self):
-        beliefs = Beliefs()
+        beliefs = JobsByNode()
         beliefs.begin(A, ["n1", "ghost"])
         nodes = {"n1": node_from(node()), "cp1": node_from(node("cp1", mode=""))}
-        decision = decide_cluster(nodes, beliefs, ["n1", "ghost", "cp1"])
+        decision = decide_nodes(nodes, beliefs, ["n1", "ghost", "cp1"])
         self.assertEqual((list(decision.patches), decision.unknown), (["n1"], ("ghost", "cp1")))
 
 
 class BeliefTable(unittest.TestCase):
     def setUp(self):
-        self.beliefs = Beliefs()
+        self.beliefs = JobsByNode()
 
     def listed(self, holding=(), ending=(), states=()):
         self.beliefs.ask()
@@ -217,7 +217,7 @@ class BeliefTable(unittest.TestCase):
             self.beliefs.ask()
             self.beliefs.take_jobs(None)
             self.beliefs.take_states(None)
-        self.assertEqual(self.beliefs.of("n1"), Wanted((A,), None, True, False))
+        self.assertEqual(self.beliefs.of("n1"), NodeHolders((A,), None, True, False))
 
     def test_a_job_handed_over_while_the_list_was_made_is_not_missed_in_it(self):
         for _ in range(9):
@@ -265,7 +265,7 @@ class History:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.items = {name: node(name, version="1") for name in ("n1", "n2", "n3")}
-        self.beliefs = Beliefs()
+        self.beliefs = JobsByNode()
         self.jobs = {}  # key -> nodes: what is really running
         self.told = set()  # of these, the ones that this life of the controller knows
         self.ever_told = set()  # or an earlier life did, too
@@ -287,7 +287,7 @@ class History:
 
     def settle(self, name):
         item = self.items[name]
-        patch = decide_cluster({name: node_from(item)}, self.beliefs, [name]).patches.get(name)
+        patch = decide_nodes({name: node_from(item)}, self.beliefs, [name]).patches.get(name)
         if patch is None:
             return
         new = applied(item, patch)
@@ -379,7 +379,7 @@ class History:
         self.touch(self.any_node(), toggle)
 
     def die(self):
-        self.beliefs = Beliefs()
+        self.beliefs = JobsByNode()
         self.told = set()
         self.list = "none asked for"
 

@@ -10,12 +10,13 @@ import unittest
 import unittest.mock
 import urllib.parse
 
-from nodeshare.cluster import node_from
-from nodeshare.cluster_api import PODS_PAGE, ClusterApi
-from nodeshare.cluster_pods import FEW, Pods
-from nodeshare.controller import Controller
-from nodeshare.kube import ANNOTATION, ApiError, TooLong
-from nodeshare.view import Pod
+from nodeshare.controller.api import PODS_PAGE, ClusterApi
+from nodeshare.controller.controller import Controller
+from nodeshare.controller.decide import node_from
+from nodeshare.controller.pods import FEW, Pods
+from nodeshare.kube.client import ApiError, TooLong
+from nodeshare.model.names import ANNOTATION
+from nodeshare.model.observed import Pod
 from test_controller_decisions import OURS, applied, node
 
 LONG = 300.0

@@ -11,11 +11,11 @@ import threading
 import unittest
 import unittest.mock
 
-from nodeshare import watchdog
-from nodeshare.backoff import Backoff, spread
-from nodeshare.cluster_api import ClusterApi, follow
-from nodeshare.controller import Controller
-from nodeshare.kube import ApiError
+from nodeshare.controller import watchdog
+from nodeshare.controller.api import ClusterApi, follow
+from nodeshare.controller.controller import Controller
+from nodeshare.kube.client import ApiError
+from nodeshare.model.backoff import Backoff, spread
 
 STATUS = {"kind": "Status", "status": "Failure", "message": "a proxy's own"}
 NODES = {"kind": "NodeList", "items": [], "metadata": {"resourceVersion": "1"}}

@@ -18,9 +18,9 @@ import unittest
 
 from api_server import ApiCase
 from controller_api import ClusterServer
-from nodeshare.cluster import HELD_BY, STATE
-from nodeshare.kube import ANNOTATION, TAINT
-from nodeshare.view import SWITCHED_OFF
+from nodeshare.controller.decide import HELD_BY, STATE
+from nodeshare.model.names import ANNOTATION, TAINT
+from nodeshare.model.observed import SWITCHED_OFF
 
 UP = "Slurmctld(primary) at ctl is UP"
 SCONTROL = (

@@ -10,10 +10,11 @@ import unittest
 import unittest.mock
 
 from handover_case import HandoverCase
-from nodeshare import devices, view
-from nodeshare.node import RealNode
-from nodeshare.settings import Settings
-from nodeshare.taking import DEVICE_SECONDS
+from nodeshare.decide.handover import DEVICE_SECONDS
+from nodeshare.host import devices
+from nodeshare.host.real_host import RealHost
+from nodeshare.model import actions
+from nodeshare.model.settings import Settings
 
 UID = "0f0e0d0c-1111-2222-3333-444455556666"
 OTHER = "aaaaaaaa-1111-2222-3333-444455556666"
@@ -28,7 +29,7 @@ class BeforeAJob(HandoverCase):
                 site.node.add("train", grace=1.0, holds=4.0)
                 site.node.add("metrics", stays=True, holds=0.0)
                 began = site.node.time
-                self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+                self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
                 self.assertGreaterEqual(site.node.time - began, 5.0)
                 self.assertEqual(list(site.node.device_holders()), ["metrics"])
 
@@ -37,10 +38,10 @@ class BeforeAJob(HandoverCase):
         site.node.add("train", grace=1.0, holds=1e9)
         began = site.node.time
         told = site.begin()
-        self.assertEqual(told.done.outcome, view.DRAIN)
+        self.assertEqual(told.done.outcome, actions.DRAIN)
         self.assertEqual(told.done.reason, "devices are in use: train has /dev/gpu0")
         self.assertLess(site.node.time - began, DEVICE_SECONDS + 5.0)
-        self.assertEqual(site.begin("2").done.outcome, view.DRAIN, "it is not taken for free the next time")
+        self.assertEqual(site.begin("2").done.outcome, actions.DRAIN, "it is not taken for free the next time")
 
     def test_no_time_is_lost_where_no_pod_has_one(self):
         site = self.site()
@@ -70,7 +71,7 @@ class Drawn(unittest.TestCase):
             return unittest.mock.Mock(st_mode=0o020666, st_rdev=number)
 
         really = os.stat
-        patched = unittest.mock.patch("nodeshare.devices.os.stat", stat)
+        patched = unittest.mock.patch("nodeshare.host.devices.os.stat", stat)
         patched.start()
         self.addCleanup(patched.stop)
 
@@ -100,7 +101,7 @@ class Drawn(unittest.TestCase):
             self.put("{}/fdinfo/{}".format(path, number), "pos:\t0\nflags:\t02\nmnt_id:\t{}\n".format(mount))
 
     def found(self):
-        node = RealNode(
+        node = RealHost(
             Settings(run_dir=self.top),
             proc=os.path.join(self.top, "proc"),
             cgroup="",

@@ -14,10 +14,11 @@ import unittest
 import unittest.mock
 
 from handover_case import HandoverCase
-from nodeshare import durable, view
-from nodeshare.jobid import JobKey
-from nodeshare.leases import Ended
-from nodeshare.memory import HELD, STOP
+from nodeshare.model import actions
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Ended
+from nodeshare.model.state import HELD, STOP
+from nodeshare.store import files, lock
 from simulation import KUBELET, RUNTIME, quick_directory
 from test_cli import CliCase
 
@@ -39,7 +40,7 @@ class InTheSimulation(HandoverCase):
                 site = self.at(*way)
                 setattr(site, fault, True)
                 with self.subTest(way=way, fault=fault), site.faulty():
-                    self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+                    self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
                     self.assert_free(site)
                     self.assertEqual(len(site.store.leases()), 1)
                     site.end()
@@ -51,7 +52,7 @@ class InTheSimulation(HandoverCase):
             site.node.no_room = True
             with self.subTest(way=way), site.faulty():
                 told = site.begin()
-                self.assertEqual(told.done.outcome, view.ACCEPT)
+                self.assertEqual(told.done.outcome, actions.ACCEPT)
                 self.assert_free(site)
                 self.assertEqual([str(one.key) for one in site.store.leases()], ["slurm/1/0"], "held by its name")
                 if told.way == STOP:
@@ -69,7 +70,7 @@ class InTheSimulation(HandoverCase):
         for way in WAYS:
             site = self.at(*way)
             site.node.no_room = True
-            with self.subTest(way=way), site.faulty(), unittest.mock.patch.object(durable, "claim", lambda path: False):
+            with self.subTest(way=way), site.faulty(), unittest.mock.patch.object(files, "claim", lambda path: False):
                 told = site.begin()
                 self.assertEqual((told.done.outcome, site.node.ordinary_running()), ("requeue", []))
                 if told.way == STOP:
@@ -84,7 +85,7 @@ class InTheSimulation(HandoverCase):
         site = self.at(True, True, "quiesce")
         site.begin()
         site.node.add("bound-late")
-        with unittest.mock.patch.object(site.memories, "save", side_effect=durable.StoreError("no room")):
+        with unittest.mock.patch.object(site.memories, "save", side_effect=files.StoreError("no room")):
             site.later(60.0)
         self.assertEqual(site.node.ordinary_running(), [])
 
@@ -102,13 +103,13 @@ class InTheSimulation(HandoverCase):
             site = self.at(True, True, "quiesce")
             with self.subTest(full=full), site.faulty():
                 site.disk_full = full
-                site.act(view.OFF)
+                site.act(actions.OFF)
                 site.disk_full = False
                 site.repair()
                 site.node.reboot()
                 site.repair()
                 self.assertEqual((site.node.active, site.memory().off), (set(), True))
-                site.act(view.ON)
+                site.act(actions.ON)
                 site.node.reboot()
                 self.assertFalse(site.memory().off)
                 site.repair()
@@ -302,7 +303,7 @@ class WholeCalls(CliCase):
         self.configure(limit=60, on_failure="requeue")
         self.api.add_pod("web")
         os.mkdir(self.memory, 0o700)
-        hangs = durable.Lock(os.path.join(self.memory, "lock"), seconds=1)
+        hangs = lock.Lock(os.path.join(self.memory, "lock"), seconds=1)
 
         class Clock:
             """Time passes as it is slept, and the other call is through after half a minute."""
@@ -323,8 +324,8 @@ class WholeCalls(CliCase):
         clock = Clock()
         hangs.__enter__()
         # a lock takes its clock when it is made
-        waiting = unittest.mock.patch.object(durable.Lock.__init__, "__kwdefaults__", {"clock": clock.monotonic})
-        with waiting, unittest.mock.patch.object(durable, "time", clock):
+        waiting = unittest.mock.patch.object(lock.Lock.__init__, "__kwdefaults__", {"clock": clock.monotonic})
+        with waiting, unittest.mock.patch.object(files, "time", clock):
             code, err = self.call(*self.job("begin"))
         self.assertEqual((code, self.api.pods, len(self.state()["leases"])), (0, {}, 1), err)
         self.assertFalse(clock.held)
@@ -340,7 +341,7 @@ class WholeCalls(CliCase):
                 def now(_node, ago=ago):
                     return time.monotonic() - (ago.pop() if ago else 0.0)
 
-                with unittest.mock.patch("nodeshare.node.RealNode.now", now):
+                with unittest.mock.patch("nodeshare.host.real_host.RealHost.now", now):
                     self.assertEqual(self.call(*self.job("begin"))[0], 0)
                 self.assertEqual(any(path.endswith("/eviction") for _, path, _ in self.api.calls), polite)
                 self.call(*self.job("end"))
@@ -361,11 +362,11 @@ class WholeCalls(CliCase):
     def no_marks():
         def write(path, content, **how):
             if path.endswith(".ended"):
-                raise durable.StoreError("{}: cannot write: {}".format(path, os.strerror(errno.ENOSPC)))
+                raise files.StoreError("{}: cannot write: {}".format(path, os.strerror(errno.ENOSPC)))
             really(path, content, **how)
 
-        really = durable.write
-        return unittest.mock.patch.object(durable, "write", write)
+        really = files.write
+        return unittest.mock.patch.object(files, "write", write)
 
     def test_leases_and_marks_that_are_cut_in_the_middle_have_the_outcome_that_the_guide_states(self):
         self.configure(squeue="")  # nobody says whether the job lives
@@ -414,7 +415,7 @@ class Folders(unittest.TestCase):
             path = os.path.join(parent, "nodeshare")
             before = os.umask(mask)
             try:
-                durable.make_private_dir(path)
+                files.make_private_dir(path)
             finally:
                 os.umask(before)
             self.assertEqual((self.mode(path), self.mode(parent)), (0o700, 0o755))
@@ -423,7 +424,7 @@ class Folders(unittest.TestCase):
         parent = os.path.join(self.top, "converged")
         os.mkdir(parent)
         os.chmod(parent, 0o777)
-        durable.make_private_dir(os.path.join(parent, "nodeshare"))
+        files.make_private_dir(os.path.join(parent, "nodeshare"))
         self.assertEqual(self.mode(parent), 0o755)
 
     def test_what_is_no_directory_of_ours_is_refused(self):
@@ -434,20 +435,18 @@ class Folders(unittest.TestCase):
         file = os.path.join(self.top, "file")
         open(file, "w").close()
         for path in (link, file):
-            with self.subTest(path=path), self.assertRaises(durable.StoreError):
-                durable.make_private_dir(path)
-        with unittest.mock.patch("os.geteuid", lambda: os.getuid() + 1), self.assertRaises(
-            durable.StoreError
-        ) as caught:
-            durable.make_private_dir(target)
+            with self.subTest(path=path), self.assertRaises(files.StoreError):
+                files.make_private_dir(path)
+        with unittest.mock.patch("os.geteuid", lambda: os.getuid() + 1), self.assertRaises(files.StoreError) as caught:
+            files.make_private_dir(target)
         self.assertIn("belongs to user", str(caught.exception))
 
     def test_the_memory_has_room_for_its_next_version_set_aside(self):
         path = os.path.join(self.top, "state.json")
-        durable.write_with_room(path, b"{}")
+        files.write_with_room(path, b"{}")
         inode = os.stat(os.path.join(self.top, ".new.state.json"))
-        self.assertEqual(inode.st_size, durable.PAGE)
-        durable.write_with_room(path, b"[]")
+        self.assertEqual(inode.st_size, files.PAGE)
+        files.write_with_room(path, b"[]")
         with open(path, "rb") as stream:
             self.assertEqual(json.loads(stream.read().decode("ascii")), [])
         self.assertEqual(os.stat(path).st_ino, inode.st_ino, "the pages that were there before")

@@ -8,10 +8,12 @@ import shutil
 import tempfile
 import unittest
 
-from nodeshare import evidence
-from nodeshare.jobid import JobKey
-from nodeshare.leases import Lease
-from nodeshare.view import ENDING, GONE, LIVE
+from nodeshare.batch import slurm
+from nodeshare.host import job_liveness
+from nodeshare.model import answer
+from nodeshare.model.actions import ENDING, GONE, LIVE
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Lease
 
 
 def lease(job="4711", run=0, *, wlm="slurm", boot="b", corrupt=False):
@@ -31,7 +33,7 @@ class Life(unittest.TestCase):
             stream.write("Name:\tx\nUid:\t{0}\t{0}\t{0}\t{0}\n".format(os.getuid() if user is None else user))
 
     def life(self, one):
-        return evidence.life((one,), boot_id="b", proc=self.proc)[str(one.key)]
+        return job_liveness.life((one,), boot_id="b", proc=self.proc)[str(one.key)]
 
     def test_a_job_lives_where_a_step_daemon_carries_its_id(self):
         for pid, title in ((1, "init"), (2, "slurmstepd: [4711.batch]"), (3, "slurmstepd: [12.extern]")):
@@ -59,9 +61,9 @@ class Asking(unittest.TestCase):
 
         def run(argv):
             asked.append(argv)
-            return evidence.Answer(code, out, err)
+            return answer.Answer(code, out, err)
 
-        answers = evidence.ask_slurm((one,), squeue="/usr/bin/squeue", run=run)
+        answers = slurm.ask_slurm((one,), squeue="/usr/bin/squeue", run=run)
         return answers.get(str(one.key)), asked
 
     def test_states_of_the_same_run_and_of_later_ones(self):
@@ -95,18 +97,16 @@ class Asking(unittest.TestCase):
     def test_a_job_that_goes_on_without_this_node_is_over_here(self):
         silence = "slurm_load_node error: Unable to contact slurm controller (connect failure)\n"
         for state, here, verdict in (
-            ("RUNNING", evidence.Answer(0, "", ""), GONE),
-            ("RUNNING", evidence.Answer(0, "4711 RUNNING 0\n", ""), LIVE),
-            ("COMPLETING", evidence.Answer(0, "\n", ""), GONE),
-            ("COMPLETING", evidence.Answer(0, "4711 COMPLETING 0\n", ""), ENDING),
-            ("RUNNING", evidence.Answer(1, "", silence), LIVE),
-            ("RUNNING", evidence.Answer(1, "", "squeue: error: Invalid node name n7\n"), LIVE),
+            ("RUNNING", answer.Answer(0, "", ""), GONE),
+            ("RUNNING", answer.Answer(0, "4711 RUNNING 0\n", ""), LIVE),
+            ("COMPLETING", answer.Answer(0, "\n", ""), GONE),
+            ("COMPLETING", answer.Answer(0, "4711 COMPLETING 0\n", ""), ENDING),
+            ("RUNNING", answer.Answer(1, "", silence), LIVE),
+            ("RUNNING", answer.Answer(1, "", "squeue: error: Invalid node name n7\n"), LIVE),
         ):
             with self.subTest(state=state, here=here):
-                answers = [here, evidence.Answer(0, "4711 {} 0\n".format(state), "")]
-                found = evidence.ask_slurm(
-                    (lease(),), squeue="squeue", run=lambda _argv, answers=answers: answers.pop()
-                )
+                answers = [here, answer.Answer(0, "4711 {} 0\n".format(state), "")]
+                found = slurm.ask_slurm((lease(),), squeue="squeue", run=lambda _argv, answers=answers: answers.pop())
                 self.assertEqual((found, answers), ({"slurm/4711/0": verdict}, []))
 
     def test_a_job_that_only_stages_out_has_left_its_nodes(self):
@@ -117,10 +117,10 @@ class Asking(unittest.TestCase):
 
         def run(argv):
             asked.append(argv)
-            return evidence.Answer(0, "4711 RUNNING 0\n", "")
+            return answer.Answer(0, "4711 RUNNING 0\n", "")
 
         for one in (lease(), lease("1_2"), lease("1.srv", wlm="pbs")):
-            evidence.ask_slurm((one,), squeue="/usr/bin/squeue", run=run, here="n7.example.com")
+            slurm.ask_slurm((one,), squeue="/usr/bin/squeue", run=run, here="n7.example.com")
         words = ("--noheader", "--local", "--states=all", "--Format=JobID:20,State:20,RestartCnt:12", "--jobs=4711")
         question = ("/usr/bin/squeue", *words)
         self.assertEqual(asked, [question, (*question, "--nodelist=n7")])

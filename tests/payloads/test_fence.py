@@ -8,20 +8,21 @@ import shutil
 import tempfile
 import unittest
 
-from nodeshare import jobid
-from nodeshare.cpuset import Cpuset, CpusetError, format_cpus, parse_cpus
-from nodeshare.fence import Fence, draw
-from nodeshare.fencing import Fencing
-from nodeshare.leases import Lease
-from nodeshare.limits import Limits, LimitsError
-from nodeshare.settings import Settings
+from nodeshare.decide.fence import Fence, draw
+from nodeshare.host.cpuset import Cpuset
+from nodeshare.host.fence_writer import Fencing
+from nodeshare.host.limits import Limits, LimitsError
+from nodeshare.model import job_key
+from nodeshare.model.cpu_list import CpusetError, format_cpus, parse_cpus
+from nodeshare.model.lease import Lease
+from nodeshare.model.settings import Settings
 
 GIB = 1 << 30
 JOBS = "pbs_jobs.service/jobid/"
 
 
 def lease(job="1.srv", wlm="pbs", **share):
-    return Lease(jobid.JobKey(wlm, job, 1), "boot", 100.0, **share)
+    return Lease(job_key.JobKey(wlm, job, 1), "boot", 100.0, **share)
 
 
 class Lists(unittest.TestCase):

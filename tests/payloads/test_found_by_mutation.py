@@ -17,14 +17,14 @@ import unittest.mock
 
 import hand_over
 from handover_case import HandoverCase
-from nodeshare.cluster import Jobs, NodeSeen
-from nodeshare.controller import Controller
-from nodeshare.evidence import Answer
-from nodeshare.kube import ApiError
-from nodeshare.memory import HELD
-from nodeshare.node import RealNode, run_command
-from nodeshare.settings import HANDOVER, Settings
-from nodeshare.world import WorldError
+from nodeshare.controller.controller import Controller
+from nodeshare.controller.decide import Jobs, NodeSeen
+from nodeshare.host.host import HostError
+from nodeshare.host.real_host import RealHost, run_command
+from nodeshare.kube.client import ApiError
+from nodeshare.model.answer import Answer
+from nodeshare.model.settings import HANDOVER, Settings
+from nodeshare.model.state import HELD
 from test_pbs_hook_runs import HookCase
 
 PARENT = """#!{python} -IS
@@ -93,11 +93,11 @@ class Services(unittest.TestCase):
         top = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, top)
         settings = Settings(node="n1", run_dir=top)
-        return RealNode(settings, proc=top, cgroup=top, run=lambda argv, seconds: left.pop(0))
+        return RealHost(settings, proc=top, cgroup=top, run=lambda argv, seconds: left.pop(0))
 
     def test_a_service_that_does_not_stop_is_an_error_that_says_why(self):
         node = self.node(Answer(1, "", "Job for kubelet.service failed."))
-        with self.assertRaisesRegex(WorldError, "systemctl stop: exit 1: .*Job for kubelet.service failed"):
+        with self.assertRaisesRegex(HostError, "systemctl stop: exit 1: .*Job for kubelet.service failed"):
             node.stop_units(self.UNITS, force=False)
 
     def test_a_service_is_there_until_it_has_stopped(self):
@@ -180,7 +180,7 @@ class Retry(unittest.TestCase):
             api=site, batch=site, spool=site, connections=1, remark=lambda text: None, told=lambda *words: None
         )
         controller.replace([NodeSeen("n1", "uid", "1", mode=HANDOVER)])
-        with unittest.mock.patch("nodeshare.controller.LEARNING_SECONDS", 3600.0):
+        with unittest.mock.patch("nodeshare.controller.controller.LEARNING_SECONDS", 3600.0):
             polls = threading.Thread(target=controller.run_polls, args=(3600.0,), kwargs={"beat": lambda: None})
             polls.start()
             written = site.written.wait(30.0)

@@ -6,7 +6,7 @@
 import random
 import unittest
 
-from nodeshare import jobid
+from nodeshare.model import job_key
 from seeds import seeds
 
 
@@ -23,7 +23,7 @@ class Grammar(unittest.TestCase):
             ("torque", "12[3].srv"),
         ):
             with self.subTest(wlm=wlm, job=job):
-                self.assertEqual(jobid.parse(wlm, job, "0"), jobid.JobKey(wlm, job, 0))
+                self.assertEqual(job_key.parse(wlm, job, "0"), job_key.JobKey(wlm, job, 0))
 
     def test_everything_else_is_refused_with_a_short_printable_line(self):
         hostile = [
@@ -54,19 +54,19 @@ class Grammar(unittest.TestCase):
         ]
         for job in hostile:
             with self.subTest(job=job[:20]):
-                with self.assertRaises(jobid.JobIdError) as caught:
-                    jobid.parse("slurm", job, "0")
+                with self.assertRaises(job_key.JobIdError) as caught:
+                    job_key.parse("slurm", job, "0")
                 self.assertLess(len(str(caught.exception)), 450)
                 self.assertTrue(str(caught.exception).isprintable())
         for job in ("12.", "12..srv", "12.-srv", "12.srv/../x", "12[3].srv\n", "12." + "a" * 200, "12[a].srv"):
-            with self.subTest(job=job[:20]), self.assertRaises(jobid.JobIdError):
-                jobid.parse("pbs", job, "0")
+            with self.subTest(job=job[:20]), self.assertRaises(job_key.JobIdError):
+                job_key.parse("pbs", job, "0")
 
     def test_unknown_batch_system_and_odd_run_are_refused(self):
         odd = (("lsf", "0"), ("", "0"), ("slurm", "-1"), ("slurm", ""), ("slurm", "1.5"), ("slurm", "9" * 10))
         for wlm, run in odd:
-            with self.subTest(wlm=wlm, run=run), self.assertRaises(jobid.JobIdError):
-                jobid.parse(wlm, "1", run)
+            with self.subTest(wlm=wlm, run=run), self.assertRaises(job_key.JobIdError):
+                job_key.parse(wlm, "1", run)
 
 
 class FileNames(unittest.TestCase):
@@ -74,27 +74,27 @@ class FileNames(unittest.TestCase):
         names = {}
         for seed in seeds("job_ids", 2000):
             chance = random.Random(seed)
-            wlm = chance.choice(jobid.SYSTEMS)
+            wlm = chance.choice(job_key.SYSTEMS)
             job = str(chance.randrange(1, 10000))
             if wlm == "slurm":
                 job += chance.choice(["", "+1", "_17"])
             else:
                 job += chance.choice(["", "[3]"]) + chance.choice(["", ".srv", ".a-b.example.org"])
-            key = jobid.parse(wlm, job, str(chance.randrange(3)))
-            name = jobid.file_name(key)
+            key = job_key.parse(wlm, job, str(chance.randrange(3)))
+            name = job_key.file_name(key)
             with self.subTest(seed=seed, key=key):
                 self.assertRegex(name, r"\A[a-z]+\.[0-9A-Za-z=-]+\.r[0-9]+\Z")
-                self.assertEqual(jobid.from_file_name(name), key)
+                self.assertEqual(job_key.from_file_name(name), key)
                 self.assertEqual(names.setdefault(name, key), key)
 
     def test_the_longest_id_still_fits_a_file_name(self):
-        job = "1." + "[".replace("[", "a") * (jobid.LONGEST - 2)
-        self.assertLess(len(".new." + jobid.file_name(jobid.parse("pbs", job, "999999999")) + ".lease"), 255)
+        job = "1." + "[".replace("[", "a") * (job_key.LONGEST - 2)
+        self.assertLess(len(".new." + job_key.file_name(job_key.parse("pbs", job, "999999999")) + ".lease"), 255)
 
     def test_foreign_file_names_are_refused(self):
         for name in ("x", "slurm.1", "slurm.1.r", "slurm.=2E=2E=2Fx.r0", "slurm.1.r0.lease", "../slurm.1.r0"):
-            with self.subTest(name=name), self.assertRaises(jobid.JobIdError):
-                jobid.from_file_name(name)
+            with self.subTest(name=name), self.assertRaises(job_key.JobIdError):
+                job_key.from_file_name(name)
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ import unittest
 import unittest.mock
 
 from api_server import ApiCase, ApiServer, Certificates
-from nodeshare import kube
-from nodeshare.kubeconfig import Credentials
-from nodeshare.view import Pod
+from nodeshare.kube import client as kube
+from nodeshare.kube import node_client
+from nodeshare.kube.kubeconfig import Credentials
+from nodeshare.model import names
+from nodeshare.model.observed import Pod
 
 
 class KubeCase(ApiCase):
@@ -30,13 +32,13 @@ class KubeCase(ApiCase):
     def node(self, *, timeout=120.0, **other):
         client = kube.Client(self.credentials(**other), timeout=timeout)
         self.addCleanup(client.close)
-        return kube.NodeClient(client, node="n1")
+        return node_client.NodeClient(client, node="n1")
 
 
 class Looking(KubeCase):
     def test_the_node_and_its_pods_are_read_in_our_words(self):
-        self.api.node["spec"] = {"taints": [{"key": kube.TAINT, "effect": "NoSchedule"}]}
-        self.api.node["metadata"]["annotations"] = {kube.ANNOTATION: "text", "other": "x"}
+        self.api.node["spec"] = {"taints": [{"key": names.TAINT, "effect": "NoSchedule"}]}
+        self.api.node["metadata"]["annotations"] = {names.ANNOTATION: "text", "other": "x"}
         self.api.add_pod("web")
         self.api.add_pod("daemon", owner="DaemonSet")
         self.api.add_pod("replica", owner="ReplicaSet", leaving=True)
@@ -95,11 +97,13 @@ class Looking(KubeCase):
         self.assertEqual([len(answer.get("items", ())) for _status, answer in sent], [0, 0, 0, 0])
 
     def test_pods_are_read_page_by_page(self):
-        for number in range(2 * kube.PAGE + 1):
+        for number in range(2 * node_client.PAGE + 1):
             self.api.add_pod("p{}".format(number))
         seen = self.node().look()
-        self.assertEqual({pod.name for pod in seen.pods}, {"p{}".format(number) for number in range(2 * kube.PAGE + 1)})
-        self.assertEqual(len(seen.pods), 2 * kube.PAGE + 1)
+        self.assertEqual(
+            {pod.name for pod in seen.pods}, {"p{}".format(number) for number in range(2 * node_client.PAGE + 1)}
+        )
+        self.assertEqual(len(seen.pods), 2 * node_client.PAGE + 1)
         self.assertEqual([call[0] for call in self.api.calls], ["GET"] * 4)
 
     def test_pods_that_are_too_long_for_one_page_come_in_smaller_ones(self):
@@ -119,7 +123,7 @@ class Looking(KubeCase):
         self.assertEqual((seen.answers, seen.why), (False, "GET /api/v1/pods: the answer is too long"))
 
     def test_pages_without_end_are_given_up(self):
-        with unittest.mock.patch.object(kube, "PAGES_SECONDS", 0.00001):
+        with unittest.mock.patch.object(node_client, "PAGES_SECONDS", 0.00001):
             page = {"metadata": {"continue": "again"}, "items": []}
             self.api.route = lambda handler, _body: (200, self.api.node if "/nodes/" in handler.path else page)
             seen = self.node().look()
@@ -127,7 +131,7 @@ class Looking(KubeCase):
 
     def hold(self, text, *fields, written="2026-01-01T00:00:00Z"):
         annotations = {"f:" + field: {} for field in fields}
-        self.api.node["metadata"]["annotations"] = {kube.HELD_BY: text}
+        self.api.node["metadata"]["annotations"] = {names.HELD_BY: text}
         self.api.node["metadata"]["managedFields"] = [
             {"time": "2027-01-01T00:00:00Z", "fieldsV1": {"f:spec": {}, "f:metadata": {"f:labels": {}}}},
             {"time": written, "fieldsV1": {"f:metadata": {"f:annotations": annotations}}},
@@ -141,16 +145,16 @@ class Looking(KubeCase):
             ("soon", "2026-01-01T00:00:00Z", 0.0),
             ("", "2026-01-01T00:00:00Z", 0.0),
         ):
-            self.hold("slurm/1/0,slurm/2/0", kube.HELD_BY, written=written)
+            self.hold("slurm/1/0,slurm/2/0", names.HELD_BY, written=written)
             with self.subTest(date=date, written=written):
-                self.assertEqual(kube.held_seconds(self.api.node, date), expected)
-        self.hold("slurm/1/0,slurm/2/0", kube.HELD_BY)
+                self.assertEqual(names.held_seconds(self.api.node, date), expected)
+        self.hold("slurm/1/0,slurm/2/0", names.HELD_BY)
         seen = self.node().look()
         self.assertEqual(seen.holders, ("slurm/1/0", "slurm/2/0"))
         self.assertGreater(seen.held_seconds, 0.0)
 
     def test_what_others_write_on_a_node_says_nothing_about_when_pods_were_asked(self):
-        for text, field in (("slurm/1/0", kube.ANNOTATION), ("", kube.HELD_BY)):
+        for text, field in (("slurm/1/0", names.ANNOTATION), ("", names.HELD_BY)):
             self.hold(text, field)
             seen = self.node().look()
             self.assertEqual((seen.answers, seen.holders, seen.held_seconds), (True, (), 0.0))
@@ -163,7 +167,7 @@ class Looking(KubeCase):
         self.api.node["spec"] = {
             "taints": [
                 {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
-                {"key": kube.TAINT, "effect": "PreferNoSchedule"},
+                {"key": names.TAINT, "effect": "PreferNoSchedule"},
             ]
         }
         self.assertFalse(self.node().look().tainted)
@@ -212,7 +216,7 @@ class Silence(KubeCase):
             self.assertEqual((seen.answers, [pod.name for pod in seen.pods]), (True, ["web"]))
         self.api.fail = [("PATCH", 429, "0")] * 2
         self.node().announce("x")
-        self.assertEqual(self.api.node["metadata"]["annotations"][kube.ANNOTATION], "x")
+        self.assertEqual(self.api.node["metadata"]["annotations"][names.ANNOTATION], "x")
 
     def test_an_api_that_stays_busy_or_asks_for_too_long_a_wait_is_silent_in_bounded_time(self):
         for wait in ("3600", "3601", "-1", "nan", "Wed, 21 Oct 2026 07:28:00 GMT"):
@@ -269,7 +273,7 @@ class Writing(KubeCase):
     def test_announcing_is_compare_and_set_and_outlives_conflicts(self):
         self.api.conflicts = 2
         self.node().announce('["slurm/1/0"]')
-        self.assertEqual(self.api.node["metadata"]["annotations"], {kube.ANNOTATION: '["slurm/1/0"]'})
+        self.assertEqual(self.api.node["metadata"]["annotations"], {names.ANNOTATION: '["slurm/1/0"]'})
         self.assertEqual(sum(1 for call in self.api.calls if call[0] == "PATCH"), 3)
         self.node().announce("")
         self.assertEqual(self.api.node["metadata"]["annotations"], {})
@@ -339,7 +343,7 @@ class Writing(KubeCase):
         def evict(number):
             client = node.client.clone()
             try:
-                kube.NodeClient(client, node="n1").evict(
+                node_client.NodeClient(client, node="n1").evict(
                     Pod("default", "p{0}".format(number), "uid-p{0}".format(number))
                 )
             finally:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import unittest
 
-from nodeshare import kubeconfig
+from nodeshare.kube import kubeconfig
 
 KUBEADM = """apiVersion: v1
 clusters:

@@ -15,8 +15,10 @@ import tempfile
 import textwrap
 import unittest
 
-from nodeshare import durable, jobid
-from nodeshare.leases import Ended, Lease, LeaseStore
+from nodeshare.model import job_key
+from nodeshare.model.lease import Ended, Lease
+from nodeshare.store import files
+from nodeshare.store.lease_store import LeaseStore
 from seeds import seeds
 
 BOOT = "boot-1"
@@ -24,7 +26,7 @@ LIFE = 300.0
 
 
 def key(job="4711", run=0):
-    return jobid.JobKey("slurm", job, run)
+    return job_key.JobKey("slurm", job, run)
 
 
 def lease(job="4711", run=0, *, began=100.0, start=None, boot=BOOT):
@@ -163,15 +165,15 @@ class Damage(StoreCase):
         self.assertEqual(os.stat(self.store.directory).st_mode & 0o777, 0o700)
         link = os.path.join(self.directory, "link")
         os.symlink(self.store.directory, link)
-        with self.assertRaises(durable.StoreError):
-            durable.make_private_dir(link)
+        with self.assertRaises(files.StoreError):
+            files.make_private_dir(link)
 
     def test_a_link_in_place_of_a_file_is_not_followed(self):
         target = os.path.join(self.directory, "target")
         with open(target, "w") as stream:
             json.dump({}, stream)
         os.symlink(target, os.path.join(self.store.directory, ".new.slurm.4711.r0.lease"))
-        with self.assertRaises(durable.StoreError):
+        with self.assertRaises(files.StoreError):
             self.begin(lease())
         with open(target) as stream:
             self.assertEqual(stream.read(), "{}")
@@ -184,7 +186,7 @@ class Damage(StoreCase):
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
                 self.begin(lease())
-            except durable.StoreError as error:
+            except files.StoreError as error:
                 status = 0 if "cannot write" in str(error) else 2
             finally:
                 os._exit(status)
@@ -196,8 +198,8 @@ class Damage(StoreCase):
 class Processes(StoreCase):
     SCRIPT = textwrap.dedent("""
         import os, signal, sys
-        from nodeshare import jobid
-        from nodeshare.leases import Ended, Lease, LeaseStore
+        from nodeshare.model import job_key
+        from nodeshare.store.lease_store import Ended, Lease, LeaseStore
         directory, what, job, point, start = sys.argv[1:]
         def at_point(name):
             if name == point:
@@ -206,7 +208,7 @@ class Processes(StoreCase):
         store = LeaseStore(directory, lock_seconds=100, at_point=at_point)
         start = int(start) or None
         with store.locked():
-            key = jobid.JobKey("slurm", job, 0)
+            key = job_key.JobKey("slurm", job, 0)
             if what == "begin":
                 store.begin(Lease(key, "boot-1", 100.0, start), mark_life=300.0)
             else:
@@ -257,7 +259,7 @@ class Processes(StoreCase):
 
     def test_a_lock_that_is_never_freed_is_waited_for_only_so_long(self):
         store = LeaseStore(self.store.directory, lock_seconds=0.2)
-        with self.store.locked(), self.assertRaises(durable.StoreError) as caught, store.locked():
+        with self.store.locked(), self.assertRaises(files.StoreError) as caught, store.locked():
             self.fail("two holders of one lock")
         self.assertIn("not free within 0.2 s", str(caught.exception))
 

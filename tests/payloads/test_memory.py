@@ -8,9 +8,10 @@ import shutil
 import unittest
 import unittest.mock
 
-from nodeshare import durable
-from nodeshare.durable import StoreError
-from nodeshare.memory import HELD, OPEN, QUIESCE, STOP, TAKING, Memory, MemoryStore
+from nodeshare.model.state import HELD, OPEN, QUIESCE, STOP, TAKING, NodeState
+from nodeshare.store import files
+from nodeshare.store.files import StoreError
+from nodeshare.store.state_store import StateStore
 from simulation import quick_directory
 
 UNITS = ("kubelet.service", "containerd.service")
@@ -21,7 +22,7 @@ class Remembering(unittest.TestCase):
         self.directory = quick_directory()
         self.addCleanup(shutil.rmtree, self.directory)
         self.disk = os.path.join(self.directory, "disk")
-        self.memories = MemoryStore(os.path.join(self.directory, "run"), self.disk)
+        self.memories = StateStore(os.path.join(self.directory, "run"), self.disk)
         os.mkdir(os.path.dirname(self.memories.path))
 
     def damage(self, content):
@@ -29,20 +30,20 @@ class Remembering(unittest.TestCase):
             stream.write(content)
 
     def test_everything_is_read_back_as_it_was_written(self):
-        full = Memory("b", HELD, STOP, UNITS, True, True, 12.5, 2, ("uid",), (("slurm/1/0", 3.0, 60.0),))
-        for memory in (Memory("b"), full):
+        full = NodeState("b", HELD, STOP, UNITS, True, True, 12.5, 2, ("uid",), (("slurm/1/0", 3.0, 60.0),))
+        for memory in (NodeState("b"), full):
             self.memories.save(memory)
             self.assertEqual(self.memories.load(boot_id="other"), (memory, ""))
 
     def test_nothing_written_is_an_open_node(self):
-        self.assertEqual(self.memories.load(boot_id="b"), (Memory("b", OPEN), ""))
+        self.assertEqual(self.memories.load(boot_id="b"), (NodeState("b", OPEN), ""))
 
     def reboot(self):
         shutil.rmtree(os.path.dirname(self.memories.path))
         os.mkdir(os.path.dirname(self.memories.path))
 
     def test_nothing_that_a_job_waits_for_is_written_to_the_disk_or_waits_for_it(self):
-        for memory in (Memory("b", HELD, QUIESCE), Memory("b", HELD, STOP, UNITS, off=True), Memory("b")):
+        for memory in (NodeState("b", HELD, QUIESCE), NodeState("b", HELD, STOP, UNITS, off=True), NodeState("b")):
             with self.subTest(memory=memory), unittest.mock.patch("os.fsync") as synced:
                 self.memories.raise_fence(memory.stopped)
                 self.memories.save(memory)
@@ -51,7 +52,7 @@ class Remembering(unittest.TestCase):
     def test_what_was_stopped_and_the_switch_outlive_the_boot_once_they_are_kept(self):
         for stopped, off in ((UNITS, False), (UNITS, True), ((), True), ((), False), (UNITS[:1], False)):
             with self.subTest(stopped=stopped, off=off):
-                self.memories.save(Memory("b", HELD, STOP, stopped, off=off))
+                self.memories.save(NodeState("b", HELD, STOP, stopped, off=off))
                 with unittest.mock.patch("os.fsync", wraps=os.fsync) as synced:
                     self.memories.keep(boot_id="b")
                     self.assertTrue(synced.called)
@@ -65,33 +66,33 @@ class Remembering(unittest.TestCase):
                 self.assertEqual(self.memories.kept(), tuple(sorted(stopped)))
 
     def test_a_unit_that_may_start_is_fenced_neither_here_nor_on_disk(self):
-        self.memories.save(Memory("b", HELD, STOP, UNITS))
+        self.memories.save(NodeState("b", HELD, STOP, UNITS))
         self.memories.keep(boot_id="b")
         self.memories.lift(UNITS)
         self.assertEqual(self.memories.fenced() + self.memories.kept(), ())
 
     def test_a_switch_that_is_turned_while_the_disk_is_written_is_on_disk_in_the_end(self):
-        self.memories.save(Memory("b", off=True))
-        really = durable.write
+        self.memories.save(NodeState("b", off=True))
+        really = files.write
 
         def write(path, content, **how):
             really(path, content, **how)
             if path == self.memories.disk_off:
-                self.memories.save(Memory("b", off=False))
+                self.memories.save(NodeState("b", off=False))
 
-        with unittest.mock.patch.object(durable, "write", write):
+        with unittest.mock.patch.object(files, "write", write):
             self.memories.keep(boot_id="b")
         self.assertFalse(os.path.exists(self.memories.disk_off))
 
     def test_the_fence_is_exactly_what_we_keep_stopped(self):
         for stopped in (UNITS, UNITS[:1], (), UNITS[1:]):
-            self.memories.save(Memory("b", HELD, STOP, stopped))
+            self.memories.save(NodeState("b", HELD, STOP, stopped))
             self.assertEqual(self.memories.fenced(), tuple(sorted(stopped)))
 
     def test_the_fence_is_up_even_where_the_record_cannot_be_written(self):
         os.mkdir(self.memories.path)
         with self.assertRaises(StoreError) as caught:
-            self.memories.save(Memory("b", TAKING, STOP, UNITS))
+            self.memories.save(NodeState("b", TAKING, STOP, UNITS))
         self.assertIn("state.json", str(caught.exception))
         self.assertEqual(self.memories.fenced(), tuple(sorted(UNITS)))
 

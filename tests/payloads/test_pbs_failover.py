@@ -7,10 +7,10 @@ import time
 import unittest
 import unittest.mock
 
-from nodeshare.cluster import HELD_BY, node_from
-from nodeshare.cluster_pbs import PbsBatch
-from nodeshare.controller import Controller
-from nodeshare.evidence import Answer
+from nodeshare.controller.controller import Controller
+from nodeshare.controller.decide import HELD_BY, node_from
+from nodeshare.controller.pbs import PbsBatch
+from nodeshare.model.answer import Answer
 from test_batch_pbs import DOWN, NODES, answer, job
 from test_controller_decisions import applied, node
 

@@ -11,24 +11,25 @@ import stat
 import tempfile
 import unittest
 
-from nodeshare import durable, jobid
-from nodeshare.leases import Lease
-from nodeshare.manifests import Manifests
-from nodeshare.placeholder import Planned, attempt_of, make, name_of, plan
-from nodeshare.settings import Settings
+from nodeshare.model import job_key
+from nodeshare.model.lease import Lease
+from nodeshare.model.placeholder import Planned, attempt_of, make, name_of, plan
+from nodeshare.model.settings import Settings
+from nodeshare.store import files
+from nodeshare.store.manifests import Manifests
 
 SETTINGS = Settings(node="n1")
 ROOM = {"cpu": 8000, "memory": 64 << 40, "pods": 110000, "ephemeral-storage": 5000, "example.org/gpu": 4000}
 
 
 def lease(job="15[1].pbs-srv", run=1, **share):
-    return Lease(jobid.JobKey("pbs", job, run), "boot", 100.0, **share)
+    return Lease(job_key.JobKey("pbs", job, run), "boot", 100.0, **share)
 
 
 class Names(unittest.TestCase):
     def test_b7_every_job_id_becomes_a_label_of_its_own(self):
         ids = ["1", "1.srv", "1[2].srv", "1.2-srv", "12.srv", "1.SRV", "1[2].Srv", "9" * 12 + "." + "a" * 100]
-        found = [name_of(jobid.parse("pbs", job, run)) for job in ids for run in ("0", "1")]
+        found = [name_of(job_key.parse("pbs", job, run)) for job in ids for run in ("0", "1")]
         self.assertEqual(len(set(found)), len(found))
         for name in found:
             self.assertRegex(name, re.compile(r"\Alease-pbs-[0-9]([0-9a-z-]*[0-9a-z])?-[0-9a-f]{8}-r[01]\Z"))
@@ -124,7 +125,7 @@ class Files(unittest.TestCase):
         self.assertEqual(len(stems), 2)
 
     def test_a_directory_that_is_none_is_named(self):
-        with open(self.manifests.directory, "w"), self.assertRaises(durable.StoreError) as caught:
+        with open(self.manifests.directory, "w"), self.assertRaises(files.StoreError) as caught:
             self.place(lease(), {})
         self.assertIn(self.manifests.directory, str(caught.exception))
         self.assertEqual(Manifests(os.path.join(self.top, "no")).placed(), {})

@@ -8,11 +8,12 @@ import shutil
 import unittest
 import unittest.mock
 
-from nodeshare import taking, view
-from nodeshare.jobid import JobKey
-from nodeshare.leases import Lease
-from nodeshare.placeholder import PRIORITY, name_of
-from nodeshare.world import WorldError
+from nodeshare.decide import handover
+from nodeshare.host.host import HostError
+from nodeshare.model import actions, observed
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Lease
+from nodeshare.model.placeholder import PRIORITY, name_of
 from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed, quick_directory
 from simulation_beside import GIB, SharedSite
 
@@ -32,7 +33,7 @@ class Lives(SharedCase):
         site = self.site()
         site.node.add_pod("web", cpu="2")
         told = site.begin(cores=4, memory=16 * GIB)
-        self.assertEqual(told.done, view.Done("accept", "1 held by placeholders"))
+        self.assertEqual(told.done, actions.Done("accept", "1 held by placeholders"))
         self.assertEqual(site.size(), {"cpu": "4", "memory": str(16 * GIB)})
         self.assertEqual((site.node.names(), site.free_cores()), (["web"], "4-7"))
         self.assertEqual(site.node.held_memory, 16 * GIB)
@@ -64,7 +65,7 @@ class Lives(SharedCase):
         with site.store.locked():
             site.store.begin(Lease(JobKey("pbs", "1.srv", 1), "boot-1", 1000.0), mark_life=0.0)
         site.node.alive[JobKey("pbs", "1.srv", 1)] = True
-        site.act(view.ADOPT)
+        site.act(actions.ADOPT)
         self.assertEqual(site.size(), {"cpu": "8", "memory": str(64 * GIB)})
         self.assertEqual(site.free_cores(), "0", "only what stays has a core")
         site.begin(cores=2)
@@ -84,7 +85,7 @@ class Lives(SharedCase):
         site = self.site(deadline=5.0)
         site.node.add_pod("miner", cpu="6", grace=YEAR, forged=True)
         site.node.sleep(COLLECTED)
-        self.assertEqual(site.begin(cores=8).done.outcome, view.ACCEPT)
+        self.assertEqual(site.begin(cores=8).done.outcome, actions.ACCEPT)
         self.assertEqual((site.size()["cpu"], site.node.names()), ("8", []))
 
     def test_an_exclusive_job_has_all_but_what_stays(self):
@@ -116,7 +117,7 @@ class Lives(SharedCase):
         guest = site.node.add_pod("agent", cpu="2", priority=PRIORITY)
         site.begin(cores=8, exclusive=True)
         self.assertEqual(site.size()["cpu"], "6")
-        site.node.evict((view.Pod("ns", guest.name, guest.name),))
+        site.node.evict((observed.Pod("ns", guest.name, guest.name),))
         site.later(60.0)
         self.assertEqual((site.size()["cpu"], site.node.critical()), ("8", []))
 
@@ -163,7 +164,7 @@ class MakingRoom(SharedCase):
         site.node.add_pod("slow", cpu="8", grace=20.0)
         told = site.begin(cores=2)
         self.assertEqual((told.done.outcome, self.names(site, "preempt")), ("accept", []))
-        self.assertTrue(1020.0 <= site.node.time <= 1020.0 + taking.LONGEST_POLL, site.node.time)
+        self.assertTrue(1020.0 <= site.node.time <= 1020.0 + handover.LONGEST_POLL, site.node.time)
 
     def test_what_a_budget_protects_is_deleted_at_the_deadline(self):
         site = self.site(deadline=10.0)
@@ -190,7 +191,7 @@ class MakingRoom(SharedCase):
         site = self.site(deadline=10.0, after_deadline="job_waits")
         for name, cpu in (("a", "3"), ("b", "2"), ("c", "3")):
             site.node.add_pod(name, cpu=cpu, grace=600.0)
-        site.node.evict(tuple(view.Pod("ns", name, name) for name in "abc"))
+        site.node.evict(tuple(observed.Pod("ns", name, name) for name in "abc"))
         del site.node.log[:]
         self.assertEqual(site.begin(cores=3).done.outcome, "accept", "they have been allowed to leave")
         self.assertEqual((self.names(site, "evict"), len(self.names(site, "delete"))), ([], 1))
@@ -218,7 +219,7 @@ class MakingRoom(SharedCase):
             site.node.alive[lease.key] = True
             began = site.node.time
             site.node.time += waited
-            told = site.carrier(key=lease.key).run(view.BEGIN, began=began)
+            told = site.carrier(key=lease.key).run(actions.BEGIN, began=began)
             self.assertLessEqual(site.node.time - began, 20.0)
             self.assertEqual((self.names(site, "delete"), len(site.did("place"))), (deleted, 1), waited)
             self.assertEqual(told.done.outcome, "accept" if deleted else "requeue")
@@ -278,7 +279,7 @@ class MakingRoom(SharedCase):
         site = self.site()
         site.node.add_pod("going", cpu="4", grace=5.0)
         site.node.add_pod("web", cpu="4")
-        site.node.evict((view.Pod("ns", "going", "going"),))
+        site.node.evict((observed.Pod("ns", "going", "going"),))
         del site.node.log[:]
         self.assertEqual(site.begin(cores=4).done.outcome, "accept")
         self.assertEqual((self.names(site, "evict"), site.node.names()), ([], ["web"]))
@@ -320,7 +321,7 @@ class Failures(SharedCase):
         site.node.alive[JobKey("pbs", "1.srv", 1)] = True
         said = "; no cores are told by the cgroup pbs_jobs.service/jobid/1.srv: pods have no more CPUs than keep house"
         for call, cores in (
-            (lambda: site.act(view.ADOPT), "0"),
+            (lambda: site.act(actions.ADOPT), "0"),
             (site.repair, "0"),
             (lambda: site.begin("2.srv", cores=2), "2"),  # which has the other two
             (lambda: site.end("2.srv"), "0"),
@@ -423,7 +424,7 @@ class Repair(SharedCase):
             site.store.begin(lease, mark_life=300.0)
         began = site.node.time
         site.node.time += 15.0
-        told = site.carrier(key=lease.key).run(view.BEGIN, began=began)
+        told = site.carrier(key=lease.key).run(actions.BEGIN, began=began)
         self.assertEqual((told.done.outcome, site.size()["cpu"]), ("accept", "2"))
         self.assertLess(site.node.time - began, 20.0)
 
@@ -431,7 +432,7 @@ class Repair(SharedCase):
         site = self.site()
         site.begin(cores=2)
         key = JobKey("pbs", "1.srv", 1)
-        site.node.alive[key], site.node.batch[key] = False, view.GONE
+        site.node.alive[key], site.node.batch[key] = False, actions.GONE
         site.repair()
         self.assertEqual((site.node.files, site.node.pod_cpus), ({}, None))
 
@@ -456,10 +457,10 @@ class Repair(SharedCase):
         site = self.site()
         site.node.add_pod("web")
         site.begin(cores=2)
-        site.act(view.OFF)
+        site.act(actions.OFF)
         self.assertEqual((site.node.local_pods(), site.node.active), (frozenset(), set()))
         site.begin("2.srv", cores=1)
-        site.act(view.ON)
+        site.act(actions.ON)
         self.assertEqual((site.size("1.srv")["cpu"], site.size("2.srv")["cpu"]), ("2", "1"))
         self.assertEqual((site.node.active, site.free_cores()), ({KUBELET, RUNTIME}, "3-7"))
 
@@ -473,8 +474,8 @@ class Repair(SharedCase):
                 site.settings = site.node.settings = site.settings._replace(mode="placeholder")
                 announce, site.node.api_up = site.node.announce, fault != "silent"
                 if fault == "refuses":
-                    site.node.announce = unittest.mock.Mock(side_effect=WorldError("403"))
-                site.act(view.ADOPT)
+                    site.node.announce = unittest.mock.Mock(side_effect=HostError("403"))
+                site.act(actions.ADOPT)
                 self.assertEqual((site.size()["cpu"], site.memory().phase), ("2", "open"))
                 site.node.announce, site.node.api_up = announce, True
                 site.repair()
@@ -487,7 +488,7 @@ class Repair(SharedCase):
             site.begin(job, cores=2)
         site.settings = site.node.settings = site.settings._replace(mode="placeholder")
         site.node.reads = False
-        for call in (lambda: site.act(view.ADOPT), site.repair, lambda: site.begin("3.srv", cores=2)):
+        for call in (lambda: site.act(actions.ADOPT), site.repair, lambda: site.begin("3.srv", cores=2)):
             call()
             self.assertNotEqual(site.node.announced, "")
         site.node.reads = True

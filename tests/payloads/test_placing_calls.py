@@ -16,10 +16,11 @@ import unittest.mock
 
 from api_server import ApiServer
 from host import Systemd
-from nodeshare import kube, kube_room
-from nodeshare.cpuset import format_cpus, parse_cpus
-from nodeshare.evidence import Answer
-from nodeshare.view import Pod
+from nodeshare.kube import room_reader
+from nodeshare.model import names
+from nodeshare.model.answer import Answer
+from nodeshare.model.cpu_list import format_cpus, parse_cpus
+from nodeshare.model.observed import Pod
 from test_cli import KUBELET, RUNTIME, CliCase
 from test_kube import KubeCase
 
@@ -289,14 +290,14 @@ class Faults(PlacingCase):
 class Asking(KubeCase):
     def test_room_is_what_the_node_has_and_who_is_on_it_but_for_placeholders(self):
         self.api.node["status"] = {"allocatable": {"cpu": "1900m", "memory": "1Ki", "pods": "110"}}
-        self.api.node["metadata"]["annotations"] = {kube.ANNOTATION: '["slurm/1/0"]'}
+        self.api.node["metadata"]["annotations"] = {names.ANNOTATION: '["slurm/1/0"]'}
         self.api.add_pod("web")
         web = self.api.pods["default", "web"]
         web["spec"].update(priority=7, containers=[{"resources": {"requests": {"cpu": "1"}}}])
         web["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": "gang"}
         for number in range(1000):
             self.add_labelled("lease-pbs-{}".format(number), namespace="kube-system", mirror=True)
-        room = kube_room.ask_room(self.node(), frozenset)
+        room = room_reader.ask_room(self.node(), frozenset)
         self.assertEqual((room.answers, room.allocatable), (True, {"cpu": 1900, "memory": 1024000, "pods": 110000}))
         self.assertEqual(room.announced, '["slurm/1/0"]')
         (guest,) = room.guests
@@ -310,7 +311,7 @@ class Asking(KubeCase):
             self.add_labelled(name, mirror=mirror)
         self.add_labelled("lease-pbs-1", namespace="kube-system", mirror=True)
         self.api.add_pod("dns", namespace="kube-system")
-        found = kube_room.ask_room(self.node(), frozenset)
+        found = room_reader.ask_room(self.node(), frozenset)
         self.assertEqual(sorted(guest.pod.name for guest in found.guests), ["dns", "forged"])
 
     def test_a_static_pod_stays_if_it_runs_here_and_a_mirror_without_processes_takes_no_room(self):
@@ -320,7 +321,7 @@ class Asking(KubeCase):
         self.api.pods["default", "forged"]["metadata"]["annotations"]["kubernetes.io/config.hash"] = "uid-of-a-pod"
         uid = hashlib.md5(b"static").hexdigest()
         for running, expected in (([uid], ["static"]), (["another"], [])):
-            guests = kube_room.ask_room(self.node(), lambda running=running: frozenset(running)).guests
+            guests = room_reader.ask_room(self.node(), lambda running=running: frozenset(running)).guests
             self.assertEqual([guest.pod.name for guest in guests if guest.stays], expected)
             self.assertEqual([guest.pod.name for guest in guests], expected)
 
@@ -330,7 +331,7 @@ class Asking(KubeCase):
         sent = []
         route = self.api.route
         self.api.route = lambda handler, body: sent.append(route(handler, body)) or sent[-1]
-        self.assertTrue(kube_room.ask_room(self.node(), frozenset).answers)
+        self.assertTrue(room_reader.ask_room(self.node(), frozenset).answers)
         self.assertEqual([len(answer.get("items", ())) for _status, answer in sent], [0, 0, 0])
 
     def add_labelled(self, name, **how):
@@ -339,19 +340,19 @@ class Asking(KubeCase):
 
     def test_an_answer_that_is_not_understood_is_none(self):
         self.api.node["status"] = {"allocatable": {"cpu": "much"}}
-        room = kube_room.ask_room(self.node(), frozenset)
+        room = room_reader.ask_room(self.node(), frozenset)
         self.assertEqual((room.answers, "not understood" in room.why), (False, True))
         self.api.fail = [("GET", 500)]
-        self.assertFalse(kube_room.ask_room(self.node(), frozenset).answers)
+        self.assertFalse(room_reader.ask_room(self.node(), frozenset).answers)
 
     def test_only_what_the_kubelet_shows_and_has_not_given_up_is_in(self):
         for name, how in (("a", {}), ("b", {"phase": "Failed"}), ("c", {"leaving": True})):
             self.api.add_pod(name + "-n1", namespace="kube-system", mirror=True, **how)
             self.api.pods["kube-system", name + "-n1"]["metadata"]["labels"] = {LABEL: "true"}
         node, uid = self.node(), hashlib.md5(b"a-n1").hexdigest()
-        self.assertEqual(kube_room.admitted(node, {"a": "", "b": ""}), {uid})
-        self.assertEqual(kube_room.admitted(node, {"a": ""}), {uid})
-        self.assertEqual([kube_room.admitted(node, {name: ""}) for name in "bcx"], [frozenset()] * 3)
+        self.assertEqual(room_reader.admitted(node, {"a": "", "b": ""}), {uid})
+        self.assertEqual(room_reader.admitted(node, {"a": ""}), {uid})
+        self.assertEqual([room_reader.admitted(node, {name: ""}) for name in "bcx"], [frozenset()] * 3)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@
 import unittest
 
 from histories import History, live_through
-from nodeshare import view
-from nodeshare.jobid import JobKey
-from nodeshare.memory import OPEN
-from nodeshare.placeholder import PRIORITY, name_of
-from nodeshare.taking import RESERVE
+from nodeshare.decide.handover import RESERVE
+from nodeshare.model import actions
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.placeholder import PRIORITY, name_of
+from nodeshare.model.state import OPEN
 from simulation import KUBELET, RUNTIME, YEAR
 from simulation_beside import GIB, SharedSite
 
@@ -65,11 +65,11 @@ class BesidePods(History):
         told = self.site.begin(job, run, cores=cores, memory=cores * GIB)
         self.unheard.discard(key)
         if key not in {lease.key for lease in self.site.store.leases()}:
-            assert self.node.no_room and told.done.outcome != view.ACCEPT, "a job without a lease: {}".format(told)
+            assert self.node.no_room and told.done.outcome != actions.ACCEPT, "a job without a lease: {}".format(told)
             self.over_with(job, run)
             self.site.end(job, run)  # as the hook takes back what it has refused
             return
-        if told.done.outcome == view.ACCEPT and not self.site.memory().off and KUBELET in self.node.active:
+        if told.done.outcome == actions.ACCEPT and not self.site.memory().off and KUBELET in self.node.active:
             found = self.site.size(job, run)
             leases = self.site.store.leases()
             # what is still thought to run, or to have more, comes first, and the node is not given twice
@@ -197,7 +197,7 @@ class RandomHistories(unittest.TestCase):
         site, node = history.site, history.node
         history.all_is_well_again()
         node.refuses = False
-        site.act(view.ON)
+        site.act(actions.ON)
         while node.critical():
             history.critical_leaves()
         for job, run in sorted(history.live):

@@ -6,9 +6,9 @@
 import unittest
 
 from histories import History, live_through
-from nodeshare import view
-from nodeshare.jobid import JobKey
-from nodeshare.memory import HELD, OPEN
+from nodeshare.model import actions
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.state import HELD, OPEN
 from simulation import KUBELET, RUNTIME, YEAR, Site
 
 
@@ -42,7 +42,7 @@ class HandOver(History):
         self.begun(job, run)
         told = self.site.begin(job, run, start=int(job) * 10 + run)
         assert self.ordinary_there() == [], "a job beside pods: {}".format(told)
-        assert told.done.outcome == view.ACCEPT, "a job was kept out: {}".format(told)
+        assert told.done.outcome == actions.ACCEPT, "a job was kept out: {}".format(told)
         assert self.site.memory().phase == HELD, told
         assert self.node.memory_of_the_dead() == [], told
         assert JobKey(self.WLM, job, run) in {lease.key for lease in self.site.store.leases()}, "a lease is lost"
@@ -154,7 +154,7 @@ class RandomHistories(unittest.TestCase):
         node.tainted = True
         while history.live:
             history.end()
-        site.act(view.ON)
+        site.act(actions.ON)
         for _unused in range(4):
             site.later(3700.0)
         self.assertEqual(site.store.leases(), ())

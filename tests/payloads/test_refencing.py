@@ -8,13 +8,16 @@ import shutil
 import unittest
 import unittest.mock
 
-from nodeshare import refencing
-from nodeshare.durable import Lock, StoreError
-from nodeshare.jobid import JobKey
-from nodeshare.leases import Lease, LeaseStore
-from nodeshare.memory import HELD, QUIESCE, Memory, MemoryStore
-from nodeshare.node import RealNode
-from nodeshare.settings import Settings
+from nodeshare.host.real_host import RealHost
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Lease
+from nodeshare.model.settings import Settings
+from nodeshare.model.state import HELD, QUIESCE, NodeState
+from nodeshare.run import fence_watch
+from nodeshare.store.files import StoreError
+from nodeshare.store.lease_store import LeaseStore
+from nodeshare.store.lock import Lock
+from nodeshare.store.state_store import StateStore
 from simulation import quick_directory
 from test_placing_calls import PlacingCase
 
@@ -22,11 +25,11 @@ BOOT = "boot.0"
 ALL = "0-3"
 
 
-class Timed(RealNode):
+class Timed(RealHost):
     """A node whose cgroups are files; time passes when somebody sleeps, and things happen when it has come to them."""
 
     def __init__(self, settings, top):
-        RealNode.__init__(self, settings, proc=os.path.join(top, "proc"), cgroup=os.path.join(top, "cgroup"))
+        RealHost.__init__(self, settings, proc=os.path.join(top, "proc"), cgroup=os.path.join(top, "cgroup"))
         self.time = 0.0
         self.due = []
         self.seen = []
@@ -77,10 +80,10 @@ class RefencingCase(unittest.TestCase):
         self.node = Timed(settings, self.top)
         self.store, self.memories = (
             LeaseStore(settings.run_dir),
-            MemoryStore(settings.run_dir, os.path.join(self.top, "disk")),
+            StateStore(settings.run_dir, os.path.join(self.top, "disk")),
         )
         self.store.prepare()
-        return refencing.Refencing(settings, self.node, self.store, self.memories)
+        return fence_watch.Refencing(settings, self.node, self.store, self.memories)
 
     def lease(self):
         with self.store.locked():
@@ -151,7 +154,7 @@ class BesideJobs(RefencingCase):
 class WholeNodes(RefencingCase):
     def confined(self, **more):
         again = self.begin(mode="handover", housekeeping_cpus="0")
-        memory = Memory(BOOT, HELD, QUIESCE, confined=True)._replace(**more)
+        memory = NodeState(BOOT, HELD, QUIESCE, confined=True)._replace(**more)
         with self.store.locked():
             self.memories.save(memory)
         self.node.due.append((3.0, self.kubelet))
@@ -186,7 +189,7 @@ class Calls(PlacingCase):
     def test_the_call_draws_the_fence_and_says_so(self):
         self.assertEqual(self.begin("--cpus", "2")[0], 0)
         self.write("cgroup/cpuset/kubepods/cpuset.cpus", ALL)
-        with unittest.mock.patch("nodeshare.refencing.WATCHED", 0):
+        with unittest.mock.patch("nodeshare.run.fence_watch.WATCHED", 0):
             code, err = self.call("fence")
         self.assertEqual((code, self.pod_cores()), (0, "2-3"), err)
         self.assertRegex(err, r"\Anodeshare: event=fence drawn=1 seconds=\d+\.\d{3}\n\Z")
@@ -194,7 +197,7 @@ class Calls(PlacingCase):
     def test_a_kubelet_that_the_way_back_starts_keeps_all_cores_until_somebody_uses_the_node_again(self):
         self.assertEqual(self.begin("--cpus", "2")[0], 0)
         self.assertEqual((self.call("forget")[0], self.pod_cores()), (0, ALL))
-        with unittest.mock.patch("nodeshare.refencing.WATCHED", 0):
+        with unittest.mock.patch("nodeshare.run.fence_watch.WATCHED", 0):
             self.assertEqual((self.call("fence")[0], self.pod_cores()), (0, ALL))
             self.assertEqual(self.begin("--cpus", "2")[0], 0)
             self.write("cgroup/cpuset/kubepods/cpuset.cpus", ALL)
@@ -208,7 +211,7 @@ class Calls(PlacingCase):
                 self.begin()
                 self.assertTrue(self.state()["confined"])
                 self.assertEqual((self.call("forget")[0], self.pod_cores()), (0, ALL))
-                with unittest.mock.patch("nodeshare.refencing.WATCHED", 0):
+                with unittest.mock.patch("nodeshare.run.fence_watch.WATCHED", 0):
                     self.assertEqual((self.call("fence")[0], self.pod_cores()), (0, ALL))
                 shutil.rmtree(os.path.join(self.top, "run"))
 

@@ -8,11 +8,11 @@ import unittest
 import unittest.mock
 
 from handover_case import HandoverCase
-from nodeshare import view
-from nodeshare.jobid import JobKey
-from nodeshare.leases import Lease
-from nodeshare.memory import HELD, OPEN, QUIESCE, STOP
-from nodeshare.world import WorldError
+from nodeshare.host.host import HostError
+from nodeshare.model import actions
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Lease
+from nodeshare.model.state import HELD, OPEN, QUIESCE, STOP
 from simulation import KUBELET, RUNTIME, Killed
 
 
@@ -90,7 +90,7 @@ class Returning(HandoverCase):
         site.node.add("slow", grace=20.0)
         site.node.on_sleep = lambda: site.store.leases() and site.end()
         done = site.begin().done
-        self.assertEqual((done.outcome, site.node.ordinary_running()), (view.ACCEPT, ["slow"]))
+        self.assertEqual((done.outcome, site.node.ordinary_running()), (actions.ACCEPT, ["slow"]))
         site.node.on_sleep = lambda: None
         site.later(31.0)
         self.assert_back(site)
@@ -116,7 +116,7 @@ class Repair(HandoverCase):
 
     def test_a_job_with_processes_is_never_asked_about_and_never_dropped(self):
         site = self.held()
-        site.node.batch = {self.KEY: view.GONE}
+        site.node.batch = {self.KEY: actions.GONE}
         site.later(60.0)
         self.assertEqual((site.did("ask"), len(site.store.leases())), ([], 1))
 
@@ -135,7 +135,7 @@ class Repair(HandoverCase):
     def test_a_job_whose_epilog_never_ran_is_put_right_within_one_period(self):
         site = self.held(linger=0.0)
         site.node.alive = {self.KEY: False}
-        site.node.batch = {self.KEY: view.GONE}
+        site.node.batch = {self.KEY: actions.GONE}
         site.later(60.0)
         self.assert_back(site)
 
@@ -144,9 +144,9 @@ class Repair(HandoverCase):
             with self.subTest(interval):
                 site = self.held(linger=0.0)
                 site.node.alive = {self.KEY: False}  # not begun yet: the first process comes after the begin
-                site.node.batch = {self.KEY: view.LIVE}
+                site.node.batch = {self.KEY: actions.LIVE}
                 site.repair()
-                site.node.batch = {self.KEY: view.GONE}
+                site.node.batch = {self.KEY: actions.GONE}
                 site.later(interval)
                 self.assert_back(site)
 
@@ -155,10 +155,10 @@ class Repair(HandoverCase):
             with self.subTest(silent):
                 site = self.held(linger=0.0)
                 site.node.alive = {self.KEY: False}
-                site.node.batch = {self.KEY: view.LIVE}
+                site.node.batch = {self.KEY: actions.LIVE}
                 for _ in range(round(silent / 5.0) + 1):
                     site.later(5.0)
-                site.node.batch = {self.KEY: view.GONE}
+                site.node.batch = {self.KEY: actions.GONE}
                 for _ in range(round(silent / 5.0) + 1):
                     site.later(5.0)
                 self.assert_back(site)
@@ -168,29 +168,29 @@ class Repair(HandoverCase):
             with self.subTest(interval):
                 site = self.held()
                 site.node.alive = {self.KEY: False}
-                site.node.batch = {self.KEY: view.LIVE}
+                site.node.batch = {self.KEY: actions.LIVE}
                 for _ in range(round(24 * 3600 / interval)):
                     site.later(interval)
                 self.assertLess(len(site.did("ask")), 160)
                 self.assert_free(site)
 
     def test_a_job_that_is_just_ending_is_asked_about_again_at_the_next_repair(self):
-        for first in ((), (view.LIVE,)):
+        for first in ((), (actions.LIVE,)):
             with self.subTest(first):
                 site = self.held(linger=0.0)
                 site.node.alive = {self.KEY: False}
                 for answer in first:
                     site.node.batch = {self.KEY: answer}
                     site.repair()
-                site.node.batch = {self.KEY: view.ENDING}
+                site.node.batch = {self.KEY: actions.ENDING}
                 site.later(70.0)
                 self.assert_free(site)
-                site.node.batch = {self.KEY: view.GONE}
+                site.node.batch = {self.KEY: actions.GONE}
                 site.later(5.0)
                 self.assertEqual(site.store.leases(), ())
 
     def test_a_lease_of_an_earlier_boot_is_dropped_unless_the_batch_system_says_that_it_lives(self):
-        for answer, left in ((None, 0), (view.GONE, 0), (view.LIVE, 1)):
+        for answer, left in ((None, 0), (actions.GONE, 0), (actions.LIVE, 1)):
             with self.subTest(answer=answer):
                 site = self.held()
                 site.node.batch = {self.KEY: answer} if answer else {}
@@ -202,7 +202,7 @@ class Repair(HandoverCase):
     def test_a_silent_run_is_over_once_a_later_one_has_begun_here_whatever_the_batch_system_says(self):
         site = self.held()
         later = JobKey("slurm", "1", 1)
-        site.node.alive, site.node.batch = {self.KEY: False}, {self.KEY: view.LIVE, later: view.LIVE}
+        site.node.alive, site.node.batch = {self.KEY: False}, {self.KEY: actions.LIVE, later: actions.LIVE}
         site.store.begin(Lease(later, site.node.boot_id(), site.node.now()), mark_life=300.0)
         site.later(60.0)
         self.assertEqual([lease.key for lease in site.store.leases()], [later])
@@ -230,18 +230,18 @@ class Repair(HandoverCase):
         site = self.site(mark_life=300.0)
         site.end("1")
         site.begin("1")
-        site.node.alive, site.node.batch = {self.KEY: False}, {self.KEY: view.LIVE}
+        site.node.alive, site.node.batch = {self.KEY: False}, {self.KEY: actions.LIVE}
         for seconds in (200.0, 60.0, 60.0, 60.0, 60.0):
             site.later(seconds)
             self.assertEqual(len(site.store.leases()), 1)
-        site.node.batch = {self.KEY: view.GONE}
+        site.node.batch = {self.KEY: actions.GONE}
         site.later(700.0)
         self.assertEqual(site.store.leases(), ())
 
     def test_cores_that_could_not_be_given_back_are_tried_again_by_each_repair_of_the_open_node(self):
         site = self.held()
         release = site.node.release
-        failing = unittest.mock.Mock(side_effect=WorldError("cpuset.cpus: cannot set 0-7: Invalid argument"))
+        failing = unittest.mock.Mock(side_effect=HostError("cpuset.cpus: cannot set 0-7: Invalid argument"))
         site.node.release = failing
         site.end()
         told = site.later(31.0)
@@ -278,7 +278,7 @@ class Adoption(HandoverCase):
         with site.store.locked():
             site.store.begin(Lease(JobKey("slurm", "1", 0), "boot-1", 1.0), mark_life=1.0)
         site.node.alive = {JobKey("slurm", "1", 0): True}
-        site.act(view.ADOPT)
+        site.act(actions.ADOPT)
         self.assertEqual(site.memories.fenced(), ())
         site.node.active, site.node.api_up = {KUBELET, RUNTIME}, True
         site.later(60.0)
@@ -293,7 +293,7 @@ class Adoption(HandoverCase):
                     site.store.begin(Lease(JobKey("slurm", "1", 0), "boot-1", 1.0), mark_life=1.0)
                 site.node.alive = {JobKey("slurm", "1", 0): True}
                 site.node.registered, site.node.api_up = False, api_up
-                for event in (view.ADOPT, view.TICK):
+                for event in (actions.ADOPT, actions.TICK):
                     site.act(event)
                     self.assertEqual((site.node.active, site.memories.fenced()), ({KUBELET, RUNTIME}, ()))
                 site.begin("2")
@@ -331,7 +331,7 @@ class Kills(HandoverCase):
                     if KUBELET in site.node.active and (handover == "stop" or site.memory().phase != HELD):
                         site.node.add("newcomer")
                     told = site.begin("2")
-                    self.assertEqual(told.done.outcome, view.ACCEPT)
+                    self.assertEqual(told.done.outcome, actions.ACCEPT)
                     self.assert_free(site)
                     if told.way == STOP:
                         self.assertEqual(site.node.active, set())

@@ -6,9 +6,10 @@
 import random
 import unittest
 
-from nodeshare import room
-from nodeshare.placeholder import PRIORITY
-from nodeshare.view import Guest, Pod, Room
+from nodeshare.decide import room
+from nodeshare.model import pod_resources
+from nodeshare.model.observed import Guest, Pod, Room
+from nodeshare.model.placeholder import PRIORITY
 from seeds import seeds
 
 
@@ -35,12 +36,12 @@ class Quantities(unittest.TestCase):
             ("12E-1", 1200),
             ("0", 0),
         ):
-            self.assertEqual(room.thousandths(text), amount, text)
+            self.assertEqual(pod_resources.thousandths(text), amount, text)
 
     def test_what_is_no_quantity_is_refused(self):
         for text in ("", ".", "m", "-1", "1_000", " 1", "NaN", "1KB", "1.5.5", "1" * 31, "1e999", "1\n"):
             with self.assertRaises(ValueError, msg=text):
-                room.thousandths(text)
+                pod_resources.thousandths(text)
 
 
 class Requests(unittest.TestCase):
@@ -58,7 +59,7 @@ class Requests(unittest.TestCase):
                 4000,
             ),
         ):
-            self.assertEqual(room.requests_of(spec), {"cpu": cpu, "pods": 1000}, spec)
+            self.assertEqual(pod_resources.requests_of(spec), {"cpu": cpu, "pods": 1000}, spec)
 
     def test_gangs_are_known_by_the_names_of_their_schedulers(self):
         for meta, spec, gang in (
@@ -68,7 +69,7 @@ class Requests(unittest.TestCase):
             ({}, {"schedulingGroup": {"podGroupName": "g"}}, "g"),
             ({"labels": None}, {"schedulingGroup": None}, ""),
         ):
-            self.assertEqual(room.gang_of(meta, spec), gang, (meta, spec))
+            self.assertEqual(pod_resources.gang_of(meta, spec), gang, (meta, spec))
 
 
 def guest(name, cpu, *, priority=0, gang="", stays=False, leaving=False, over=False):

@@ -14,7 +14,7 @@ import unittest
 import unittest.mock
 
 import hand_over
-from nodeshare import cli
+from nodeshare.run import cli
 from simulation import Site, quick_directory
 
 

@@ -7,10 +7,10 @@ import unittest
 import unittest.mock
 
 from handover_case import HandoverCase
-from nodeshare import view
-from nodeshare.carry import MOST_UNSEEN
-from nodeshare.memory import HELD, QUIESCE, STOP
-from nodeshare.world import WorldError
+from nodeshare.host.host import HostError
+from nodeshare.model import actions, observed
+from nodeshare.model.state import HELD, QUIESCE, STOP
+from nodeshare.run.executor import MOST_UNSEEN
 from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed
 
 
@@ -20,7 +20,7 @@ class Taking(HandoverCase):
         site.node.add("web", respawns=True)
         site.node.add("logger", stays=True)
         told = site.begin()
-        self.assertEqual((told.done.outcome, told.way, told.counts.get("evicted")), (view.ACCEPT, QUIESCE, 1))
+        self.assertEqual((told.done.outcome, told.way, told.counts.get("evicted")), (actions.ACCEPT, QUIESCE, 1))
         self.assert_free(site)
         self.assertTrue(site.node.guests["logger"].running)
         self.assertEqual(site.node.active, {KUBELET, RUNTIME})
@@ -80,7 +80,7 @@ class Taking(HandoverCase):
                     known(units, force=force)
 
                 site.node.stop_units = stop_units
-                self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+                self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
                 self.assert_free(site)
                 self.assertEqual(phases, expected)
 
@@ -88,8 +88,8 @@ class Taking(HandoverCase):
         site = self.site(handover="stop")
         site.node.confirms = False
         site.node.add("web")
-        site.node.confirm = unittest.mock.Mock(side_effect=WorldError("403"))
-        self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+        site.node.confirm = unittest.mock.Mock(side_effect=HostError("403"))
+        self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
         self.assertEqual(site.node.confirm.call_count, 1)
         self.assert_free(site)
 
@@ -105,7 +105,7 @@ class Taking(HandoverCase):
                 site.begin()
 
         def refused(site):
-            with unittest.mock.patch.object(site.node, "confirm", side_effect=WorldError("403")):
+            with unittest.mock.patch.object(site.node, "confirm", side_effect=HostError("403")):
                 site.begin()
 
         for trouble in (away, killed, refused):
@@ -116,11 +116,11 @@ class Taking(HandoverCase):
                 site.node.add("logger", stays=True)
                 trouble(site)
                 self.assertEqual((site.memory().phase, set(site.node.guests)), (HELD, {"web", "logger"}))
-                self.assertEqual(site.act(view.TICK).done.reason, "held by stop")
+                self.assertEqual(site.act(actions.TICK).done.reason, "held by stop")
                 self.assertEqual(set(site.node.guests), {"logger"})
                 site.later(400.0)
                 with unittest.mock.patch.object(site.node, "ask_api", side_effect=AssertionError("asked for nothing")):
-                    self.assertEqual(site.act(view.TICK).done.reason, "held by stop")
+                    self.assertEqual(site.act(actions.TICK).done.reason, "held by stop")
 
     def test_what_stays_is_confined_in_stop_too_and_released_before_the_services_start(self):
         site = self.site(handover="stop", linger=0.0)
@@ -139,7 +139,7 @@ class Taking(HandoverCase):
         site.node.api_up = False
         site.node.add("web")
         told = site.begin()
-        self.assertEqual((told.done.outcome, told.way), (view.ACCEPT, STOP))
+        self.assertEqual((told.done.outcome, told.way), (actions.ACCEPT, STOP))
         self.assert_free(site)
         self.assertEqual(site.node.active, set())
         self.assertEqual(len(site.did("terminate")), 1)
@@ -182,7 +182,7 @@ class Taking(HandoverCase):
         site = self.site(deadline=10.0)
         site.node.add("deaf", grace=None)
         told = site.begin()
-        self.assertEqual((told.done.outcome, told.way, told.counts["killed"]), (view.ACCEPT, QUIESCE, 1))
+        self.assertEqual((told.done.outcome, told.way, told.counts["killed"]), (actions.ACCEPT, QUIESCE, 1))
         self.assert_free(site)
 
     def test_a_pod_with_the_owner_of_a_daemonset_that_does_not_exist_is_killed_however_long_its_grace_is(self):
@@ -194,7 +194,7 @@ class Taking(HandoverCase):
                     site.node.add("logger", stays=True)
                     site.node.sleep(COLLECTED)
                     told = site.begin()
-                    self.assertEqual((told.done.outcome, told.counts["killed"]), (view.ACCEPT, 1))
+                    self.assertEqual((told.done.outcome, told.counts["killed"]), (actions.ACCEPT, 1))
                     self.assert_free(site)
                     self.assertTrue(site.node.guests["logger"].running)
                     self.assertNotIn("miner", site.memory().keep)
@@ -219,13 +219,13 @@ class Taking(HandoverCase):
         site = self.site(deadline=10.0, handover="stop")
         site.node.add("miner", grace=None)
         site.node.add("mirror", claims="miner")
-        self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+        self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
         self.assert_free(site)
 
     def test_a_pod_of_a_daemonset_that_is_deleted_has_to_go_and_the_one_that_replaces_it_stays(self):
         site = self.site()
         site.node.add("logger", stays=True, grace=5.0)
-        site.node.delete((view.Pod("ns", "logger", "logger"),))
+        site.node.delete((observed.Pod("ns", "logger", "logger"),))
         site.node.add("logger-2", stays=True)
         site.begin()
         self.assert_free(site)
@@ -273,7 +273,7 @@ class Taking(HandoverCase):
         site.begin()
         for number in range(5):
             name = "logger-{}".format(number)
-            site.node.delete((view.Pod("ns", name, name),))
+            site.node.delete((observed.Pod("ns", name, name),))
             site.node.add("logger-{}".format(number + 1), stays=True, grace=30.0)
             site.repair()
             self.assert_free(site)
@@ -303,7 +303,7 @@ class Taking(HandoverCase):
         before = site.node.time
         told = site.begin()
         self.assertGreaterEqual(site.node.time - before, 10.0)
-        self.assertEqual((told.done.outcome, told.counts["deleted"]), (view.ACCEPT, 1))
+        self.assertEqual((told.done.outcome, told.counts["deleted"]), (actions.ACCEPT, 1))
         self.assertEqual(site.did("report"), [("report", "DeadlinePassed")])
         self.assert_free(site)
 
@@ -314,7 +314,7 @@ class Taking(HandoverCase):
             site.node.add("quorum", protected=True)
             looks[name] = []
             site.node.on_sleep = lambda site=site, name=name: looks[name].append(round(site.node.time - 1000.0, 3))
-            self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+            self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
             early = [at for at in looks[name] if at <= 1.0]
             self.assertGreaterEqual(len(early), 4, "pods that leave at once are seen at once")
             self.assertLess(len(looks[name]), 80, "sixty seconds at five looks a second were three hundred")
@@ -327,7 +327,7 @@ class Taking(HandoverCase):
         site = self.site(deadline=10.0, after_deadline="job_waits")
         site.node.add("quorum", protected=True)
         told = site.begin()
-        self.assertEqual(told.done.outcome, view.REQUEUE)
+        self.assertEqual(told.done.outcome, actions.REQUEUE)
         self.assertEqual(site.node.ordinary_running(), ["quorum"])
         self.assertEqual(site.did("report"), [("report", "BatchJobWaits")])
         site.end()
@@ -357,7 +357,7 @@ class Taking(HandoverCase):
         self.assert_free(site)
 
     def test_what_cannot_be_done_ends_in_the_outcome_that_the_site_chose(self):
-        for outcome in (view.ACCEPT, view.REQUEUE, view.DRAIN):
+        for outcome in (actions.ACCEPT, actions.REQUEUE, actions.DRAIN):
             with self.subTest(outcome=outcome):
                 site = self.site(on_failure=outcome, handover="stop")
                 site.node.stop_units = lambda units, *, force: None
@@ -381,7 +381,7 @@ class Taking(HandoverCase):
                     asked.append(units)
                     if late(len(asked)):
                         node.sleep(5.0)
-                        raise WorldError("systemctl is-active: no end within 5 s")
+                        raise HostError("systemctl is-active: no end within 5 s")
                     return known(units)
 
                 site.node.active_units = active_units
@@ -390,7 +390,7 @@ class Taking(HandoverCase):
                     self.assert_free(site)
                     self.assertGreater(len(asked), MOST_UNSEEN)
                 else:
-                    self.assertRaises(WorldError, site.begin)
+                    self.assertRaises(HostError, site.begin)
                     self.assertEqual(len(asked), looks)
 
     def test_shims_that_outlive_their_kubelet_are_found_and_killed(self):
@@ -409,7 +409,7 @@ class Sharing(HandoverCase):
         site.begin("1")
         del site.node.log[:]
         told = site.begin("2")
-        self.assertEqual((told.done.outcome, site.node.log), (view.ACCEPT, []))
+        self.assertEqual((told.done.outcome, site.node.log), (actions.ACCEPT, []))
 
     def test_the_first_of_two_jobs_to_end_gives_nothing_back(self):
         site = self.site()
@@ -455,7 +455,7 @@ class Switch(HandoverCase):
         site.node.add("logger", stays=True)
         site.node.api_up = False
         before = site.node.time
-        site.act(view.OFF)
+        site.act(actions.OFF)
         self.assertLess(site.node.time - before, 60.0)
         self.assertEqual((site.node.active, site.node.local_pods()), (set(), frozenset()))
         site.node.api_up = True
@@ -465,14 +465,14 @@ class Switch(HandoverCase):
 
     def test_that_it_is_off_is_announced_last_and_taken_back_before_anything_starts(self):
         site = self.site()
-        site.act(view.OFF)
-        self.assertEqual(site.node.announced, view.SWITCHED_OFF)
+        site.act(actions.OFF)
+        self.assertEqual(site.node.announced, observed.SWITCHED_OFF)
         self.assertEqual([entry[0] for entry in site.node.log][-2:], ["stop", "announce"])
         site.begin()
         site.end()
-        self.assertEqual(site.node.announced, view.SWITCHED_OFF)
+        self.assertEqual(site.node.announced, observed.SWITCHED_OFF)
         del site.node.log[:]
-        site.act(view.ON)
+        site.act(actions.ON)
         first = next(entry for entry in site.node.log if entry[0] in ("announce", "start"))
         self.assertEqual(first, ("announce", ""))
         self.assert_back(site)
@@ -480,29 +480,29 @@ class Switch(HandoverCase):
     def test_an_api_that_is_silent_at_the_switch_is_told_by_the_next_repair(self):
         site = self.site()
         site.node.api_up = False
-        site.act(view.OFF)
+        site.act(actions.OFF)
         self.assertEqual(site.node.announced, "")
         site.node.api_up = True
         site.repair()
         site.repair()
-        self.assertEqual(site.did("announce"), [("announce", view.SWITCHED_OFF)])
+        self.assertEqual(site.did("announce"), [("announce", observed.SWITCHED_OFF)])
 
     def test_jobs_come_and_go_while_off_and_nothing_returns(self):
         site = self.site()
-        site.act(view.OFF)
-        self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+        site.act(actions.OFF)
+        self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
         site.end()
         site.later(3600.0)
         self.assertEqual((site.node.active, site.did("start")), (set(), []))
 
     def test_on_brings_the_node_back_at_once_or_after_the_jobs(self):
         site = self.site()
-        site.act(view.OFF)
-        site.act(view.ON)
+        site.act(actions.OFF)
+        site.act(actions.ON)
         self.assert_back(site)
         site.begin()
-        site.act(view.OFF)
-        site.act(view.ON)
+        site.act(actions.OFF)
+        site.act(actions.ON)
         self.assertEqual(site.node.active, set())
         site.end()
         site.later(31.0)
@@ -510,9 +510,9 @@ class Switch(HandoverCase):
 
     def test_on_without_the_api_waits_for_it(self):
         site = self.site()
-        site.act(view.OFF)
+        site.act(actions.OFF)
         site.node.api_up = False
-        site.act(view.ON)
+        site.act(actions.ON)
         self.assertEqual(site.node.active, set())
         site.node.api_up = True
         site.later(60.0)
@@ -522,8 +522,8 @@ class Switch(HandoverCase):
         site = self.site()
         site.node.active = {RUNTIME}
         site.node.admin_stopped = {KUBELET}
-        site.act(view.OFF)
-        site.act(view.ON)
+        site.act(actions.OFF)
+        site.act(actions.ON)
         self.assertEqual(site.node.active, {RUNTIME})
 
 

@@ -9,11 +9,12 @@ import tempfile
 import unittest
 
 from handover_case import HandoverCase
-from nodeshare import view, volumes
-from nodeshare.evidence import Answer
-from nodeshare.node import RealNode
-from nodeshare.settings import Settings
-from nodeshare.world import WorldError
+from nodeshare.host import volumes
+from nodeshare.host.host import HostError
+from nodeshare.host.real_host import RealHost
+from nodeshare.model import actions
+from nodeshare.model.answer import Answer
+from nodeshare.model.settings import Settings
 
 UID = "0f0e0d0c-1111-2222-3333-444455556666"
 OTHER = "aaaaaaaa-1111-2222-3333-444455556666"
@@ -37,7 +38,7 @@ class BeforeAJob(HandoverCase):
                     site.node.add("logger", in_memory=True, stays=True)
                     site.repair()  # which hears from the API who stays
                     site.node.api_up = api_up
-                    self.assertEqual(site.begin().done.outcome, view.ACCEPT)
+                    self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
                     self.assert_free(site)
                     self.assertEqual(list(site.node.volumes), ["logger"])
 
@@ -54,7 +55,7 @@ class BeforeAJob(HandoverCase):
         site.node.unmounts = False
         site.node.add("web", in_memory=True)
         site.node.add("logger", in_memory=True, stays=True)
-        site.act(view.OFF)
+        site.act(actions.OFF)
         self.assertEqual(site.node.volumes, {})
 
     def test_what_cannot_be_unmounted_is_said_and_keeps_no_job_out(self):
@@ -63,11 +64,11 @@ class BeforeAJob(HandoverCase):
         site.node.add("web", in_memory=True)
 
         def busy(uids):
-            raise WorldError("memory of ended pods stays in use: cannot unmount " + uids[0])
+            raise HostError("memory of ended pods stays in use: cannot unmount " + uids[0])
 
         site.node.unmount = busy
         told = site.begin()
-        self.assertEqual(told.done.outcome, view.ACCEPT)
+        self.assertEqual(told.done.outcome, actions.ACCEPT)
         self.assertIn("cannot unmount web", " ".join(told.remarks))
         self.assert_free(site)
 
@@ -93,7 +94,7 @@ class Mounts(unittest.TestCase):
             self.mount(*(one for one in self.mounts if one[0] not in argv[2:] or one[0] in self.stuck))
             return Answer(0, "", "")
 
-        return RealNode(Settings(run_dir=self.top, state_dir=self.top), proc=self.top, cgroup=self.top, run=run)
+        return RealHost(Settings(run_dir=self.top, state_dir=self.top), proc=self.top, cgroup=self.top, run=run)
 
     def test_volumes_in_memory_are_told_by_pod_and_nothing_else_is(self):
         shm = PODS + UID + "/volumes/kubernetes.io~empty-dir/shm"
@@ -124,7 +125,7 @@ class Mounts(unittest.TestCase):
         shm = PODS + UID + "/volumes/kubernetes.io~empty-dir/shm"
         self.mount((shm, "tmpfs"))
         self.stuck = (shm,)
-        with self.assertRaisesRegex(WorldError, "cannot unmount " + shm):
+        with self.assertRaisesRegex(HostError, "cannot unmount " + shm):
             self.node().unmount((UID,))
         self.mount()
         self.calls.clear()

@@ -14,8 +14,10 @@ HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(HERE, "roles/node_share/files"))
 sys.dont_write_bytecode = True
 
-from nodeshare import cli, settings  # noqa: E402
-from nodeshare.node import RealNode  # noqa: E402
+from nodeshare.host.real_host import RealHost  # noqa: E402
+from nodeshare.model import settings  # noqa: E402
+from nodeshare.run import cli  # noqa: E402
+from nodeshare.store import settings_file  # noqa: E402
 
 HOSTS = ("pbs-n1", "pbs-n2")
 
@@ -37,9 +39,9 @@ def main(folder, words):
         pbs_home=home,
         qstat=path if os.path.exists(path) else "",
     )
-    settings.load = lambda _path: settings.Loaded(chosen)
+    settings_file.load = lambda _path: settings.Loaded(chosen)
     proc, cgroup = os.path.join(folder, "proc"), os.path.join(folder, "cgroup")
-    return cli.main(words, make_world=lambda given: RealNode(given, proc=proc, cgroup=cgroup))
+    return cli.main(words, make_world=lambda given: RealHost(given, proc=proc, cgroup=cgroup))
 
 
 if __name__ == "__main__":

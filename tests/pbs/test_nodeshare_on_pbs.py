@@ -10,7 +10,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from nodeshare import cluster, cluster_pbs, durable, evidence
+from nodeshare.controller import decide
+from nodeshare.controller import pbs as cluster_pbs
+from nodeshare.model import answer
+from nodeshare.store import lock
 from pbs.converged_on_pbs import PROGRAM, Shared
 from pbs_double.cluster import HOSTS, Cluster, until
 from pbs_double.faults import Fault, Faulty
@@ -60,7 +63,7 @@ def test_a_begin_whose_hook_met_its_alarm_holds_no_node_for_ever(hook: Shared) -
     hook.repair("pbs-n1")
     hook.set(enabled=True, timeout_seconds=600)
     hook.set_alarm("converged", 15)
-    with durable.Lock(str(hook.folder / "pbs-n1" / "work"), seconds=120):
+    with lock.Lock(str(hook.folder / "pbs-n1" / "work"), seconds=120):
         job = hook.submit("--", "/bin/sleep", "300")
         until(lambda: hook.job(job).get("exec_vnode") == "(pbs-n2:ncpus=1)" and hook.job(job)["substate"] == 42)
         until(lambda: hook.leases("pbs-n1") == [f"{job} of 1: 1 None"])
@@ -146,29 +149,29 @@ class Asked:
             remark=self.remarks.append,
         )
 
-    def _run(self, argv: tuple[str, ...]) -> evidence.Answer:
+    def _run(self, argv: tuple[str, ...]) -> answer.Answer:
         try:
             done = subprocess.run(argv, capture_output=True, timeout=self.patience, check=False)
         except subprocess.TimeoutExpired as error:
             raise OSError(str(error)) from error
-        return evidence.Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return answer.Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_the_controller_sees_who_holds_what_and_what_is_closed(hook: Shared) -> None:
     batch = Asked(hook.pbs).batch
-    assert (batch.in_control(), batch.jobs()) == (True, cluster.Jobs({}))
+    assert (batch.in_control(), batch.jobs()) == (True, decide.Jobs({}))
     assert Asked(hook.pbs, "pbs-srv2").batch.in_control() is False, "the other one of two servers"
     array = hook.submit("-J", "1-2", "-l", "select=1:ncpus=1:host=pbs-n1", "--", "/bin/sleep", "300")
     job = hook.submit("-l", "select=1:ncpus=1:host=pbs-n2", "--", "/bin/sleep", "300")
     waits = hook.submit("-h", *BOTH)
     parts = [f"pbs/{array.replace('[]', f'[{index}]')}/1" for index in (1, 2)]
     held = {**dict.fromkeys(parts, frozenset(["pbs-n1"])), f"pbs/{job}/1": frozenset(["kube-2"])}
-    until(lambda: batch.jobs() == cluster.Jobs(held))
+    until(lambda: batch.jobs() == decide.Jobs(held))
     assert hook.pbs.call("qdel", waits).rc == 0
     hook.until_runs(job)
     assert hook.pbs.call("qsig", "-s", "suspend", job).rc == 0
     until(lambda: hook.job(job)["job_state"] == "S")
-    assert batch.jobs() == cluster.Jobs(held)
+    assert batch.jobs() == decide.Jobs(held)
     assert batch.states() == {"pbs-n1": "", "kube-2": ""}
     assert hook.pbs.call("pbsnodes", "-o", "-C", "new disk", "pbs-n2").rc == 0
     assert batch.states() == {"pbs-n1": "", "kube-2": "offline: new disk"}

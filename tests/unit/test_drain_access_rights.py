@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
-from nodeshare.cluster import SHARE_MODE
-from nodeshare.cluster_api import ClusterApi
-from nodeshare.view import Pod
+from nodeshare.controller.api import ClusterApi
+from nodeshare.controller.decide import SHARE_MODE
+from nodeshare.model.observed import Pod
 
 ROLE = Path(__file__).parents[2] / "roles/drain_access"
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}

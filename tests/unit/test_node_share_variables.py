@@ -38,7 +38,7 @@ def test_the_watch_is_stopped_with_the_kubelet_and_keeps_it_from_nothing() -> No
 def test_byte_code_is_made_with_a_mask_that_lets_root_alone_write() -> None:
     lines = yaml.safe_load(VARIABLES.read_text(encoding="utf-8"))["_node_share_launcher"].splitlines()
     masked = next(number for number, line in enumerate(lines) if line.startswith("os.umask(0o022)"))
-    assert masked < lines.index("from nodeshare.cli import main")
+    assert masked < lines.index("from nodeshare.run.cli import main")
 
 
 def rendered(name: str, services: list[str]) -> Any:

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from nodeshare import arguments
-from nodeshare.settings import Settings
+from nodeshare.model.settings import Settings
+from nodeshare.run import arguments
 
 ROLES = Path(__file__).parents[2] / "roles"
 

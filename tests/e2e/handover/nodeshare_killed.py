@@ -15,8 +15,9 @@ from typing import Any
 sys.path.insert(0, "/usr/local/lib/converged")
 sys.dont_write_bytecode = True
 
-from nodeshare import carry, cli, leases  # noqa: E402
-from nodeshare.node import RealNode  # noqa: E402
+from nodeshare.host.real_host import RealHost  # noqa: E402
+from nodeshare.run import cli, executor  # noqa: E402
+from nodeshare.store import lease_store  # noqa: E402
 
 PLAN = "/run/e2e-kill-plan"
 COMMAND = sys.argv[1]
@@ -35,15 +36,15 @@ def at_point(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Carrier(carry.Carrier):
+class Carrier(executor.Executor):
     def __init__(self, **named: Any) -> None:
         super().__init__(at_point=at_point, **named)
 
 
-class LeaseStore(leases.LeaseStore):
+class LeaseStore(lease_store.LeaseStore):
     def __init__(self, directory: str, **named: Any) -> None:
         super().__init__(directory, at_point=at_point, **named)
 
 
 vars(cli).update(Carrier=Carrier, LeaseStore=LeaseStore)
-sys.exit(cli.main(sys.argv[1:], make_world=RealNode))
+sys.exit(cli.main(sys.argv[1:], make_world=RealHost))

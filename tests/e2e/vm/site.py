@@ -8,7 +8,7 @@ from __future__ import annotations
 from e2e import workload
 from e2e.handover.sharing import Sharing
 from e2e.playing import Site, until
-from nodeshare.cpuset import parse_cpus
+from nodeshare.model.cpu_list import parse_cpus
 
 NODE = "n1"
 CGROUPS = "/sys/fs/cgroup"
@@ -81,7 +81,7 @@ class MachineHosts(Site):
     def nodeshare(self, *words: str) -> str:
         """Call nodeshare's package on the node, without its launcher; return the line that says what came of it."""
         path = "import sys; sys.path.insert(0, '/usr/local/lib/converged'); sys.dont_write_bytecode = True"
-        program = f"{path}; from nodeshare.cli import main; from nodeshare.node import RealNode; "
+        program = f"{path}; from nodeshare.run.cli import main; from nodeshare.host.real_host import RealNode; "
         run = "sys.exit(main(sys.argv[1:], make_world=RealNode))"
         return self.bed.exec(NODE, ["python3", "-c", program + run, *words]).err
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodeshare import placeholder, room, view
-from nodeshare.jobid import JobKey
-from nodeshare.leases import Lease
-from nodeshare.settings import Settings
+from nodeshare.decide import room
+from nodeshare.model import observed, placeholder, pod_resources
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Lease
+from nodeshare.model.settings import Settings
 from placement.model.action import Evict
 from placement.model.batch import BackingRules, BatchJob, Share
 from placement.model.event import EvictRefused, Upserted
@@ -199,7 +200,9 @@ def test_pods_that_have_a_job_there_themselves_are_asked_after_all_others(cores,
 
 # Where a pod may name its gang, whichever scheduler it is for.
 NAMED = [{}, {"scheduling_group": "a"}, {"scheduling_group": "b"}]
-NAMED += [{held: ((name, gang),)} for held in ("annotations", "labels") for name in room.GANG_NAMES for gang in "ab"]
+NAMED += [
+    {held: ((name, gang),)} for held in ("annotations", "labels") for name in pod_resources.GANG_NAMES for gang in "ab"
+]
 GANGS = st.just({}) | st.sampled_from(NAMED)
 PODS = st.lists(st.tuples(st.integers(0, 2), GANGS, st.integers(0, 4), st.integers(0, 3)), max_size=7)
 
@@ -214,7 +217,7 @@ def test_they_are_those_that_the_node_itself_would_choose(asking, cores, memory)
         name: amount + sum(one.get(name, 0) for one in used) - offered[name] for name, amount in need.items() if amount
     }
     ours = victims([entry_of(one) for one in pods], missing)
-    theirs = room.victims(thousandths(need), view.Room(True, "", thousandths(offered), tuple(map(guest, pods))))
+    theirs = room.victims(thousandths(need), observed.Room(True, "", thousandths(offered), tuple(map(guest, pods))))
     assert {entry.pod.uid for entry in ours} == {one.pod.uid for one in theirs}
 
 
@@ -256,7 +259,7 @@ def test_a_job_needs_of_a_node_what_the_node_itself_takes_for_it(asking, whole, 
     share = Share(host="n1", cores=cores, devices=(("ngpus", gpus),))
     site.batch.jobs["15.srv"] = replace(BEGINS, hosts=("n1",), shares=(share,), whole=whole)
     site.settle(seconds=1)
-    there = view.Room(True, "", thousandths(offered), tuple(map(guest, pods)))
+    there = observed.Room(True, "", thousandths(offered), tuple(map(guest, pods)))
     told = (f"example.com/gpu={gpus}",) if gpus else ()
     lease = Lease(JobKey("pbs", "15.srv", 1), "", 0.0, cores=cores, memory=0, devices=told, exclusive=whole)
     need = placeholder.need(placeholder.plan((lease,), room.left_by_stayers(there), Settings(node="n1", fence=fence)))
@@ -274,11 +277,11 @@ def entry_of(one: Pod) -> PodEntry:
     return site.scheduler.cluster.pods.by_uid[one.uid]
 
 
-def guest(one: Pod) -> view.Guest:
+def guest(one: Pod) -> observed.Guest:
     requests = {**thousandths(dict(one.request)), "pods": 1000}
     meta = {"annotations": dict(one.annotations), "labels": dict(one.labels)}
-    gang = room.gang_of(meta, {"schedulingGroup": {"podGroupName": one.scheduling_group}})
-    return view.Guest(view.Pod(one.namespace, one.name, one.uid), one.spec.priority, gang, requests)
+    gang = pod_resources.gang_of(meta, {"schedulingGroup": {"podGroupName": one.scheduling_group}})
+    return observed.Guest(observed.Pod(one.namespace, one.name, one.uid), one.spec.priority, gang, requests)
 
 
 def thousandths(quantities: dict[str, int]) -> dict[str, int]:

@@ -7,9 +7,9 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from nodeshare import leases, placeholder
-from nodeshare.jobid import JobKey
-from nodeshare.settings import Settings
+from nodeshare.model import lease, placeholder
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.settings import Settings
 from placement.app.render import explanation, queues
 from placement.kube.decode.pod import MIRROR_ANNOTATION, decode_pod
 from placement.kube.fields.metadata import Sharing
@@ -47,8 +47,8 @@ def announce(site: Backed, text: str, host: str = "n1") -> None:
 
 def mirror(*, run: int = 1, mirrored: bool = True) -> Pod:
     """What the API has of the placeholder that `n1` makes for three cores of a run of their job."""
-    lease = leases.Lease(JobKey("pbs", "15.srv", run), "boot", 100.0, cores=3)
-    (planned,) = placeholder.plan((lease,), (), Settings(node="n1")).values()
+    held = lease.Lease(JobKey("pbs", "15.srv", run), "boot", 100.0, cores=3)
+    (planned,) = placeholder.plan((held,), (), Settings(node="n1")).values()
     manifest = placeholder.make(planned, Settings(node="n1")).manifest
     manifest["metadata"].update(uid="of-the-api", resourceVersion="7")
     manifest["metadata"]["annotations"].update({MIRROR_ANNOTATION: "0123456789abcdef" * 2} if mirrored else {})

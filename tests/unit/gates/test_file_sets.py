@@ -197,7 +197,7 @@ def test_a_gate_reads_a_file_that_it_copies_or_gives_to_a_program(path: str, gat
 def test_a_change_runs_what_reads_it() -> None:
     every = {gate.name for gate in catalogue.gates() if gate.reads is not None}
     daemon = gates_that_read("roles/placement/files/placement/core/scheduler.py")
-    nodeshare = gates_that_read("roles/node_share/files/nodeshare/decide.py")
+    nodeshare = gates_that_read("roles/node_share/files/nodeshare/decide/decide.py")
     beds = {name for name in every if name.startswith(("e2e-", "molecule-", "demo"))}
 
     assert gates_that_read("pyproject.toml") == gates_that_read("a/file/of/no/set") == every

@@ -5,7 +5,7 @@
 
 import sys
 
-from .cli import main
-from .node import RealNode
+from .host.real_host import RealHost
+from .run.cli import main
 
-sys.exit(main(sys.argv[1:], make_world=RealNode))
+sys.exit(main(sys.argv[1:], make_world=RealHost))

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from placement.model.action import Action, Bind, BindVolume, SelectNode
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim
@@ -23,9 +23,6 @@ from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.queue import QueueInfo
 from placement.policy.queues.reservations import Reservations
 from placement.state.diagnosis import Reasons
-
-if TYPE_CHECKING:
-    from placement.policy.preemption.candidates import CandidateFinder
 
 # Seconds that a provisioner has to make a volume, as many as kube-scheduler gives.
 PROVISIONING: Final = 600.0
@@ -95,7 +92,7 @@ class Session:
     batch_jobs: BatchJobs = field(default_factory=BatchJobs)
     failures: FailureCache = field(default_factory=FailureCache)
     # Where room can be made for claimants of a kind, kept from one action run to the next.
-    finders: "dict[Hashable, CandidateFinder]" = field(default_factory=dict)
+    finders: dict[Hashable, Any] = field(default_factory=dict)
     effort: SliceBudget = field(default_factory=SliceBudget)
     # Who waits for others of the own queue to leave, and who for those of other queues.
     preempting: PreemptorQueue = field(init=False)

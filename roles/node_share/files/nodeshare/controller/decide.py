@@ -1,0 +1,248 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who holds which node, decided without I/O: what the controller believes, and what a Node object must then say.
+
+The truth about jobs is the batch system's. `JobsByNode` follows it by the jobs handed over (Prolog and Epilog on the
+controller) and by whole lists of all jobs; an answer that did not come changes nothing. The Node carries the taint,
+and in `held-by` jobs for which it was set. That list is written when the taint is, and again when no job in it is
+left, not for each of ten thousand array tasks on a node that is held anyway.
+
+A taint is lifted only by a controller that acts, has seen whole lists of jobs since it does, and believes in no job
+there; and only where the node's own `leases` are empty and the batch system gives the node to jobs at all.
+
+Only converted nodes are touched. They have a label that an administrator alone can set. A Node without it is left
+alone, also where it has the name of one of the batch system's nodes.
+"""
+
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from ..model.names import ANNOTATION, HELD_BY, TAINT, is_our_taint
+from ..model.settings import HANDOVER
+
+STATE = "converged.hpc/batch-state"
+PLANNED = "PLANNED"  # our own word in STATE: pods shall have left when a job or a reservation begins
+SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"  # a label, which no kubelet may write
+LISTED = 50  # names in held-by: enough to see who it is, far below what an annotation may hold
+SURE = 2  # whole lists in a row without a job: then it is gone
+
+
+class NodeSeen(NamedTuple):
+    """What matters of a Node object."""
+
+    name: str
+    uid: str
+    version: str
+    taints: Tuple[Mapping[str, Any], ...] = ()
+    held: Tuple[str, ...] = ()
+    leases: str = ""
+    state: str = ""
+    mode: str = ""  # empty: the node is not converted
+
+    @property
+    def tainted(self) -> bool:
+        return any(is_our_taint(taint) for taint in self.taints)
+
+
+class Jobs(NamedTuple):
+    """A whole list: runs that hold nodes with their nodes, and those which end just now (held, but not taken anew)."""
+
+    holding: Mapping[str, FrozenSet[str]]
+    ending: FrozenSet[str] = frozenset()
+
+
+class NodeHolders(NamedTuple):
+    """What is believed of one node. `state` None: cannot tell, leave it."""
+
+    holders: Tuple[str, ...] = ()
+    state: Optional[str] = None
+    acting: bool = False
+    may_lift: bool = False
+    planned: bool = False
+
+
+class Decision(NamedTuple):
+    """Patches by node; `unknown` are nodes of the batch system that are no Node, or not a converted one."""
+
+    patches: Dict[str, Dict[str, Any]]
+    unknown: Tuple[str, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """What became of a job handed over. Not `ok`: the nodes help themselves, and `reason` says why."""
+
+    ok: bool
+    reason: str = ""
+    nodes: int = 0
+    patched: int = 0
+    evicted: int = 0
+    left: int = 0
+    unknown: Tuple[str, ...] = ()
+
+
+def node_from(item: Mapping[str, Any]) -> NodeSeen:
+    meta = item["metadata"]
+    annotations = meta.get("annotations") or {}
+    return NodeSeen(
+        str(meta["name"]),
+        str(meta.get("uid", "")),
+        str(meta["resourceVersion"]),
+        tuple((item.get("spec") or {}).get("taints") or ()),
+        tuple(word for word in str(annotations.get(HELD_BY) or "").split(",") if word),
+        str(annotations.get(ANNOTATION) or ""),
+        str(annotations.get(STATE) or ""),
+        str((meta.get("labels") or {}).get(SHARE_MODE) or ""),
+    )
+
+
+class JobsByNode:
+    """What is known of the batch system. Not for several threads at once: its owner has a lock."""
+
+    def __init__(self) -> None:
+        self.acting = False
+        self.lists = 0  # whole ones since we act
+        self.nodes_of: Dict[str, FrozenSet[str]] = {}
+        self.states: Optional[Mapping[str, str]] = None
+        self.planned: FrozenSet[str] = frozenset()
+        self._holders: Dict[str, Dict[str, None]] = {}
+        self._missed: Dict[str, int] = {}
+        self._asked_about: FrozenSet[str] = frozenset()
+        self._ended_since: Set[str] = set()
+
+    def begin(self, key: str, nodes: Iterable[str]) -> None:
+        """A job handed over. Its script runs beside the batch controller that acts, so we are beside it too."""
+        self.acting = True
+        self._end_earlier(key)
+        self._take(key, frozenset(nodes) | self.nodes_of.get(key, frozenset()))
+
+    def end(self, key: str) -> FrozenSet[str]:
+        """This run and those before it; never a later one."""
+        self._ended_since.add(key)
+        return self._drop(key) | self._end_earlier(key)
+
+    def ask(self) -> None:
+        """A list of all jobs is being made from now on."""
+        self.acting = True
+        self._asked_about = frozenset(self.nodes_of)
+        self._ended_since = set()
+
+    def take_jobs(self, jobs: Optional[Jobs]) -> None:
+        """The list that was asked for; None: cannot tell, and nothing changes."""
+        if jobs is None:
+            return
+        self.lists += 1
+        for key in self._asked_about:
+            if key in jobs.holding or key in jobs.ending:
+                self._missed.pop(key, None)
+                continue
+            self._missed[key] = self._missed.get(key, 0) + 1
+            if self._missed[key] >= SURE:
+                self._drop(key)
+        for key, nodes in jobs.holding.items():
+            if key not in self._ended_since and self.nodes_of.get(key) != nodes:
+                self._take(key, nodes)
+
+    def take_states(self, states: Optional[Mapping[str, str]]) -> None:
+        if states is not None:
+            self.states = states
+
+    def of(self, node: str) -> NodeHolders:
+        return NodeHolders(
+            tuple(self._holders.get(node, ())),
+            None if self.states is None else self.states.get(node),
+            self.acting,
+            self.acting and self.lists >= SURE and self.states is not None,
+            node in self.planned,
+        )
+
+    def _take(self, key: str, nodes: FrozenSet[str]) -> None:
+        self._drop(key)
+        self.nodes_of[key] = nodes
+        for node in nodes:
+            self._holders.setdefault(node, {})[key] = None
+
+    def _end_earlier(self, key: str) -> FrozenSet[str]:
+        """A job runs once at a time; and Slurm counts the restart before it tells of the end of the run before it."""
+        job, _slash, run = key.rpartition("/")
+        if run == "0":
+            return frozenset()
+        others = [other.rpartition("/") for other in self.nodes_of]
+        earlier = [job + "/" + other[2] for other in others if other[0] == job and int(other[2]) < int(run)]
+        self._ended_since.update(earlier)
+        return frozenset(node for other in earlier for node in self._drop(other))
+
+    def _drop(self, key: str) -> FrozenSet[str]:
+        nodes = self.nodes_of.pop(key, frozenset())
+        self._missed.pop(key, None)
+        for node in nodes:
+            self._holders[node].pop(key)
+            if not self._holders[node]:
+                del self._holders[node]
+        return nodes
+
+
+def decide_nodes(nodes: Mapping[str, NodeSeen], beliefs: JobsByNode, names: Iterable[str]) -> Decision:
+    """What must be written for these nodes. A node that needs nothing is not in it."""
+    patches: Dict[str, Dict[str, Any]] = {}
+    unknown: List[str] = []
+    for name in names:
+        seen = nodes.get(name)
+        if seen is None or not seen.mode:
+            unknown.append(name)
+            continue
+        patch = patch_of(seen, beliefs.of(name))
+        if patch is not None:
+            patches[name] = patch
+    return Decision(patches, tuple(unknown))
+
+
+def patch_of(node: NodeSeen, wanted: NodeHolders) -> Optional[Dict[str, Any]]:
+    """A merge patch that holds for this version of the Node only; None where it is right already.
+
+    `spec.unschedulable`, the administrator's cordon, is in no patch.
+    """
+    if not (wanted.acting and node.mode):
+        return None
+    if node.mode != HANDOVER:
+        wanted = wanted._replace(holders=(), planned=False)  # jobs and pods stand there side by side
+    state = wanted.state
+    if state is None:  # cannot tell
+        state = node.state if node.state != PLANNED else ""
+    if wanted.planned and not wanted.holders:
+        state = state or PLANNED
+    held, tainted = node.held, node.tainted
+    if wanted.holders:
+        if not tainted or not set(held) & set(wanted.holders):
+            held = _listed(wanted, node)
+        tainted = True
+    elif node.leases or state:
+        if wanted.may_lift and not node.leases:
+            held = ()
+        tainted = True
+    elif wanted.may_lift:
+        held, tainted = (), False
+    metadata: Dict[str, Any] = {}
+    if held != node.held:
+        metadata[HELD_BY] = ",".join(held) or None
+    if state != node.state:
+        metadata[STATE] = state or None
+    if not metadata and tainted == node.tainted:
+        return None
+    body: Dict[str, Any] = {"metadata": {"resourceVersion": node.version}}
+    if metadata:
+        body["metadata"]["annotations"] = metadata
+    if tainted != node.tainted:
+        others = [dict(taint) for taint in node.taints if taint.get("key") != TAINT]
+        body["spec"] = {"taints": [*others, {"key": TAINT, "effect": "NoSchedule"}] if tainted else others}
+    return body
+
+
+def lifts(patch: Mapping[str, Any]) -> bool:
+    """Whether this patch takes our taint away."""
+    return "spec" in patch and not any(is_our_taint(taint) for taint in patch["spec"]["taints"])
+
+
+def _listed(wanted: NodeHolders, node: NodeSeen) -> Tuple[str, ...]:
+    """Entries that nobody has judged yet stay beside the new ones."""
+    kept = () if wanted.may_lift else node.held
+    return tuple(dict.fromkeys((*wanted.holders[:LISTED], *kept)))[: 2 * LISTED]

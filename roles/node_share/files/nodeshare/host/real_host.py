@@ -1,0 +1,321 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The real node: systemd, /proc, cgroups, the API and the batch system. Each call is bounded; nothing decides here."""
+
+import os
+import time
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
+
+from ..batch import slurm
+from ..model import answer
+from ..model.cpu_list import CpusetError
+from ..model.lease import Lease
+from ..model.observed import Api, Pod
+from ..model.settings import Settings
+from ..store import files
+from . import job_liveness
+from .cpuset import Cpuset
+from .host import HostError
+from .placeholder_host import PlaceholderHost
+from .pod_processes import Workloads
+
+if TYPE_CHECKING:
+    from ..kube.node_client import NodeClient
+
+Act = Callable[["NodeClient", Pod], object]
+Work = Callable[["NodeClient"], None]
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+EVICTIONS_AT_ONCE = 16
+STOP_SECONDS = 15.0
+START_SECONDS = 30.0
+ASK_SECONDS = 5.0
+MARGIN = 512 << 20  # bytes that pods which stay may gain beside a job that has the whole node
+
+
+def run_command(argv: Tuple[str, ...], seconds: float) -> answer.Answer:
+    """Nothing of the caller's environment goes on: a job's owner may have written it."""
+    import subprocess
+
+    environment: Dict[str, str] = {"PATH": PATH, "LC_ALL": "C", "SYSTEMD_PAGER": ""}
+    try:
+        done = subprocess.run(  # noqa: UP022 - Python 3.6 has no capture_output
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=seconds,
+            env=environment,
+            cwd="/",
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HostError("{}: no end within {:g} s".format(" ".join(argv[:2]), seconds)) from error
+    except OSError as error:
+        raise HostError("{}: {}".format(argv[0], error.strerror)) from error
+    return answer.Answer(
+        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
+
+
+class RealHost(PlaceholderHost):
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        proc: str = "/proc",
+        cgroup: str = "/sys/fs/cgroup",
+        dev: str = "/dev",
+        run: Callable[[Tuple[str, ...], float], answer.Answer] = run_command,
+    ) -> None:
+        self.settings = settings
+        self.run = run
+        self.proc = proc
+        self.cgroup = cgroup
+        self.dev = dev
+        self.workloads = Workloads(proc=proc, cgroup=cgroup)
+        self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.run_dir, "cpuset.json"))
+        self.client: Optional[NodeClient] = None
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def boot_id(self) -> str:
+        """The kernel's boot id and the start of process 1: a restarted container keeps the former."""
+        try:
+            with open(os.path.join(self.proc, "sys/kernel/random/boot_id")) as stream:
+                boot = stream.read().strip()
+            with open(os.path.join(self.proc, "1/stat")) as stream:
+                return "{}.{}".format(boot, stream.read().rpartition(")")[2].split()[19])
+        except (OSError, IndexError) as error:
+            raise HostError("the boot id cannot be read: {}".format(error)) from error
+
+    def ask_api(self) -> Api:
+        from ..kube.client import ApiError
+
+        if not os.path.exists(self.settings.kubeconfig) and not self.settings.api.server:
+            return Api(False, "{}: no such file".format(self.settings.kubeconfig), registered=False)
+        try:
+            return self._api().look()
+        except ApiError as error:
+            return Api(False, str(error))
+
+    def announce(self, text: str) -> None:
+        from ..kube.client import ApiError
+
+        try:
+            self._api().announce(text)
+        except ApiError as error:
+            raise HostError("cannot announce: {}".format(error)) from error
+
+    def evict(self, pods: Tuple[Pod, ...]) -> None:
+        """All at the same time: a node's pods must not queue behind each other's answers."""
+        self._each(pods, lambda client, pod: client.evict(pod), "evict")
+
+    def delete(self, pods: Tuple[Pod, ...]) -> None:
+        self._each(pods, lambda client, pod: client.delete(pod, grace=1), "delete")
+
+    def confirm(self, pods: Tuple[Pod, ...]) -> None:
+        self._each(pods, lambda client, pod: client.delete(pod, grace=0), "confirm the end of")
+
+    def report(self, reason: str, text: str) -> None:
+        from ..kube.client import ApiError
+
+        try:
+            self._api().event(reason, text)
+        except ApiError as error:
+            raise HostError("no Event written: {}".format(error)) from error
+
+    def local_pods(self) -> FrozenSet[str]:
+        try:
+            return frozenset(self.workloads.find())
+        except OSError as error:
+            raise HostError("processes cannot be listed: {}".format(error)) from error
+
+    def terminate(self, uids: Tuple[str, ...]) -> None:
+        self.workloads.terminate(uids)
+
+    def kill(self, uids: Tuple[str, ...]) -> None:
+        self.workloads.kill(uids, seconds=1.0)
+
+    def mounted(self) -> FrozenSet[str]:
+        from . import volumes
+
+        try:
+            return frozenset(volumes.find(self.proc))
+        except OSError as error:
+            raise HostError("mounts cannot be listed: {}".format(error)) from error
+
+    def unmount(self, uids: Tuple[str, ...]) -> None:
+        from . import volumes
+
+        try:
+            left = volumes.unmount(frozenset(uids), self.proc, run=self.run)
+        except OSError as error:
+            raise HostError("mounts cannot be listed: {}".format(error)) from error
+        if left:
+            raise HostError("memory of ended pods stays in use: cannot unmount {}".format(", ".join(left[:3])))
+
+    def device_holders(self) -> Mapping[str, str]:
+        from . import devices
+
+        return devices.holders(self.proc, devices.accelerators(self.dev))
+
+    def confine(self, cpus: str) -> None:
+        """Both in any case: what could not be done is told, and no reason to leave the other undone."""
+        from .limits import LimitsError
+
+        limits = self._fencing().limits
+        steps: List[Callable[[], None]] = [lambda: self.cpuset.confine(cpus), lambda: limits.hold(margin=MARGIN)]
+        errors = []
+        for step in steps:
+            try:
+                step()
+            except (CpusetError, LimitsError, files.StoreError) as error:
+                errors.append(str(error))
+        if errors:
+            raise HostError("; ".join(errors))
+        if not (self.cpuset.found() and limits.found()):
+            self._need_no_pods()
+
+    def release(self) -> None:
+        from .limits import LimitsError
+
+        errors = []
+        for give_back in (self.cpuset.release, self._fencing().limits.release):
+            try:
+                give_back()
+            except (CpusetError, LimitsError, files.StoreError) as error:
+                errors.append(str(error))
+        if errors:
+            raise HostError("; ".join(errors))
+
+    def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]:
+        if not units:
+            return ()
+        answer = self.run(("systemctl", "is-active", "--", *units), 5.0)
+        states = answer.out.split()
+        if len(states) != len(units):
+            raise HostError(
+                "systemctl is-active: {}".format(ascii(answer.err.strip() or answer.out.strip())[:200] or "no answer")
+            )
+        active = tuple(
+            unit
+            for unit, state in zip(units, states)
+            if state in ("active", "activating", "reloading", "deactivating", "refreshing")
+        )
+        # A runtime alone, on a node that is about to join a cluster, serves nobody yet and is needed for the join.
+        return active if units[0] in active or os.path.exists(self.settings.kubeconfig) else ()
+
+    def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None:
+        if force:
+            self.run(("systemctl", "kill", "--kill-who=main", "--signal=SIGKILL", "--", *units), 5.0)
+        self._checked(("systemctl", "stop", "--", *units), seconds=STOP_SECONDS)
+
+    def start_units(self, units: Tuple[str, ...]) -> None:
+        self.run(("systemctl", "reset-failed", "--", *units), 5.0)  # else "start attempted too often"
+        self._checked(("systemctl", "start", "--", *units), seconds=START_SECONDS)
+
+    def wake_returner(self) -> None:
+        if self.settings.return_unit:
+            self._checked(("systemctl", "start", "--no-block", "--", self.settings.return_unit), seconds=5.0)
+
+    def close(self) -> None:
+        if self.client is not None:
+            self.client.client.close()
+            self.client = None
+
+    def life(self, leases: Tuple[Lease, ...]) -> Mapping[str, Optional[bool]]:
+        try:
+            found = job_liveness.life(leases, boot_id=self.boot_id(), proc=self.proc)
+        except OSError as error:
+            raise HostError("processes cannot be listed: {}".format(error)) from error
+        if self.settings.pbs_home:
+            from ..batch import pbs
+
+            found.update(pbs.life(leases, home=self.settings.pbs_home, cgroup=self.cgroup))
+        return found
+
+    def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]:
+        found: Dict[str, str] = {}
+        if self.settings.squeue:
+            found.update(
+                slurm.ask_slurm(leases, squeue=self.settings.squeue, run=lambda argv: self.run(argv, ASK_SECONDS))
+            )
+        if self.settings.qstat:
+            from ..batch import pbs
+
+            found.update(pbs.ask(leases, qstat=self.settings.qstat, run=lambda argv: self.run(argv, ASK_SECONDS)))
+        return found
+
+    def _api(self) -> "NodeClient":
+        if self.client is None:
+            from ..kube import client as kube
+            from ..kube import kubeconfig, node_client
+
+            if not self.settings.node:
+                raise kube.ApiError(0, "the settings name no node")
+            where = self.settings.api
+            try:
+                found = (
+                    kubeconfig.Credentials(where.server, where.ca_file, "", where.cert_file, where.key_file)
+                    if where.server
+                    else kubeconfig.load(self.settings.kubeconfig)
+                )
+            except kubeconfig.KubeconfigError as error:
+                raise kube.ApiError(0, str(error)) from error
+            self.client = node_client.NodeClient(
+                kube.Client(found, timeout=self.settings.api_timeout), node=self.settings.node
+            )
+        return self.client
+
+    def _each(self, pods: Tuple[Pod, ...], act: Act, verb: str) -> None:
+        from ..kube import client as kube
+
+        try:
+            first = self._api()
+        except kube.ApiError as error:
+            raise HostError(str(error)) from error
+        errors: List[str] = []
+        waiting = list(pods)
+
+        def work(client: "NodeClient") -> None:
+            while True:
+                try:
+                    pod = waiting.pop()
+                except IndexError:
+                    return
+                try:
+                    act(client, pod)
+                except kube.ApiError as error:
+                    errors.append("cannot {} {}/{}: {}".format(verb, pod.namespace, pod.name, error))
+
+        if len(pods) == 1:
+            work(first)
+        else:
+            self._in_threads(work, min(len(pods), EVICTIONS_AT_ONCE), first)
+        if errors:
+            raise HostError("; ".join(sorted(errors)[:3]))
+
+    @staticmethod
+    def _in_threads(work: Work, count: int, first: "NodeClient") -> None:
+        import threading
+
+        from ..kube import node_client
+
+        clients = [node_client.NodeClient(first.client.clone(), node=first.node) for _unused in range(count)]
+        threads = [threading.Thread(target=work, args=(client,), daemon=True) for client in clients]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for client in clients:
+            client.client.close()
+
+    def _checked(self, argv: Tuple[str, ...], *, seconds: float) -> None:
+        answer = self.run(argv, seconds)
+        if answer.code != 0:
+            raise HostError("{}: exit {}: {}".format(" ".join(argv[:2]), answer.code, ascii(answer.err.strip())[:200]))

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What share mode `placeholder` asks of the API: what the node has, who is on it, and which placeholders are in.
+
+Placeholders are left out where room is counted: their sizes are the leases', and there may be many. The API leaves them
+out, by their label, but only in their own namespace, where nobody but administrators makes pods: anywhere else the
+label makes no placeholder of a pod. A pod never changes its namespace, so two lists neither miss one nor have it twice.
+"""
+
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple
+
+from ..model.names import announcement
+from ..model.observed import Guest, Pod, Room
+from ..model.placeholder import LABEL, NAMESPACE
+from ..model.pod_resources import amounts, gang_of, requests_of
+from .client import ApiError
+from .node_client import MIRROR, NodeClient, read_pod
+
+NOT_OURS = ",metadata.namespace!=" + NAMESPACE
+
+
+def ask_room(node: NodeClient, running: Callable[[], FrozenSet[str]]) -> Room:
+    """Read what this node has, and the pods that count. `running` returns the uids of pods with processes here."""
+    try:
+        found = node.client.request("GET", node.path)
+        others = node.pods(read_guest, NOT_OURS)
+        beside = node.pods(read_guest, namespace=NAMESPACE, labels=LABEL + "!=true")
+        guests = believed(others + beside, running)
+        return Room(True, "", amounts((found.get("status") or {}).get("allocatable")), guests, announcement(found))
+    except ApiError as error:
+        return Room(False, str(error))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return Room(False, "an answer that is not understood: {!r}".format(error))
+
+
+def believed(guests: Tuple[Tuple[Guest, bool], ...], running: Callable[[], FrozenSet[str]]) -> Tuple[Guest, ...]:
+    """Return the guests, of which a mirror counts only if its static pod runs here.
+
+    Any creator of pods may write a mirror, which would take room from jobs by its mere words; no kubelet runs it.
+    """
+    here = running() if any(mirror for _guest, mirror in guests) else frozenset()
+    return tuple(guest for guest, mirror in guests if not mirror or guest.pod.uid in here)
+
+
+def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
+    """A mirror pod appears when the kubelet has let the pod in, never before. One is read alone, several in a list."""
+    found: Tuple[Pod, ...]
+    if len(placed) == 1:
+        name = "{}-{}".format(next(iter(placed)), node.node.lower())
+        try:
+            found = (read_pod(node.client.request("GET", "/api/v1/namespaces/{}/pods/{}".format(NAMESPACE, name))),)
+        except ApiError as error:
+            if error.status not in (403, 404):  # a node may not even ask for pods that are not bound to it
+                raise
+            found = ()
+    else:
+        found = node.pods(read_pod, namespace=NAMESPACE, labels=LABEL + "=true")
+    return frozenset(pod.uid for pod in found if pod.namespace == NAMESPACE and not (pod.over or pod.leaving))
+
+
+def read_guest(item: Dict[str, Any]) -> Tuple[Guest, bool]:
+    """Read a pod with what counts when room is needed, and whether it calls itself a mirror."""
+    meta, spec = item["metadata"], item["spec"]
+    guest = Guest(read_pod(item), int(spec.get("priority") or 0), gang_of(meta, spec), requests_of(spec))
+    return guest, MIRROR in (meta.get("annotations") or {})

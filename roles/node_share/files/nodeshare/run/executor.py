@@ -1,0 +1,321 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carries decisions out: read leases and memory, decide, do one thing, look again, until the decision says Done.
+
+Reading, deciding and remembering happen under the store's lock, which is held for milliseconds; what takes time
+happens outside, under the `work` lock alone, so that an `end` never waits for an eviction.
+"""
+
+import contextlib
+import os
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from ..decide import repair
+from ..decide.decide import decide
+from ..host.host import Host, HostError
+from ..model import actions, observed
+from ..model.actions import Done
+from ..model.job_key import JobKey
+from ..model.observed import Api
+from ..model.settings import Settings
+from ..model.state import NodeState
+from ..store import files, lock
+from ..store.lease_store import LeaseStore
+from ..store.state_store import StateStore
+
+MOST_STEPS = 5000
+MOST_UNSEEN = 3  # looks in vain, in a row: a service manager that is late once is no reason to let a job in beside pods
+
+
+class CallResult(NamedTuple):
+    """What became of a call: the decision's last word, what was done, and what went wrong on the way."""
+
+    done: Done
+    memory: NodeState  # also where it could not be saved
+    counts: Mapping[str, int]
+    remarks: Tuple[str, ...]
+
+    @property
+    def way(self) -> str:
+        return self.memory.way
+
+
+class Executor:
+    """One call of nodeshare."""
+
+    def __init__(
+        self,
+        *,
+        world: Host,
+        store: LeaseStore,
+        memories: StateStore,
+        settings: Settings,
+        key: Optional[JobKey] = None,
+        at_point: Callable[[str], None] = lambda point: None,
+    ) -> None:
+        self.world = world
+        self.store, self.memories = store, memories
+        self.settings = settings
+        self.key = key
+        self.at_point = at_point
+        self.unsaved: Optional[NodeState] = None
+        self.remarks: List[str] = []
+        self.counts: Dict[str, int] = {}
+
+    def work_lock(self, seconds: float) -> lock.Lock:
+        return lock.Lock(os.path.join(self.store.directory, "work"), seconds=seconds)
+
+    def run(self, event: str, *, began: Optional[float] = None) -> CallResult:
+        """The caller holds the work lock, except for END, which changes nothing but memory.
+
+        `began` is when he began to wait for the lock: that is a part of his time.
+        """
+        now = self.world.now() if began is None else began
+        if event == actions.TICK:
+            self._mend_fence()
+        boot_id = self.world.boot_id()
+        seen = observed.Observed(now=now, began=now, boot_id=boot_id, memory=NodeState(boot_id), key=self.key)
+        for _step in range(MOST_STEPS):
+            action, seen = self._decide(event, seen)
+            if isinstance(action, Done):
+                return CallResult(action, seen.memory, dict(self.counts), tuple(self.remarks))
+            if isinstance(action, _AT_ONCE):
+                continue
+            name = type(action).__name__
+            self.at_point("before:" + name)
+            seen = self._perform(action, seen)
+            self.at_point("after:" + name)
+        raise HostError("no decision after {} steps; please report this".format(MOST_STEPS))
+
+    def _mend_fence(self) -> None:
+        """A call may have been killed between fencing a unit and recording it, or between lifting and starting."""
+        with self.store.locked():
+            memory, remark = self.memories.load(boot_id=self.world.boot_id())
+            stopped = memory.stopped
+            self.memories.lift(tuple(unit for unit in self.memories.fenced() if unit not in stopped))
+            self._remark(self.memories.raise_fence(stopped))
+            if not remark and not os.path.lexists(self.memories.path):
+                with contextlib.suppress(files.StoreError):
+                    self.memories.save(memory)  # from now on no call has to ask the disk
+
+    def _decide(self, event: str, seen: observed.Observed) -> Tuple[actions.Action, observed.Observed]:
+        with self.store.locked():
+            leases = self.store.leases()
+            memory = self.unsaved
+            if memory is None:
+                memory, remark = self.memories.load(boot_id=seen.boot_id)
+                self._remark(remark)
+            seen = seen._replace(now=self.world.now(), memory=memory)
+            action = decide(leases, event, self.settings, seen)
+            if isinstance(action, actions.Remember):
+                self._remember(action.memory, closing=bool(leases) or event in (actions.BEGIN, actions.OFF))
+            elif isinstance(action, actions.Drop):
+                self.store.drop(action.lease)
+                self._count("dropped")
+                self._remark("dropped {}: {}".format(action.lease.key, action.why))
+            elif isinstance(action, (actions.Place, actions.Unplace, actions.DrawFence)):
+                self.at_point("before:" + type(action).__name__)
+                seen = self._perform(action, seen)  # with the leases that it was decided for
+                self.at_point("after:" + type(action).__name__)
+        return action, seen
+
+    def _remember(self, memory: NodeState, *, closing: bool) -> None:
+        """Closing a node goes on without a record (the job comes first); opening one does not."""
+        self.at_point("before:Remember")
+        try:
+            self._remark(self.memories.save(memory))
+        except files.StoreError as error:
+            if not closing:
+                raise
+            self._remark(str(error))
+            self.unsaved = memory
+        self.at_point("after:Remember")
+
+    def _perform(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
+        if isinstance(action, actions.Look):
+            try:
+                return self._look(action.what, seen)._replace(tried=dict(seen.tried, unseen=0))
+            except HostError as error:
+                self._remark(str(error))
+                seen = _tried(seen, "unseen")
+                again = seen.tried["unseen"] < MOST_UNSEEN and self.world.now() - seen.began < self.settings.limit
+                return _unseen(action.what, seen, str(error), again=again)
+        seen = self._note(action, seen)
+        try:
+            if isinstance(action, actions.AskBatch):
+                seen = seen._replace(answers=self.world.ask_batch(action.leases))
+                self._remark(repair.untold(action.leases, seen.answers))
+                return seen
+            return self._effect(action, seen)
+        except HostError as error:
+            self._remark(str(error))
+            return _stale(seen)
+
+    def _look(self, what: str, seen: observed.Observed) -> observed.Observed:
+        if what == actions.API:
+            return seen._replace(api=self.world.ask_api())
+        if what == actions.LOCAL:
+            return seen._replace(local=self.world.local_pods())
+        if what == actions.MOUNTED:
+            return seen._replace(mounted=self.world.mounted())
+        if what == actions.DEVICES:
+            holding = self.world.device_holders()
+            since = self.world.now() if seen.held_since is None else seen.held_since
+            return seen._replace(holding=holding, held_since=since)
+        if what == actions.ROOM:
+            return seen._replace(room=self.world.ask_room())
+        if what == actions.PLACED:
+            return seen._replace(placed=self.world.placed())
+        if what == actions.ADMITTED:
+            return seen._replace(admitted=self.world.admitted(seen.placed or {}, self.key))
+        if what == actions.UNITS:
+            return seen._replace(active=self.world.active_units(self.settings.services))
+        return seen._replace(life=self.world.life(self.store.leases()))
+
+    def _note(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
+        """What this call has tried, noted before it is tried: a failing effect must not be repeated for ever."""
+        now = self.world.now()
+        seen = _tried(seen, _KINDS[type(action)])
+        if isinstance(action, actions.Evict):
+            fresh = [pod for pod in action.pods if pod.uid not in seen.evicted_at]
+            self._count("evicted", len(fresh))
+            seen = _tried(seen, "fresh") if fresh else seen
+            return seen._replace(evicted_at=dict(seen.evicted_at, **{pod.uid: now for pod in action.pods}))
+        if isinstance(action, actions.Delete):
+            self._count("deleted", len(action.pods))
+            return seen._replace(deleted_at=now)
+        if isinstance(action, actions.Kill):
+            self._count("killed", len(action.uids))
+        elif isinstance(action, actions.Place):
+            self._count("placed", len(action.placeholders))
+            return seen._replace(placed_at=now, admitted=None)
+        elif isinstance(action, actions.Unplace):
+            self._count("removed", len(action.names))
+        elif isinstance(action, actions.AwaitAdmission):
+            return seen._replace(admitted=None)
+        elif isinstance(action, actions.Report):
+            self._remark(action.text)
+        return seen
+
+    def _effect(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
+        world = self.world
+        if isinstance(action, (actions.Place, actions.Unplace, actions.DrawFence, actions.AwaitAdmission)):
+            return self._effect_beside_pods(action, seen)
+        if isinstance(action, actions.Announce):
+            world.announce(action.text)
+            return seen._replace(api=seen.api._replace(announced=action.text) if seen.api else None)
+        if isinstance(action, actions.Release):
+            world.release()
+            return _tried(seen, "released")
+        if isinstance(action, _CHANGE_NOTHING_SEEN):
+            self._effect_apart(action)
+            return seen
+        if isinstance(action, actions.Wait):
+            world.sleep(action.seconds)
+        elif isinstance(action, actions.Evict):
+            world.evict(action.pods)
+        elif isinstance(action, actions.Delete):
+            world.delete(action.pods)
+        elif isinstance(action, actions.StopUnits):
+            self._remark(self.memories.raise_fence(action.units))
+            world.stop_units(action.units, force=action.force)
+        elif isinstance(action, actions.StartUnits):
+            self.memories.lift(action.units)
+            world.start_units(action.units)
+        elif isinstance(action, actions.Terminate):
+            world.terminate(action.uids)
+        elif isinstance(action, actions.Kill):
+            world.kill(action.uids)
+        return _stale(seen)
+
+    def _effect_apart(self, action: actions.Action) -> None:
+        """What is not looked at afterwards."""
+        if isinstance(action, actions.Confine):
+            self.world.confine(action.cpus)
+        elif isinstance(action, actions.Confirm):
+            self.world.confirm(action.pods)
+        elif isinstance(action, actions.Unmount):
+            self.world.unmount(action.uids)
+        elif isinstance(action, actions.Report):
+            self.world.report(action.reason, action.text)
+        elif isinstance(action, actions.WakeReturner):
+            self.world.wake_returner()
+
+    def _effect_beside_pods(
+        self,
+        action: Union[actions.Place, actions.Unplace, actions.DrawFence, actions.AwaitAdmission],
+        seen: observed.Observed,
+    ) -> observed.Observed:
+        """After these nothing needs to be looked at anew: what they have done is known."""
+        if isinstance(action, actions.DrawFence):
+            return seen._replace(unfenced=self.world.draw_fence(action.leases))
+        placed = dict(seen.placed or {})
+        if isinstance(action, actions.Place):
+            self.world.place(action.placeholders)
+            placed.update((one.name, one.uid) for one in action.placeholders)
+        elif isinstance(action, actions.Unplace):
+            self.world.unplace(action.names)
+            placed = {name: placed[name] for name in placed if name not in action.names}
+        else:
+            self.world.sleep(action.seconds)
+        return seen._replace(placed=placed)
+
+    def _count(self, what: str, more: int = 1) -> None:
+        self.counts[what] = self.counts.get(what, 0) + more
+
+    def _remark(self, remark: str) -> None:
+        if remark and remark not in self.remarks:
+            self.remarks.append(remark)
+
+
+# Carried out under the lock, where they were decided.
+_AT_ONCE = (actions.Remember, actions.Drop, actions.Place, actions.Unplace, actions.DrawFence)
+_CHANGE_NOTHING_SEEN = (actions.Confine, actions.Confirm, actions.Unmount, actions.Report, actions.WakeReturner)
+_KINDS: Dict[type, str] = {
+    actions.Wait: "wait",
+    actions.Announce: "announce",
+    actions.Evict: "evict",
+    actions.Delete: "delete",
+    actions.Confirm: "confirm",
+    actions.StopUnits: "stop",
+    actions.StartUnits: "start",
+    actions.Confine: "confine",
+    actions.Release: "release",
+    actions.Terminate: "terminate",
+    actions.Kill: "kill",
+    actions.Unmount: "unmount",
+    actions.Report: "report",
+    actions.WakeReturner: "wake",
+    actions.Place: "place",
+    actions.Unplace: "unplace",
+    actions.DrawFence: "fence",
+    actions.AwaitAdmission: "await",
+    actions.AskBatch: "ask",
+}
+
+
+def _tried(seen: observed.Observed, kind: str) -> observed.Observed:
+    return seen._replace(tried=dict(seen.tried, **{kind: seen.tried.get(kind, 0) + 1}))
+
+
+def _stale(seen: observed.Observed) -> observed.Observed:
+    """After an effect everything is looked at anew, except an API that was silent: it is not waited for twice."""
+    if seen.api is not None and seen.api.answers:
+        seen = seen._replace(api=None)
+    if seen.room is not None and seen.room.answers:
+        seen = seen._replace(room=None)
+    return seen._replace(local=None, active=None, placed=None, admitted=None, holding=None)
+
+
+def _unseen(what: str, seen: observed.Observed, why: str, *, again: bool) -> observed.Observed:
+    """What could not be looked at is taken for the worse, or looked at again: the job needs to know."""
+    if what == actions.API:
+        return seen._replace(api=Api(False, why))
+    if what == actions.LIFE:
+        return seen._replace(life={})
+    if what == actions.MOUNTED:
+        return seen._replace(mounted=frozenset())
+    if again:
+        return seen
+    raise HostError(why)
