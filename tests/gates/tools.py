@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -39,14 +40,9 @@ def check_floors(context: Context) -> None:
 
 
 def check_layers(context: Context) -> None:
-    """import-linter: the layers of the placement daemon."""
-    if not context.files("roles/placement/files/placement/**.py"):
-        context.say("SHOW no placement daemon yet")
-        return
-    context.run(
-        ["lint-imports", "--no-cache", "--no-logo"],
-        env={"PYTHONPATH": str(context.checkout / "roles/placement/files")},
-    )
+    """import-linter: the layers of the placement daemon and of nodeshare."""
+    roots = [str(context.checkout / "roles" / role / "files") for role in ("placement", "node_share")]
+    context.run(["lint-imports", "--no-cache", "--no-logo"], env={"PYTHONPATH": os.pathsep.join(roots)})
 
 
 def check_shell(context: Context) -> None:

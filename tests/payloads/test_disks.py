@@ -325,7 +325,7 @@ class WholeCalls(CliCase):
         hangs.__enter__()
         # a lock takes its clock when it is made
         waiting = unittest.mock.patch.object(lock.Lock.__init__, "__kwdefaults__", {"clock": clock.monotonic})
-        with waiting, unittest.mock.patch.object(files, "time", clock):
+        with waiting, unittest.mock.patch.object(lock, "time", clock):
             code, err = self.call(*self.job("begin"))
         self.assertEqual((code, self.api.pods, len(self.state()["leases"])), (0, {}, 1), err)
         self.assertFalse(clock.held)

@@ -158,7 +158,7 @@ def test_a_new_tree_of_queues_takes_its_jobs_over_between_looks_at_the_clock(
     )
     simulated.run()
     # Pods at rest get their jobs back, and jobs whose queue there has not been are counted in it.
-    looks = counted(monkeypatch, JobCache, "wake" if resting else "_book_queue")
+    looks = counted(monkeypatch, JobCache, "restore" if resting else "_book_queue")
     simulated.see(queue("top"), queue("a", parent="top"))
     decide(simulated, looks)
     assert looks.sum >= 2000
