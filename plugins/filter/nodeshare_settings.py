@@ -11,7 +11,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.converged.hpc.plugins.plugin_utils import _values
 
 
-def nodeshare_settings(content: t.Mapping[str, t.Any], module: str = "settings") -> t.Mapping[str, t.Any]:
+def nodeshare_settings(content: t.Mapping[str, t.Any], module: str = "model.settings") -> t.Mapping[str, t.Any]:
     """Return the settings as they are; `module` is the one of the program that reads them."""
     program = _values.program(module)
     try:

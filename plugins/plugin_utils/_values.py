@@ -85,7 +85,7 @@ def known(roles: t.Mapping[str, t.Collection[str]]) -> Known:
 
 def programs_checks() -> dict[str, Check]:
     """Return, by variable, the check by which nodeshare or its controller judges that setting."""
-    node, controller = program("settings"), program("controller_settings")
+    node, controller = program("model.settings"), program("controller.settings")
     return {
         **{f"node_share_{key}": check for key, check in node.CHECKS.items()},
         **{f"node_share_controller_{key}": check for key, check in controller.CHECKS.items()},

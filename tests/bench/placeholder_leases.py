@@ -31,15 +31,16 @@ LAUNCHER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 sys.pycache_prefix = sys.argv[2] + "/pycache"
-from nodeshare import evidence, node
+from nodeshare.host import real_host
+from nodeshare.model import answer
 from nodeshare.run.cli import main
 
 def run(argv, seconds):
-    node.run_command(("true",), seconds)  # as long as a question to systemd
-    return evidence.Answer(0, "active\\nactive\\n", "")
+    real_host.run_command(("true",), seconds)  # as long as a question to systemd
+    return answer.Answer(0, "active\\nactive\\n", "")
 
 top = sys.argv[2]
-make_world = lambda settings: node.RealNode(settings, proc="/proc", cgroup=top + "/cgroup", run=run)
+make_world = lambda settings: real_host.RealHost(settings, proc="/proc", cgroup=top + "/cgroup", run=run)
 sys.exit(main(["--settings", top + "/nodeshare.json", *sys.argv[3:]], make_world=make_world))
 """
 

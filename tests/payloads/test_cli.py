@@ -17,10 +17,10 @@ import unittest
 import unittest.mock
 
 from api_server import ApiCase, ApiServer
-from host import Systemd, make_world
 from nodeshare.model import answer, names
 from nodeshare.run import arguments, cli
 from nodeshare.store import settings_file
+from simulated_host import Systemd, make_world
 from simulation import quick_directory
 
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
@@ -72,7 +72,7 @@ class CliCase(ApiCase):
                 "-B",
                 "-W",
                 "error",
-                os.path.join(HERE, "host.py"),
+                os.path.join(HERE, "simulated_host.py"),
                 self.settings,
                 self.units,
                 point,
@@ -508,10 +508,10 @@ class Processes(CliCase):
     def test_a_hang_of_everything_still_ends_in_the_sites_outcome(self):
         self.configure(limit=1, on_failure="drain")
         script = (
-            "import sys; sys.path.insert(0, sys.argv[1]); import host\n"
+            "import sys; sys.path.insert(0, sys.argv[1]); import simulated_host\n"
             "from nodeshare.run import cli; cli.OVERTIME = 1.0\n"
-            "host.Systemd.run = lambda *a: __import__('time').sleep(600)\n"
-            "sys.exit(host.run_and_kill(sys.argv[2], sys.argv[3], '', sys.argv[4:]))\n"
+            "simulated_host.Systemd.run = lambda *a: __import__('time').sleep(600)\n"
+            "sys.exit(simulated_host.run_and_kill(sys.argv[2], sys.argv[3], '', sys.argv[4:]))\n"
         )
         process = subprocess.Popen(
             [sys.executable, "-B", "-c", script, HERE, self.settings, self.units, *self.job("begin")],

@@ -15,12 +15,12 @@ import unittest
 import unittest.mock
 
 from api_server import ApiServer
-from host import Systemd
 from nodeshare.kube import room_reader
 from nodeshare.model import names
 from nodeshare.model.answer import Answer
 from nodeshare.model.cpu_list import format_cpus, parse_cpus
 from nodeshare.model.observed import Pod
+from simulated_host import Systemd
 from test_cli import KUBELET, RUNTIME, CliCase
 from test_kube import KubeCase
 
@@ -131,7 +131,7 @@ class Lives(PlacingCase):
                     )
                     top = os.path.join(self.top, "cgroup", hierarchy)
                     os.rename(os.path.join(top, "kubepods"), os.path.join(top, "k8s"))
-                    with unittest.mock.patch("host.KUBEPODS", ()):
+                    with unittest.mock.patch("simulated_host.KUBEPODS", ()):
                         done, err = self.begin("--cpus", "2")
                     os.rename(os.path.join(top, "k8s"), os.path.join(top, "kubepods"))
                     self.assertEqual((done, "no cgroup of all pods" in err), (code, code == 75), err)

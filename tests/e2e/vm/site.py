@@ -81,8 +81,8 @@ class MachineHosts(Site):
     def nodeshare(self, *words: str) -> str:
         """Call nodeshare's package on the node, without its launcher; return the line that says what came of it."""
         path = "import sys; sys.path.insert(0, '/usr/local/lib/converged'); sys.dont_write_bytecode = True"
-        program = f"{path}; from nodeshare.run.cli import main; from nodeshare.host.real_host import RealNode; "
-        run = "sys.exit(main(sys.argv[1:], make_world=RealNode))"
+        program = f"{path}; from nodeshare.run.cli import main; from nodeshare.host.real_host import RealHost; "
+        run = "sys.exit(main(sys.argv[1:], make_world=RealHost))"
         return self.bed.exec(NODE, ["python3", "-c", program + run, *words]).err
 
     def pods_processes(self) -> list[str]:

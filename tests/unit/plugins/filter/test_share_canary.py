@@ -121,4 +121,4 @@ def test_settings_are_judged_by_the_program_that_reads_them() -> None:
         with pytest.raises(AnsibleFilterError, match=said):
             nodeshare_settings.nodeshare_settings(wrong)
     with pytest.raises(AnsibleFilterError, match="controller.json: period is 'x': must be seconds"):
-        nodeshare_settings.nodeshare_settings({"host": "ctl", "period": "x"}, "controller_settings")
+        nodeshare_settings.nodeshare_settings({"host": "ctl", "period": "x"}, "controller.settings")

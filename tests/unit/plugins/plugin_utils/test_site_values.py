@@ -155,5 +155,5 @@ def test_a_template_is_judged_by_what_it_comes_to_on_each_host() -> None:
 
 
 def test_a_program_that_is_imported_leaves_nothing_in_the_folder_that_is_copied_to_nodes() -> None:
-    assert _values.program("settings").PATH == "/etc/converged/nodeshare.json"
+    assert _values.program("model.settings").PATH == "/etc/converged/nodeshare.json"
     assert not list((_values.ROLES / "node_share/files/nodeshare").glob("__pycache__"))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: its grammar and its help. Values that reach us from jobs are checked in jobid.py, not here."""
+"""The command line: its grammar and its help. Values that come from jobs are checked in model/job_key.py, not here."""
 
 import argparse
 import re

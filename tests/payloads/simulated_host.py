@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host for whole calls of nodeshare: settings on disk, a real API over TLS, and systemd as a file.
 
-Also a program (`python host.py SETTINGS UNITS POINT ARGUMENT...`), so that tests can run calls as processes of
-their own and kill them at a named point.
+Also a program (`python simulated_host.py SETTINGS UNITS POINT ARGUMENT...`), so that tests can run calls as processes
+of their own and kill them at a named point.
 """
 
 import json
