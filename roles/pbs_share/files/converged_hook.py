@@ -74,7 +74,7 @@ class Facts(NamedTuple):
 
 
 def decide(facts: Facts, config: Config, running: Sequence[Facts] = ()) -> Tuple[str, ...]:
-    """The words for nodeshare; none: there is nothing to do. A repair makes up for leases that a begin has not left."""
+    """Return the words for nodeshare; none if there is nothing to do. A repair makes up for leases that lack."""
     ignored = config.ignored_queues
     if facts.event in ("startup", "periodic"):
         jobs = [one for one in running if ignored is not None and one.queue not in ignored]
@@ -111,7 +111,7 @@ def _share_words(facts: Facts, config: Config) -> List[str]:
 
 
 def share_of(facts: Facts, config: Config) -> Optional[Dict[str, int]]:
-    """What the job has of this host, over all its chunks and vnodes here; None: that cannot be told."""
+    """Return what the job has of this host, over all its chunks and vnodes here; None if that cannot be told."""
     chunks = _chunks_here(facts)
     share = {}  # type: Dict[str, int]
     try:
@@ -124,12 +124,12 @@ def share_of(facts: Facts, config: Config) -> Optional[Dict[str, int]]:
 
 
 def vnodes_here(facts: Facts) -> List[str]:
-    """The vnodes of this host that the job has something of."""
+    """Return the vnodes of this host that the job has something of."""
     return sorted({name for chunk in _chunks_here(facts) for name, _share in chunk})
 
 
 def _chunks_here(facts: Facts) -> List[List[_Vnode]]:
-    """A pair of parentheses is one chunk on one host, and so is a word of exec_host.
+    """Return this host's chunks: a pair of parentheses is one chunk on one host, and so is a word of exec_host.
 
     A vnode's name says nothing certain about its host; where the two lists do not match, it has to do.
     """
@@ -174,7 +174,7 @@ def short_name(host: str) -> str:
 
 
 def parse_config(text: str) -> Config:
-    """A wrong key leaves the others as they are, above all the site's outcome; one of another release does nothing.
+    """Read the settings. A wrong key leaves the others as they are; one of another release does nothing.
 
     It stops a begin alone. Ends, and repairs of what other begins have left, go on with what can be read.
     """
@@ -218,7 +218,7 @@ _CHECKS: Dict[str, Callable[[Any], Any]] = {
 
 
 def run(argv: Tuple[str, ...], seconds: float) -> Optional[int]:
-    """The exit code; None: it was killed after this time, with all that it had started."""
+    """Return the exit code; None if it was killed after this time, with all that it had started."""
     reader, writer = os.pipe()
     try:
         try:
@@ -267,14 +267,14 @@ def forged(text: str) -> FrozenSet[str]:
 
 
 def _bracketed(text: str) -> str:
-    """An id or a resource as PBS finds it in brackets: in quotes, or without."""
+    """Return an id or a resource as PBS finds it in brackets: in quotes, or without."""
     inside = text.partition("[")[2]
     quoted = inside.split('"', 2)
     return quoted[1] if len(quoted) == 3 else inside.rpartition("]")[0]
 
 
 def told_by_mom() -> str:
-    """The lines that this process of PBS was given. Where they are not found, what PBS makes of them is believed."""
+    """Return the lines that this process of PBS was given; if they are not found, believe what PBS makes of them."""
     with contextlib.suppress(OSError, ValueError):
         with open("/proc/self/cmdline", encoding="latin-1") as stream:
             words = stream.read().split("\0")
@@ -314,7 +314,7 @@ def _facts_of_job(job: Any, kind: str, names: FrozenSet[str]) -> Facts:
 
 
 def perform(kind: str, words: Tuple[str, ...], config: Config) -> Tuple[str, str]:
-    """The outcome, which only a job that starts may have, and what there is to say about it."""
+    """Return the outcome, which only a job that starts may have, and what there is to say about it."""
     began = time.monotonic()
     try:
         code = run((*config.nodeshare, *words), config.timeout_seconds - UNDO_SECONDS)
@@ -332,7 +332,7 @@ def perform(kind: str, words: Tuple[str, ...], config: Config) -> Tuple[str, str
 
 
 def main(pbs: Any) -> None:
-    """Accepting and rejecting leave the hook."""
+    """Accept or reject the event, which leaves the hook."""
     event, began = pbs.event(), time.monotonic()
     kinds = {getattr(pbs, "HOOK_EVENT_EXECJOB_" + name.upper()): name for name in EVENTS}
     kinds.update({pbs.HOOK_EVENT_EXECHOST_STARTUP: "startup", pbs.HOOK_EVENT_EXECHOST_PERIODIC: "periodic"})

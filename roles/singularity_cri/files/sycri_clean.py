@@ -42,7 +42,7 @@ def leftovers(run_dir: str, networks: Iterable[str], root: str = "/") -> Tuple[L
 
 
 def clean(socket: str, run_dir: str, networks: Iterable[str], root: str = "/") -> List[str]:
-    """Does it all, whatever fails on the way; returns what failed."""
+    """Clear all, whatever fails on the way; return what failed."""
     errors: List[str] = []
     with open("/proc/self/mountinfo") as stream:
         mounted = mounts_below(os.path.realpath(run_dir), stream.read())
@@ -94,21 +94,21 @@ def _remove_socket(path: str, errors: List[str]) -> None:
 
 
 def folder(text: str) -> str:
-    """A directory of its own, never one that holds half the system."""
+    """Check that a path is a directory of its own, never one that holds half the system."""
     if text != os.path.normpath(text) or text.count("/") < 2 or not text.startswith("/"):
         raise argparse.ArgumentTypeError("{!r} is not an absolute path of two parts or more".format(text))
     return text
 
 
 def network(text: str) -> str:
-    """The name of a CNI network, which becomes part of a path."""
+    """Check the name of a CNI network, which becomes part of a path."""
     if not _NAME.fullmatch(text):
         raise argparse.ArgumentTypeError("{!r} is not the name of a network".format(text))
     return text
 
 
 def main(argv: Optional[List[str]] = None) -> int:
-    """What cannot be cleared is said, and does not keep Singularity-CRI from its start."""
+    """Clear and report. What cannot be cleared does not keep Singularity-CRI from its start."""
     parser = argparse.ArgumentParser(prog="sycri-clean", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--socket", required=True, type=folder)
     parser.add_argument("--run-dir", required=True, type=folder)

@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 def request(event: str, environ: "os._Environ[str]") -> bytes:
-    """The line for the controller. Only plain digits and host lists get into it, so that nothing needs quoting."""
+    """Return the line for the controller. Only plain digits and host lists get into it, so nothing needs quoting."""
     run = environ.get("SLURM_JOB_RESTART_COUNT") or environ.get("SLURM_RESTART_COUNT") or "0"
     job, nodes = environ.get("SLURM_JOB_ID", ""), environ.get("SLURM_JOB_NODELIST", "")
     for name, text, allowed, longest in (
@@ -44,7 +44,7 @@ def request(event: str, environ: "os._Environ[str]") -> bytes:
 
 
 def hand_over(path: str, line: bytes, seconds: float) -> str:
-    """Sends the line; why there was no answer, or nothing."""
+    """Send the line; return why there was no answer, or nothing."""
     until = time.monotonic() + seconds
     link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
@@ -70,7 +70,7 @@ def hand_over(path: str, line: bytes, seconds: float) -> str:
 
 
 def _connect(link: "_socket.socket", path: str, until: float) -> None:
-    """A listener with a full queue refuses at once; it gets a moment, as many jobs may start together."""
+    """Connect. A listener with a full queue refuses at once; it gets a moment, as many jobs may start together."""
     while True:
         _bound(link, until)
         try:

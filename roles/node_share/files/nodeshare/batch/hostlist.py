@@ -18,7 +18,7 @@ class HostlistError(ValueError):
 
 
 def expand(text: str) -> Tuple[str, ...]:
-    """The names in their order, each once."""
+    """Return the names in their order, each once."""
     if len(text) > LONGEST:
         raise HostlistError("a host list of {} characters: more than {}".format(len(text), LONGEST))
     names: List[str] = []

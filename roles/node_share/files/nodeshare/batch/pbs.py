@@ -41,7 +41,7 @@ class Job(NamedTuple):
 
 
 def section(text: str, key: str, *, needed: bool) -> Dict[str, Dict[str, Any]]:
-    """The objects below a key of an answer. ValueError: the text is no whole answer."""
+    """Return the objects below a key of an answer. ValueError: the text is no whole answer."""
     try:
         answer = json.loads(text, strict=False)
     except RecursionError as error:
@@ -142,7 +142,7 @@ def _list_entry(key: job_key.JobKey, home: str) -> str:
 
 
 def _is_recent(path: str) -> bool:
-    """A time that lies far ahead is no recent one: the clock was set back since."""
+    """Return whether a file was written of late. A time far ahead is not recent: the clock was set back since."""
     try:
         return abs(time.time() - os.stat(path).st_mtime) < LISTED_SECONDS
     except OSError:
@@ -161,7 +161,7 @@ def _has_processes(root: str, path: str) -> bool:
 
 
 def key_of(name: str, job: Job) -> Optional[str]:
-    """The run of a job as nodes know it; none for an array's parent."""
+    """Return the run of a job as nodes know it; None for an array's parent."""
     try:
         return str(job_key.parse("pbs", name, str(job.run)))
     except job_key.JobIdError:

@@ -46,7 +46,7 @@ class ClusterApi:
         self.own = threading.local()
 
     def renew(self) -> None:
-        """The kubeconfig as it is now; connections with an older identity are not used again."""
+        """Read the kubeconfig again; connections with an older identity are not used again."""
         try:
             client = Client(kubeconfig.load(self.path), timeout=self.timeout)
         except kubeconfig.KubeconfigError as error:

@@ -397,7 +397,7 @@ class Controller:
             return None if node is None else patch_of(node, self.beliefs.of(name))
 
     def stop(self) -> None:
-        """What is being written is finished; each request has its own bound."""
+        """Stop after what is being written; each request has its own bound."""
         self.stopping.set()
         for pool in (self._pool, self._evictors, self._pods):
             pool.shutdown(wait=True)

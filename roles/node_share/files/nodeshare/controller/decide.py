@@ -110,24 +110,24 @@ class JobsByNode:
         self._ended_since: Set[str] = set()
 
     def begin(self, key: str, nodes: Iterable[str]) -> None:
-        """A job handed over. Its script runs beside the batch controller that acts, so we are beside it too."""
+        """Note a job that was handed over. Its script runs beside the batch controller that acts, and so do we."""
         self.acting = True
         self._end_earlier(key)
         self._take(key, frozenset(nodes) | self.nodes_of.get(key, frozenset()))
 
     def end(self, key: str) -> FrozenSet[str]:
-        """This run and those before it; never a later one."""
+        """Drop this run and those before it, never a later one; return the nodes that had them."""
         self._ended_since.add(key)
         return self._drop(key) | self._end_earlier(key)
 
     def ask(self) -> None:
-        """A list of all jobs is being made from now on."""
+        """Note that a list of all jobs is being made from now on."""
         self.acting = True
         self._asked_about = frozenset(self.nodes_of)
         self._ended_since = set()
 
     def take_jobs(self, jobs: Optional[Jobs]) -> None:
-        """The list that was asked for; None: cannot tell, and nothing changes."""
+        """Take the list that was asked for. None: the batch system did not tell, and nothing changes."""
         if jobs is None:
             return
         self.lists += 1
@@ -162,7 +162,7 @@ class JobsByNode:
             self._holders.setdefault(node, {})[key] = None
 
     def _end_earlier(self, key: str) -> FrozenSet[str]:
-        """A job runs once at a time; and Slurm counts the restart before it tells of the end of the run before it."""
+        """End earlier runs of a job: it runs once at a time, and Slurm may tell of a restart before the last end."""
         job, _slash, run = key.rpartition("/")
         if run == "0":
             return frozenset()
@@ -182,7 +182,7 @@ class JobsByNode:
 
 
 def decide_nodes(nodes: Mapping[str, NodeSeen], beliefs: JobsByNode, names: Iterable[str]) -> Decision:
-    """What must be written for these nodes. A node that needs nothing is not in it."""
+    """Return what must be written for these nodes. A node that needs nothing is not in it."""
     patches: Dict[str, Dict[str, Any]] = {}
     unknown: List[str] = []
     for name in names:
@@ -197,7 +197,7 @@ def decide_nodes(nodes: Mapping[str, NodeSeen], beliefs: JobsByNode, names: Iter
 
 
 def patch_of(node: NodeSeen, wanted: NodeHolders) -> Optional[Dict[str, Any]]:
-    """A merge patch that holds for this version of the Node only; None where it is right already.
+    """Return a merge patch that holds for this version of the Node only; None if the Node is right already.
 
     `spec.unschedulable`, the administrator's cordon, is in no patch.
     """

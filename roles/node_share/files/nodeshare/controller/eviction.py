@@ -100,7 +100,7 @@ class Drain:
         return asked
 
     def _evict_one(self, pod: Pod) -> bool:
-        """False: ask again later. One pod that the API cannot evict now is no reason to give up on the others."""
+        """Evict a pod. False: ask again later. A pod that the API cannot evict now does not hold up the others."""
         try:
             return self.api.evict(pod)
         except ApiError as error:

@@ -187,7 +187,7 @@ def read_nodes(text: str) -> Nodes:
 
 
 def _jobs(name: str, fields: Mapping[str, Any]) -> Iterable[str]:
-    """The ids of a vnode's jobs, where they are ids; text output has the number of a slot behind each."""
+    """Yield the ids of a vnode's jobs, without what is no id; text output has the number of a slot behind each."""
     jobs = fields.get("jobs", [])
     if not isinstance(jobs, list) or not all(isinstance(job, str) for job in jobs):
         raise ValueError("{}: no list of jobs".format(ascii(name[:60])))
@@ -208,7 +208,7 @@ def _is_news(known: Optional[Known], hosts: FrozenSet[str]) -> bool:
 
 
 def _key(name: str) -> str:
-    """The key of a job of which no run is known."""
+    """Return the key of a job of which no run is known."""
     return str(job_key.parse("pbs", name, "0"))
 
 

@@ -57,7 +57,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         super().__init__(path, Handler)
 
     def server_bind(self) -> None:
-        """The socket of a killed predecessor goes; that of one who listens does not. Nobody connects before chown."""
+        """Replace a killed predecessor's socket, but not one with a listener. No client connects before chown."""
         path = str(self.server_address)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:

@@ -100,7 +100,7 @@ class Batch(ABC):
     def answered(
         self, argv: Tuple[str, ...], read: Callable[[str], Read], codes: Tuple[int, ...] = (0,)
     ) -> Optional[Read]:
-        """What a command says, read; None and a remark where it says nothing that can be read."""
+        """Return what a command printed, read; None and a remark if it printed nothing that can be read."""
         try:
             answer = self.run(argv)
         except OSError as error:
@@ -136,7 +136,7 @@ class SlurmBatch(Batch):
         self.reasons: Dict[str, str] = {}
 
     def in_control(self) -> Optional[bool]:
-        """The scripts run where slurmctld is in control, so this follows slurmctld and no election of our own."""
+        """Return whether slurmctld is in control here: Slurm runs its scripts there, so we need no election."""
         return self.answered((self.scontrol, "ping"), lambda text: in_control(text, host=self.host), codes=(0, 1))
 
     def jobs(self) -> Optional[Jobs]:
@@ -232,7 +232,7 @@ def node_states(text: str) -> Tuple[Dict[str, str], str]:
 
 
 def node_reasons(text: str) -> Dict[str, str]:
-    """The reason of each node that has one. A line that is odd is left out."""
+    """Return the reason of each node that has one. A line that is odd is left out."""
     found: Dict[str, str] = {}
     for match in map(_REASON.match, text.splitlines()):
         reason = plain(match.group(2).rstrip().rstrip("^")) if match else ""
@@ -267,5 +267,5 @@ def is_maintenance(state: str, wanted: Iterable[str]) -> bool:
 
 
 def plain(text: str) -> str:
-    """An administrator's words, without who and when (which changes with every repetition)."""
+    """Return the words of a reason, without user and time, which change with every repetition."""
     return ascii(text.partition(" [")[0].strip())[1:-1]

@@ -167,7 +167,7 @@ def _is_young(lease: Lease, patience: float, seen: Observed) -> bool:
 
 
 def _reopened(plan: Plan, settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
-    """What a kill switch or another share mode has stopped runs again: the placeholders keep the jobs' part.
+    """Start again what a kill switch or another share mode has stopped: the placeholders keep the jobs' part.
 
     The announcement of that mode goes when all placeholders are in: with it the whole node is tainted, and a kubelet
     that does not read them yet would let pods come in their place.
@@ -193,7 +193,7 @@ def _reopened(plan: Plan, settings: Settings, seen: Observed, seen_room: Room) -
 
 
 def _fenced(leases: Tuple[Lease, ...], seen: Observed, done: Done) -> Action:
-    """The last thing before an answer: pods that had to leave have left their memory, too."""
+    """Draw the fence, the last step before an answer: pods that had to leave have left their memory, too."""
     return done if seen.tried.get("fence") else DrawFence(leases)
 
 
@@ -234,7 +234,7 @@ def _out(names: Sequence[str], seen: Observed) -> List[str]:
 
 
 def _held(plan: Plan, event: str, settings: Settings, seen: Observed) -> Done:
-    """A job that has no cpuset may run on any core: that is no success of its begin, and each later line names it."""
+    """Say that the job has its part. Without a cpuset it may run on any core: then begin fails and names it."""
     if event == BEGIN and seen.tried.get("fence") and seen.unfenced is None:
         return _failed(event, settings, "pods could not be kept off the job's cores")
     group = next((fence.cgroup_of(one.lease) for one in plan.values() if one.lease.key == seen.key), "")

@@ -87,7 +87,7 @@ def _take_where_joined(leases: Tuple[Lease, ...], event: str, settings: Settings
 
 
 def _batch_only(event: str, settings: Settings, seen: Observed) -> Action:
-    """The kill switch: without the API, and sparing no pod."""
+    """Give the node to jobs as the kill switch asks: without the API, and without sparing any pod."""
     memory = seen.memory
     if event == END:
         return Done(ACCEPT, "switched off: batch only")
@@ -123,7 +123,7 @@ def _told_so(event: str, seen: Observed) -> Optional[Action]:
 
 
 def _after_end(leases: Tuple[Lease, ...], seen: Observed) -> Action:
-    """An end only notes the time: the linger and the return are the returner's work, an Epilog must not wait."""
+    """Note only the time of an end: the linger and the return are the returner's work, as an Epilog must not wait."""
     memory = seen.memory
     if leases:
         return Done(ACCEPT, "{} more on this node".format(len(leases)))
@@ -175,7 +175,7 @@ def _give_back(event: str, settings: Settings, seen: Observed) -> Action:
 
 
 def _opened(seen: Observed, api: Api) -> Action:
-    """The last step of the way back. What could not be given back to pods stays on record, for the next repair."""
+    """Record the last step of the way back. What pods did not get back stays on record for the next repair."""
     held_back = seen.memory.confined and not seen.tried.get("released")
     if held_back and not seen.tried.get("report"):
         return Report("ReleaseFailed", "pods have their cores and memory not back; tried again at the next repair")
@@ -194,7 +194,7 @@ def _opened(seen: Observed, api: Api) -> Action:
 
 
 def _release_again(seen: Observed) -> Optional[Action]:
-    """What an earlier call could not give back; None when nothing is left of it, or this call has failed too."""
+    """Give back what an earlier call could not; None if nothing of it is left, or this call has failed too."""
     memory = seen.memory
     if memory.confined and seen.tried.get("released"):
         return Remember(memory._replace(confined=False))
@@ -202,7 +202,7 @@ def _release_again(seen: Observed) -> Optional[Action]:
 
 
 def _keep_in_step(event: str, seen: Observed) -> Action:
-    """A node without leases: keep the list of staying pods fresh for the day without API, and no stale notice."""
+    """Keep the list of staying pods fresh on a node without leases, and drop a stale notice."""
     if event != TICK:
         return Done(ACCEPT, "open to pods")
     if seen.api is None:

@@ -28,13 +28,13 @@ class Fence(NamedTuple):
 
 
 def cgroup_of(lease: Lease) -> str:
-    """The job's cgroup, below its hierarchy; empty where nobody knows it."""
+    """Return the job's cgroup below its hierarchy; empty if it is not known."""
     top = JOB_CGROUPS.get(lease.key.wlm)
     return lease.cgroup or (top + lease.key.job if top else "")
 
 
 def cgroups_needed(leases: Iterable[Lease], settings: Settings) -> Tuple[str, ...]:
-    """The cgroups whose cpusets must be read. A job of the whole node, or of no core, needs none."""
+    """Return the cgroups whose cpusets must be read. A job of the whole node, or of no core, needs none."""
     if settings.fence != CORES:
         return ()
     return tuple(
@@ -73,6 +73,6 @@ def draw(
 
 
 def _spared(housekeeping: FrozenSet[int], nobodys: FrozenSet[int]) -> FrozenSet[int]:
-    """What stays must run somewhere: on as many cores as keep house, but on none that is known to be a job's."""
+    """Return cores for the pods that stay: as many as housekeeping has, but none that is known to be a job's."""
     cores = sorted(housekeeping & nobodys) or sorted(nobodys)
     return frozenset(cores[: len(housekeeping)]) or housekeeping

@@ -153,7 +153,7 @@ def joined(stopped: Tuple[str, ...], active: Tuple[str, ...]) -> Tuple[str, ...]
 
 
 def announcement(leases: Tuple[Lease, ...]) -> str:
-    """The annotation's text: not empty as long as a lease lives. Bounded, because an annotation is."""
+    """Return the annotation's text: not empty as long as a lease lives, and bounded as an annotation is."""
     return json.dumps([str(lease.key) for lease in leases[:ANNOUNCED_AT_MOST]]) if leases else ""
 
 
@@ -176,7 +176,7 @@ def clear_by_stop(
 def _last_steps(
     event: str, settings: Settings, seen: Observed, keep: FrozenSet[str], *, among: Optional[Tuple[Pod, ...]]
 ) -> Optional[Action]:
-    """What is left to do where no pod runs any more that has to leave; None when all of it is done."""
+    """Return what is left to do once no pod runs that has to leave; None when all of it is done."""
     step = give_memory_back(seen, keep, among=among)
     if step is None:
         step = _free_devices(event, settings, seen, keep)
@@ -218,7 +218,7 @@ def give_memory_back(
 def _still_held(
     leases: Tuple[Lease, ...], settings: Settings, seen: Observed, api: Api, guests: Tuple[Pod, ...]
 ) -> Optional[Action]:
-    """A repair's look at a held node: Done where it is as it should be, otherwise None or the way back to taking."""
+    """Judge a held node for a repair: Done if it is as it should be, otherwise None or the way back to taking."""
     memory = seen.memory
     strays = (seen.local or frozenset()) - frozenset(staying(api) if api.answers else memory.keep)
     if memory.way == STOP and not seen.active and not strays:
@@ -236,7 +236,7 @@ def _still_held(
 
 
 def _prepared(seen: Observed, api: Api, way: str) -> NodeState:
-    """What must be on record before the first effect of this way."""
+    """Return what must be on record before the first effect of this way."""
     memory = seen.memory
     keep = staying(api) if api.answers else memory.keep
     stopped = joined(memory.stopped, seen.active or ()) if way == STOP else memory.stopped

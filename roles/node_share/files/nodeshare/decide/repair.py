@@ -15,7 +15,7 @@ QUESTIONS_PER_CALL = 4  # a node with many silent leases must not become a storm
 
 
 def next_step(leases: Tuple[Lease, ...], settings: Settings, seen: Observed) -> Optional[Action]:
-    """The next action of a repair that concerns leases; None when they are all judged."""
+    """Return the next action of a repair that concerns leases; None when they are all judged."""
     if not leases:
         return None
     if seen.life is None:
@@ -82,6 +82,6 @@ def _asked_next(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Tuple[str, f
 
 
 def untold(asked: Tuple[Lease, ...], answers: Mapping[str, str]) -> str:
-    """What to say of questions that the batch system has not answered: they are asked again at the next repair."""
+    """Describe the questions that the batch system has not answered: they are asked again at the next repair."""
     keys = ", ".join(str(lease.key) for lease in asked if str(lease.key) not in answers)
     return "the batch system did not say whether this goes on: " + keys if keys else ""

@@ -16,7 +16,7 @@ from ..model.pod_resources import _sum
 
 
 def left_by_stayers(room: Room) -> Tuple[Tuple[str, int], ...]:
-    """What placeholders may have at most: the node's allocatable without the pods that never leave."""
+    """Return what placeholders may have at most: the node's allocatable without the pods that never leave."""
     used = _sum(guest.requests for guest in room.guests if guest.stays and not guest.pod.over)
     return tuple(sorted((name, max(0, amount - used.get(name, 0))) for name, amount in room.allocatable.items()))
 

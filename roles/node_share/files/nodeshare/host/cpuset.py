@@ -91,7 +91,7 @@ class Cpuset:
         return bool(self._tops())
 
     def look(self) -> Dict[str, str]:
-        """What the uppermost groups have now: those that a kubelet writes when it starts."""
+        """Return what the uppermost groups have now: those that a kubelet writes when it starts."""
         found: Dict[str, str] = {}
         for top in self._tops():
             below = [] if _is_v2(top) else [entry.path for entry in os.scandir(top) if entry.is_dir()]
@@ -157,7 +157,7 @@ def _put(group: str, cpus: str) -> None:
 
 
 def _comes_to(group: str) -> str:
-    """What a group of v2 may use; empty where nothing tells."""
+    """Return what a group of v2 may use; empty if no file tells."""
     try:
         with open(os.path.join(group, "cpuset.cpus.effective")) as stream:
             return stream.readline().strip()

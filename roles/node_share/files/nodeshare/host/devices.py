@@ -46,7 +46,7 @@ def holders(proc: str, known: Dict[int, str]) -> Dict[str, str]:
 
 
 def _tasks(process: str) -> Tuple[str, ...]:
-    """The process; of one that has ended, the threads that have not, for they have its files."""
+    """Return the process, or the threads that are left of one that has ended: these have its files."""
     state = _text(os.path.join(process, "stat")).rpartition(")")[2].split()[:1]
     if state != ["Z"]:
         return (process,)
@@ -71,7 +71,7 @@ def _open_devices(task: str) -> Iterator[int]:
 
 
 def _local_mounts(task: str) -> FrozenSet[str]:
-    """The ids of mounts of which the kind is known, and no network is behind it."""
+    """Return the ids of mounts whose kind is known and that have no network behind them."""
     found = set()
     for line in _text(os.path.join(task, "mountinfo")).splitlines():
         first, _dash, rest = line.partition(" - ")

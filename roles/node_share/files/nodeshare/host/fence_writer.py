@@ -52,11 +52,11 @@ class Fencing:
         return not leases or self.settings.fence == COUNTS or (self.cpuset.found() and self.limits.found())
 
     def look(self) -> Dict[str, str]:
-        """What pods may have now, file by file."""
+        """Return what pods may have now, file by file."""
         return {**self.cpuset.look(), **self.limits.look()}
 
     def _cpus(self, group: str, files: Tuple[Tuple[str, str], ...]) -> FrozenSet[int]:
-        """The cores of a cgroup by the first of these that is there."""
+        """Return the cores of a cgroup by the first of these files that is there."""
         for hierarchy, name in files:
             try:
                 with open(os.path.join(self.cgroup, hierarchy, group, name), "rb", buffering=0) as stream:

@@ -57,7 +57,7 @@ class Host(ABC):
 
     @abstractmethod
     def admitted(self, placed: Mapping[str, str], key: Optional[JobKey]) -> FrozenSet[str]:
-        """The uids of those that run or are about to: of one run, or of all."""
+        """Return the uids of placeholders that run or are about to: of one run, or of all."""
 
     @abstractmethod
     def draw_fence(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
@@ -65,7 +65,7 @@ class Host(ABC):
 
     @abstractmethod
     def allowance(self) -> Mapping[str, str]:
-        """What all pods together may have now, in whatever words; it is only compared."""
+        """Return what all pods together may have now, in whatever words; it is only compared."""
 
     @abstractmethod
     def announce(self, text: str) -> None: ...
@@ -99,7 +99,7 @@ class Host(ABC):
 
     @abstractmethod
     def mounted(self) -> FrozenSet[str]:
-        """The uids of pods that have volumes in memory here."""
+        """Return the uids of pods that have volumes in memory here."""
 
     @abstractmethod
     def unmount(self, uids: Tuple[str, ...]) -> None: ...

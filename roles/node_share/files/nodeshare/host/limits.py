@@ -106,7 +106,7 @@ class Limits:
         return any(usage for _path, _kind, usage in self._places())
 
     def look(self) -> Dict[str, str]:
-        """What is set now."""
+        """Return what is set now."""
         return {path: _get(path) for path, _kind, _usage in self._places()}
 
     def _places(self) -> List[Tuple[str, Kind, str]]:

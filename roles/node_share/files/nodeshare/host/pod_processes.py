@@ -120,7 +120,7 @@ class Workloads:
             _signal(frozenset(shims), signal.SIGKILL)
 
     def kubepods(self, hierarchies: Tuple[str, ...] = HIERARCHIES) -> Iterator[str]:
-        """The directories under which the kubelet puts pods, one per mounted hierarchy."""
+        """Yield the directories under which the kubelet puts pods, one per mounted hierarchy."""
         for hierarchy in hierarchies:
             for name in ("kubepods", "kubepods.slice"):
                 path = os.path.join(self.cgroup, hierarchy, name)
@@ -154,7 +154,7 @@ class Workloads:
         return Process(int(name), int(rest[1]), text[opening + 1 : closing], rest[0])
 
     def _sandbox(self, process: Process) -> Optional[str]:
-        """The sandbox id of a shim of Kubernetes; None for anything else, another client's shim included."""
+        """Return the sandbox id of a shim of Kubernetes; None for anything else, another client's shim included."""
         if not process.name.startswith(SHIM_NAMES) or not is_of_our_user(self.proc, process.pid):
             return None  # a batch user may give his own processes any name and any arguments
         arguments = _read(os.path.join(self.proc, str(process.pid), "cmdline")).split("\0")

@@ -84,7 +84,7 @@ class RealHost(PlaceholderHost):
         time.sleep(seconds)
 
     def boot_id(self) -> str:
-        """The kernel's boot id and the start of process 1: a restarted container keeps the former."""
+        """Return the kernel's boot id and the start of process 1: a restarted container keeps the former."""
         try:
             with open(os.path.join(self.proc, "sys/kernel/random/boot_id")) as stream:
                 boot = stream.read().strip()

@@ -81,7 +81,7 @@ class Client:
                 time.sleep(spread(asked))
 
     def _request(self, method: str, path: str, body: Optional[Dict[str, Any]], kind: str) -> Any:
-        """The answer's object. A kept connection that the server has closed meanwhile is opened once more.
+        """Send a request, return the answer's object. A kept connection that the server closed is opened once more.
 
         How its end shows is up to the TLS library, and whether the request was carried out cannot be told: none of ours
         does harm when it comes twice.
@@ -104,7 +104,7 @@ class Client:
             raise ApiError(0, _told(method, path, error)) from error
 
     def lines(self, path: str, *, quiet: float) -> Iterator[Dict[str, Any]]:
-        """The objects of a watch as they come, until the server ends it; an error after `quiet` seconds of silence."""
+        """Yield the objects of a watch until the server ends it; raise after `quiet` seconds of silence."""
         try:
             connection = self._connected()
             connection.sock.settimeout(quiet)
@@ -187,7 +187,7 @@ def _tls(credentials: Credentials) -> ssl.SSLContext:
 
 
 def _load_chain(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """The ssl module reads key and certificate from files only: an unlinked one, which nobody else can open."""
+    """Load key and certificate through an unlinked file that no other process can open: ssl reads only files."""
     import tempfile
 
     parts = []

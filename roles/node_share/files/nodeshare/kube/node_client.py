@@ -105,7 +105,7 @@ class NodeClient:
                     raise
 
     def evict(self, pod: Pod) -> bool:
-        """False: a PodDisruptionBudget forbids it for now. A pod that is gone already is as good as evicted."""
+        """Evict a pod. False: a PodDisruptionBudget forbids it for now. A pod that is gone counts as evicted."""
         meta, options = {"name": pod.name, "namespace": pod.namespace}, {"preconditions": {"uid": pod.uid}}
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
         try:

@@ -44,7 +44,7 @@ def believed(guests: Tuple[Tuple[Guest, bool], ...], running: Callable[[], Froze
 
 
 def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
-    """A mirror pod appears when the kubelet has let the pod in, never before. One is read alone, several in a list."""
+    """Return the placeholders that the kubelet has let in: their mirror pods are there. Reads one alone."""
     found: Tuple[Pod, ...]
     if len(placed) == 1:
         name = "{}-{}".format(next(iter(placed)), node.node.lower())

@@ -24,11 +24,11 @@ class Lease(NamedTuple):
     cgroup: str = ""  # of the job, below the hierarchy that has its cpuset
 
     def share(self) -> Tuple[object, ...]:
-        """What the job takes of this node, as far as its caller said."""
+        """Return what the job takes of this node, as far as its caller said."""
         return (self.cores, self.memory, self.devices, self.exclusive, self.cgroup)
 
     def told(self) -> Dict[str, Any]:
-        """What others are told of it, as JSON has it: which run of which job, and how much of this node."""
+        """Return what others are told of the lease, as JSON: which run of which job, and how much of this node."""
         share = {"cores": self.cores, "memory": self.memory, "devices": self.devices, "exclusive": self.exclusive}
         return dict(self.key._asdict(), start=self.start, **share)
 

@@ -45,14 +45,14 @@ class Placeholder(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def name_of(key: JobKey) -> str:
-    """A DNS label. What the label cannot hold of the id is told apart by a digest."""
+    """Return a DNS label for a run. A digest tells apart what the label cannot hold of the id."""
     safe = _NOT_SAFE.sub("-", key.job.lower()).strip("-")[:30].strip("-")
     digest = hashlib.sha256(str(key).encode("utf-8")).hexdigest()[:8]
     return "lease-{}-{}-{}-r{}".format(key.wlm, safe, digest, key.run)
 
 
 def is_whole(lease: Lease) -> bool:
-    """A job of which nobody has said what it takes has the whole node, as far as we know."""
+    """Return whether the lease takes the whole node; a job of unknown size does, as far as we know."""
     return lease.exclusive or lease.cores is None
 
 

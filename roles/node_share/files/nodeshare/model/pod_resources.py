@@ -17,7 +17,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 
 
 def thousandths(text: str) -> int:
-    """A quantity as the API writes it; what is smaller than a thousandth counts as one."""
+    """Return a quantity of the API in thousandths; what is smaller than one counts as one."""
     found = _QUANTITY.fullmatch(text)
     if found is None or not (found.group(1) or found.group(2)):
         raise ValueError("{} is not a quantity".format(ascii(text[:40])))
@@ -36,7 +36,7 @@ def amounts(quantities: Optional[Mapping[str, Any]]) -> Dict[str, int]:
 
 
 def requests_of(spec: Mapping[str, Any]) -> Dict[str, int]:
-    """What the scheduler and the kubelet count for a pod: init containers run before, sidecars beside the others."""
+    """Return what scheduler and kubelet count for a pod: init containers run before, sidecars beside the others."""
     total: Dict[str, int] = {}
     for container in spec.get("containers") or ():
         _add(total, _requested(container))

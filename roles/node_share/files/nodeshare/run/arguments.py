@@ -152,7 +152,7 @@ def cgroup(text: str) -> str:
 
 
 def adopted(text: str) -> argparse.Namespace:
-    """A job that runs already, with its share where that is known."""
+    """Parse a job that runs already, with its share if that is known."""
     parser = Parser(allow_abbrev=False, add_help=False)
     parser.add_argument("job")
     _add_share(parser)

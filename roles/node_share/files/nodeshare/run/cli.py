@@ -129,7 +129,7 @@ def _failure(command: str, settings: Settings, reason: str) -> Tuple[int, List[T
 
 
 def _wrong_usage(argv: Sequence[str], reason: str) -> int:
-    """A job id that looks like an option is not a reason for a traceback or for a node that drains unasked."""
+    """Answer wrong usage: a job id that looks like an option costs no traceback and drains no node unasked."""
     command = next((word for word in argv if word in ("begin", "end")), "")
     if not command:
         sys.stderr.write("nodeshare: {}\nsee `nodeshare --help`\n".format(reason))
@@ -250,7 +250,7 @@ def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _together(earlier: Optional[CallResult], later: CallResult) -> CallResult:
-    """What one call has done before a linger and after it."""
+    """Return what one call has done before a linger and after it."""
     if earlier is None:
         return later
     counts = {
@@ -271,7 +271,7 @@ def _fence(_options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    """The wish is on record before the lock is waited for: a begin in the middle of an eviction then obeys it.
+    """Switch the node off. The wish is on record before the lock is waited for: a begin amid an eviction obeys it.
 
     It comes to the disk last, for a disk may hang.
     """
@@ -294,7 +294,7 @@ def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    """The way back, and it asks nobody: what jobs have taken is given back, although they run. May be done again.
+    """Give back what jobs have taken, although they run, and ask no other system. May be done again.
 
     Where a kubelet is about to go that has pods beside jobs, they end first: nothing but the fence keeps them apart.
     """

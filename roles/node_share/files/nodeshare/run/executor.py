@@ -67,7 +67,7 @@ class Executor:
         return lock.Lock(os.path.join(self.store.directory, "work"), seconds=seconds)
 
     def run(self, event: str, *, began: Optional[float] = None) -> CallResult:
-        """The caller holds the work lock, except for END, which changes nothing but memory.
+        """Carry out an event. The caller holds the work lock, except for END, which changes nothing but the record.
 
         `began` is when he began to wait for the lock: that is a part of his time.
         """
@@ -89,7 +89,7 @@ class Executor:
         raise HostError("no decision after {} steps; please report this".format(MOST_STEPS))
 
     def _mend_fence(self) -> None:
-        """A call may have been killed between fencing a unit and recording it, or between lifting and starting."""
+        """Make fence and record agree: a call may have been killed between the two."""
         with self.store.locked():
             memory, remark = self.memories.load(boot_id=self.world.boot_id())
             stopped = memory.stopped
@@ -121,7 +121,7 @@ class Executor:
         return action, seen
 
     def _remember(self, memory: NodeState, *, closing: bool) -> None:
-        """Closing a node goes on without a record (the job comes first); opening one does not."""
+        """Record the node's state. Closing a node goes on without a record (jobs come first); opening does not."""
         self.at_point("before:Remember")
         try:
             self._remark(self.memories.save(memory))
@@ -174,7 +174,7 @@ class Executor:
         return seen._replace(life=self.world.life(self.store.leases()))
 
     def _note(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
-        """What this call has tried, noted before it is tried: a failing effect must not be repeated for ever."""
+        """Note what this call tries before it is tried: a failing effect must not be repeated for ever."""
         now = self.world.now()
         seen = _tried(seen, _KINDS[type(action)])
         if isinstance(action, actions.Evict):
@@ -230,7 +230,7 @@ class Executor:
         return _stale(seen)
 
     def _effect_apart(self, action: actions.Action) -> None:
-        """What is not looked at afterwards."""
+        """Carry out an effect that is not looked at afterwards."""
         if isinstance(action, actions.Confine):
             self.world.confine(action.cpus)
         elif isinstance(action, actions.Confirm):
@@ -309,7 +309,7 @@ def _stale(seen: observed.Observed) -> observed.Observed:
 
 
 def _unseen(what: str, seen: observed.Observed, why: str, *, again: bool) -> observed.Observed:
-    """What could not be looked at is taken for the worse, or looked at again: the job needs to know."""
+    """Return what to assume of something that could not be looked at: the worse, or another look."""
     if what == actions.API:
         return seen._replace(api=Api(False, why))
     if what == actions.LIFE:

@@ -128,7 +128,7 @@ def _write(path: str, content: bytes, *, synced: bool, anew: bool) -> None:
 
 
 def read(path: str, limit: int = 1 << 20) -> Optional[bytes]:
-    """The content, or None where there is no such file."""
+    """Return the content, or None if there is no such file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:

@@ -182,7 +182,7 @@ class LeaseStore:
         return answer
 
     def keep(self, lease: Lease) -> None:
-        """It could not be recorded, and counts as long as this process lives and no end of it is on record."""
+        """Keep a lease that could not be recorded: it counts while this process lives and no end of it is on record."""
         self.unwritten.setdefault(lease.key, lease)
 
     def end(self, ended: Ended) -> str:

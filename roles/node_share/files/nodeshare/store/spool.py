@@ -42,7 +42,7 @@ class Spool:
         self.is_open = False
 
     def open(self) -> None:
-        """What a predecessor has left means nothing: whoever starts lifts no taint before it has asked for all jobs."""
+        """Open the spool empty: no taint is lifted before all jobs were asked for, so old files mean nothing."""
         self.close()
         os.mkdir(self.held)
         os.chmod(self.held, 0o755)

@@ -37,7 +37,7 @@ class StateStore:
         self.earlier = os.path.join(disk, "state.json")  # of releases that had all of it on disk
 
     def load(self, *, boot_id: str) -> Tuple[NodeState, str]:
-        """The memory, and a remark where it could not be read: then the fence tells what we had stopped."""
+        """Return the state, and a remark if it could not be read: then the fence tells what we had stopped."""
         for path in (self.path, self.earlier):
             try:
                 content = files.read(path)
@@ -114,7 +114,7 @@ class StateStore:
         return _marks(self.fence)
 
     def kept(self) -> Tuple[str, ...]:
-        """The units that the fence on disk names."""
+        """Return the units that the fence on disk names."""
         return _marks(self.disk_fence)
 
     def lift(self, units: Tuple[str, ...]) -> None:

@@ -20,7 +20,7 @@ _KINDS: Final = 8
 
 
 def allocate(session: Session) -> Iterator[None]:
-    """The action."""
+    """Place what fits, queue by queue, job by job."""
     yield from visit_queues(session, _visit)
 
 
@@ -120,7 +120,7 @@ def _put_back(job: Job, tasks: Sequence[Task]) -> None:
 
 
 def format_size(job: Job) -> str:
-    """The field that asks for so many at once."""
+    """Return how many of the job's tasks must start at once, as told to users."""
     return f"{job.group.member_field} is {job.min_member}; " if job.group is not None and job.min_member > 1 else ""
 
 

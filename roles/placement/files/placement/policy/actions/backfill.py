@@ -12,7 +12,7 @@ from placement.policy.queues.queue import QueueInfo
 
 
 def backfill(session: Session) -> Iterator[None]:
-    """The action."""
+    """Place pods that request nothing."""
     yield from visit_queues(session, _visit)
 
 

@@ -18,7 +18,7 @@ from placement.state.node_columns import RESTING
 
 
 def bind_pipelined(session: Session) -> Iterator[None]:
-    """The first step of every cycle."""
+    """Bind pipelined tasks whose room is free. This is the first step of every cycle."""
     for tasks in _provisioning(session):
         _provisioned(session, tasks)
     # Free room goes to the highest priority first; among equals, to the job that was promised room first.
@@ -165,7 +165,7 @@ def _unmade(session: Session, task: Task) -> Iterator[str]:
 
 
 def _release(session: Session, tasks: Sequence[Task]) -> None:
-    """The tasks wait for a node again."""
+    """Let the tasks wait for a node again."""
     statement = session.statement()
     for task in tasks:
         statement.unallocate(task)

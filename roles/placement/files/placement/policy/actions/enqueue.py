@@ -31,7 +31,7 @@ CLAIM_SECONDS: Final = 300.0
 
 
 def enqueue(session: Session) -> Iterator[None]:
-    """The action."""
+    """Admit groups whose minimum resources are free."""
     cache = session.cache
     _expire(session)
     firsts: list[tuple[Place, LazyHeap]] = []

@@ -19,7 +19,7 @@ REASON: Final = "HalfBound"
 
 
 def evict_partial_gangs(session: Session) -> Iterator[None]:
-    """A step of every cycle, before anybody is placed."""
+    """Evict gangs that stay bound in part. This runs in every cycle, before anything is placed."""
     cache = session.cache
     for key, job in list(cache.partial.items()):
         if not job.partial or cache.jobs.get(key) is not job:

@@ -24,7 +24,7 @@ REASON = "Preempted"
 
 
 def preempt(session: Session) -> Iterator[None]:
-    """The action."""
+    """Find victims of lower priority within the preemptor's queue."""
     plugins, budgets = session.rules.preempting, DisruptionBudgets(session.cache, session.exhausted_budgets)
     ways = [(plugin, False) for plugin in plugins]
     ways += [(plugin, True) for plugin in plugins if not plugin.looks_at_job]

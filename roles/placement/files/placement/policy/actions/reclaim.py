@@ -19,7 +19,7 @@ REASON = "Reclaimed"
 
 
 def reclaim(session: Session) -> Iterator[None]:
-    """The action."""
+    """Find victims in queues that have more than they deserve."""
     making = Evaluator(session, _terms(session), DisruptionBudgets(session.cache, session.exhausted_budgets))
     yield from session.reclaiming.gather()
     queues = sorted(session.reclaiming.concerned(), key=session.rules.queue_order)
@@ -55,7 +55,7 @@ def _terms(session: Session) -> PreemptionPolicy:
         name = preemptor.job.queue
 
         def losers(task: Task) -> tuple[QueueInfo, ...]:
-            """The victim's queue and those above it that the claimant is not in."""
+            """Return the victim's queue and those above it that the claimant is not in."""
             tree = session.cache.tree.by_name
             mine = tree.get(name)
             theirs = tree.get(task.queue)

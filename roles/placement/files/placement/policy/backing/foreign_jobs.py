@@ -93,7 +93,7 @@ def update_foreign_jobs(session: Session) -> Iterator[None]:
 
 
 def _announced(text: str) -> set[str]:
-    """The keys in a node's annotation; whoever may write there can open his own node, and no other."""
+    """Return the keys in a node's annotation. A forged one can open the forger's own node, and no other."""
     try:
         found = json.loads(text) if text else []
     except (ValueError, RecursionError):
@@ -102,7 +102,7 @@ def _announced(text: str) -> set[str]:
 
 
 def _placed(session: Session, node: str) -> Iterator[str]:
-    """The keys of leases whose placeholders the node's kubelet has let in."""
+    """Yield the keys of leases whose placeholders the node's kubelet has let in."""
     for entry in session.cache.cluster.pods.at_node(node):
         pod = entry.pod
         text = dict(pod.annotations).get(_LEASE_ANNOTATION, "")
@@ -116,7 +116,7 @@ def _placed(session: Session, node: str) -> Iterator[str]:
 
 
 def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterator[str]:
-    """What is known of leases of nodes, `since` seconds after the read that they are from; the next events first."""
+    """Describe leases of nodes, `since` seconds after the read that they are from; the next events first."""
     known = [(_order(lease), node, lease) for node, there in leases.items() for lease in there]
     for _unused, node, lease in sorted(known, key=lambda item: (item[0], item[1], item[2].key)):
         yield f"on node {node} {said(lease.job, left=lease.left, begins=lease.begins, since=since)}"

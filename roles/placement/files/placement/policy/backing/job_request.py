@@ -43,7 +43,7 @@ class Demand:
 
 
 def demand_of(pod: Pod, rules: BackingRules, hosts: Mapping[str, str] | None = None) -> Demand:
-    """The pod's part, in the batch system's names; those of hosts as they are where none are given."""
+    """Return the pod's part in the batch system's names; hosts keep their names if none are given."""
     if pod.daemon:
         raise Unbackable("a pod of a DaemonSet belongs to its node")
     asked = dict(pod.request)
@@ -113,7 +113,7 @@ def _part(demand: Demand, pods: int) -> tuple[int, int, Amounts]:
 
 
 def walltime_of(pods: Sequence[Pod]) -> int | None:
-    """The longest time that any of the pods may take, in seconds; None where one says nothing."""
+    """Return the longest time that any of the pods may take, in seconds; None if one has no limit."""
     limits = [_limit(pod.spec.deadline, pod.annotations) for pod in pods]
     known = [limit for limit in limits if limit is not None]
     return max(known) if len(known) == len(limits) else None
@@ -154,7 +154,7 @@ class SharePacking:
         return not self._at
 
     def take(self, node: str, demand: Demand) -> bool:
-        """A pod is on this node: whether it has its part there."""
+        """Take a pod's part on this node; return whether it has one there."""
         fitting = [one for one in self._at.get(node, ()) if one.covers(demand)]
         if not fitting:
             return False
@@ -171,7 +171,7 @@ class SharePacking:
         return True
 
     def put(self, demand: Demand, refuses: Callable[[str], str]) -> tuple[str, str]:
-        """The node of the part that a pod gets; or nothing, and why the last node was refused."""
+        """Return the node of the part that a pod gets; or nothing, and why the last node was refused."""
         refused = ""
         for own in (True, False):
             for node, bins in self._at.items():

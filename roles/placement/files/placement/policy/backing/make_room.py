@@ -53,7 +53,7 @@ def make_room(session: Session) -> Iterator[None]:
 
 
 def _beginning(session: Session) -> Generator[None, None, dict[str, list[Part]]]:
-    """What jobs have of nodes that they have not begun on yet and that will have placeholders for them."""
+    """Return the parts of jobs on nodes where they have not begun and will have placeholders."""
     found: dict[str, list[Part]] = {}
     leases = session.batch_jobs.leases
     for number, job in enumerate(session.batch_jobs.others):
@@ -93,7 +93,7 @@ def _node(session: Session, name: str) -> Node | None:
 
 
 def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence[PodEntry]) -> Sums:
-    """What the jobs need of the node beyond what is free, or will be when those have left who are leaving."""
+    """Return what the jobs need of the node beyond what is free, now or when leaving pods have left."""
     columns = session.cache.cluster.columns
     row, names = columns.rows[node.name], columns.axis.names
     most = dict(zip(names, columns.alloc[:, row].tolist(), strict=True))
@@ -117,7 +117,7 @@ def _is_asked_whole(name: str) -> bool:
 
 
 def _taken(session: Session, node: Node, shares: Sequence[Share]) -> Sums:
-    """What a job takes from the pods of a node, in Kubernetes' names."""
+    """Return what a job takes from the pods of a node, in Kubernetes' names."""
     split = value_of(node.labels, SHARE_FENCE_LABEL) == SPLIT
     devices = {theirs: ours for ours, theirs in session.batch_jobs.rules.devices.items()}
     found: Sums = {}

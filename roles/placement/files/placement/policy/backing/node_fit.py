@@ -22,7 +22,7 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 
 
 def node_of(session: Session, host: str) -> str:
-    """The node that a host of the batch system is; empty where there is none."""
+    """Return the node of a host of the batch system; empty if there is none."""
     return host if host in session.cache.cluster.columns.rows else session.batch_jobs.aliases.get(host, "")
 
 
@@ -42,7 +42,7 @@ def aliases(session: Session) -> dict[str, str]:
 
 
 def hosts(session: Session) -> dict[str, str]:
-    """The batch system's names of hosts, by the names of their nodes and by their labels of the hostname."""
+    """Return the batch system's names of hosts, by the names and hostname labels of their nodes."""
     found: dict[str, str] = {}
     for node in session.cache.cluster.columns.nodes:
         if node is not None:

@@ -33,7 +33,7 @@ _STEP: Final = 64
 
 
 def reconcile(session: Session) -> Iterator[None]:
-    """A step of every cycle, before anybody else is placed."""
+    """Bring jobs of the batch system and backed pods in line, before other pods are placed."""
     cache, batch_jobs = session.cache, session.batch_jobs
     for uid in list(batch_jobs.changed):
         job = job_of(session, uid)
@@ -86,7 +86,7 @@ def _renamed(session: Session) -> None:
 
 
 def _serve(session: Session, job: Job) -> Iterator[bool]:
-    """Does what there is to do for a job; each time says whether nothing more will be until something changes."""
+    """Do what a job needs; yield whether nothing more is to be done until something changes."""
     if not is_served(session, job):
         queue = session.cache.tree.by_name.get(job.queue)
         if queue is not None and queue.record.backed_by:
@@ -193,7 +193,7 @@ def _submit(session: Session, job: Job, unit: BackedUnit, waiting: Sequence[Task
 def _place(
     session: Session, job: Job, unit: BackedUnit, batch: BatchJob, waiting: Sequence[Task], there: Sequence[Task]
 ) -> bool:
-    """Gives pods their parts of a job that runs; all that must start together, or none."""
+    """Give pods their parts of a job that runs: all that must start together, or none."""
     bins = SharePacking(batch.shares, lambda host: node_of(session, host), session.batch_jobs.rules.devices.values())
     known = sorted(there, key=lambda task: _demand(session, task), reverse=True)
     lost = [task for task in known if not bins.take(task.node, _demand(session, task)) and may_leave(session, task)]

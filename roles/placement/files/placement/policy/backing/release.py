@@ -25,7 +25,7 @@ _THERE: Final = frozenset({Status.BOUND, Status.RUNNING})
 
 
 def job_of(session: Session, uid: str) -> Job | None:
-    """The job that has a pod or a group of this UID."""
+    """Return the job that has a pod or a group of this UID."""
     task = session.cache.tasks.get(uid)
     if task is not None:
         return task.job

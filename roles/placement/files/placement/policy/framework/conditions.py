@@ -49,7 +49,7 @@ class StatusReporter:
         self._next = 0.0
 
     def run(self) -> Iterator[Action | None]:
-        """What is new about the jobs that something happened to, and about queues; None where there is nothing."""
+        """Yield what to write about changed jobs and queues; None for each that has no news."""
         cache = self._session.cache
         self.forget_settled()
         stirred, cache.dirty = list(cache.dirty.values()), {}
@@ -65,11 +65,11 @@ class StatusReporter:
                 yield from self._queue(queue)
 
     def failed(self, uid: str) -> None:
-        """What was said of this pod, group or queue has not been written."""
+        """Note that the status of this pod, group or queue was not written."""
         self._unsaid.setdefault(uid, self._session.now + _AGAIN)
 
     def say_again(self) -> bool:
-        """Takes what has waited for long enough for not said; answers whether there is any."""
+        """Write again what failed long enough ago; return whether there is any."""
         now, again = self._session.now, 0
         if now < self._next:
             return False

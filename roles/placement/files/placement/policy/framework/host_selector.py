@@ -54,7 +54,7 @@ class HostSelector:
         self._cluster.labelsets.unread(self._read)
 
     def best(self, task: Task) -> str:
-        """The best node for the task, or nothing."""
+        """Return the best node for the task; empty if none is feasible."""
         pod = task.pod
         shape = self.shapes.row(pod.spec, pod.request, task.priority)
         liked = None

@@ -126,7 +126,7 @@ class Session:
         self.cache.park(job, tried)
 
     def bind(self, *tasks: Task, tag: str = "") -> None:
-        """The places of tasks of one job are final; no member of a gang is bound before all have their volumes.
+        """Bind tasks of one job for good; no member of a gang is bound before all have their volumes.
 
         The tag is that of the job of the batch system that gave them these; without one, what a pod has itself is void.
         """
@@ -149,7 +149,7 @@ class Session:
                 )
 
     def _provide(self, task: Task, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Gives each claim the volume that was chosen for it, or has one made on the task's node."""
+        """Give each claim the volume that was chosen for it, or have one made on the task's node."""
         chosen = dict(task.entry.plan[3])
         for claim in claims:
             volume = self.cache.cluster.objects.find(PersistentVolume, chosen.get(claim.uid, ""))

@@ -21,7 +21,7 @@ class Statement:
         self._moves: list[tuple[Task, Status]] = []
 
     def allocate(self, task: Task, node: str) -> None:
-        """The task goes to this node."""
+        """Assign the task to this node."""
         volumes = self._cache.cluster.volumes.choose(task.pod, node) if task.pod.volume_claims else ()
         self._pods.assume(task.uid, node, volumes)
         self._shift(task, Status.ALLOCATED)
@@ -32,17 +32,17 @@ class Statement:
         self._shift(task, Status.PIPELINED)
 
     def unallocate(self, task: Task) -> None:
-        """The task waits for a node again."""
+        """Let the task wait for a node again."""
         self._pods.forget(task.uid)
         self._shift(task, Status.PENDING)
 
     def evict(self, task: Task) -> None:
-        """The task is to leave."""
+        """Have the task leave."""
         self._pods.evict(task.uid)
         self._shift(task, Status.RELEASING)
 
     def unevict(self, task: Task, status: Status) -> None:
-        """The task, evicted in this statement, stays after all, with the status it had."""
+        """Let a task that this statement evicted stay, with the status it had."""
         self._pods.evict(task.uid, evicting=False)
         self._shift(task, status)
 
@@ -51,18 +51,18 @@ class Statement:
         self._cache.shift(task, status)
 
     def savepoint(self) -> tuple[int, int]:
-        """A point within the statement to come back to."""
+        """Return a point within the statement to roll back to."""
         return self._pods.mark(), len(self._moves)
 
     def rollback_to(self, mark: tuple[int, int]) -> None:
-        """Takes back the moves since the mark, last first."""
+        """Take back the moves since the mark, last first."""
         self._pods.rollback(mark[0])
         while len(self._moves) > mark[1]:
             task, status = self._moves.pop()
             self._cache.shift(task, status)
 
     def discard(self) -> None:
-        """Takes back everything."""
+        """Take back everything."""
         tasks = {task.uid: task for task, _unused in self._moves}
         self.rollback_to((self._mark, 0))
         for task in tasks.values():
@@ -70,7 +70,7 @@ class Statement:
         self._cache.in_transaction = False
 
     def commit(self) -> None:
-        """Makes everything final."""
+        """Make everything final."""
         self._pods.settle()
         first: dict[str, tuple[Task, Status]] = {}
         for task, status in self._moves:

@@ -22,7 +22,7 @@ class BatchJobTags:
         self.altered: dict[str, None] = {}
 
     def note(self, pod: Pod) -> None:
-        """The pod is as given."""
+        """Read the tag of a pod as it is now."""
         known = self.of.get(pod.uid, "" if pod.uid in self.bare else None)
         if known is not None:
             if pod.tag != known:
@@ -34,7 +34,7 @@ class BatchJobTags:
             self.bare[pod.uid] = None
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Forget a pod that is gone."""
         self.altered.pop(uid, None)
         self.bare.pop(uid, None)
         tag = self.of.pop(uid, None)

@@ -34,7 +34,7 @@ _HOME: Final = "kube-system"
 
 
 def mark_of(cluster: Cluster, scheduler_name: str) -> str:
-    """What tells jobs of this scheduler in this cluster from all others'; empty while the cluster is not known."""
+    """Return the mark of jobs of this scheduler in this cluster; empty while the cluster is not known."""
     home = cluster.objects.find(Namespace, _HOME)
     return hashlib.sha256(f"{home.uid}/{scheduler_name}".encode()).hexdigest()[:8] if home is not None else ""
 
@@ -120,7 +120,7 @@ class BatchJobs:
         self.labels: dict[str, LabelPairs] = {}
 
     def take(self, event: BatchEvent) -> None:
-        """Takes in what is true now."""
+        """Take in what is true now."""
         match event:
             case JobsRead():
                 self._read(event)
@@ -135,14 +135,14 @@ class BatchJobs:
                 self.changed[uid] = None
 
     def unit(self, uid: str) -> BackedUnit:
-        """The unit of this UID, known or new."""
+        """Return the unit of this UID, known or new."""
         found = self.units.get(uid)
         if found is None:
             found = self.units[uid] = BackedUnit(uid)
         return found
 
     def job_of(self, task: Task) -> BatchJob | None:
-        """The job that a task is part of, or would be."""
+        """Return the job that a task is part of, or would be."""
         group = task.job.group
         for uid in (task.uid, group.uid if group is not None else ""):
             unit = self.units.get(uid)
@@ -173,7 +173,7 @@ class BatchJobs:
         return known and unit.not_before <= now and not (unit.extra and unit.holds(now))
 
     def submitted(self, unit: BackedUnit, now: float) -> None:
-        """A job is asked for."""
+        """Note that a job is asked for."""
         unit.submitting, unit.pods_until = True, {}
         self._wait(unit, now)
 
@@ -256,7 +256,7 @@ def is_for(job: BatchJob, whose: Whose | None) -> bool:
 
 
 def _choose(unit: BackedUnit, jobs: Iterable[BatchJob]) -> BatchJob | None:
-    """The job of a unit among those of its tag: the one that we know, else one that runs, else the first submitted."""
+    """Return a unit's job among those of its tag: the known one, else one that runs, else the first submitted."""
     jobs, known = tuple(jobs), unit.job.job if unit.job is not None else ""
     job = min(
         (one for one in jobs if is_for(one, unit.owner)),
@@ -268,5 +268,5 @@ def _choose(unit: BackedUnit, jobs: Iterable[BatchJob]) -> BatchJob | None:
 
 
 def _news(job: BatchJob) -> tuple[object, ...]:
-    """What somebody has to act upon or be told."""
+    """Return what has to be acted upon or told."""
     return (job.job, job.run, job.runs, job.shares, "" if job.runs else job.comment)

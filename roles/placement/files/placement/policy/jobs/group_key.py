@@ -64,18 +64,18 @@ class GroupKey:
 
 
 def value_of(pairs: LabelPairs, key: str) -> str:
-    """The value of a label or annotation; empty where it is missing."""
+    """Return the value of a label or annotation; empty if it is missing."""
     return next((value for name, value in pairs if name == key), "")
 
 
 def gang_of(pod: Pod) -> str:
-    """The gang of a pod, whichever scheduler is to place it; empty where it names none."""
+    """Return the gang of a pod, whichever scheduler is to place it; empty if it names none."""
     named = (value_of(pairs, name) for pairs in (pod.annotations, pod.labels) for name in GANG_NAMES)
     return pod.scheduling_group or next(filter(None, named), "")
 
 
 def group_key(pod: Pod) -> GroupKey:
-    """The group of a pod."""
+    """Return the group of a pod."""
     if pod.scheduling_group:
         return GroupKey(Source.UPSTREAM, pod.namespace, pod.scheduling_group)
     if pod.annotations:

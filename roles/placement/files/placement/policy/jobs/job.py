@@ -64,7 +64,7 @@ Said = tuple[str, frozenset[str], str]
 
 
 def status_of(entry: PodEntry) -> Status:
-    """The status that the state gives."""
+    """Return the status that the state gives."""
     pod = entry.pod
     if pod.phase is Phase.SUCCEEDED:
         return Status.SUCCEEDED
@@ -87,7 +87,7 @@ def status_of(entry: PodEntry) -> Status:
 
 @lru_cache(maxsize=1 << 12)
 def counted(request: Amounts) -> Amounts:
-    """The request, and one pod; the same object for equal requests, for there are many pods of few sizes."""
+    """Return the request and one pod; equal requests share one object, as many pods have few sizes."""
     return (*request, (PODS, 1))
 
 
@@ -271,11 +271,11 @@ class Job:
             self.was_ready = False
 
     def wait(self, task: Task) -> None:
-        """Puts a task into the job's own order."""
+        """Put a task into the job's own order."""
         heappush(self.waiting, task.key)
 
     def next_tasks(self, number: int) -> list[Task]:
-        """Takes so many tasks out of the job's order; whoever does not place them puts them back."""
+        """Take so many tasks out of the job's order; the caller puts back those it does not place."""
         found: list[Task] = []
         while self.waiting and len(found) < number:
             key = heappop(self.waiting)
@@ -287,7 +287,7 @@ class Job:
         return found
 
     def peek(self) -> Task | None:
-        """The first task of the job's order."""
+        """Return the first task of the job's order."""
         for task in self.next_tasks(1):
             self.wait(task)
             return task
@@ -299,7 +299,7 @@ class Job:
 
 
 def wanted_by(tasks: Iterable[Task]) -> Totals:
-    """What they ask for in all."""
+    """Return what the tasks request in all."""
     wanted: Totals = {}
     for task in tasks:
         add(wanted, task.amounts)
@@ -318,7 +318,7 @@ def alike(task: Task, other: Task) -> bool:
 
 
 def _lone_job(task: Task, queue: str) -> Job:
-    """What the job of a pod by itself comes to once the pod has its node."""
+    """Return the job of a lone pod as it is once the pod has its node."""
     job = Job(group_key(task.pod))
     job.queue, job.priority, job.created = queue, task.pod.spec.priority, task.pod.created
     job.tasks[task.uid] = task

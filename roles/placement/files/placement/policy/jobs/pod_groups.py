@@ -46,7 +46,7 @@ class GroupIndex:
         return self._keys.get(uid)
 
     def changed(self, uid: str) -> list[GroupKey]:
-        """Reads a group again; the answer is whose jobs that concerns."""
+        """Read a group again; return the keys of jobs that it concerns."""
         found = self._cluster.objects.get(PodGroup, {}).get(uid)
         old = self._keys.pop(uid, None)
         if old is not None:
@@ -72,14 +72,14 @@ class GroupIndex:
         return [GroupKey(source, *place) for source in sorted(set(SOURCE_OF.values()))] if place else []
 
     def find(self, key: GroupKey) -> PodGroup | None:
-        """The group that counts for pods that name it so."""
+        """Return the group that counts for pods that name it so."""
         dialects = self._by_key.get(key)
         if not dialects:
             return None
         return next((dialects[dialect] for dialect in LOOKED_UP[key.source] if dialect in dialects), None)
 
     def facts(self, job: Job) -> JobFacts:
-        """What holds for the job."""
+        """Return what holds for the job."""
         group = self.find(job.key) if job.key.named else None
         tasks = job.tasks.values()
         annotations = next((task.pod.annotations for task in tasks if task.pod.annotations), ())
@@ -114,7 +114,7 @@ class GroupIndex:
         return JobFacts(group, max(1, members), queue or self._default_queue, priority, created, problem)
 
     def _unwritten(self, job: Job, members: str) -> tuple[int, Problem | None]:
-        """A group that no object describes: kube-batch takes its size from the pods."""
+        """Judge a group that no object describes: kube-batch takes its size from the pods."""
         refused = next(
             (
                 refusal

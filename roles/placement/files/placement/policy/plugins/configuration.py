@@ -288,7 +288,7 @@ def _said(node: yaml.Node | None) -> bool:
 
 
 def _report(actions: tuple[str, ...], tiers: tuple[tuple[PluginChoice, ...], ...]) -> Iterator[str]:
-    """What a kube-batch user should know."""
+    """Yield what a kube-batch user should know."""
     choices = [choice for tier in tiers for choice in tier]
     plugins = {choice.name: choice for choice in choices}
     if "enqueue" in actions:

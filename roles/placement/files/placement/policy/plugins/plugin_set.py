@@ -57,16 +57,16 @@ class PluginSet:
         self._node_order = orders[0] if orders else None
 
     def job_order(self, job: Job, total: Mapping[str, int]) -> tuple[object, ...]:
-        """The job's key among those of its queue."""
+        """Return the job's key among those of its queue."""
         return (*(plugin.job_key(job, total) for plugin in self._job_order), job.created, job.key)
 
     def task_order(self, pod: Pod) -> TaskKey:
-        """The task's key among those of its job."""
+        """Return the task's key among those of its job."""
         first = next((key for plugin in self._task_order if (key := plugin.task_key(pod))), 0)
         return (first, pod.created, pod.uid)
 
     def queue_order(self, queue: QueueInfo) -> tuple[object, ...]:
-        """The queue's key among all leaves: that of its topmost ancestor first."""
+        """Return the queue's key among all leaves: that of its topmost ancestor first."""
         return tuple(
             (-node.record.priority, *(plugin.queue_key(node) for plugin in self._queue_order), node.name)
             for node in reversed(queue.path)

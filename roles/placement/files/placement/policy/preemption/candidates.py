@@ -68,7 +68,7 @@ class CandidateFinder:
         return self.question
 
     def refresh(self, preemptor: Task) -> Iterator[None]:
-        """Searches nodes that have changed, all of them at first; between two answers others may have a turn."""
+        """Search the nodes that have changed, all of them at first, in steps."""
         session = self._session
         columns, confirmed = self._columns, session.cache.confirmed
         # None of either where that is too long ago.
@@ -107,7 +107,7 @@ class CandidateFinder:
                 yield from rows
 
     def best(self, preemptor: Task) -> Generator[None, None, Candidate | None]:
-        """The cheapest opening as things stand, and as they must stay until it is found."""
+        """Return the cheapest candidate, in steps; the state must stay as it is until then."""
         yield from self.refresh(preemptor)
         usable = self._session.feasibility.usable(preemptor)
         allowed = self._session.feasibility.allowed(preemptor)
@@ -195,7 +195,7 @@ class CandidateFinder:
             self._numbers.clear()
 
     def _like(self, task: Task) -> Hashable | None:
-        """The kind of a pod that can be asked to leave; None where it cannot."""
+        """Return the kind of a pod that may be evicted; None if it may not."""
         if not self._asked.evictable(task):
             return None
         like = self._asked.like(task)
@@ -223,7 +223,7 @@ class CandidateFinder:
         return priced(chosen, self._asked)
 
     def _undisturbed(self, search: VictimSearch) -> Generator[None, None, VictimSet | None]:
-        """What is known of the node stays as it is until the search is over."""
+        """Search a node while what is known of it stays as it is."""
         cache = self._session.cache
         before, cache.in_transaction = cache.in_transaction, True
         try:

@@ -43,7 +43,7 @@ class DisruptionBudgets:
         return None if any(uid in self._refusing for uid in beyond) else sum(beyond.values())
 
     def take(self, task: Task) -> None:
-        """The pod is asked to leave."""
+        """Count a pod that is evicted against its budgets."""
         if self._taken is None:
             # It is among those that are counted when the budgets are first asked for.
             return

@@ -58,7 +58,7 @@ class Evaluator:
         self._budgets = budgets
 
     def room_for(self, job: Job) -> Generator[None, None, bool]:
-        """Makes room for what of the job must start together, if it can; between two answers others may have a turn."""
+        """Make room for the tasks of the job that must start together, if that is possible, in steps."""
         try:
             return (yield from self._room_for(job))
         finally:
@@ -119,7 +119,7 @@ class Evaluator:
         return kept if self._budgets.violations(kept) is not None else None
 
     def _look_around(self, job: Job, first: Task, queue: QueueInfo) -> Iterator[None]:
-        """Searches the nodes, and the queue where that has too little left for the job."""
+        """Search the nodes, and the queue if it has too little left for the job."""
         yield from self._seeker(first).refresh(first)
         tasks = job.next_tasks(self._session.rules.needed(job))
         for task in tasks:
@@ -170,7 +170,7 @@ class Evaluator:
     def _one(
         self, task: Task, queue: QueueInfo, statement: Statement, evicted: list[Task], tasks: int
     ) -> Generator[None, None, bool]:
-        """Finds one of so many tasks a node, and who leaves: from that node, and from a queue that has all it may."""
+        """Find a node and victims for one of so many tasks: on that node, and in a queue that has all it may."""
         node, victims = self._session.host_selector.best(task), list[Task]()
         if not node:
             opening = yield from self._seeker(task).best(task)

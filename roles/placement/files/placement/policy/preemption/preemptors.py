@@ -33,7 +33,7 @@ def serve_preemptors(
     served: Callable[[Job], None],
     may: Callable[[QueueInfo], bool] = lambda _queue: True,
 ) -> Iterator[None]:
-    """Makes room for the jobs of each queue that may have it, by the first of the ways that finds victims."""
+    """Make room for the jobs of each queue that may have it, by the first way that finds victims."""
     for queue in queues:
         vain = passed = 0
         while may(queue) and (place := preemptors.pop(queue, in_turn=vain >= _VAIN // 2)) is not None:

@@ -33,7 +33,7 @@ class QueueVictims:
         self._kinds: list[list[Task]] = []
 
     def sort_out(self) -> Iterator[None]:
-        """Does so once; between two answers others may have a turn."""
+        """Sort the queue's victims once, in steps."""
         found: dict[Hashable, list[Task]] = {}
         for task in self._tasks:
             if self._may_leave(task):
@@ -46,7 +46,7 @@ class QueueVictims:
         self._kinds += sorted(found.values(), key=precedence)
 
     def cheapest(self, needed: Totals, searches: int) -> Generator[None, None, VictimSet | None]:
-        """The cheapest of those that are still there and hold so much; None where they hold less.
+        """Return the cheapest victims that are still there and hold so much; None if they hold less.
 
         It is one of so many searches for the same job.
         """

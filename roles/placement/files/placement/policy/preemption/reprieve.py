@@ -83,7 +83,7 @@ class Reprieve:
         return False
 
     def _taken(self, unit: Sequence[Task]) -> Iterator[tuple[Totals, str, int]]:
-        """What is left somewhere, and what of it the unit takes by staying."""
+        """Yield what is left somewhere, and what of it the unit takes by staying."""
         tree = self._session.cache.tree
         for victim in unit:
             queue = tree.by_name.get(victim.queue)

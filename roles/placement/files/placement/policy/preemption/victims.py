@@ -90,7 +90,7 @@ class VictimSearch:
         self._behind.reverse()
 
     def run(self) -> Generator[None, None, VictimSet | None]:
-        """The cheapest set, or None where no set is enough; between two answers others may have a turn."""
+        """Return the cheapest set, or None if no set is enough, in steps."""
         chosen, left = list(self._forced), dict(self._needed)
         for task in chosen:
             _take(left, task, 1)
@@ -119,7 +119,7 @@ class VictimSearch:
         return self._best
 
     def _branch(self, numbers: Sequence[int], chosen: Sequence[Task], left: Totals) -> list[int]:
-        """Looks at a set; the most of the next class that may make a better one of it, if any may."""
+        """Judge a set; return how many of the next class may make a better one of it."""
         index = len(numbers)
         self.steps += 1
         self._pods += len(chosen)
@@ -160,7 +160,7 @@ class VictimSearch:
 
 
 def priced(chosen: Sequence[Task], question: VictimRules) -> VictimSet | None:
-    """The set with the rest of the gangs it breaks, and its cost; None where that must not leave, or would not."""
+    """Return the set with the rest of the gangs it breaks, and its cost; None if that may not leave."""
     closed = closure(chosen, question)
     if closed is None or (closed[0] and not question.together(closed[0])):
         return None
@@ -173,7 +173,7 @@ def priced(chosen: Sequence[Task], question: VictimRules) -> VictimSet | None:
 
 
 def closure(chosen: Sequence[Task], question: VictimRules) -> tuple[list[Task], int] | None:
-    """The chosen ones and all of every gang that would be left without its minimum, and how many gangs that are."""
+    """Return the chosen tasks, the rest of each gang that would fall below its minimum, and how many gangs that are."""
     by_job: dict[GroupKey, list[Task]] = {}
     jobs: dict[GroupKey, Job] = {}
     victims: list[Task] = []

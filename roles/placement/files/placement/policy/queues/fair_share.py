@@ -23,7 +23,7 @@ class Claim:
 
 
 def divide(total: int, claims: Sequence[Claim]) -> list[int]:
-    """The part of each claimant, in order; floors are given even where they exceed the total."""
+    """Return the part of each claimant, in order; floors are given even if they exceed the total."""
     ceilings = [claim.ceiling for claim in claims]
     if sum(ceilings) <= total:
         return ceilings
@@ -45,7 +45,7 @@ def divide(total: int, claims: Sequence[Claim]) -> list[int]:
 
 
 def _level(total: int, claims: Sequence[Claim], floors: Sequence[int]) -> tuple[int, int]:
-    """The amount per weight, as a fraction, up to which everybody is filled: the greatest whose parts fit."""
+    """Return the greatest amount per weight, as a fraction, up to which all claims can be filled."""
     # Where the level passes floor/weight a claimant begins to rise, and at ceiling/weight it stops.
     steps: list[tuple[int, int, int, int]] = []
     for claim, floor in zip(claims, floors, strict=True):

@@ -105,13 +105,13 @@ class QueueInfo:
         self.order, self.idle, self.waiting = other.order, other.idle, other.waiting
 
     def admission(self) -> object:
-        """What decides whether a job may be in it; equal where that is the same."""
+        """Return what decides whether a job may be in the queue; equal if that is the same."""
         doors = [(at.name, at.record.is_open, at.record.namespaces) for at in self.path]
         backed = replace(self.record, version=0) if self.record.backed_by else None
         return (self.problem, bool(self.children), doors, backed)
 
     def book(self, amounts: Amounts, *, allocated: int, held: int, promised: int, requests: int) -> None:
-        """Counts amounts into the totals of the queue and all above it."""
+        """Count amounts into the totals of the queue and all above it."""
         for queue in self.path:
             if allocated:
                 add(queue.allocated, amounts, allocated)

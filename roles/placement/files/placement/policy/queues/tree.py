@@ -114,7 +114,7 @@ class QueueTree:
         return {name for name in names if admission(self, name) != admission(old, name)}
 
     def take_over(self, old: "QueueTree") -> None:
-        """The queues have the jobs of those of the same name in an old tree, and what those come to."""
+        """Take jobs and totals over from the queues of the same names in an old tree."""
         own = old.own_sums()
         for name, node in self.by_name.items():
             if name not in own:
@@ -125,7 +125,7 @@ class QueueTree:
                     add(sums, mine.items())
 
     def own_sums(self) -> dict[str, list[Totals]]:
-        """What each queue's own jobs come to, without those of the queues below it."""
+        """Return what each queue's own jobs come to, without those of the queues below it."""
         found = {name: [dict(sums) for sums in node.sums] for name, node in self.by_name.items()}
         # Whoever counts into others has the longer path.
         for node in sorted(self.by_name.values(), key=lambda node: -len(node.path)):
@@ -140,7 +140,7 @@ class QueueTree:
         return queue is not None and any(not at.record.is_open for at in queue.path)
 
     def divide(self, total: Mapping[str, int]) -> Generator[None, None, bool]:
-        """What every queue deserves of the total; the answer is whether that is something new.
+        """Work out what every queue deserves of the total; return whether that is new.
 
         It yields between two resources; until its end what queues deserve must not be read.
         """
@@ -179,7 +179,7 @@ class QueueTree:
             node.deserved[name] = part
 
     def claim(self, *, leaving: bool = True) -> None:
-        """Adds up what is kept out of the others' reach, from the leaves up, with what is still leaving or without."""
+        """Add up what other queues cannot have, from the leaves up, with leaving pods and without."""
         for node in [*self.in_order()][::-1]:
             node.claimed_below = {}
             for child in node.children:
@@ -219,7 +219,7 @@ class QueueTree:
         )
 
     def claimed_totals(self) -> dict[str, Totals]:
-        """What is held or guaranteed inside each queue, and in all, once everything that leaves is gone."""
+        """Return what is held or guaranteed inside each queue, and in all, once leaving pods are gone."""
         if not self.guarantees:
             return {}
         self.claim(leaving=False)
@@ -258,7 +258,7 @@ def _growth(guaranteed: int, used: int, more: int) -> int:
 
 
 def _claims(usable: Sequence[QueueInfo], name: str) -> dict[str, Claim]:
-    """What each queue claims of one resource, by its name; of all queues parents come before children.
+    """Return what each queue claims of one resource, by its name; parents come before children.
 
     A queue can use no more than those below it can, and is owed no less than is guaranteed to them.
     """
@@ -288,7 +288,7 @@ def _precedence(record: Queue) -> tuple[str, int, str]:
 
 
 def _own_problem(record: Queue) -> str:
-    """What is wrong with the queue's own fields."""
+    """Return what is wrong with the queue's own fields."""
     if record.weight < 1:
         return f"spec.weight: {record.weight} is not a positive integer"
     if record.unsupported:

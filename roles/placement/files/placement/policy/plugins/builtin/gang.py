@@ -19,5 +19,5 @@ class Gang(Plugin):
         return int(job.ready >= job.min_member)
 
     def gangs(self) -> bool:
-        """Always."""
+        """Return that members of a group start together."""
         return True

@@ -23,7 +23,7 @@ class NodeOrder(Plugin):
     name = "nodeorder"
 
     def scorer(self) -> Scorer:
-        """The measures that follow from amounts of CPU and memory alone."""
+        """Return the measures that follow from amounts of CPU and memory alone."""
         least = np.float32(self.choice.arguments["leastrequested.weight"])
         most = np.float32(self.choice.arguments["mostrequested.weight"])
         balanced = _PER_CENT * np.float32(self.choice.arguments["balancedresource.weight"])

@@ -17,11 +17,11 @@ class Proportion(Plugin):
     name = "proportion"
 
     def queue_key(self, queue: QueueInfo) -> int:
-        """The queue with the least of what it deserves first."""
+        """Order queues by the part of what they deserve that they have, least first."""
         return queue.share
 
     def overused(self, queue: QueueInfo) -> bool:
-        """A queue that has all it deserves."""
+        """Return whether a queue has all it deserves."""
         return queue.overused
 
     def may_reclaim(self, victims: Sequence[Task], queue: QueueInfo) -> bool:
