@@ -11,7 +11,7 @@ help:
 	@echo "make check   lint, types and unit tests, in about 2 minutes (GATE='NAME ...' runs only those of all gates)"
 	@echo "make soak    the long random and fault tests, with new seeds (GATE='NAME ...' runs parts of them)"
 	@echo "make bench   the figures in docs/ (GATE='NAME ...' runs parts of them)"
-	@echo "make docs    writes the reference of modules and roles again"
+	@echo "make docs    builds the documentation site: guides, glossary, reference of modules and roles"
 	@echo "make clean   takes the test beds down and removes the cache"
 
 demo:
