@@ -174,9 +174,15 @@ def local(found: JSON, *, host: str, digest: str, edited: bool = False, is_node:
 
 
 def conf_mode(found: t.Mapping[str, JSON], controllers: t.Container[str]) -> Findings:
-    """How the hosts have slurm.conf, which must be clear before it is changed."""
+    """Refuse a site that keeps slurm.conf in several ways, because then it is not clear which copies to change.
+
+    A host without slurm.conf is refused by itself and shows no way.
+    """
+    ways = {host: str(one["kept"]) for host, one in found.items() if one.get("kept", kept.NONE) != kept.NONE}
+    if not ways:
+        return
     try:
-        kept.mode({host: str(one["kept"]) for host, one in found.items() if "kept" in one}, controllers)
+        kept.mode(ways, controllers)
     except SlurmError as error:
         yield refuse("slurm_conf", str(error), "that says what is changed where")
 

@@ -11,6 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils import _cmd
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm, marks, readings
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import release
 from hypothesis import given
@@ -218,3 +219,20 @@ def test_keys_of_a_kubelets_file_are_read_at_the_top_alone() -> None:
 )
 def test_a_distribution_belongs_to_a_family(text: str, family: str) -> None:
     assert readings.family(text) == family
+
+
+@pytest.mark.parametrize("scontrol", ["exit 1", "echo slurm 23.11.4"])
+@pytest.mark.parametrize("folder", ["bin", "sbin"])
+def test_the_line_of_slurm_conf_that_is_wrong_is_named_though_scontrol_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scontrol: str, folder: str
+) -> None:
+    # scontrol reads slurm.conf before it prints its release. slurmd does not, and is in another folder as a rule.
+    programs = {"bin/squeue": "exit 0", "bin/scontrol": scontrol, f"{folder}/slurmd": "echo slurm 23.11.4"}
+    for name, script in programs.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(_cmd, "PATH", f"{tmp_path}/bin:{tmp_path}/sbin:{_cmd.PATH}")
+    (tmp_path / "slurm.conf").write_text("ClusterName=x\nwho wrote this\n")
+    found = gather_slurm.slurm(str(tmp_path / "slurm.conf"))
+    assert found["error"].startswith(f"{tmp_path}/slurm.conf line 2: 'who wrote this' is not Key=Value")

@@ -150,3 +150,15 @@ def test_what_is_wrong_with_slurm_is_named(
     spoil: t.Callable[[Site], None], where: str, level: str, code: str, words: str
 ) -> None:
     assert (level, code) in said(spoil, where, words)
+
+
+@pytest.mark.parametrize("hosts", [["n1"], ["ctl", "n1", "n2"]])
+def test_a_host_without_slurm_conf_is_refused_by_itself_and_is_no_other_way_to_keep_the_file(
+    hosts: t.List[str],
+) -> None:
+    def spoil(site: Site) -> None:
+        for host in hosts:
+            site.nodes[host]["found"]["slurm"].update(conf="", kept="none")
+
+    assert ("refuse", "slurm_conf") in said(spoil, hosts[0], "no slurm.conf")
+    assert said(spoil, CLUSTER, "more than one way") == []
