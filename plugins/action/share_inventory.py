@@ -12,32 +12,26 @@ import typing as t
 
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, Finding
 from ansible_collections.converged.hpc.plugins.plugin_utils import _asked, _values
+from ansible_collections.converged.hpc.plugins.plugin_utils._judging import JudgingAction, Variables, refused
 
-ARGUMENT_SPEC: t.Dict[str, t.Any] = {
-    "playbook": {"type": "str", "required": True, "choices": sorted(_asked.PLAYBOOKS)},
-    "hosts": {"type": "list", "elements": "str", "default": []},
-    "named": {"type": "str", "default": ""},
-}
 GROUPS = ("converged_nodes", "converged_controllers", "converged_kube")
 
 
-class ActionModule(ActionBase):
-    """One result for all hosts."""
+class ActionModule(JudgingAction):
+    """Judge the run."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _supports_check_mode = True
+    ARGUMENT_SPEC: t.ClassVar[t.Dict[str, t.Any]] = {
+        "playbook": {"type": "str", "required": True, "choices": sorted(_asked.PLAYBOOKS)},
+        "hosts": {"type": "list", "elements": "str", "default": []},
+        "named": {"type": "str", "default": ""},
+    }
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """Judge the run, and fail with each refusal said once."""
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(ARGUMENT_SPEC)[1]
-        known = task_vars or {}
+    def judge(self, given: Variables, known: Variables) -> t.Dict[str, t.Any]:
+        """Return that nothing changed. Raise AnsibleActionFail for a refusal, after each finding was printed once."""
         asked = _asked.Asked(
             playbook=given["playbook"],
             limit=str(known.get("ansible_limit") or ""),
@@ -54,7 +48,7 @@ class ActionModule(ActionBase):
         for _level, line in lines:
             self._display.display(line.removeprefix("refuse ").replace(f"{CLUSTER}: ", ""), color=C.COLOR_ERROR)
         if lines:
-            raise AnsibleActionFail(f"Refused, and nothing was touched: {report.summary(found, 'refuse')}; see above.")
+            raise AnsibleActionFail(refused(found))
         return {"changed": False}
 
     def _site(

@@ -12,49 +12,41 @@ import typing as t
 
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
     CLUSTER,
     LEFT_OUT,
     NOTE,
-    REFUSE,
     WARN,
     Verdict,
 )
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.verdicts import Cluster, Settings, verdicts
-
-ARGUMENT_SPEC: t.Dict[str, t.Any] = {
-    "registered": {"type": "str", "required": True},
-    "hosts": {"type": "list", "elements": "str", "required": True},
-    "controllers": {"type": "list", "elements": "str", "default": []},
-    "slurm": {"type": "dict", "default": {}},
-    "pbs": {"type": "dict", "default": {}},
-    "kube": {"type": "dict", "default": {}},
-    "wlm": {"type": "str", "default": "slurm"},
-    "excepted": {"type": "list", "elements": "str", "default": []},
-    "unjudged": {"type": "list", "elements": "str", "default": []},
-    "accepted": {"type": "list", "elements": "str", "default": []},
-    "max_skew": {"type": "float", "default": 30.0},
-    "min_free": {"type": "float", "default": 5.0},
-    "limit": {"type": "int", "default": 90},
-    "kubelet": {"type": "str", "default": ""},
-    "slurm_conf": {"type": "str", "default": "auto"},
-}
+from ansible_collections.converged.hpc.plugins.plugin_utils._judging import JudgingAction, Variables, refused
 
 
-class ActionModule(ActionBase):
-    """One result for all hosts."""
+class ActionModule(JudgingAction):
+    """Judge the hosts."""
 
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _supports_check_mode = True
+    ARGUMENT_SPEC: t.ClassVar[t.Dict[str, t.Any]] = {
+        "registered": {"type": "str", "required": True},
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "controllers": {"type": "list", "elements": "str", "default": []},
+        "slurm": {"type": "dict", "default": {}},
+        "pbs": {"type": "dict", "default": {}},
+        "kube": {"type": "dict", "default": {}},
+        "wlm": {"type": "str", "default": "slurm"},
+        "excepted": {"type": "list", "elements": "str", "default": []},
+        "unjudged": {"type": "list", "elements": "str", "default": []},
+        "accepted": {"type": "list", "elements": "str", "default": []},
+        "max_skew": {"type": "float", "default": 30.0},
+        "min_free": {"type": "float", "default": 5.0},
+        "limit": {"type": "int", "default": 90},
+        "kubelet": {"type": "str", "default": ""},
+        "slurm_conf": {"type": "str", "default": "auto"},
+    }
 
-    def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """What Ansible calls."""
-        super().run(tmp, task_vars)
-        given = self.validate_argument_spec(ARGUMENT_SPEC)[1]
-        known = task_vars or {}
+    def judge(self, given: Variables, known: Variables) -> t.Dict[str, t.Any]:
+        """Return the verdicts, or that the task failed where a host is refused."""
         hostvars = known["hostvars"]
         groups = known["groups"]
         nodes = {host: seen(host, hostvars[host], given["registered"], groups) for host in given["hosts"]}
@@ -143,8 +135,7 @@ def result(judged: t.Mapping[str, Verdict]) -> t.Dict[str, t.Any]:
     """The verdicts as data; of a failure only how many hosts are refused and by what, as all has been said by then."""
     found = {host: verdict.findings for host, verdict in judged.items()}
     if any(verdict.refusals for verdict in judged.values()):
-        summary = report.summary(found, REFUSE)
-        return {"changed": False, "failed": True, "msg": f"Refused, and nothing was touched: {summary}; see above."}
+        return {"changed": False, "failed": True, "msg": refused(found)}
     fit = by_word(judged)
     return {
         "changed": False,

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """``converged.hpc._attributes`` for every module, ``.reads`` for those that change nothing."""
+    """``converged.hpc._attributes`` for every module, ``.reads`` for those that change nothing, ``.on_controller``
+    for those that reach no host.
+    """
 
     DOCUMENTATION = r"""
 options: {}
@@ -32,5 +34,13 @@ attributes:
     support: none
   idempotent:
     description: It changes nothing, and two runs return the same while nothing else changes.
+    support: full
+"""
+
+    ON_CONTROLLER = r"""
+options: {}
+attributes:
+  action:
+    description: Everything is done on the controller.
     support: full
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """``converged.hpc._kube`` for modules that call kubectl."""
+    """``converged.hpc._kube`` for modules that call kubectl, ``.cluster`` for those that say where the API is."""
 
     DOCUMENTATION = r"""
 requirements:
@@ -28,4 +28,17 @@ options:
     description: Seconds after which an answer of the API is no longer waited for.
     type: int
     default: 30
+"""
+
+    CLUSTER = r"""
+options:
+  api_server:
+    description: The API as clients and nodes reach it. The default is the kubeconfig's.
+    type: str
+  ca_hashes:
+    description: The authorities that may be the cluster's, as V(sha256:...). The default is those of the kubeconfig.
+      One of them must be.
+    type: list
+    elements: str
+    default: []
 """

@@ -21,6 +21,7 @@ author:
 extends_documentation_fragment:
   - converged.hpc._attributes
   - converged.hpc._kube
+  - converged.hpc._kube.cluster
 options:
   state:
     description: V(present) makes a token where one is needed, V(absent) deletes that of O(token_id).
@@ -29,14 +30,6 @@ options:
     default: present
   nodes:
     description: Names of the Node objects that there shall be.
-    type: list
-    elements: str
-    default: []
-  api_server:
-    description: The API as nodes reach it. The default is the kubeconfig's.
-    type: str
-  ca_hashes:
-    description: The authorities that may be the cluster's. The default is that of the kubeconfig. One of them must be.
     type: list
     elements: str
     default: []
@@ -115,7 +108,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, Kubectl
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, CLUSTER_SPEC, Kubectl
 
 Result = t.Dict[str, t.Any]
 
@@ -123,9 +116,8 @@ _LETTERS = string.ascii_lowercase + string.digits
 _SPEC: t.Dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     **ARGUMENT_SPEC,
+    **CLUSTER_SPEC,
     "nodes": {"type": "list", "elements": "str", "default": []},
-    "api_server": {"type": "str"},
-    "ca_hashes": {"type": "list", "elements": "str", "default": []},
     "token_id": {"type": "str", "no_log": False},
     "ttl": {"type": "int", "default": 900},
 }

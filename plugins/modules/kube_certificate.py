@@ -23,6 +23,7 @@ author:
 extends_documentation_fragment:
   - converged.hpc._attributes
   - converged.hpc._kube
+  - converged.hpc._kube.cluster
 requirements:
   - a cluster of Kubernetes 1.22 or newer
 options:
@@ -31,15 +32,6 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  api_server:
-    description: The API as clients reach it. The default is the kubeconfig's.
-    type: str
-  ca_hashes:
-    description: The authorities that may be the cluster's, as V(sha256:...). The default is those of the kubeconfig.
-      One of them must be.
-    type: list
-    elements: str
-    default: []
   requests:
     description: PEM certificate requests, by the user that each must be for.
     type: dict
@@ -124,7 +116,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, CLUSTER_SPEC
 
 Result = t.Dict[str, t.Any]
 
@@ -132,8 +124,7 @@ _SHORTEST = 600  # the API takes no less
 _SPEC: t.Dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     **ARGUMENT_SPEC,
-    "api_server": {"type": "str"},
-    "ca_hashes": {"type": "list", "elements": "str", "default": []},
+    **CLUSTER_SPEC,
     "requests": {"type": "dict", "default": {}},
     "groups": {"type": "list", "elements": "str", "default": []},
     "duration": {"type": "int", "default": 365 * 24 * 3600},

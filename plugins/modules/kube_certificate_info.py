@@ -20,16 +20,7 @@ extends_documentation_fragment:
   - converged.hpc._attributes
   - converged.hpc._attributes.reads
   - converged.hpc._kube
-options:
-  api_server:
-    description: The API as clients reach it. The default is the kubeconfig's.
-    type: str
-  ca_hashes:
-    description: The authorities that may be the cluster's, as V(sha256:...). The default is those of the kubeconfig.
-      One of them must be.
-    type: list
-    elements: str
-    default: []
+  - converged.hpc._kube.cluster
 seealso:
   - module: converged.hpc.kube_certificate
   - module: converged.hpc.kube_client_config
@@ -62,19 +53,12 @@ ca_hashes:
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC
+from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, CLUSTER_SPEC
 
 
 def main() -> None:
     """Return what the kubeconfig says of the cluster, or say in one line why it cannot be said."""
-    module = AnsibleModule(
-        argument_spec={
-            **ARGUMENT_SPEC,
-            "api_server": {"type": "str"},
-            "ca_hashes": {"type": "list", "elements": "str", "default": []},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec={**ARGUMENT_SPEC, **CLUSTER_SPEC}, supports_check_mode=True)
     params = module.params
     try:
         found = signing.known_by(

@@ -23,6 +23,7 @@ author:
 extends_documentation_fragment:
   - converged.hpc._attributes
   - converged.hpc._attributes.reads
+  - converged.hpc._attributes.on_controller
 options:
   playbook:
     description:
@@ -41,10 +42,6 @@ options:
       - The pattern that O(hosts) are the hosts of. A run that goes to no host is refused.
     type: str
     default: ""
-attributes:
-  action:
-    description: Everything is done on the controller.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -23,6 +23,7 @@ author:
 extends_documentation_fragment:
   - converged.hpc._attributes
   - converged.hpc._attributes.reads
+  - converged.hpc._attributes.on_controller
 options:
   registered:
     description:
@@ -105,10 +106,6 @@ options:
       - The site's C(slurm_share_conf). With V(auto) the hosts must show one way to keep C(slurm.conf).
     type: str
     default: auto
-attributes:
-  action:
-    description: Everything is done on the controller.
-    support: full
 """
 
 EXAMPLES = r"""

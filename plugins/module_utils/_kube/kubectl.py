@@ -26,6 +26,11 @@ ARGUMENT_SPEC: JSON = {
     "kubectl": {"type": "path", "default": "kubectl"},
     "timeout": {"type": "int", "default": 30},
 }
+# As its part `cluster` has it.
+CLUSTER_SPEC: JSON = {
+    "api_server": {"type": "str"},
+    "ca_hashes": {"type": "list", "elements": "str", "default": []},
+}
 K = t.TypeVar("K", bound="Kubectl")
 
 
