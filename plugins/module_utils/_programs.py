@@ -20,13 +20,13 @@ import stat
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _cmd
+from ansible_collections.converged.hpc.plugins.module_utils._texts import text_of
 
 DAEMONS = ("slurmctld", "slurmd")
 PBS_CONF = "/etc/pbs.conf"
 PBS_BIN_DIR = "/opt/pbs/bin"
 PBS_HOME = "/var/spool/pbs"
 _SECONDS = 10.0
-_MAX_CONF = 64 * 1024
 
 
 def executables(shown: str) -> t.List[str]:
@@ -87,13 +87,13 @@ def pbs_bin_dir(given: t.Optional[str]) -> str:
     """Return the folder of PBS's programs: the given one, else that of this host's pbs.conf, else PBS's own."""
     if given:
         return given
-    folder = pbs_settings(_text(PBS_CONF)).get("PBS_EXEC", "")
+    folder = pbs_settings(text_of(PBS_CONF)).get("PBS_EXEC", "")
     return f"{folder.rstrip('/')}/bin" if folder.startswith("/") else PBS_BIN_DIR
 
 
 def pbs_home() -> str:
     """Return the folder of PBS's own files on this host."""
-    folder = pbs_settings(_text(PBS_CONF)).get("PBS_HOME", "")
+    folder = pbs_settings(text_of(PBS_CONF)).get("PBS_HOME", "")
     return folder if folder.startswith("/") else PBS_HOME
 
 
@@ -103,16 +103,8 @@ def daemons() -> t.Iterator[str]:
     with contextlib.suppress(_cmd.CommandError):
         yield from executables(_cmd.run(["systemctl", "show", "--property=ExecStart", *units], timeout=_SECONDS).out)
     for process in sorted(os.listdir("/proc")):
-        if process.isdigit() and _text(f"/proc/{process}/comm").strip() in DAEMONS:
+        if process.isdigit() and text_of(f"/proc/{process}/comm").strip() in DAEMONS:
             try:
                 yield os.readlink(f"/proc/{process}/exe")
             except OSError:  # it has ended, or has no file
                 continue
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(_MAX_CONF)
-    except OSError:
-        return ""

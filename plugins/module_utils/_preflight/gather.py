@@ -21,8 +21,8 @@ import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _cmd
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import marks, readings
+from ansible_collections.converged.hpc.plugins.module_utils._texts import text_of
 
-MAX_FILE = 256 * 1024
 SECONDS = 10.0
 UNITS = (
     "docker.service",
@@ -88,15 +88,6 @@ def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.
         "selinux": text_of("/sys/fs/selinux/enforce").strip(),
         "owners": [owned for owned in (_owner(path) for path in files) if owned],
     }
-
-
-def text_of(path: str) -> str:
-    """A regular or kernel file as text, as far as it is read; "" where there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(MAX_FILE)
-    except OSError:
-        return ""
 
 
 def found(program: str) -> bool:

@@ -25,6 +25,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept a
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+from ansible_collections.converged.hpc.plugins.module_utils._texts import text_of
 
 SCRIPT_KEYS = ("Prolog", "Epilog", "TaskProlog", "TaskEpilog", "HealthCheckProgram", "RebootProgram")
 HEALTH = (
@@ -96,7 +97,7 @@ def killing(scripts: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
         if path in seen or not os.path.isfile(path):
             continue
         seen.add(path)
-        text = gather.text_of(path)
+        text = text_of(path)
         if "\0" in text:
             continue
         lines += [{"path": path, **found._asdict()} for found in marks.killing(text)]

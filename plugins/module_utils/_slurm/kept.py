@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import readings
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
+from ansible_collections.converged.hpc.plugins.module_utils._texts import text_of
 
 LOCAL, SHARED, FETCHED, UNKNOWN, NONE = "local", "shared", "fetched", "unknown", "none"
 CONFIGLESS = "configless"
@@ -54,11 +55,7 @@ def here(told: str, bin_dir: str | None) -> tuple[str, str]:
 
 def how(path: str) -> str:
     """Return how this host keeps the file at a path."""
-    try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as stream:
-            mounted = readings.mounts(stream.read())
-    except OSError:
-        mounted = {}
+    mounted = readings.mounts(text_of("/proc/self/mounts"))
     return kept(path, os.path.realpath(path) if path else "", mounted)
 
 
