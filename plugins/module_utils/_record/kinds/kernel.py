@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..errors import RecordError
@@ -48,6 +49,19 @@ def write_sysctl(host: Host, name: str, value: str) -> None:
 def read_module(host: Host, name: str) -> str:
     """`loaded` (also when built in) or nothing."""
     return _LOADED if host.lstat(f"/sys/module/{name}") is not None else ""
+
+
+def is_waiting(host: Host, name: str) -> bool:
+    """Return whether the running kernel could load a module from a file and has not; False where nothing tells."""
+    if read_module(host, name):
+        return False
+    try:
+        release = host.read("/proc/sys/kernel/osrelease").decode("utf-8", "replace").strip()
+        known = host.read(f"/lib/modules/{release}/modules.dep").decode("utf-8", "replace")
+    except OSError:
+        return False
+    # A module that is built in has no file, and perhaps no folder in /sys/module either.
+    return re.search(rf"/{re.escape(name)}\.ko[.a-z0-9]*:", known) is not None
 
 
 def load_module(host: Host, name: str) -> None:

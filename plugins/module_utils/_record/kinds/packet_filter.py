@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from ..errors import RecordError
 from ..host import Host
 from ..model import JSON
+from . import kernel
 
 RULESET = "ruleset"
 # A table of this name is kube-proxy's in every family.
 _KUBERNETES = "kube-proxy"
+_MODULE = "nf_tables"
 _NAME = re.compile(r"[A-Za-z0-9_./-]+")
 _SECONDS = 60
 
@@ -35,7 +37,12 @@ class Tables:
 
 
 def read(host: Host) -> t.Optional[Tables]:
-    """Return the tables and chains of this node; None where nothing tells them."""
+    """Return the tables and chains of this node; None where nothing tells them.
+
+    nft is not asked where the kernel has not loaded nf_tables: there are no tables then, and nft would load it.
+    """
+    if kernel.is_waiting(host, _MODULE):
+        return Tables()
     try:
         return parse(host.ask(["nft", "--json", "list", "ruleset"], timeout=_SECONDS).out)
     except RecordError:

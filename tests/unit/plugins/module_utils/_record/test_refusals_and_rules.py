@@ -26,6 +26,9 @@ def file(path: str, text: str = "x\n", **more: t.Any) -> t.Dict[str, t.Any]:
     return {"files": [dict({"path": path, "text": text}, **more)]}
 
 
+NF_TABLES = "kernel/net/netfilter/nf_tables"
+DEPENDENCIES = "/lib/modules/6.1.0-9/modules.dep"
+KERNEL = {"/proc/sys/kernel/osrelease": "6.1.0-9\n"}
 # What is asked, and what the refusal says.
 REFUSED: t.List[t.Tuple[t.Dict[str, t.Any], str]] = [
     ({"role": "Bad Role"}, "role 'Bad Role': expected lower-case"),
@@ -330,6 +333,37 @@ def test_a_packet_filter_that_cannot_be_read_is_left_and_not_taken_for_empty(wor
 
     (left,) = restore(Silent(world)).left
     assert left.startswith("ruleset: nft does not tell what the packet filter holds")
+    assert restore(FakeNode(world)).left == []
+
+
+@pytest.mark.parametrize(
+    ("files", "asked"),
+    [
+        ({}, True),  # a container sees neither: only nft tells
+        ({"/proc/sys/kernel/osrelease": "6.1.0-9\n"}, True),  # the running kernel's modules were removed by an update
+        ({**KERNEL, DEPENDENCIES: "kernel/net/netfilter/x_nf_tables.ko:\n"}, True),  # it may be built in
+        ({**KERNEL, DEPENDENCIES: f"{NF_TABLES}.ko: kernel/libcrc32c.ko\n"}, False),
+        ({**KERNEL, DEPENDENCIES: f"kernel/a.ko:\n{NF_TABLES}.ko.xz:\n"}, False),
+        ({**KERNEL, DEPENDENCIES: f"{NF_TABLES}.ko:\n", "/sys/module/nf_tables/refcnt": "9\n"}, True),
+    ],
+)
+def test_nft_is_not_asked_where_that_would_load_the_module_and_there_are_no_tables_then(
+    world: World, files: t.Dict[str, str], asked: bool
+) -> None:
+    for path, text in files.items():
+        world.write(path, text)
+    asking: t.List[t.Sequence[str]] = []
+
+    class Listening(FakeNode):
+        def _nft(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+            asking.append(words)
+            return super()._nft(words)
+
+    call(world, Listening(world), {"role": "main", "made": MADE})
+    assert bool(asking) == asked
+    # What makes tables later has the module loaded by then.
+    world.change_the_node()
+    world.write("/sys/module/nf_tables/refcnt", "9\n")
     assert restore(FakeNode(world)).left == []
 
 
