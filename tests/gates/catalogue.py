@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,7 @@ ON_BEDS = frozenset({"test", "soak", "bench"})
 # Scenarios that build what `supplies` does not have.
 BUILDING = {"singularity_cri"}
 CHECKOUT = Path(__file__).resolve().parents[2]
+HERE = platform.machine()
 
 # Name, what it does, and the tiers that it is part of.
 WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] = (
@@ -63,9 +65,10 @@ WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] =
 )
 
 
-def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate, ...]:
-    """Return all gates of all tiers."""
+def gates(checkout: Path = CHECKOUT, files: FileMap | None = None, *, machine: str = HERE) -> tuple[Gate, ...]:
+    """Return all gates of all tiers that a host with this kind of processor can run."""
     known = files or load()
+    scopes = tuple(scope for scope in known.scopes if scope.runs_on(machine))
     scenarios = sorted(path.parent.name for path in checkout.glob("extensions/molecule/*/molecule.yml"))
     scripts = [path for path in sorted(checkout.glob("tests/bench/*.py")) if not path.name.startswith("_")]
     return (
@@ -80,7 +83,7 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate
                 group="e2e",
                 on_bed=True,
             )
-            for scope in known.scopes
+            for scope in scopes
             if not scope.only_soak
         ),
         *(
@@ -102,6 +105,12 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None) -> tuple[Gate
             reads=known.gates["demo"],
             on_bed=True,
         ),
-        *soak_parts(known.scopes),
+        *soak_parts(scopes),
         *bench_parts(scripts),
     )
+
+
+def left_out(files: FileMap | None = None, *, machine: str = HERE) -> str:
+    """Return the line that names the scopes that this host cannot run; "" where it can run all."""
+    names = [scope.name for scope in (files or load()).scopes if not scope.runs_on(machine)]
+    return f"not on a host with {machine}, and so not proved here: {', '.join(names)}" if names else ""

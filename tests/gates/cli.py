@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gates import timings
 from gates.asked import HIGHEST_SEED, UsageError, is_fresh, seed_of
-from gates.catalogue import CHECKOUT, gates
+from gates.catalogue import CHECKOUT, gates, left_out
 from gates.checkout import strays
 from gates.file_sets import load
 from gates.gate import Context, Gate
@@ -84,7 +84,7 @@ def run(wanted: Sequence[Gate], *, tier: str, given: int | None, drawn: int | No
     logs = log_folder(cache / "logs")
     counted = "1 gate" if len(wanted) == 1 else f"{len(wanted)} gates"
     seeds = "random tests take the seeds of the repository" if drawn is None else f"CONVERGED_SEED={drawn}"
-    print(f"{counted}; {seeds}; logs in {logs}", flush=True)
+    print("\n".join(filter(None, [f"{counted}; {seeds}; logs in {logs}", left_out()])), flush=True)
     began = time.monotonic()
     scratch = own / "scratch" / logs.name
     scratch.mkdir(parents=True)

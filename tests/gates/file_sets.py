@@ -33,6 +33,11 @@ class Scope:
     alone: bool = False  # its part of `make soak` runs beside no other gate
     only_soak: bool = False  # no test of it is part of every change
     also: str = ""  # another word that asks for its part of `make soak`, together with others
+    machine: str = ""  # the only kind of processor on which it can run; other hosts have no such gate
+
+    def runs_on(self, machine: str) -> bool:
+        """Return whether a host with this kind of processor can run it."""
+        return self.machine in ("", machine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ def load(path: Path = MAP) -> FileMap:
             alone=one.get("alone", False),
             only_soak=one.get("only_soak", False),
             also=one.get("also", ""),
+            machine=one.get("machine", ""),
         )
         for name, one in data["scopes"].items()
     )

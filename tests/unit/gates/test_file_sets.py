@@ -278,3 +278,13 @@ def test_a_star_is_every_set_and_a_minus_takes_one_away(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert file_sets.load(path).gates == {"x": ("c",), "y": ("a", "b")}
+
+
+def test_what_only_another_processor_can_run_is_no_gate_of_this_host_and_is_named() -> None:
+    names = {machine: {gate.name for gate in catalogue.gates(machine=machine)} for machine in ("x86_64", "aarch64")}
+    assert {name.removeprefix("soak-").partition("-vm")[0] for name in names["x86_64"] - names["aarch64"]} == {"e2e"}
+    assert names["aarch64"] < names["x86_64"]
+    assert catalogue.left_out(machine="x86_64") == ""
+    assert catalogue.left_out(machine="aarch64").startswith(
+        "not on a host with aarch64, and so not proved here: e2e-vm, "
+    )
