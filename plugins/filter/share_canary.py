@@ -23,8 +23,15 @@ LEFT_ALONE = ("converged_excepted", "converged_left_out")
 Groups = t.Mapping[str, t.Sequence[str]]
 
 
-def share_hosts(groups: Groups, group: str, named: t.Collection[str]) -> str:
-    """Return the pattern of the hosts of a group that this run goes to; `named` are those that it is asked to go to."""
+def share_hosts(groups: Groups, group: str, named: t.Collection[str], skip_tags: t.Collection[str] = ()) -> str:
+    """Return the pattern of the hosts of a group that this run goes to; `named` are those that it is asked to go to.
+
+    Raise AnsibleFilterError where `skip_tags` leave out the checks before, which bear the tag `always`.
+    """
+    if "always" in skip_tags:
+        raise AnsibleFilterError(
+            "--skip-tags always does not go with site: leave it out: no host is touched before the checks"
+        )
     those = groups.get(group) or ()
     names = (
         group if set(those) <= set(named) else ":".join(host for host in those if host in named) or f"{group}:!{group}"

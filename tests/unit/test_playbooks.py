@@ -184,6 +184,14 @@ def test_an_option_that_would_leave_out_a_guard_stops_the_run_with_what_to_use_i
     assert said in refused(run(tmp_path, name, *options, "-e", json.dumps(SITE), converged_excepted=("n2",)))
 
 
+@pytest.mark.parametrize("options", [("--skip-tags", "always"), ("--tags", "slurm_share", "--skip-tags", "x,always")])
+def test_a_conversion_without_the_tag_of_its_guard_reaches_no_host(tmp_path: Path, options: tuple[str, ...]) -> None:
+    done = run(tmp_path, "site", *options, "-e", json.dumps(SITE))
+    assert done.returncode != 0
+    assert "--skip-tags always does not go with site" in done.stdout + done.stderr
+    assert "TASK [" not in done.stdout
+
+
 @pytest.mark.parametrize("name", ["off", "on"])
 def test_no_tag_keeps_the_kill_switch_from_working(tmp_path: Path, name: str) -> None:
     wrong = {"node_share_handover": "quiece", "converged_drain": "sometimes"}
