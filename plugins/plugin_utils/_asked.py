@@ -18,7 +18,7 @@ _ROLES = ("share_preflight", "node_share", "node_runtime", "node_kubelet", "slur
 
 
 class Playbook(t.NamedTuple):
-    """What a playbook can do with less than the whole, and whose values it reads.
+    """What a playbook can do with less than the whole, and of which roles it reads the values.
 
     `limit` and `tags` are what to say where it cannot, "" where it can. With `values` a wrong value stops it: `roles`
     gives the entry points that it plays, none for all of them; with `unknown` a variable that no role has does, too.

@@ -31,7 +31,7 @@ class Pod:
 def pod_intervals(events: Iterable[AuditEvent], *, end: datetime, working: Sequence[str] = ()) -> list[Interval]:
     """From the Binding over the first running container and the request to leave to the last ended container.
 
-    `working` are the apps whose pods are drawn as a driver and its workers.
+    `working` are the apps with pods that are drawn as a driver and its workers.
     """
     made = []
     for pod in read_pods(events):

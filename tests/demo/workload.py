@@ -4,7 +4,7 @@
 """What runs as pods in the demo: a Deployment, and a driver that starts workers and adds up what they found. Pure.
 
 The driver is what programs like Spark or Dask are to Kubernetes: a pod with an account of its own that has workers.
-They are a StatefulSet, whose controller replaces at once each worker that has to leave its node; a Job's would wait for
+They are a StatefulSet. Its controller replaces at once each worker that has to leave its node; a Job's would wait for
 10 s and more. The bed has no image with kubectl in it: the driver uses the one that every bed has mounted into nodes.
 """
 

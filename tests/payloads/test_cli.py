@@ -208,7 +208,7 @@ class Lives(CliCase):
                 self.api.fail = []
 
     def test_the_way_back_withdraws_what_the_node_says_of_its_leases_unless_its_kubelet_goes_too(self):
-        """Nobody would withdraw it later, and the controllers' service keeps such a node from pods."""
+        """Nothing would withdraw it later, and the controllers' service keeps such a node from pods."""
         self.assertEqual(self.call(*self.job("begin"))[0], 0)
         self.assertEqual(self.call("forget", "--leave", KUBELET)[0], 0)
         self.assertEqual(self.announced(), '["slurm/4711/0"]')

@@ -122,7 +122,7 @@ class V2(CpusetCase):
 
 
 class OfOneWithProcesses(io.TextIOWrapper):
-    """A cpuset.cpus of v2 whose group has processes: the kernel takes every list but the empty one."""
+    """A cpuset.cpus of v2 in a group with processes: the kernel takes every list but the empty one."""
 
     def write(self, text):
         if not text.strip():

@@ -369,7 +369,7 @@ class WholeCalls(CliCase):
         return unittest.mock.patch.object(files, "write", write)
 
     def test_leases_and_marks_that_are_cut_in_the_middle_have_the_outcome_that_the_guide_states(self):
-        self.configure(squeue="")  # nobody says whether the job lives
+        self.configure(squeue="")  # nothing says whether the job lives
         self.call(*self.job("begin"))
         self.call(*self.job("end", "5"))
         lease, mark = (os.path.join(self.memory, name) for name in ("slurm.4711.r0.lease", "slurm.5.r0.ended"))

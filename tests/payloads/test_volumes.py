@@ -36,7 +36,7 @@ class BeforeAJob(HandoverCase):
                     site.node.unmounts = site.node.confirms = unmounts
                     site.node.add("web", in_memory=True, grace=grace)
                     site.node.add("logger", in_memory=True, stays=True)
-                    site.repair()  # which hears from the API who stays
+                    site.repair()  # which hears from the API which pods stay
                     site.node.api_up = api_up
                     self.assertEqual(site.begin().done.outcome, actions.ACCEPT)
                     self.assert_free(site)

@@ -14,7 +14,7 @@ from testbed.down import podman_of
 from testbed.run import Completed, failure, run
 from testbed.state import Bed, Host
 
-# How long a connection that nobody uses is kept, and after how many silent times of 15 s it is given up.
+# How long a connection without use is kept, and after how many silent times of 15 s it is given up.
 KEPT_SECONDS, SILENCES = 120, 8
 
 

@@ -115,7 +115,7 @@ def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, boo
     """The other way, if the join was ours. Pods end first, while their runtime still answers.
 
     A runtime that we installed is emptied also where nobody has joined yet, as after a conversion that was broken off.
-    The record keeps the join, so that a way back that is broken off knows whose the Node object is. With `only_runtime`
+    The record keeps the join, so that a way back that is broken off knows whether the Node object is ours. With `only_runtime`
     a node that is in a cluster stays as it is.
     """
     sweep = Sweep(check=check)

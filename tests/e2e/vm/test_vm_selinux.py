@@ -27,7 +27,7 @@ DENIED = re.compile(
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineSite]:
-    """One plain machine whose files bear contexts, a batch controller, and a control plane."""
+    """One plain machine with files that bear contexts, a batch controller, and a control plane."""
     with own_bed(request, BED, "--vm", "--nodes", "1", "--security", "selinux") as bed:
         found = MachineSite(bed, tmp_path_factory.mktemp("vm"))
         found.set("all", **TIMES)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Slurm site whose node is a virtual machine, from its conversion to the way back: every test takes the next step.
+"""A Slurm site with a virtual machine as its node, from its conversion to the way back: every test takes the next step.
 
 The node reboots and loses its power under a job and in every phase of a hand-over, which no container can show.
 """
@@ -113,7 +113,7 @@ def test_a_reboot_under_a_job_ends_the_job_and_gives_the_node_back_by_itself(sit
     job = job_holds(site)
     site.reboot()
     assert site.modules() >= MODULES, "modules are loaded at every boot"
-    # Slurm knows by the boot time of a node that is a machine that the job is lost; nobody has to tell.
+    # Slurm knows by the boot time of a node that is a machine that the job is lost, without being told.
     site.until("ctl", f"! squeue -h -j {job} -t R,CG 2>/dev/null | grep -q .", MACHINE_SECONDS)
     assert_of_use_again(site)
 

@@ -157,7 +157,7 @@ def test_a_new_tree_of_queues_takes_its_jobs_over_between_looks_at_the_clock(
         *(mine(f"p{index}", request=amounts(cpu="1m" if resting else "100"), **where) for index in range(2000))
     )
     simulated.run()
-    # Pods at rest get their jobs back, and jobs whose queue there has not been are counted in it.
+    # Pods at rest get their jobs back, and jobs of a queue that there was not before are counted in it.
     looks = counted(monkeypatch, JobCache, "restore" if resting else "_book_queue")
     simulated.see(queue("top"), queue("a", parent="top"))
     decide(simulated, looks)

@@ -87,7 +87,7 @@ MIRROR = "kubernetes.io/config.mirror"
     ("metadata", "daemon", "mirror"),
     [
         (DAEMON, True, False),
-        # The garbage collector deletes a pod whose DaemonSet does not exist, whatever its own grace is.
+        # The garbage collector deletes a pod of a DaemonSet that does not exist, whatever its own grace is.
         ({**DAEMON, "deletionTimestamp": "2026-01-02T00:00:00Z"}, False, False),
         ({"annotations": {MIRROR: "0123456789abcdef" * 2}}, False, True),
         # No kubelet makes a mirror of such a hash: it has the form of a uid of the API.

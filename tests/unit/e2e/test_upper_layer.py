@@ -143,7 +143,7 @@ AUTOMOUNT = """\
 
 
 def test_nothing_looks_into_an_automount(tmp_path: Path) -> None:
-    """Nor into what was mounted there by somebody else. The control is the same walk that is not told of it."""
+    """Nor into what another process mounted there. The control is the same walk that is not told of it."""
     assert listing.automounts_of(AUTOMOUNT) == {"/proc/sys/fs/binfmt_misc", "/net/site a"}
     assert mounts_of(AUTOMOUNT) == ["/net/site a/x", "/srv"]
     host, layer = tmp_path / "host", tmp_path / "layer"

@@ -48,7 +48,7 @@ def test_without_a_variable_each_host_says_where_its_programs_are_and_slurm_name
     rehearsal.answer(
         {"bin_dir": "/opt/slurm/bin", "user": {"name": "batch", "group": "hpc"}, "config": {}},
         module="slurm_info",
-        name="Ask Slurm for its user, whose group hands jobs over",
+        name="Ask Slurm for its user and the group that hands jobs over",
     )
     done = rehearsal.playbook("site", "--check")
     assert done.passed, done.said

@@ -154,7 +154,7 @@ def test_requests_that_were_left_are_deleted_by_their_label() -> None:
 
 
 class Known(Api):
-    """An API whose kubeconfig names its authority."""
+    """An API with a kubeconfig that names its authority."""
 
     AUTHORITY = base64.b64encode(certificate().encode()).decode()
 
