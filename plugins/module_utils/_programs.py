@@ -4,8 +4,8 @@
 """Find the folder of the batch system's programs on this host, so that an administrator need not name it.
 
 Slurm: the search path, else the folder beside a daemon of Slurm, by its unit and by its process. PBS: ``PBS_EXEC`` of
-``/etc/pbs.conf``. A folder beside a daemon counts only if root owns every part of its path and no other user may write to
-it, because its programs are then run as root.
+``/etc/pbs.conf``. A folder beside a daemon counts only if root owns every part of its path and no other user may
+write to it, because its programs are then run as root.
 
 PRIVATE to the collection.
 """

@@ -45,19 +45,8 @@ echo "$lines" | awk '{{ sum += $NF }} END {{ printf "driver: the workers found %
 
 def deployment() -> dict[str, Any]:
     """Pods that stand for a service: as many on one node as on the other."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": WEB},
-        "spec": {
-            "replicas": REPLICAS,
-            "selector": {"matchLabels": {"app": WEB}},
-            "template": {
-                "metadata": {"labels": {"app": WEB}},
-                "spec": _pod(WEB, 'trap "exit 0" TERM; while :; do sleep 1 & wait; done', grace=2),
-            },
-        },
-    }
+    pod = _pod(WEB, 'trap "exit 0" TERM; while :; do sleep 1 & wait; done', grace=2)
+    return _kept("Deployment", WEB, pod, replicas=REPLICAS)
 
 
 def driver(api_server: str, *, prefers: str) -> list[dict[str, Any]]:
@@ -134,23 +123,19 @@ def workers() -> dict[str, Any]:
     pod["containers"][0]["env"] = [{"name": "TMPDIR", "value": "/dev/shm"}]
     # One that has to leave goes to a node that is open, however many are there; the Deployment's pods wait for theirs.
     pod["topologySpreadConstraints"][0]["nodeTaintsPolicy"] = "Honor"
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": WORKER},
-        "spec": {
-            "replicas": WORKERS,
-            "serviceName": WORKER,
-            "podManagementPolicy": "Parallel",
-            "selector": {"matchLabels": {"app": WORKER}},
-            "template": {"metadata": {"labels": {"app": WORKER}}, "spec": pod},
-        },
-    }
+    return _kept("StatefulSet", WORKER, pod, replicas=WORKERS, serviceName=WORKER, podManagementPolicy="Parallel")
 
 
 def manifest(*objects: dict[str, Any]) -> str:
     """Objects as kubectl takes them."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+
+
+def _kept(kind: str, app: str, pod: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return an object of a controller that replaces pods of an app; `more` is the rest of its spec."""
+    template = {"metadata": {"labels": {"app": app}}, "spec": pod}
+    spec = {**more, "selector": {"matchLabels": {"app": app}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": app}, "spec": spec}
 
 
 def _pod(app: str, script: str, *, grace: int) -> dict[str, Any]:

@@ -114,9 +114,9 @@ class Leave(t.NamedTuple):
 def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, bool]:
     """The other way, if the join was ours. Pods end first, while their runtime still answers.
 
-    A runtime that we installed is emptied also where nobody has joined yet, as after a conversion that was broken off.
-    The record keeps the join, so that a way back that is broken off knows whether the Node object is ours. With `only_runtime`
-    a node that is in a cluster stays as it is.
+    A runtime that we installed is emptied also where the node has not joined yet, as after a conversion that was broken
+    off. The record keeps the join, so that a way back that is broken off knows whether the Node object is ours. With
+    `only_runtime` a node that is in a cluster stays as it is.
     """
     sweep = Sweep(check=check)
     ours = is_ours(session) and not wanted.only_runtime

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
+import pytest
 from e2e import workload
+from e2e.beds import own_bed
 from e2e.handover.sharing import Sharing
 from e2e.playing import Site, until
 from nodeshare.model.cpu_list import parse_cpus
@@ -109,3 +114,14 @@ class MachineSite(MachineHosts, Sharing):
 
     def free(self, *nodes: str, seconds: float = MACHINE_SECONDS) -> None:
         super().free(*nodes, seconds=seconds)
+
+
+@contextlib.contextmanager
+def machine_site(
+    request: pytest.FixtureRequest, folders: pytest.TempPathFactory, bed: str, *options: str
+) -> Iterator[MachineSite]:
+    """Take up a bed of one plain machine with Slurm, a batch controller, and a control plane; yield its site."""
+    with own_bed(request, bed, "--vm", "--nodes", "1", *options) as running:
+        site = MachineSite(running, folders.mktemp("vm"))
+        site.set("all", **TIMES)
+        yield site

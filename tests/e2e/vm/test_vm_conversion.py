@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from e2e.beds import own_bed
 from e2e.site_of import kill
-from e2e.vm.site import MACHINE_SECONDS, NODE, TIMES, MachineSite
+from e2e.vm.site import MACHINE_SECONDS, NODE, MachineSite, machine_site
 
 pytestmark = pytest.mark.soak
 
@@ -32,9 +31,7 @@ CUTS = [
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineSite]:
     """One plain machine with Slurm 22.05, a batch controller, and a control plane."""
-    with own_bed(request, BED, "--vm", "--nodes", "1") as bed:
-        found = MachineSite(bed, tmp_path_factory.mktemp("vm"))
-        found.set("all", **TIMES)
+    with machine_site(request, tmp_path_factory, BED) as found:
         yield found
 
 

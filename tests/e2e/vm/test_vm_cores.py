@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs of several cores beside pods, on four processors and two NUMA nodes: which may run where, by the kernel's answer.
+"""Jobs of several cores beside pods, on four processors and two NUMA nodes: which run where, by the kernel's answer.
 
 The node shares by placeholders, with a real kubelet. A job is its cgroup, as OpenPBS's hook of cgroups makes it.
 """

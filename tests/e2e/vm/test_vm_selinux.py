@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from e2e import workload
-from e2e.beds import own_bed
-from e2e.vm.site import MACHINE_SECONDS, NODE, TIMES, MachineSite
+from e2e.vm.site import MACHINE_SECONDS, NODE, MachineSite, machine_site
 from testbed.paths import logs_dir
 
 pytestmark = pytest.mark.soak
@@ -28,9 +27,7 @@ DENIED = re.compile(
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineSite]:
     """One plain machine with files that bear contexts, a batch controller, and a control plane."""
-    with own_bed(request, BED, "--vm", "--nodes", "1", "--security", "selinux") as bed:
-        found = MachineSite(bed, tmp_path_factory.mktemp("vm"))
-        found.set("all", **TIMES)
+    with machine_site(request, tmp_path_factory, BED, "--security", "selinux") as found:
         yield found
 
 

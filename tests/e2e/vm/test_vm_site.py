@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 from e2e import workload
-from e2e.beds import own_bed
 from e2e.hosts import TAINT
 from e2e.playing import until
-from e2e.vm.site import CGROUPS, MACHINE_SECONDS, NODE, TIMES, MachineSite
+from e2e.vm.site import CGROUPS, MACHINE_SECONDS, NODE, TIMES, MachineSite, machine_site
 
 pytestmark = pytest.mark.soak
 
@@ -30,9 +29,7 @@ VOLATILE = ("/etc/ld.so.cache", "/etc/.updated", "/var/.updated", "/var/lib/priv
 @pytest.fixture(scope="module")
 def plain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineSite]:
     """One machine with Slurm 22.05, a batch controller, and a control plane."""
-    with own_bed(request, BED, "--vm", "--nodes", "1") as bed:
-        found = MachineSite(bed, tmp_path_factory.mktemp("vm"))
-        found.set("all", **TIMES)
+    with machine_site(request, tmp_path_factory, BED) as found:
         yield found
 
 
