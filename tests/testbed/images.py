@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ FREE_BYTES = 3 * 1024**3
 ROOTFS = "rootfs.tar"
 BUILDING = ".new-"
 MANIFEST = "manifest.json"
+KIND = "node image"
+BUILD_SECONDS = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,46 +63,65 @@ def cached(wanted: Recipe) -> CachedImage:
 def ensure(wanted: Recipe, podman: Podman) -> CachedImage:
     """Return the image of a recipe, in the cache and in podman's storage; build and import it where it is not."""
     image = ensure_cached(wanted)
-    with lock(wanted):
+    with lock(wanted.key, KIND):
         if podman.call("image", "exists", image.tag, check=False).rc != 0:
             import_into(podman, image)
     return image
 
 
-def lock(wanted: Recipe) -> AbstractContextManager[None]:
-    """Return the lock of one image: different ones are built side by side."""
-    return file_lock(f"image-{wanted.key}", timeout=1800, what=f"node image {wanted.key}")
+def lock(key: str, kind: str) -> AbstractContextManager[None]:
+    """Return the lock of one image or disk: different ones are built side by side."""
+    return file_lock(f"image-{key}", timeout=BUILD_SECONDS, what=f"{kind} {key}")
 
 
 def ensure_cached(wanted: Recipe) -> CachedImage:
     """Return a sound copy in the cache."""
     base = None if wanted.base is None else ensure_cached(wanted.base)
-    image = cached(wanted)
-    work = images_dir() / f"{BUILDING}{wanted.key}"
-    with lock(wanted):
+
+    def make(work: Path) -> None:
+        say(f"  ..  {KIND} {wanted.key}: built once, in a minute or two")
+        build(wanted, base, work)
+
+    in_cache(wanted.key, KIND, make)
+    return cached(wanted)
+
+
+def in_cache(key: str, kind: str, build: Callable[[Path], None], *, large: Collection[str] = (ROOTFS,)) -> Path:
+    """Return a folder of the cache; build it where it is not there, or is damaged.
+
+    `build` is given a folder to work in and fills the folder `result` there, manifest included. Of `large` files only
+    the sizes are compared with the manifest.
+    """
+    folder, work = images_dir() / key, images_dir() / f"{BUILDING}{key}"
+    with lock(key, kind):
         if work.exists():
             shutil.rmtree(work)
-        if image.folder.exists():
-            fault = damage(image.folder)
+        if folder.exists():
+            fault = damage(folder, large=large)
             if fault is None:
-                return image
-            say(f"  !!  cached node image is damaged: {fault}; building it again")
-            shutil.rmtree(image.folder)
+                return folder
+            say(f"  !!  cached {kind} is damaged: {fault}; building it again")
+            shutil.rmtree(folder)
         check_space(images_dir())
-        work.mkdir(parents=True)
+        (work / "result").mkdir(parents=True)
         try:
-            say(f"  ..  node image {image.key}: built once, in a minute or two")
-            build(wanted, base, work)
-            (work / "result").rename(image.folder)
+            build(work)
+            (work / "result").rename(folder)
         finally:
             shutil.rmtree(work)
-    return image
+    return folder
+
+
+def write_manifest(result: Path, **more: object) -> None:
+    """Write down the files of a folder of the cache, by which `damage` knows it, beside what else is to be known."""
+    files = sorted(path for path in result.rglob("*") if path.is_file())
+    sums = {str(path.relative_to(result)): [path.stat().st_size, sha256(path)] for path in files}
+    write_synced(result / MANIFEST, json.dumps({**more, "files": sums}, indent=1))
 
 
 def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
     """Make `work`/result, the folder of one image."""
     root, result = work / "root", work / "result"
-    result.mkdir()
     if base is None:
         with step(f"Debian {wanted.debian} ({wanted.suite}) with Slurm, by mmdebstrap"):
             rootfs.bootstrap(wanted, root)
@@ -119,12 +140,7 @@ def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
     with step("pack the image"):
         rootfs.know_local_packages(root, debs)
         rootfs.pack(root, result / ROOTFS)
-    files = sorted(path for path in result.rglob("*") if path.is_file())
-    manifest = {
-        "accounts": rootfs.accounts(root),
-        "files": {str(path.relative_to(result)): [path.stat().st_size, sha256(path)] for path in files},
-    }
-    write_synced(result / MANIFEST, json.dumps(manifest, indent=1))
+    write_manifest(result, accounts=rootfs.accounts(root))
 
 
 def damage(folder: Path, *, thorough: bool = False, large: Collection[str] = (ROOTFS,)) -> str | None:

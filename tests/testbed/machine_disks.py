@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +15,8 @@ from testbed import images, machine_recipe, rootfs
 from testbed.errors import BedError
 from testbed.images import CachedImage
 from testbed.machine_recipe import DiskRecipe
-from testbed.paths import images_dir
-from testbed.progress import say, step
+from testbed.progress import step
 from testbed.run import run
-from testbed.state import file_lock, write_synced
 
 DISK, KERNEL, INITRAMFS = "disk.img", "kernel", "initramfs"
 SUPPLIES = "supplies.img"
@@ -60,28 +57,13 @@ def ensure(wanted: DiskRecipe, *, binaries: Path | None) -> MachineDisks:
 
 def cached(key: str, build: Callable[[Path], None]) -> Path:
     """Return a folder of the cache; `build` fills the folder `result` of the folder that it is given."""
-    folder, work = images_dir() / key, images_dir() / f"{images.BUILDING}{key}"
-    with file_lock(f"image-{key}", timeout=BUILD_SECONDS, what=f"disk {key}"):
-        if work.exists():
-            shutil.rmtree(work)
-        if folder.exists():
-            fault = images.damage(folder, large=(DISK, SUPPLIES))
-            if fault is None:
-                return folder
-            say(f"  !!  cached disk is damaged: {fault}; building it again")
-            shutil.rmtree(folder)
-        images.check_space(images_dir())
-        result = work / "result"
-        result.mkdir(parents=True)
-        try:
-            with step(f"disk {key}"):
-                build(work)
-            files = {path.name: [path.stat().st_size, images.sha256(path)] for path in sorted(result.iterdir())}
-            write_synced(result / images.MANIFEST, json.dumps({"files": files}, indent=1))
-            result.rename(folder)
-        finally:
-            shutil.rmtree(work)
-    return folder
+
+    def make(work: Path) -> None:
+        with step(f"disk {key}"):
+            build(work)
+        images.write_manifest(work / "result")
+
+    return images.in_cache(key, "disk", make, large=(DISK, SUPPLIES))
 
 
 def build_disk(wanted: DiskRecipe, base: CachedImage, work: Path) -> None:

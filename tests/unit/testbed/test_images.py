@@ -20,6 +20,7 @@ import pytest
 from testbed import images, oci, recipe
 from testbed.archive import NodeFile, enabled, pack
 from testbed.errors import BedError
+from testbed.paths import images_dir
 from testbed.recipe import Recipe
 
 
@@ -67,6 +68,37 @@ def test_the_packed_file_system_is_read_whole_before_it_is_imported(tmp_path: Pa
     (folder / "rootfs.tar").write_text("ROOT")
     assert images.damage(folder) is None
     assert "rootfs.tar: its sha256" in (images.damage(folder, thorough=True) or "")
+
+
+@pytest.mark.usefixtures("cache")
+def test_what_is_in_the_cache_is_built_once_whole_or_not_at_all_and_again_when_it_is_damaged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "check_space", lambda folder: folder.mkdir(parents=True, exist_ok=True))
+    built: list[str] = []
+
+    def build(work: Path, *, fails: bool = False) -> None:
+        built.append("x")
+        (work / "result/debs").mkdir()
+        (work / "result/rootfs.tar").write_text("root")
+        (work / "result/debs/a.deb").write_text("deb")
+        if fails:
+            raise BedError("no network")
+        images.write_manifest(work / "result", accounts={"munge": [101, 102]})
+
+    with pytest.raises(BedError, match="no network"):
+        images.in_cache("k", "disk", lambda work: build(work, fails=True))
+    assert list(images_dir().iterdir()) == [], "nothing is left of a build that failed"
+    folder = images.in_cache("k", "disk", build)
+    assert images.damage(folder, thorough=True) is None
+    assert images.CachedImage("k", folder).account("munge") == (101, 102)
+    assert images.in_cache("k", "disk", build) == folder
+    assert len(built) == 2
+    (images_dir() / ".new-k").mkdir()  # as a build leaves it that was killed
+    (folder / "debs/a.deb").write_text("DEB")
+    assert images.in_cache("k", "disk", build) == folder
+    assert len(built) == 3
+    assert [path.name for path in images_dir().iterdir()] == ["k"]
 
 
 def test_a_disk_too_small_is_refused_before_anything_is_made(tmp_path: Path) -> None:
