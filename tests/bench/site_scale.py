@@ -63,7 +63,7 @@ class Many:
             for name, result in done(self.nodes, new).items():
                 rehearsal.answer(result, module=name)
             if new:
-                rehearsal.answer({"found": {"record": [], "enabled": False}}, module="share_node_info", host=new)
+                rehearsal.answer(rehearsals.seen(), module="share_node_info", host=new)
             began, spent = time.monotonic(), processor_seconds()
             given["slurm_share_site_scripts"] = dict.fromkeys(FILES, "")
             said = rehearsal.playbook(playbook, "--forks", str(FORKS), **given)
@@ -84,7 +84,7 @@ def done(nodes: list[str], new: str) -> Mapping[str, Mapping[str, Any]]:
     still = {"changed": False}
     return {
         **dict.fromkeys(("node_state", "kubelet_config", "kube_join", "k8s", "command"), still),
-        "share_node_info": {"found": {"record": ["node_kubelet"], "enabled": True}},
+        "share_node_info": rehearsals.seen(record=["node_kubelet"], enabled=True),
         "share_facts": {"ansible_facts": {"converged_share": fact()}},
         "slurm_info": {
             "version": "23.11.4",

@@ -54,6 +54,21 @@ def test_the_runtime_manages_cgroups_as_its_driver_says(driver: str, systemd: bo
     assert found["containerd"]["runtimes"]["runc"]["options"] == {"SystemdCgroup": systemd}
 
 
+def test_arguments_of_the_kubelet_count_whatever_its_package_or_the_site_has_in_a_file() -> None:
+    given = {
+        "node_kubelet_node_ip": "10.0.0.7",
+        "node_kubelet_extra_args": ["--v=4"],
+        "node_kubelet_source": "packages",
+    }
+    text = rendered("node_kubelet", "_node_kubelet_arguments", **given)
+    # A file with KUBELET_EXTRA_ARGS, as EL 9 has it, would win over an Environment of the same name.
+    assert 'Environment="CONVERGED_KUBELET_ARGS=--node-ip=10.0.0.7 --v=4"' in text.splitlines()
+    starts = [line.partition("=")[2] for line in text.splitlines() if line.startswith("ExecStart=")]
+    assert starts[0] == "", "systemd takes one start, which this one replaces"
+    program, *words = starts[1].split()
+    assert (program, words[-2:]) == ("/usr/bin/kubelet", ["$KUBELET_EXTRA_ARGS", "$CONVERGED_KUBELET_ARGS"])
+
+
 def tasks(found: object) -> Iterator[dict[str, Any]]:
     """Every task of plays or of a file of tasks, those in blocks too."""
     for one in found if isinstance(found, list) else []:

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
-from unit.rehearsals.conftest import USUAL
+from unit.rehearsals.conftest import USUAL, seen
 
 READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
@@ -118,7 +119,7 @@ def test_a_site_on_which_no_node_is_converted_yet_stops_behind_the_first(rehears
 
 
 def test_where_a_node_was_converted_before_the_run_goes_on_to_all_others(rehearsal: Any) -> None:
-    rehearsal.answer({"found": {"record": [], "enabled": True}}, module="share_node_info", host="n1")
+    rehearsal.answer(seen(enabled=True), module="share_node_info", host="n1")
     rehearsal.answer({"changed": False, "ours": True}, module="kube_join", host="n1")
     done = rehearsal.playbook("site", converged_serial=[1, 1])
     assert done.passed, done.said
@@ -131,6 +132,26 @@ def prepared(rehearsal: Any) -> dict[str, Any]:
     called = {key: [f"/etc/converged/slurm/{name}"] for key, name in FILES.items()}
     rehearsal.answer({**USUAL["slurm_info"], "config": called, "jobs": []}, module="slurm_info")
     return {"slurm_share_site_scripts": dict.fromkeys(FILES, "")}
+
+
+def test_a_run_where_nothing_is_to_be_done_costs_ten_results_a_node(rehearsal: Any) -> None:
+    given = prepared(rehearsal)
+    rehearsal.answer(seen(record=["node_kubelet"], enabled=True), module="share_node_info")
+    for module in ("node_state", "kubelet_config", "kube_join", "kube_client_config", "k8s"):
+        rehearsal.answer({**USUAL[module], "changed": False}, module=module)
+    rehearsal.answer({**USUAL["slurm_conf"], "changed": False}, module="slurm_conf")
+    rehearsal.answer({**USUAL["kube_node"], "changed": False, "labelled": {}}, module="kube_node")
+    rehearsal.answer({**USUAL["kube_bootstrap_token"], "changed": False, "missing": []}, module="kube_bootstrap_token")
+    done = rehearsal.playbook("site", **given)
+    assert done.passed, done.said
+    lines = re.findall(r"^(n[12]) +: (.*)$", done.said, re.MULTILINE)
+    counts = {host: {word: int(number) for word, number in re.findall(r"(\w+)=(\d+)", said)} for host, said in lines}
+    # What is asked once for all nodes is counted for the first one.
+    assert (sum(counts["n2"].values()), sum(counts["n1"].values())) == (10, 10 + 5)
+    assert [str(call) for call in done.calls if call.host == "n2"] == [
+        *("share_node_info", "node_state slurm_share", "slurm_conf", "node_state node_share"),
+        *("node_state node_runtime", "node_state node_kubelet", "kube_join", "kubelet_config"),
+    ]
 
 
 def test_a_run_for_one_node_goes_to_the_controllers_and_to_that_node_alone(rehearsal: Any) -> None:

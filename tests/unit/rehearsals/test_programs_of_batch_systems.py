@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from unit.rehearsals.conftest import seen
 
 SLURM = {"slurm_info", "slurm_conf", "slurm_node"}
 PBS = {"pbs_info", "pbs_hook", "pbs_node", "pbs_queue", "pbs_server"}
@@ -42,7 +43,7 @@ def test_one_variable_says_everywhere_where_the_programs_of_slurm_are(rehearsal:
 
 def test_without_a_variable_each_host_says_where_its_programs_are_and_slurm_names_its_group(rehearsal: Any) -> None:
     rehearsal.answer(
-        {"found": {"record": [], "slurm": {"kept": "local", "bin_dir": "/opt/slurm-23/bin"}, "pbs": {"bin_dir": "/x"}}},
+        seen(slurm={"kept": "local", "bin_dir": "/opt/slurm-23/bin"}, pbs={"bin_dir": "/x"}),
         module="share_node_info",
     )
     rehearsal.answer(
@@ -77,7 +78,7 @@ def test_the_role_alone_finds_the_programs_by_itself(rehearsal: Any) -> None:
 @pytest.mark.parametrize(("kept", "copies"), [("local", ["n1", "n2"]), ("shared", [])])
 def test_slurm_conf_is_changed_where_the_hosts_show_that_it_is(rehearsal: Any, kept: str, copies: list[str]) -> None:
     rehearsal.answer(
-        {"found": {"record": [], "slurm": {"kept": kept, "bin_dir": "/usr/bin"}, "pbs": {"bin_dir": "/x"}}},
+        seen(slurm={"kept": kept, "bin_dir": "/usr/bin"}),
         module="share_node_info",
     )
     done = rehearsal.playbook("site", "--check")
@@ -88,7 +89,7 @@ def test_slurm_conf_is_changed_where_the_hosts_show_that_it_is(rehearsal: Any, k
 
 def test_hosts_with_slurm_conf_in_two_ways_stop_the_run_before_it_is_changed(rehearsal: Any) -> None:
     rehearsal.answer(
-        {"found": {"record": [], "slurm": {"kept": "shared", "bin_dir": "/usr/bin"}, "pbs": {"bin_dir": "/x"}}},
+        seen(slurm={"kept": "shared", "bin_dir": "/usr/bin"}),
         module="share_node_info",
         host="n1",
     )
