@@ -31,6 +31,7 @@ from gates.tools import (
     run_prose_tests,
     run_scenario,
     run_scope,
+    run_torque_tests,
     run_unit_tests,
 )
 
@@ -50,6 +51,7 @@ WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] =
     ("unit", run_unit_tests, QUICK),
     ("unit-prose", run_prose_tests, QUICK),
     ("pbs", run_pbs_tests, FULL),
+    ("torque", run_torque_tests, FULL),
     ("docs", check_docs, QUICK),
     ("ansible-lint", lint_ansible, QUICK),
     ("types", check_types, QUICK),

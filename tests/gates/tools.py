@@ -97,6 +97,11 @@ def run_pbs_tests(context: Context) -> None:
     _run_pytest(context, ["tests/pbs"])
 
 
+def run_torque_tests(context: Context) -> None:
+    """pytest on Torque: the real one where it is installed, otherwise its double."""
+    _run_pytest(context, ["tests/torque"])
+
+
 def _run_pytest(context: Context, tests: list[str], *options: str, marks: str = "not soak") -> None:
     profile = f"--hypothesis-profile={'check' if context.quick else 'test'}"
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "gates.timings", "-m", marks, profile, *options]
