@@ -16,7 +16,21 @@ PROGRAMS = (
     *("qmgr", "pbsnodes"),
 )
 SERVER_PROGRAMS = ("qterm", "pbs_server")
+# Tests do not wait for the 45 seconds after which a MoM tells its status anew.
+OFTEN = "$status_update_time 3"
 # Users of the tests, with the numbers by which scripts see them: of no other account, with no rights.
 USERS = {"alice": 61101, "bob": 61102}
 
-__all__ = ["CALLER", "CORES", "HOSTS", "PROGRAMS", "SERVER", "SERVER_PROGRAMS", "USERS", "Answer", "Cluster", "until"]
+__all__ = [
+    "CALLER",
+    "CORES",
+    "HOSTS",
+    "OFTEN",
+    "PROGRAMS",
+    "SERVER",
+    "SERVER_PROGRAMS",
+    "USERS",
+    "Answer",
+    "Cluster",
+    "until",
+]

@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 from torque_double import control, pbsnodes, pelog, qmgr, qstat, qsub, schedule
-from torque_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Cluster
+from torque_double.cluster import HOSTS, OFTEN, PROGRAMS, SERVER, SERVER_PROGRAMS, Cluster
 from torque_double.state import opened
 
 _PROGRAM = """\
@@ -57,6 +57,7 @@ def started(folder: Path) -> t.Iterator[Cluster]:
     for host in HOSTS:
         home = home_of(folder, host)
         (home / "mom_priv").mkdir(parents=True)
+        (home / "mom_priv/config").write_text(f"$usecp *:/ /\n$pbsserver {SERVER}\n{OFTEN}\n")
         sbin = folder / "sbin" / host
         _write_program(sbin / "pbs_mom", "double", "run_mom", host, str(folder))
         _write_program(sbin / "momctl", "double", "run_momctl", host, str(folder))
