@@ -39,7 +39,7 @@ def parser() -> Parser:
     """The whole command line."""
     top = Parser(
         prog="testbed",
-        description="Real Slurm or a double of PBS, Kubernetes and nodes as containers on this machine.",
+        description="Real Slurm or a double of PBS or Torque, Kubernetes and nodes as containers on this machine.",
         examples=["testbed up --nodes 8 --no-kube", "testbed exec bed n1 -- sinfo", "testbed down bed"],
     )
     names = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
@@ -99,6 +99,7 @@ UP_EXAMPLES = (
     "testbed up --name plain --wlm none --debian 13",
     "testbed up --name ha --controllers 2",
     "testbed up --name pbs --wlm pbs",
+    "testbed up --name torque --wlm torque",
     "testbed up --name kernel --vm --nodes 1",
 )
 
@@ -131,7 +132,11 @@ def add_up(up: Parser) -> None:
     up.add_argument("--bin-dir", type=Path, metavar="FOLDER", help="use these Kubernetes programs, build none")
     up.add_argument("--subnet", metavar="CIDR", help="network of the bed (default: a free /24)")
     up.add_argument(
-        "--wait", type=float, default=DEFAULT_WAIT, metavar="SECONDS", help="for Slurm or PBS (default: %(default)s)"
+        "--wait",
+        type=float,
+        default=DEFAULT_WAIT,
+        metavar="SECONDS",
+        help="for the batch system (default: %(default)s)",
     )
 
 

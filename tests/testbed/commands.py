@@ -39,6 +39,8 @@ def up(options: argparse.Namespace) -> int:
     say(f"bed '{bed.name}': {' '.join(host.name for host in bed.hosts)} on {bed.subnet}, {bed.way.value}")
     if bed.wlm == "pbs":
         say(f"  PBS is:  {f'OpenPBS in {bed.pbs_exec}' if bed.pbs_exec else 'its double'}")
+    if bed.wlm == "torque":
+        say("  Torque is: its double")
     say(f"  log in:  {' '.join(keys.ssh_command(bed, bed.hosts[0]))}")
     say(f"  remove:  testbed down {bed.name}")
     return 0

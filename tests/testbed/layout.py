@@ -18,7 +18,7 @@ from testbed.recipe import DEFAULT_DEBIAN, SUITES, Recipe
 from testbed.state import Bed, Host
 
 DEFAULT_NAME = "bed"
-WLMS = ("slurm", "pbs", "none")
+WLMS = ("slurm", "pbs", "torque", "none")
 SLURM_CONFS = ("local", "shared", "configless")
 MAX_NODES = 64
 MAX_CONTROLLERS = 3
@@ -67,6 +67,8 @@ def check(request: Request) -> None:
             raise UsageError(f"{option} {value}: unknown; give one of {', '.join(filter(None, known))}")
     if request.debian not in SUITES:
         raise UsageError(f"--debian {request.debian}: unknown; give one of {', '.join(map(str, SUITES))}")
+    if request.wlm == "torque" and request.controllers > 1:
+        raise UsageError(f"--wlm torque needs --controllers 1, found --controllers {request.controllers}")
     if request.slurmdbd and request.wlm != "slurm":
         raise UsageError(f"--slurmdbd needs --wlm slurm, found --wlm {request.wlm}")
     if request.slurmdbd and request.controllers > 1:
@@ -83,8 +85,9 @@ def check_machines(request: Request) -> None:
         raise UsageError(f"--vm needs --debian {MACHINE_DEBIAN}, found --debian {request.debian}")
     if request.slurm_conf == "shared":
         raise UsageError("--vm needs --slurm-conf local or configless, found --slurm-conf shared")
-    if request.wlm == "pbs":
-        raise UsageError("--vm needs --wlm slurm or none, found --wlm pbs: hosts of PBS share folders of this machine")
+    if request.wlm in ("pbs", "torque"):
+        text = "hosts of its double share folders of this machine"
+        raise UsageError(f"--vm needs --wlm slurm or none, found --wlm {request.wlm}: {text}")
     if request.wlm == "none" and not request.kube:
         raise UsageError("--vm needs --kube or --wlm slurm: machines join the network of the bed's containers")
     if request.nodes > MAX_MACHINES:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from testbed import controlplane, keys, machines, pbs, reach, slurm, sysctls
+from testbed import controlplane, keys, machines, pbs, reach, slurm, sysctls, torque
 from testbed.archive import NodeFile, pack
 from testbed.errors import BedError
 from testbed.images import CachedImage
@@ -38,6 +38,8 @@ def make_folders(bed: Bed, image: CachedImage) -> None:
         os.chown(state, *image.account("slurm"))
     if bed.wlm == "pbs":
         pbs.make_folders(bed)
+    if bed.wlm == "torque":
+        torque.make_folders(bed)
     if bed.wlm == "slurm" and bed.slurm_conf == "shared":
         shared = bed.dir / "shared-slurm"
         shared.mkdir()
@@ -54,7 +56,7 @@ def spec(bed: Bed, host: Host, *, image: CachedImage, base: CachedImage, binarie
         volumes.append(Volume(binaries, "/opt/testbed/bin", read_only=True))
     if host.role == "node":
         volumes += [Volume(bed.dir / "volumes" / host.name / name, f"/var/lib/{name}") for name in REAL_FOLDERS]
-    volumes += pbs.volumes(bed, host)
+    volumes += [*pbs.volumes(bed, host), *torque.volumes(bed, host)]
     if bed.wlm == "slurm" and host.role == "controller" and len(bed.controllers) > 1:
         volumes.append(Volume(bed.dir / "state-save", slurm.STATE_DIR))
     if host.role == "kube":
@@ -89,7 +91,7 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
     ]
     if host.role == "kube":
         made += controlplane.control_plane_files(bed)
-    made += pbs.files(bed, host)
+    made += [*pbs.files(bed, host), *torque.files(bed, host)]
     return made + slurm.files(bed, host, munge_key=keys.munge_key(bed).read_bytes())
 
 

@@ -51,7 +51,7 @@ class Bed:
     subnet: str
     gateway: str
     hosts: tuple[Host, ...]
-    wlm: str  # slurm, pbs or none
+    wlm: str  # slurm, pbs, torque or none
     slurm_conf: str  # local, shared or configless
     slurmdbd: bool
     kube: bool

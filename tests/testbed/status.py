@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from testbed import controlplane, machines, nodes, pbs
+from testbed import controlplane, machines, nodes, pbs, torque
 from testbed.down import podman_of
 from testbed.errors import BedError
 from testbed.kube_config import LOAD_LABEL
@@ -41,6 +41,8 @@ def parts(bed: Bed) -> list[Part]:
         found += slurm_parts(podman, bed)
     if bed.wlm == "pbs":
         found += pbs_parts(podman, bed)
+    if bed.wlm == "torque":
+        found += torque_parts(podman, bed)
     if bed.kube:
         found += kube_parts(bed)
     return found
@@ -64,6 +66,16 @@ def pbs_parts(podman: Podman, bed: Bed) -> list[Part]:
         return [Part("PBS server", "ctl", str(error), False)]
     found = [Part("PBS node", name, state, set(state.split(",")) <= pbs.GOOD) for name, state in states.items()]
     return [Part("PBS server", "ctl", "up", True), *found]
+
+
+def torque_parts(podman: Podman, bed: Bed) -> list[Part]:
+    """Batch nodes as Torque sees them."""
+    try:
+        states = torque.states(podman, bed)
+    except BedError as error:
+        return [Part("Torque server", "ctl", str(error), False)]
+    found = [Part("Torque node", name, state, set(state.split(",")) <= torque.GOOD) for name, state in states.items()]
+    return [Part("Torque server", "ctl", "up", True), *found]
 
 
 def kube_parts(bed: Bed) -> list[Part]:

@@ -11,7 +11,21 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from testbed import cgroups, controlplane, down, images, keys, layout, network, nodes, pbs, status, supplies, sysctls
+from testbed import (
+    cgroups,
+    controlplane,
+    down,
+    images,
+    keys,
+    layout,
+    network,
+    nodes,
+    pbs,
+    status,
+    supplies,
+    sysctls,
+    torque,
+)
 from testbed.errors import BedError
 from testbed.layout import Request
 from testbed.logs import collect_logs
@@ -147,6 +161,9 @@ def make(bed: Bed, made_of: Supplies, *, wait: float) -> None:
         with step("wait until PBS calls every node free"):
             pbs.introduce_nodes(podman, bed)
             pbs.await_free(podman, bed, timeout=wait)
+    if bed.wlm == "torque":
+        with step("wait until Torque calls every node free"):
+            torque.await_free(podman, bed, timeout=wait)
     sysctls.note_changes()
 
 

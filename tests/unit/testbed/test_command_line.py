@@ -33,7 +33,7 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
         ("fly", 2, "invalid choice: 'fly'"),
         ("up --nodes many", 2, "invalid int value: 'many'"),
         ("up --nodes 0", 2, "--nodes 0: give a number from 1 to 64"),
-        ("up --wlm sge", 2, "--wlm sge: unknown; give one of slurm, pbs, none"),
+        ("up --wlm sge", 2, "--wlm sge: unknown; give one of slurm, pbs, torque, none"),
         ("up --name Bad_Name", 2, "name 'Bad_Name': give 1 to 20"),
         ("up --wait 0", 2, "--wait 0: give a number of seconds above 0"),
         ("up --wait nan", 2, "--wait nan: give a number of seconds above 0"),

@@ -36,7 +36,7 @@ def test_odd_names_are_refused_with_what_is_allowed(name: str) -> None:
         (Request(nodes=65), "--nodes 65: give a number from 1 to 64"),
         (Request(controllers=0), "--controllers 0: give a number from 1 to 3"),
         (Request(controllers=2, slurmdbd=True), "--slurmdbd needs --controllers 1, found --controllers 2"),
-        (Request(wlm="sge"), "--wlm sge: unknown; give one of slurm, pbs, none"),
+        (Request(wlm="sge"), "--wlm sge: unknown; give one of slurm, pbs, torque, none"),
         (Request(slurm_conf="nfs"), "--slurm-conf nfs: unknown; give one of local, shared, configless"),
         (Request(debian=11), "--debian 11: unknown; give one of 12, 13"),
         (Request(slurmdbd=True, wlm="none"), "--slurmdbd needs --wlm slurm, found --wlm none"),
