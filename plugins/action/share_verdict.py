@@ -33,6 +33,7 @@ class ActionModule(JudgingAction):
         "controllers": {"type": "list", "elements": "str", "default": []},
         "slurm": {"type": "dict", "default": {}},
         "pbs": {"type": "dict", "default": {}},
+        "torque": {"type": "dict", "default": {}},
         "kube": {"type": "dict", "default": {}},
         "wlm": {"type": "str", "default": "slurm"},
         "excepted": {"type": "list", "elements": "str", "default": []},
@@ -55,7 +56,7 @@ class ActionModule(JudgingAction):
         names = ("wlm", "max_skew", "min_free", "limit", "kubelet", "slurm_conf")
         judged = verdicts(
             nodes,
-            Cluster(answer(given["slurm"]), answer(given["kube"]), answer(given["pbs"])),
+            Cluster(*(answer(given[name]) for name in ("slurm", "kube", "pbs", "torque"))),
             Settings(
                 controllers=tuple(given["controllers"]),
                 excepted=tuple(left_out(groups, hostvars)),

@@ -26,7 +26,7 @@ RESULTS = {
     ),
     "node": (
         *("__node_share_state", "__node_runtime_state", "__node_kubelet_state", "__node_kubelet_join"),
-        "__node_kubelet_configured",
+        *("__node_kubelet_configured", "__torque_share_state"),
     ),
 }
 # One call for all nodes: these parts of its result name those that it would change.

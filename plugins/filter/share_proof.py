@@ -9,7 +9,8 @@ import typing as t
 
 # What the steps have registered, in their order.
 REPORTS = (
-    *("__slurm_share_disabled", "__pbs_share_disabled", "__node_share_restored", "__node_kubelet_restored"),
+    *("__slurm_share_disabled", "__pbs_share_disabled", "__torque_share_disabled", "__torque_share_removed"),
+    *("__node_share_restored", "__node_kubelet_restored"),
     *("__node_runtime_restored", "__pbs_share_forgotten", "__node_share_controller_restored"),
     *("__drain_access_restored", "__slurm_share_removed", "__node_kubelet_unjoined", "__restore"),
 )

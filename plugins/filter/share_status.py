@@ -19,7 +19,7 @@ def share_status(
     kube: t.Mapping[str, t.Any] | None = None,
     batch: t.Mapping[str, t.Any] | None = None,
 ) -> str:
-    """From a host's variables and the answers of `kube_info` and `slurm_info` or `pbs_info`."""
+    """From a host's variables and the answers of `kube_info` and `slurm_info`, `pbs_info` or `torque_info`."""
     fact = known["ansible_facts"]["converged_share"]
     host = str(known["inventory_hostname"])
     if not fact["present"]:
@@ -30,7 +30,7 @@ def share_status(
         parts += [f"mode {mode}", *_node(fact["sharing"]), _batch(known, batch), *_kube(known, kube)]
     if "converged_controllers" in known["group_names"]:
         parts.append(f"controller {_service(fact['sharing'], 'converged-controller')}")
-        if known.get("converged_wlm") != "pbs":
+        if known.get("converged_wlm") not in ("pbs", "torque"):
             parts[-1] += f", its scripts {'act' if fact['sharing']['enabled'] else 'are inert'}"
     return f"{host}: {'; '.join(parts)}"
 
@@ -54,14 +54,13 @@ def _service(sharing: t.Mapping[str, t.Any], name: str) -> str:
 
 
 def _batch(known: t.Mapping[str, t.Any], batch: t.Mapping[str, t.Any] | None) -> str:
-    """In PBS a host is told by the states of all its vnodes."""
+    """Return the node's states; in PBS a host is told by those of all its vnodes."""
     name = str(known.get("converged_wlm_node") or known["inventory_hostname_short"])
-    in_pbs = known.get("converged_wlm") == "pbs"
-    system = "PBS" if in_pbs else "Slurm"
+    system = {"pbs": "PBS", "torque": "Torque"}.get(str(known.get("converged_wlm")), "Slurm")
     if not batch or "nodes" not in batch:
         return f"{system} unknown"
     mine = [node for node in batch["nodes"] if name in (node["name"], node.get("host"))]
-    if in_pbs:
+    if system != "Slurm":
         words = sorted({word for node in mine for word in node["states"]})
     else:
         words = [word for node in mine for word in (node["state"], *node["flags"])]

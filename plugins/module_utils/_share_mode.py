@@ -15,7 +15,7 @@ MODES = (HANDOVER, PLACEHOLDER, BACKED)
 # In these pods run beside jobs.
 BESIDE = (PLACEHOLDER, BACKED)
 # By batch system, those that are served: pods are backed by jobs of PBS only.
-SERVED = {"slurm": (HANDOVER,), "pbs": MODES}
+SERVED = {"slurm": (HANDOVER,), "pbs": MODES, "torque": (HANDOVER, PLACEHOLDER)}
 # What keeps pods off the cores of jobs beside them.
 FENCES = ("cores", "split", "counts")
 

@@ -60,6 +60,11 @@ options:
         beside slurmctld and slurmd.
     type: str
     default: ""
+  torque_home:
+    description:
+      - Torque's own folder on this host, whose C(mom_priv) is read. Empty on hosts of another batch system.
+    type: str
+    default: ""
 attributes:
   action:
     description: The clock of the host is compared with that of the machine on which Ansible runs.
@@ -106,10 +111,11 @@ offset:
 """
 
 import os
+import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm, gather_torque
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
@@ -144,6 +150,7 @@ def main() -> None:
             "slurm_conf": {"type": "path"},
             "slurm_conf_told": {"type": "str", "default": ""},
             "slurm_bin_dir": {"type": "str", "default": ""},
+            "torque_home": {"type": "str", "default": ""},
             "record_dir": {"type": "path", "default": "/var/lib/converged/record"},
         },
         supports_check_mode=True,
@@ -164,8 +171,17 @@ def main() -> None:
     except (RecordError, OSError) as error:
         module.fail_json(msg=str(error))
     pbs = {"bin_dir": _programs.pbs_bin_dir(None), "home": _programs.pbs_home()}
-    ours = {"pbs": pbs, "record": record, "enabled": os.path.exists(ENABLED)}
+    torque = _torque(given["torque_home"])
+    ours = {"pbs": pbs, "torque": torque, "record": record, "enabled": os.path.exists(ENABLED)}
     module.exit_json(changed=False, wanted=given["wanted"], found=dict(found, slurm=slurm, killing=killing, **ours))
+
+
+def _torque(home: str) -> t.Dict[str, t.Any]:
+    """Return what a MoM runs around jobs, without what the scripts say: nobody judges that."""
+    if not home:
+        return {}
+    found = gather_torque.mom(home)
+    return dict(found, scripts=[dict(one, content=None) for one in found["scripts"]])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
 from ansible_collections.converged.hpc.plugins.plugin_utils._values import ONLY_BY_E
 
 GUIDE = "see docs/guides/inventory.md"
-_ROLES = ("share_preflight", "node_share", "node_runtime", "node_kubelet", "slurm_share", "pbs_share", "drain_access")
+_ROLES = (
+    *("share_preflight", "node_share", "node_runtime", "node_kubelet", "slurm_share", "pbs_share", "torque_share"),
+    "drain_access",
+)
 
 
 class Playbook(t.NamedTuple):
@@ -53,6 +56,7 @@ PLAYBOOKS = {
             **dict.fromkeys(_ROLES[1:], ("restore", "controller_restore", "leave", "forget", "unjoin")),
             "slurm_share": ("disable", "unconfigure", "remove", "restore"),
             "pbs_share": ("disable", "unconfigure", "restore"),
+            "torque_share": ("disable", "remove", "restore"),
             "singularity_cri": ("restore",),
         },
     ),
@@ -164,7 +168,8 @@ def _needed(inventory: Inventory) -> Findings:
         if any(name not in inventory.variables[host] for host in hosts):
             yield refuse(
                 "needed",
-                "all hosts need converged_wlm (slurm or pbs) and converged_kubeconfig, as in group_vars/all.yml",
+                "all hosts need converged_wlm (slurm, pbs or torque) and converged_kubeconfig, as in"
+                " group_vars/all.yml",
                 GUIDE,
             )
             return

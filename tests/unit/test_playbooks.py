@@ -113,7 +113,7 @@ def test_a_conversion_needs_groups_that_say_where_it_goes(tmp_path: Path, groups
 def test_a_conversion_needs_what_has_no_default(tmp_path: Path, missing: str) -> None:
     given = {name: value for name, value in SITE.items() if name != missing}
     said = refused(run(tmp_path, "site", "-e", json.dumps(given)))
-    assert "all hosts need converged_wlm (slurm or pbs) and converged_kubeconfig" in said
+    assert "all hosts need converged_wlm (slurm, pbs or torque) and converged_kubeconfig" in said
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ HEALTH = (
     "/var/spool/pbs/mom_priv/*logue",
     "/var/spool/pbs/mom_priv/hooks/*.PY",
     "/var/spool/torque/mom_priv/config",
+    "/var/spool/torque/mom_priv/*logue*",
+    "/etc/converged/torque/site/*",
 )
 MAX_SCRIPTS = 100
 # Of programs in /bin or /usr/bin there are many, and they are not the site's; as folders they stand in every PATH.

@@ -17,6 +17,7 @@ from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
     batch,
     batch_pbs,
+    batch_torque,
     beside,
     machine,
     names,
@@ -112,6 +113,7 @@ class Cluster(t.NamedTuple):
     slurm: JSON
     kube: JSON
     pbs: JSON
+    torque: JSON = {}  # noqa: RUF012 - of a tuple, and never written
 
     def slurm_nodes(self) -> t.Dict[str, JSON]:
         return {node["name"]: node for node in self.slurm.get("nodes", ())}
@@ -161,6 +163,9 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
     for name in batch_pbs.left_out(known, cluster.pbs):
         text = "PBS has this node, and converged_nodes does not: it stays with jobs alone"
         found.setdefault(name, []).append(note("not_in_inventory", text))
+    for name in batch_torque.left_out(known, cluster.torque):
+        text = "Torque has this node, and converged_nodes does not: it stays with jobs alone"
+        found.setdefault(name, []).append(note("not_in_inventory", text))
     return {
         host: verdict(ones, accepted=settings.accepted, fit=fit.get(host, LEFT_OUT)) for host, ones in found.items()
     }
@@ -184,8 +189,11 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
         wanted = next((one["wanted"] for one in nodes.values() if one.get("found") is not None), {})
         with_server = not settings.controllers or not nodes.keys().isdisjoint(settings.controllers)
         yield from batch_pbs.cluster(cluster.pbs, wanted, with_server=with_server)
+    elif settings.wlm == "torque":
+        yield from batch_torque.cluster(cluster.torque)
     elif settings.wlm != "slurm":
-        yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, and only slurm and pbs are served", "set one of them")
+        served = "and only slurm, pbs and torque are served"
+        yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, {served}", "set one of them")
     elif "config" not in cluster.slurm:
         error = str(cluster.slurm.get("error", ""))
         advice = "put it into group_vars/all.yml" if "slurm_bin_dir" in error else "start slurmctld first"
@@ -245,6 +253,19 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
         if wanted.get("share_mode") not in _share_mode.BESIDE:  # there the finding before says it
             given = sum(int((one.get("available") or {}).get("mem") or 0) for one in vnodes)
             yield from machine.eviction(node, given)
+    if is_node and settings.wlm == "torque":
+        yield from _in_torque(wanted, found, cluster)
+
+
+def _in_torque(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
+    name = str(wanted["wlm_node"])
+    yield from batch_torque.mom(found["torque"], wanted)
+    yield from batch_torque.outcomes(wanted)
+    yield from batch_torque.beside(wanted)
+    if "nodes" in cluster.torque:
+        yield from batch_torque.node(name, cluster.torque)
+        if wanted.get("share_mode") in _share_mode.BESIDE:
+            yield from batch_torque.room(name, cluster.torque, int(found["cpus"]))
 
 
 def _unshared(node: Machine, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
@@ -306,7 +327,7 @@ def _unreachable(one: JSON, cluster: Cluster, settings: Settings) -> Finding:
     advice = "mend it, or put the host into the group converged_excepted"
     if not one["wanted"].get("is_node", True):
         return refuse("unreachable", text, "mend it: batch controllers are needed")
-    if settings.wlm == "pbs" or cluster.calls_ours():
+    if settings.wlm != "slurm" or cluster.calls_ours():
         return warn("unreachable", f"{text}; it is left as it is", advice)
     node = cluster.slurm_nodes().get(str(one["wanted"]["wlm_node"])) or {}
     if node.get("state") in _UNUSED or "NOT_RESPONDING" in node.get("flags", ()):

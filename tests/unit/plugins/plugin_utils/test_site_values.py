@@ -83,7 +83,7 @@ def test_values_are_right_as_an_inventory_has_them() -> None:
         ("pbs_share_order", "first", "expected a whole number"),
         ("share_preflight_min_free", "much", "expected a number"),
         ("node_kubelet_node_ip", ["10.0.0.1"], "expected text"),
-        ("converged_wlm", "torque", "is 'torque': expected one of slurm, pbs"),
+        ("converged_wlm", "sge", "is 'sge': expected one of slurm, pbs, torque"),
         ("converged_take_lock", "perhaps", "expected true or false"),
         ("converged_drain_timeout", "a day", "expected a duration"),
         ("node_share_deadlin", 1, "no role has such a variable: write node_share_deadline"),

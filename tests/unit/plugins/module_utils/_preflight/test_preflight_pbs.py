@@ -212,11 +212,22 @@ def test_hosts_that_nobody_converts_are_named(hosts: set[str], found: list[str])
     assert list(batch_pbs.left_out(hosts, SEVERAL)) == found
 
 
-@pytest.mark.parametrize("mode", ["placeholder", "backed"])
 @pytest.mark.parametrize(
-    ("wlm", "found"), [("pbs", []), ("slurm", [("refuse", "share_mode")]), ("torque", [("refuse", "share_mode")])]
+    ("mode", "wlm", "found"),
+    [
+        ("placeholder", "pbs", []),
+        ("backed", "pbs", []),
+        ("placeholder", "slurm", [("refuse", "share_mode")]),
+        ("backed", "slurm", [("refuse", "share_mode")]),
+        ("placeholder", "torque", []),
+        ("backed", "torque", [("refuse", "share_mode")]),
+        ("handover", "sge", []),
+        ("placeholder", "sge", [("refuse", "share_mode")]),
+    ],
 )
-def test_pods_run_beside_jobs_of_pbs_only(wlm: str, mode: str, found: list[tuple[str, str]]) -> None:
+def test_pods_run_beside_jobs_of_pbs_and_torque_and_are_backed_by_those_of_pbs(
+    mode: str, wlm: str, found: list[tuple[str, str]]
+) -> None:
     assert told(names.share_mode({"share_mode": mode}, wlm)) == found
 
 
