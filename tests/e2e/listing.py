@@ -21,7 +21,7 @@ import sys
 from collections.abc import Collection
 
 # Kernel and temporary file systems, logs, caches, package databases, what systemd notes for itself, tests' own parts,
-# and where files of PBS come and go meanwhile: its own, and what the hosts of its double share.
+# and where files of PBS and Torque come and go meanwhile: their own, and what the hosts of their doubles share.
 OUT = (
     "/proc",
     "/sys",
@@ -37,6 +37,8 @@ OUT = (
     "/var/lib/private",
     "/var/spool/pbs",
     "/var/spool/pbs-cluster",
+    "/var/spool/torque",
+    "/var/spool/torque-cluster",
     "/etc/ld.so.cache",
     "/opt/testbed",
     "/home/ops",

@@ -18,6 +18,11 @@ NOT_COMPARED = {"unit network-online.target", CONF}
 KINDS = "nodes,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
 # Of the packet filter everything but counters: tables and chains that are empty count too.
 NETWORK = r"ip -o link && printf '\0' && { iptables-legacy-save; ip6tables-legacy-save; nft --stateless list ruleset; }"
+# Each with owner, mode, time of its content and the content itself.
+TORQUE_SCRIPTS = (
+    "cd /var/spool/torque/mom_priv && stat --format='%n %U %G %a %Y %F' . *logue* config"
+    " && sha256sum $(find . -maxdepth 1 -type f -name '*logue*') config"
+)
 OURS = "app.kubernetes.io/managed-by=converged.hpc"
 
 
@@ -37,10 +42,13 @@ def look(site: ConvertedSite, *, without: tuple[str, ...] = ()) -> dict[str, dic
 
 
 def batch_system(site: ConvertedSite) -> dict[str, object]:
-    """Slurm's scripts; of PBS everything that can be set."""
+    """Slurm's scripts; of PBS and Torque everything that can be set, and the scripts of Torque's MoMs."""
     if site.bed.bed.wlm == "pbs":
         questions = ("print server", "list hook", "print node @default")
         return {words: site.ctl(f"qmgr -c '{words}'") for words in questions}
+    if site.bed.bed.wlm == "torque":
+        scripts = {f"scripts of {node}": site.node(node, TORQUE_SCRIPTS) for node in site.nodes}
+        return {"print server": site.ctl("qmgr -c 'print server'"), **scripts}
     config = site.ctl("scontrol show config").splitlines()
     return {"scripts": [line for line in config if re.match(r"(Pro|Epi)log", line)]}
 
