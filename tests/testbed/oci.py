@@ -13,6 +13,8 @@ import io
 import json
 import tarfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 Tree = Mapping[str, tuple[int, bytes]]
 
@@ -35,15 +37,7 @@ def tarball(tree: Tree, *, links: Mapping[str, str] | None = None) -> bytes:
 def docker_archive(*, name: str, layer: bytes, entrypoint: Sequence[str], architecture: str) -> bytes:
     """One image with one layer, as `ctr images import` and `podman load` read it."""
     digest = hashlib.sha256(layer).hexdigest()
-    config = json.dumps(
-        {
-            "architecture": architecture,
-            "os": "linux",
-            "config": {"Entrypoint": list(entrypoint), "Env": ["PATH=/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-            "history": [{"created_by": "testbed"}],
-        }
-    ).encode()
+    config = image_config(digest, {"Entrypoint": list(entrypoint), "Env": ["PATH=/bin"]}, architecture=architecture)
     config_name = hashlib.sha256(config).hexdigest() + ".json"
     manifest = [{"Config": config_name, "RepoTags": [name], "Layers": [f"{digest}/layer.tar"]}]
     return tarball(
@@ -53,6 +47,37 @@ def docker_archive(*, name: str, layer: bytes, entrypoint: Sequence[str], archit
             "manifest.json": (0o644, json.dumps(manifest).encode()),
         }
     )
+
+
+def write_archive(target: Path, *, name: str, layer: Path, config: Mapping[str, Any], architecture: str) -> None:
+    """Write the archive of an image whose one layer is a file, which may be larger than memory; `config` as in OCI."""
+    with layer.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    described = image_config(digest, config, architecture=architecture)
+    config_name = hashlib.sha256(described).hexdigest() + ".json"
+    manifest = [{"Config": config_name, "RepoTags": [name], "Layers": [f"{digest}/layer.tar"]}]
+    with tarfile.open(target, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path, content in ((config_name, described), ("manifest.json", json.dumps(manifest).encode())):
+            entry = tarfile.TarInfo(path)
+            entry.mode, entry.size = 0o644, len(content)
+            tar.addfile(entry, io.BytesIO(content))
+        entry = tarfile.TarInfo(f"{digest}/layer.tar")
+        entry.mode, entry.size = 0o644, layer.stat().st_size
+        with layer.open("rb") as stream:
+            tar.addfile(entry, stream)
+
+
+def image_config(layer: str, config: Mapping[str, Any], *, architecture: str) -> bytes:
+    """Return the configuration of an image with one layer, of which `layer` is the digest."""
+    return json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "config": config,
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}"]},
+            "history": [{"created_by": "testbed"}],
+        }
+    ).encode()
 
 
 def pause_image(catatonit: bytes, *, architecture: str) -> bytes:
