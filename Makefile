@@ -6,7 +6,7 @@ ENTER := sh tests/bootstrap/enter.sh
 .PHONY: help demo test check soak bench docs clean
 
 help:
-	@echo "make demo    the main job, seen working on a test bed of real parts (KEEP=1 leaves it up)"
+	@echo "make demo    the main job, seen working on a test bed of real parts (KEEP=1 leaves it up, SPARK=1 runs a real Spark)"
 	@echo "make test    every gate; those that passed on the same files are not run again (FRESH=1 runs all)"
 	@echo "make check   lint, types and unit tests, in about 2 minutes (GATE='NAME ...' runs only those of all gates)"
 	@echo "make soak    the long random and fault tests, with new seeds (GATE='NAME ...' runs parts of them)"
@@ -15,7 +15,7 @@ help:
 	@echo "make clean   takes the test beds down and removes the cache"
 
 demo:
-	@$(ENTER) demo $(if $(KEEP),--keep)
+	@$(ENTER) $(if $(SPARK),demo-spark,demo) $(if $(KEEP),--keep)
 
 test:
 	@$(ENTER) $(if $(GATE),gate $(GATE),test)

@@ -53,6 +53,7 @@ RUN: dict[str, Spec] = {
     "converged_verify_image": {"type": "str"},
     "converged_verify_nodes": {"type": "list"},
     "converged_verify_options": {"type": "list"},
+    "converged_verify_spark": {"type": "path"},
     "converged_verify_user": {"type": "str"},
     "converged_verify_wait": {"type": "str", "description": DURATION},
     "converged_wlm": {"type": "str", "choices": list(_share_mode.SERVED)},

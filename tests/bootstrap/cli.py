@@ -39,6 +39,7 @@ class Target:
 
 TARGETS = {
     "demo": Target(program=("-m", "demo"), need=DEMO),
+    "demo-spark": Target(program=("-m", "e2e.spark_demo"), need=DEMO),
     "test": Target(program=("-m", "gates", "test"), need=TESTS, groups=("dev", "importer")),
     "check": Target(program=("-m", "gates", "check")),
     "soak": Target(program=("-m", "gates", "soak"), need=TESTS),

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
+import plotly.graph_objects as go  # type: ignore[import-untyped]
 from testbed import api
 from testbed.controlplane import audit_log
 from testbed.kube_audit import read_audit
@@ -17,17 +20,44 @@ from demo.chart import STEP, gantt
 from demo.handover import Finding, RecordError, both_finished, findings, pods_beside
 from demo.hands import Hosts, Step
 from demo.intervals import Interval
-from demo.kube_record import node_intervals, pod_intervals, read_pods
+from demo.kube_record import Pod, node_intervals, pod_intervals, read_pods
 from demo.page import page
-from demo.slurm_record import job_intervals, read_jobs
+from demo.slurm_record import Job, job_intervals, read_jobs
 from demo.workload import DRIVER, WORKER, WORKERS
 
 LOGS = "/var/log/slurm"
 BEFORE, AFTER = timedelta(seconds=6), timedelta(seconds=14)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The program that ran as pods when the job took nodes.
+
+    `working` are the first words of its pods' names, `title` is what the chart of the job says behind the job's nodes.
+    `judge` returns figures, and raises RecordError where the program did not succeed; `more` draws charts of its own.
+    """
+
+    working: tuple[str, ...]
+    title: str
+    judge: Callable[[Job, Sequence[Pod]], list[Finding]]
+    more: Callable[[Job], list[go.Figure]] = lambda _job: []
+
+
+WORKERS_REPLACED = Played(
+    (DRIVER, WORKER),
+    "a driver's workers leave, and go on elsewhere",
+    partial(both_finished, driver=DRIVER, worker=WORKER, workers=WORKERS),
+)
+
+
 def draw(
-    bed: str, folder: Path, *, job: str, nodes: Sequence[str], steps: Sequence[Step]
+    bed: str,
+    folder: Path,
+    *,
+    job: str,
+    nodes: Sequence[str],
+    steps: Sequence[Step],
+    played: Played = WORKERS_REPLACED,
 ) -> tuple[Path, list[Finding]]:
     """Return the page's path and what the records say of the job.
 
@@ -43,14 +73,14 @@ def draw(
     events = list(read_audit(audit_log(api.find(bed).bed)))
     made = [
         *job_intervals(jobs, end=end),
-        *pod_intervals(events, end=end, working=(DRIVER, WORKER)),
+        *pod_intervals(events, end=end, working=played.working),
         *node_intervals(events, nodes, begin=begin, end=end),
     ]
     shown = next((one for one in jobs if one.number == job), None)
     if shown is None or shown.allocated is None or shown.ended is None:
         raise RecordError(f"Slurm's logs do not tell of job {job}")
     found = findings(shown, made)
-    found += both_finished(shown, read_pods(events), driver=DRIVER, worker=WORKER, workers=WORKERS)
+    found += played.judge(shown, read_pods(events))
     if beside := pods_beside(shown, made):
         raise RecordError(f"pods on the nodes of job {job} while it ran: {' '.join(one.who for one in beside)}")
     told = [Interval("demo", STEP, step.short, step.begin, step.end) for step in shown_steps]
@@ -59,10 +89,11 @@ def draw(
         gantt(
             told,
             made,
-            title=f"Job {job} takes {' and '.join(shown.nodes)}; a driver's workers leave, and go on elsewhere",
+            title=f"Job {job} takes {' and '.join(shown.nodes)}; {played.title}",
             zero=shown.allocated,
             window=(shown.allocated - BEFORE, shown.ended + AFTER),
         ),
+        *played.more(shown),
     ]
     target = folder / "nodes.html"
     text = page(

@@ -29,7 +29,7 @@ from testbed.layout import check_name
 from testbed.paths import cache_dir
 
 from demo import live, said, workload
-from demo.evidence import draw
+from demo.evidence import WORKERS_REPLACED, Played, draw
 from demo.handover import RecordError
 from demo.hands import DemoError, Hosts, Playbooks, Report, bed_command, exists, write_inventory
 from demo.intervals import SHARED
@@ -60,7 +60,7 @@ NEXT = """The bed '{bed}' is up, and is a plain Slurm cluster again. Begin with:
   python -m testbed down {bed}"""
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], *, kind: type[Show] | None = None) -> int:
     """Shows everything and takes the bed down again; 0 when all of it worked."""
     parser = argparse.ArgumentParser(
         prog="demo",
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     report = Report()
     folder = cache_dir() / "demo" / options.name
     try:
-        page = Show(options.name, folder, report).run()
+        page = (kind or Show)(options.name, folder, report).run()
     except (DemoError, BedError, RecordError) as error:
         bed_command("logs", options.name, check=False)
         print(f"\nerror: {error}", file=sys.stderr)
@@ -116,6 +116,8 @@ class Before:
 class Show:
     """The steps, and what one leaves for the next."""
 
+    deadline = DEADLINE
+
     def __init__(self, bed: str, folder: Path, report: Report) -> None:
         self.bed, self.folder, self.report = bed, folder, report
         self.hosts, self.playbooks = Hosts(bed), Playbooks(folder)
@@ -134,7 +136,9 @@ class Show:
         self.restore(before)
         self.readme()
         with self.report.step("Draw who had which node when", short="draw") as result:
-            page, findings = draw(self.bed, self.folder, job=job, nodes=NODES, steps=self.report.rows)
+            page, findings = draw(
+                self.bed, self.folder, job=job, nodes=NODES, steps=self.report.rows, played=self.played()
+            )
             for one in findings:
                 print(f"    {one.what}: {one.value}")
             result.append("from the logs of Slurm and the API server")
@@ -151,9 +155,10 @@ class Show:
             bed_command("up", "--name", self.bed, "--nodes", str(len(NODES)))
             result.append(f"{len(NODES)} nodes, ctl; beside it a Kubernetes control plane without nodes")
         site = ConvertedSite(api.find(self.bed), self.folder)
-        site.set("all", node_share_linger=LINGER, node_share_controller_deadline=DEADLINE)
+        site.set("all", node_share_linger=LINGER, node_share_controller_deadline=self.deadline)
         site.set("all", converged_verify_image=workload.IMAGE, converged_verify_command=["sleep", "100000"])
         write_inventory(self.folder, site.hosts)
+        self.prepare(site)
         with self.report.step("Slurm runs a job, as it always has", short="job") as result:
             names = sorted(self.hosts.on("ctl", *EVERYWHERE).split())
             if tuple(names) != NODES:
@@ -161,6 +166,17 @@ class Show:
                 raise DemoError(f"{' '.join(EVERYWHERE)} printed {said_all}, not {' '.join(NODES)}.")
             result.append(" ".join(names))
         return site
+
+    def prepare(self, site: ConvertedSite) -> None:
+        """Add what the site has besides, before anything is compared."""
+
+    def played(self) -> Played:
+        """Return what ran as pods when the job took its nodes."""
+        return WORKERS_REPLACED
+
+    def watcher(self) -> Watcher:
+        """Return what says when the job has ended and pods are back."""
+        return Watcher(self.bed)
 
     def plan(self, before: Before) -> None:
         with self.report.step("The plan: what would be changed where; nothing is touched", short="plan") as result:
@@ -209,7 +225,7 @@ class Show:
             f"Meanwhile a batch job takes two nodes and gives them back: {' '.join(JOB)}", short="hand-over"
         ) as result:
             print(f"ctl# {' '.join(JOB)}", flush=True)
-            watcher = Watcher(self.bed)
+            watcher = self.watcher()
             argv = [sys.executable, "-m", "testbed", "exec", self.bed, "ctl", "--", *JOB]
             with subprocess.Popen(argv, stdin=subprocess.DEVNULL) as srun:
                 back = live.watch(lambda passed: watcher.show(passed, running=srun.poll() is None), most=SHOWN_SECONDS)

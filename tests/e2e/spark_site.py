@@ -8,14 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import yaml
 from e2e import playing
+from e2e.hosts import PATIENCE
 from e2e.placement import wheels
-from e2e.playing import play
+from e2e.playing import play, until
+from e2e.spark_record import Tasks, read_tasks
 from testbed import api, binaries, join, spark_image
+from testbed.controlplane import admin
 from testbed.down import podman_of
 from testbed.inventory import variables
 
@@ -33,7 +37,9 @@ SMALL = {
 }
 DECOMMISSIONING = ("spark.decommission.enabled", "spark.storage.decommission.enabled")
 SAID = re.compile(r"program: the sum of (\d+) numbers is (\d+)")
-SCHEDULER = "placement"
+UPTIME = re.compile(r"Successfully stopped SparkContext \(Uptime: (\d+) ms\)")
+JOB = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{NAME}"
+OBJECTS = "job,podgroups.scheduling.incubator.k8s.io,pods"
 
 
 def true_sum(tasks: int) -> int:
@@ -45,6 +51,13 @@ def found_sum(log: str) -> int | None:
     """Return the sum that the driver printed, or None where it has printed none."""
     found = SAID.search(log)
     return int(found[2]) if found else None
+
+
+def uptime(log: str) -> float:
+    """Return the seconds that the application ran, as Spark says at its end. Raises AssertionError."""
+    found = UPTIME.search(log)
+    assert found, log[-2000:]
+    return int(found[1]) / 1000
 
 
 def namespace() -> list[Json]:
@@ -128,3 +141,45 @@ def apply(bed: api.RunningBed, objects: Iterable[Json]) -> None:
 def driver_log(bed: api.RunningBed) -> str:
     """Return what the driver has printed so far."""
     return bed.kubectl("--namespace", NAMESPACE, "logs", f"job/{NAME}", "--tail=-1")
+
+
+class Application:
+    """One run of the example."""
+
+    def __init__(
+        self, bed: api.RunningBed, *, tasks: int, seconds: float, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.bed, self.tasks = bed, tasks
+        self.objects = job(api_server(bed), tasks=tasks, seconds=seconds, settings=settings)
+
+    def start(self) -> None:
+        """Start it on a bed that has none."""
+        self.remove()
+        apply(self.bed, self.objects)
+
+    def pods(self) -> list[Json]:
+        with closing(admin(self.bed.bed)) as connection:
+            return connection.items(PODS)
+
+    def executors(self) -> dict[str, str]:
+        """Return the executors that work, with their nodes."""
+        return {name: pod["spec"]["nodeName"] for name, pod in executors(self.pods()).items()}
+
+    def tasks_so_far(self) -> Tasks:
+        return read_tasks(driver_log(self.bed))
+
+    def log_at_its_end(self, *, limit: float = PATIENCE) -> str:
+        """Wait for its end, and return what the driver has said. Raises AssertionError where the sum is not right."""
+        until(self._has_ended, "the application ends", limit)
+        log = driver_log(self.bed)
+        assert found_sum(log) == true_sum(self.tasks), log[-3000:]
+        return log
+
+    def _has_ended(self) -> bool:
+        with closing(admin(self.bed.bed)) as connection:
+            status = connection.get(JOB)["status"]
+        return bool(status.get("succeeded") or status.get("failed"))
+
+    def remove(self) -> None:
+        """Take it away, whatever it is doing."""
+        self.bed.kubectl("--namespace", NAMESPACE, "delete", OBJECTS, "--all")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +17,7 @@ from e2e.beds import own_bed
 from e2e.handover.sharing import CONTROLLER, Job, Sharing
 from e2e.playing import until
 from e2e.spark_record import read_tasks
-from e2e.spark_site import EXECUTOR, NAMESPACE, PODS
-from testbed.controlplane import admin
+from e2e.spark_site import EXECUTOR, NAMESPACE, Application
 
 BED = f"spark-{zlib.crc32(bytes(Path(__file__))):08x}"
 TAKEN = {"n1", "n2"}
@@ -41,13 +39,6 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield sharing
 
 
-def working(site: Sharing) -> dict[str, str]:
-    """Return the executors that work, with their nodes."""
-    with closing(admin(site.bed.bed)) as connection:
-        found = spark_site.executors(connection.items(PODS))
-    return {name: pod["spec"]["nodeName"] for name, pod in found.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class Story:
     """A Spark application from whose nodes a batch job has taken two."""
@@ -63,22 +54,17 @@ class Story:
 def story(site: Sharing) -> Story:
     """Play it: the application runs when the batch job begins, and goes on when the batch job has ended."""
     since = time.time()
-    objects = spark_site.job(spark_site.api_server(site.bed), tasks=TASKS, seconds=SECONDS)
-    spark_site.apply(site.bed, objects)
-    until(lambda: set(working(site).values()) == {"n1", "n2", "n3"}, "an executor works on each node")
+    application = Application(site.bed, tasks=TASKS, seconds=SECONDS)
+    application.start()
+    until(lambda: set(application.executors().values()) == {"n1", "n2", "n3"}, "an executor works on each node")
     # Tasks of the first stage have ended, so there are blocks to move.
-    until(lambda: read_tasks(spark_site.driver_log(site.bed)).finished >= 3, "tasks have ended")
-    before = working(site)
+    until(lambda: application.tasks_so_far().finished >= 3, "tasks have ended")
+    before = application.executors()
     with site.while_job("-N2", "-w", "n1,n2", command="sleep 20") as ended:
-        until(lambda: len(working(site)) == len(before), "those that have left are replaced while the job runs")
-        during = working(site)
+        until(lambda: len(application.executors()) == len(before), "those that have left are replaced in its time")
+        during = application.executors()
         job = ended()
-    wait = ["--for=condition=complete", f"--timeout={300}s", f"job/{spark_site.NAME}"]
-    try:
-        site.kubectl("--namespace", NAMESPACE, "wait", *wait)
-    finally:
-        log = spark_site.driver_log(site.bed)
-        (site.folder / "driver.log").write_text(log, encoding="utf-8")
+    log = application.log_at_its_end()
     return Story(since, before, during, job, log)
 
 
@@ -135,19 +121,14 @@ def test_executors_begin_as_a_gang(site: Sharing) -> None:
 @pytest.mark.soak
 def test_an_application_outlives_nodes_that_are_taken_again_and_again(site: Sharing, story: Story) -> None:
     assert story.log
-    site.kubectl("--namespace", NAMESPACE, "delete", f"job/{spark_site.NAME}")
-    until(lambda: not working(site), "the first application is gone")
-    objects = spark_site.job(spark_site.api_server(site.bed), tasks=3 * TASKS, seconds=SECONDS)
-    spark_site.apply(site.bed, objects)
-    for _time in range(5):
-        until(lambda: len(working(site)) == 3, "all executors work")
-        # The nodes that have executors now, but the driver's.
-        nodes = sorted(set(working(site).values()) & TAKEN) or sorted(TAKEN)
-        site.job(f"-N{len(nodes)}", "-w", ",".join(nodes), command="sleep 2")
+    application = Application(site.bed, tasks=3 * TASKS, seconds=SECONDS)
+    application.start()
+    for number in range(6):
+        node = ("n1", "n2")[number % 2]
+        until(lambda: len(application.executors()) == 3, "all executors work")
+        assert node in application.executors().values(), "executors go where fewest of them are"
+        site.job("-N1", "-w", node, command="sleep 2")
         site.free()
-    site.kubectl(
-        "--namespace", NAMESPACE, "wait", "--for=condition=complete", "--timeout=900s", f"job/{spark_site.NAME}"
-    )
-    log = spark_site.driver_log(site.bed)
-    assert spark_site.found_sum(log) == spark_site.true_sum(3 * TASKS), log[-3000:]
-    assert (read_tasks(log).lost, read_tasks(log).repeated) == (0, 0)
+    tasks = read_tasks(application.log_at_its_end(limit=900))
+    assert len(tasks.decommissioned) >= 6
+    assert (tasks.lost, tasks.repeated) == (0, 0)

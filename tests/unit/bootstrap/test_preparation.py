@@ -153,7 +153,7 @@ def test_an_unknown_target_is_a_usage_error_that_names_the_known_ones(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(arguments) == 2
-    assert "demo|test|check" in capsys.readouterr().err
+    assert "demo|demo-spark|test|check" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("target", ["test", "check", "soak", "bench", "gate"])
@@ -243,7 +243,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(
 
 def test_each_target_asks_for_what_it_starts() -> None:
     needs = {name: target.need for name, target in cli.TARGETS.items()}
-    assert needs.pop("demo") == DEMO
+    assert needs.pop("demo") == needs.pop("demo-spark") == DEMO
     assert {name for name, need in needs.items() if need == TESTS} == {"test", "soak", "bench", "gate"}
     assert {name for name, need in needs.items() if need == CODE_ONLY} == {"check", "docs"}
 

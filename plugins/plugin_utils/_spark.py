@@ -1,0 +1,110 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Judges manifests of a Spark application before it runs on shared nodes. Pure.
+
+PRIVATE to the collection.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+import yaml
+
+GRACE = "spark.kubernetes.executor.terminationGracePeriodSeconds"
+DEFAULT_GRACE = 30
+DECOMMISSIONING = ("spark.decommission.enabled", "spark.storage.decommission.enabled")
+PROPERTIES = "spark.properties"
+# What an image of an example is called before somebody has named the site's own.
+UNNAMED = re.compile(r"registry\.example/|CHANGE-ME")
+UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+class Judged(t.NamedTuple):
+    """What a file says: the driver's namespace, the executors' grace in seconds, and what is wrong, a line each."""
+
+    namespace: str
+    grace: int
+    refused: t.Tuple[str, ...]
+    warnings: t.Tuple[str, ...]
+
+
+def judge(text: str, name: str, deadlines: t.Mapping[str, t.Mapping[str, float]]) -> Judged:
+    """Judge the text of a file called `name`.
+
+    `deadlines` has for each variable of the site the seconds that it is on each host.
+    """
+    try:
+        objects = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" line {where.line + 1}" if where is not None else ""
+        return Judged("", DEFAULT_GRACE, (f"{name}{line}: this is not YAML",), ())
+    known = [one for one in objects if isinstance(one, dict) and isinstance(one.get("metadata"), dict)]
+    drivers = [(one, spec) for one in known for spec in [_driver(one)] if spec is not None]
+    if len(drivers) != 1:
+        found = f"{len(drivers)} Jobs or Pods with the label spark-role: driver"
+        return Judged("", DEFAULT_GRACE, (f"{name}: found {found}, expected one",), ())
+    ((owner, pod),) = drivers
+    what = f"{name}: {owner['kind']} {owner['metadata'].get('name')}"
+    refused = [f"{what}: {fault}" for fault in _images(pod)]
+    namespace = owner["metadata"].get("namespace") or ""
+    if not namespace:
+        refused.append(f"{what}: names no namespace; expected one that has a ResourceQuota")
+    settings = _settings(known)
+    grace = _seconds(settings.get(GRACE, str(DEFAULT_GRACE)))
+    if grace is None:
+        refused.append(f"{name}: {GRACE} is {settings[GRACE]!r}; expected seconds, such as 40 or 40s")
+        return Judged(namespace, DEFAULT_GRACE, tuple(refused), ())
+    off = [one for one in DECOMMISSIONING if settings.get(one, "false").lower() != "true"]
+    warnings = [f"{name}: {one} is not true, so executors that leave a node lose their blocks" for one in off]
+    for variable, hosts in sorted(deadlines.items()):
+        host = min(sorted(hosts), key=lambda one: hosts[one], default="")
+        if host and hosts[host] < grace:
+            warnings.append(
+                f"{variable} is {hosts[host]:g} s on {host}, and executors of {name} may need {grace} s to leave"
+                f" ({GRACE}): raise the one to {grace} s or lower the other"
+            )
+    return Judged(namespace, grace, tuple(refused), tuple(warnings))
+
+
+def _driver(found: t.Mapping[str, t.Any]) -> t.Optional[t.Mapping[str, t.Any]]:
+    """Return the spec of the driver's pod, where this object is one or makes one."""
+    pod: t.Any = found
+    if found.get("kind") == "Job":
+        pod = (found.get("spec") or {}).get("template") or {}
+    elif found.get("kind") != "Pod":
+        return None
+    labels = (pod.get("metadata") or {}).get("labels") or {}
+    return (pod.get("spec") or {}) if labels.get("spark-role") == "driver" else None
+
+
+def _images(pod: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    containers = pod.get("containers") or []
+    if not containers:
+        yield "has no container; expected one with an image of Spark"
+    for container in containers:
+        image = container.get("image") or ""
+        if not image:
+            yield f"container {container.get('name')} has no image; expected one of Spark 4.1 or newer"
+        elif UNNAMED.search(image):
+            yield f"container {container.get('name')} has the image of the example, {image}; expected one of your site"
+
+
+def _settings(objects: t.Sequence[t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
+    """Return Spark's settings from all ConfigMaps, the last of a name as Spark does."""
+    found: t.Dict[str, str] = {}
+    for one in objects:
+        if one.get("kind") == "ConfigMap":
+            for line in str((one.get("data") or {}).get(PROPERTIES) or "").splitlines():
+                words = re.split(r"[\s=:]+", line.strip(), maxsplit=1)
+                if len(words) == 2 and not line.strip().startswith(("#", "!")):
+                    found[words[0]] = words[1].strip()
+    return found
+
+
+def _seconds(text: str) -> t.Optional[int]:
+    found = re.fullmatch(r"(\d{1,9})(s|m|min|h)?", text)
+    return int(found[1]) * UNITS[found[2] or ""] if found else None

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Spark's run time alone, with one hand-over, and with one every minute; with decommissioning and without it.
+
+Executors spread over three nodes. Jobs take two of them, one after the other; the third has the driver.
+"""
+
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import _figures
+from bench._beds import own_bed
+from e2e import spark_site
+from e2e.handover.sharing import Sharing
+from e2e.playing import until
+from e2e.spark_record import Tasks, read_tasks
+from e2e.spark_site import Application
+from testbed.errors import BedError
+
+DRIVERS, TAKEN = "n3", ("n1", "n2")
+JOB_SECONDS = 20
+MINUTE = 60.0
+FACTOR = 1.3
+"""Times the undisturbed run, plus the time that nodes were away: what is asked of a run with decommissioning."""
+WITHOUT = dict.fromkeys(spark_site.DECOMMISSIONING, "false")
+ALONE, ONE, MINUTELY = "alone", "one hand-over", "one every minute"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the application. `away` is how long nodes were with jobs, all takes added up, in seconds."""
+
+    way: str
+    decommissioning: bool
+    seconds: float
+    takes: int
+    away: float
+    tasks: Tasks
+
+    def bound(self, alone: float) -> float:
+        """Return the seconds that this run may take at most."""
+        return FACTOR * alone + self.away
+
+
+class Taker(threading.Thread):
+    """Takes nodes by batch jobs while an application runs."""
+
+    def __init__(self, site: Sharing, way: str, expected: float) -> None:
+        super().__init__(daemon=True)
+        self.site, self.way, self.expected = site, way, expected
+        self.takes, self.away = 0, 0.0
+        self.failed: Exception | None = None
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            begun, every = time.monotonic(), MINUTE if self.way == MINUTELY else self.expected / 2
+            while not self.over.wait(max(0.0, begun + every * (self.takes + 1) - time.monotonic())):
+                self.take(TAKEN[self.takes % len(TAKEN)])
+                if self.way == ONE:
+                    return
+        except (AssertionError, BedError) as error:
+            self.failed = error
+
+    def take(self, node: str) -> None:
+        """Run one job on a node, and wait until the node is open to pods again."""
+        begun = time.monotonic()
+        self.site.srun("-N1", "-w", node, "sleep", str(JOB_SECONDS), timeout=300)
+        self.site.free()
+        self.takes, self.away = self.takes + 1, self.away + time.monotonic() - begun
+
+
+def play(site: Sharing, way: str, *, decommissioning: bool, tasks: int, seconds: float) -> Run:
+    """Run the application once, and the jobs beside it. Raises AssertionError where its result is not right."""
+    application = Application(site.bed, tasks=tasks, seconds=seconds, settings={} if decommissioning else WITHOUT)
+    application.start()
+    try:
+        until(lambda: len(application.executors()) == 3, "all executors work")
+        taker = Taker(site, way, 2 * tasks * seconds / 3)
+        if way != ALONE:
+            taker.start()
+        log = application.log_at_its_end(limit=1200)
+        taker.over.set()
+        if way != ALONE:
+            taker.join(300)
+    finally:
+        application.remove()
+    assert taker.failed is None, taker.failed
+    return Run(way, decommissioning, spark_site.uptime(log), taker.takes, taker.away, read_tasks(log))
+
+
+def report(runs: list[Run]) -> tuple[str, bool]:
+    """Return the table, and whether all runs with decommissioning are within what is asked."""
+    rows, kept = [], True
+    alone = {run.decommissioning: run.seconds for run in runs if run.way == ALONE}
+    for run in runs:
+        base = alone[run.decommissioning]
+        bound = run.bound(base) if run.decommissioning and run.way != ALONE else None
+        kept = kept and (bound is None or run.seconds <= bound)
+        rows.append(
+            [
+                f"{run.way}, {'with' if run.decommissioning else 'without'} decommissioning",
+                f"{run.seconds:.0f} s",
+                f"{run.seconds / base:.2f}",
+                f"{run.takes}, {run.away:.0f} s",
+                str(run.tasks.lost),
+                f"{run.tasks.repeated} of {run.tasks.finished}",
+                f"{bound:.0f} s" if bound else "",
+            ]
+        )
+    head = ["run", "time", "ratio", "takes, away", "tasks lost", "computed again", "asked"]
+    return _figures.table(head, rows), kept
+
+
+def main() -> int:
+    parser = _figures.parser_of(__doc__, "", "--bed spark", "--tasks 60 --seconds 2")
+    parser.add_argument("--bed", metavar="NAME", help="a bed that is up and has been prepared by an earlier run")
+    parser.add_argument(
+        "--tasks", type=_figures.count, default=150, help="of each of two stages (default: %(default)s)"
+    )
+    parser.add_argument("--seconds", type=_figures.pause, default=2.0, help="that a task takes (default: %(default)s)")
+    options = parser.parse_args()
+    with (
+        own_bed("bench-spark", "--nodes", "3", given=options.bed) as bed,
+        tempfile.TemporaryDirectory(prefix="bench-spark-") as temporary,
+    ):
+        folder = Path(temporary)
+        site = Sharing(bed, folder)
+        if not options.bed:
+            spark_site.Scheduler(bed, folder / "scheduler").install()
+            site.play("site")
+            spark_site.prepare(bed, drivers=DRIVERS)
+        runs = []
+        for way in (ALONE, ONE, MINUTELY):
+            for decommissioning in (True, False):
+                load = _figures.load_average()
+                run = play(site, way, decommissioning=decommissioning, tasks=options.tasks, seconds=options.seconds)
+                print(f"  {run.way}, decommissioning {run.decommissioning}: {run.seconds:.0f} s; {load}", flush=True)
+                runs.append(run)
+        table, kept = report(runs)
+        print(f"{2 * options.tasks} tasks of {options.seconds:g} s, 3 executors; {_figures.load_average()}\n\n{table}")
+        return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

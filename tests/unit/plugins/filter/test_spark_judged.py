@@ -1,0 +1,76 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The manifests of a Spark application, judged before it runs: bad input is one line that names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.converged.hpc.plugins.filter.spark_judged import DEADLINES, spark_judged
+
+CHECKOUT = Path(__file__).parents[4]
+EXAMPLE = (CHECKOUT / "docs/examples/spark/job.yml").read_text(encoding="utf-8")
+SITE_IMAGE = EXAMPLE.replace("registry.example/spark:CHANGE-ME", "registry.site.org/spark:4.3.0")
+HOSTS: dict[str, dict[str, Any]] = {"n1": {}, "n2": {}}
+
+
+def judged(text: str, hosts: dict[str, dict[str, Any]] | None = None) -> dict[str, Any]:
+    known = HOSTS if hosts is None else hosts
+    return spark_judged(text, "job.yml", known, known)
+
+
+def test_the_example_with_an_image_of_the_site_is_good_with_the_defaults_of_the_site() -> None:
+    assert judged(SITE_IMAGE) == {"namespace": "spark", "grace": 40, "refused": [], "warnings": []}
+
+
+def test_the_defaults_are_those_of_the_role() -> None:
+    defaults = yaml.safe_load((CHECKOUT / "roles/node_share/defaults/main.yml").read_text(encoding="utf-8"))
+    assert {name: defaults[name] for name in DEADLINES} == DEADLINES
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            EXAMPLE,
+            "job.yml: Job numbers: container driver has the image of the example, registry.example/spark:CHANGE-ME;",
+        ),
+        (SITE_IMAGE.replace("image: &image registry.site.org/spark:4.3.0", "image: &image"), "has no image"),
+        (SITE_IMAGE.replace("  namespace: spark\nspec:\n  # A driver", "spec:\n  # A driver"), "names no namespace"),
+        (SITE_IMAGE.replace("PeriodSeconds  40", "PeriodSeconds  soon"), "terminationGracePeriodSeconds is 'soon'"),
+        ("a: [", "job.yml line 1: this is not YAML"),
+        ("", "found 0 Jobs or Pods with the label spark-role: driver, expected one"),
+        (SITE_IMAGE + "---\n" + SITE_IMAGE, "found 2 Jobs or Pods"),
+        ("- a list", "found 0 Jobs or Pods"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line_that_names_it(text: str, line: str) -> None:
+    (refused,) = judged(text)["refused"]
+    assert line in refused
+    assert refused.startswith("job.yml")
+    assert "\n" not in refused
+
+
+def test_a_deadline_shorter_than_the_grace_is_a_warning_with_both_numbers_and_the_host() -> None:
+    hosts = {"n1": {}, "n2": {"node_share_controller_deadline": 10, "node_share_deadline": 20}}
+    first, second = judged(SITE_IMAGE, hosts)["warnings"]
+    assert first.startswith("node_share_controller_deadline is 10 s on n2, and executors of job.yml may need 40 s")
+    assert second.startswith("node_share_deadline is 20 s on n2, and executors of job.yml may need 40 s")
+    assert judged(SITE_IMAGE, hosts)["refused"] == []
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("  90s", 90), ("=1m", 60), (" : 50", 50)])
+def test_the_grace_is_read_as_spark_reads_it(written: str, seconds: int) -> None:
+    found = judged(SITE_IMAGE.replace("PeriodSeconds  40", f"PeriodSeconds{written}"))
+    assert (found["refused"], found["grace"]) == ([], seconds)
+
+
+def test_decommissioning_that_is_off_is_a_warning() -> None:
+    text = SITE_IMAGE.replace("spark.decommission.enabled                               true", "# off")
+    assert judged(text)["warnings"] == [
+        "job.yml: spark.decommission.enabled is not true, so executors that leave a node lose their blocks"
+    ]
