@@ -25,7 +25,7 @@ def check_types(context: Context) -> None:
 
 
 def check_floors(context: Context) -> None:
-    """vermin: payloads run on the Python of old batch nodes, modules on what ansible-core supports."""
+    """vermin: payloads run on the Python of old batch nodes, the bridge on that of EL 9, modules on what Ansible does."""
     settings = context.settings()
     daemon = tuple(settings["daemon"])
     payloads = [path for path in context.files("roles/*/files/**.py") if not str(path).startswith(daemon)]
@@ -37,6 +37,9 @@ def check_floors(context: Context) -> None:
         context.run([*vermin, "--eval-annotations", f"--target={settings['payload-floor']}-", *map(str, payloads)])
     if modules:
         context.run([*vermin, f"--target={settings['module-floor']}-", *map(str, modules)])
+    bridge = context.files("roles/singularity_cri/files/cri_bridge/**.py")
+    if bridge:
+        context.run([*vermin, f"--target={settings['bridge-floor']}-", *map(str, bridge)])
 
 
 def check_layers(context: Context) -> None:
