@@ -25,7 +25,7 @@ def check_types(context: Context) -> None:
 
 
 def check_floors(context: Context) -> None:
-    """vermin: payloads run on the Python of old batch nodes, the bridge on that of EL 9, modules on what Ansible does."""
+    """vermin: payloads run on the Python of old batch nodes, the bridge on that of EL 9, modules as Ansible does."""
     settings = context.settings()
     daemon = tuple(settings["daemon"])
     payloads = [path for path in context.files("roles/*/files/**.py") if not str(path).startswith(daemon)]
