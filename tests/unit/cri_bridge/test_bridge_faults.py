@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""cri_bridge when something goes wrong: errors, deadlines, large messages, and either side that dies or starts again."""
+"""cri_bridge when something goes wrong: errors, deadlines, large messages, and a side that dies or starts again."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def code_of(call: Callable[[], Any]) -> grpc.StatusCode:
     try:
         call()
     except grpc.RpcError as error:
-        assert isinstance(error, grpc.Call)
-        return error.code()
+        code: grpc.StatusCode = error.code()  # type: ignore[attr-defined]
+        return code
     return grpc.StatusCode.OK
 
 

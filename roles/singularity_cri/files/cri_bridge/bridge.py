@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 
 from cri_bridge import rewriting
 from cri_bridge.answers import AnswerCache
+from cri_bridge.memory import Trimmer
 from cri_bridge.methods import SERVED, Changes, Kept, Method, Way
 from cri_bridge.metrics import Metrics
 from cri_bridge.processes import Processes
@@ -62,6 +63,7 @@ class Bridge:
         self._requests = rewriting.requests(seccomp_profile)
         self._cache = AnswerCache(seconds=cache_seconds, clock=clock)
         self._processes = Processes(ask=self.ask, ended=self._ended)
+        self._memory = Trimmer()
         self._keeping = cache_seconds > 0
         self._calls: dict[str, Any] = {
             method.name: channel.unary_unary(method.called) for method in SERVED.values() if method.way is Way.FORWARD
@@ -153,6 +155,7 @@ class Bridge:
             self._requests.get(method.name), request, context, grpc.StatusCode.INVALID_ARGUMENT
         )
         received = await self._send(method, rewritten, context)
+        self._memory.passed(len(request) + len(received))
         answer = await _rewritten(rewriting.ANSWERS.get(method.name), received, context, grpc.StatusCode.INTERNAL)
         if kept:
             settled = method.kept is Kept.SETTLED and self._processes.settles(method.name, request, answer)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import grpc
 
-from cri_bridge import web
+from cri_bridge import memory, web
 from cri_bridge.bridge import TO_KUBELET, TO_RUNTIME, Bridge, said
 from cri_bridge.methods import BY_NAME
 from cri_bridge.sockets import OwnSocket, Refused, notify, path_of
@@ -27,6 +27,7 @@ CHECK_SECONDS: Final = 5.0
 
 def run(given: argparse.Namespace) -> None:
     """Serve until SIGTERM or SIGINT; raise Refused if an address cannot be had."""
+    memory.use_one_arena()
     os.umask(0o177)  # the socket is root's alone from its first moment
     own = OwnSocket(path_of(given.listen))
     try:
