@@ -18,7 +18,7 @@ from pathlib import Path
 
 DEFAULT_CACHE = "/var/cache/converged-hpc"
 # Where Python packages begin, as pytest has it in pyproject.toml: whatever is started in the environment finds them.
-PACKAGES = ("tests", "roles/node_share/files", "roles/placement/files")
+PACKAGES = ("tests", "roles/node_share/files", "roles/placement/files", "roles/singularity_cri/files")
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 # The test bed's networks are taken from these; a proxy must not stand between its machines.
 NEVER_PROXIED = ("localhost", "127.0.0.1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")

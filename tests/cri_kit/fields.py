@@ -56,7 +56,7 @@ def _scalar(field: FieldDescriptor, place: int) -> Any:
 
 
 def _is_map(field: FieldDescriptor) -> bool:
-    return field.type == FieldDescriptor.TYPE_MESSAGE and field.message_type.GetOptions().map_entry
+    return field.type == FieldDescriptor.TYPE_MESSAGE and bool(field.message_type.GetOptions().map_entry)
 
 
 def table(message: Any, path: str = "") -> dict[str, Any]:
