@@ -25,6 +25,8 @@ ROLE = Path(__file__).resolve().parents[2] / "roles/singularity_cri/files"
 MOST_BYTES = 64 * 1024 * 1024
 SIZES = (("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_send_message_length", MOST_BYTES))
 OPTIONS = [*SIZES, ("grpc.use_local_subchannel_pool", 1), ("grpc.initial_reconnect_backoff_ms", 100)]
+# The Python of the bridge: another one shows that it runs there, with the wheels that are installed there.
+PYTHON = os.environ.get("CRI_BRIDGE_PYTHON", sys.executable)
 # A bound for tests that wait: a machine that others have stands still for a minute.
 PATIENCE = 120.0
 Answer = Callable[[bytes, grpc.ServicerContext], bytes]
@@ -110,9 +112,9 @@ class Running:
         return self.process.wait(PATIENCE)
 
 
-def command(*words: str, python: str = sys.executable) -> list[str]:
+def command(*words: str) -> list[str]:
     """Return the command line of the bridge."""
-    return [python, "-m", "cri_bridge", *words]
+    return [PYTHON, "-m", "cri_bridge", *words]
 
 
 def environment() -> dict[str, str]:
@@ -121,12 +123,12 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def bridge(folder: Path, backend: str, *options: str, python: str = sys.executable) -> Iterator[Running]:
+def bridge(folder: Path, backend: str, *options: str) -> Iterator[Running]:
     """Start a bridge in this folder, await systemd's READY=1 from it, yield it and end it."""
     address = f"unix://{folder / 'bridge.sock'}"
     with ready_socket(folder / "notify.sock") as ready, (folder / "bridge.log").open("a", encoding="utf-8") as log:
         environ = {**environment(), "NOTIFY_SOCKET": str(folder / "notify.sock")}
-        words = command("--listen", address, "--backend", backend, *options, python=python)
+        words = command("--listen", address, "--backend", backend, *options)
         process = subprocess.Popen(words, env=environ, stderr=log, text=True)
         running = Running(process, address)
         try:

@@ -184,6 +184,30 @@ def test_a_list_that_leaves_out_a_live_container_is_not_given_again(
     until(lambda: is_given_again(running, runtime, "ListContainers"))
 
 
+@pytest.mark.parametrize(
+    ("what", "whole"),
+    [
+        ({}, True),
+        ({"state": {"state": 1}}, True),
+        ({"state": {"state": 2}}, False),
+        ({"label_selector": {"a": "b"}}, False),
+        ({"id": "c"}, False),
+    ],
+    ids=str,
+)
+def test_only_a_list_of_all_that_runs_can_be_settled(
+    what: dict[str, Any], whole: bool, pods: Pods, running: Running, runtime: Runtime
+) -> None:
+    pods.start("PodSandboxStatus", "s")
+    pods.start("ContainerStatus", "c")
+    settle(running, runtime)
+    request = message_class(V1ALPHA2, "ListContainersRequest")(filter=what).SerializeToString()
+    if whole:
+        until(lambda: is_given_again(running, runtime, "ListContainers", request))
+    else:
+        assert not any(is_given_again(running, runtime, "ListContainers", request) for _ in range(20))
+
+
 def test_the_process_of_a_container_that_is_gone_is_watched_no_more(
     pods: Pods, running: Running, runtime: Runtime
 ) -> None:

@@ -5,10 +5,7 @@
 
 import sys
 
-# OpenSSL would be 4 MB of the bridge's 38. It has unix sockets alone, and asyncio does without ssl where it is missing.
-sys.modules["ssl"] = None  # type: ignore[assignment]
-
-from cri_bridge.cli import main  # noqa: E402
+from cri_bridge.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

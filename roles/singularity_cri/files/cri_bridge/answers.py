@@ -66,9 +66,7 @@ class AnswerCache:
         if self._seconds <= 0 or asked.generation != self._now():
             return
         now = self._clock()
-        lasting = asked.method.kept is Kept.CONNECTION or (
-            asked.method.kept is Kept.SETTLED and settled and not self._changing and now >= self._doubtful_until
-        )
+        lasting = asked.method.kept is Kept.SETTLED and settled and not self._changing and now >= self._doubtful_until
         self._entries = {key: entry for key, entry in self._entries.items() if now < entry.until}
         size = len(asked.request) + len(answer)
         if size + sum(entry.size for entry in self._entries.values()) <= MOST_BYTES:

@@ -9,6 +9,7 @@ and metadata pass on.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import Any, Awaitable, Callable, Final, Mapping
@@ -43,6 +44,11 @@ TO_RUNTIME: Final = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 TO_KUBELET: Final = (*_SIZES, ("grpc.so_reuseport", 0))
+# Names of status codes, which older versions of grpc give as numbers.
+_NAMES: Final[dict[Any, str]] = {
+    **{code: code.name for code in grpc.StatusCode},
+    **{code.value[0]: code.name for code in grpc.StatusCode},
+}
 Context = Any  # grpc.aio.ServicerContext of bytes
 
 
@@ -122,13 +128,16 @@ class Bridge:
 
         async def counted(request: bytes, context: Context) -> bytes:
             begin = self._clock()
-            code = "CANCELLED"
+            code = "UNKNOWN"
             try:
                 given = await answer(method, request, context)
                 code = "OK"
                 return given
             except grpc.aio.AbortError:
-                code = context.code().name
+                code = _NAMES[context.code()]
+                raise
+            except asyncio.CancelledError:
+                code = "CANCELLED"
                 raise
             finally:
                 self.metrics.called(method.name, code, self._clock() - begin)

@@ -32,7 +32,6 @@ class Kept(enum.Enum):
     NOT = "not"
     SHORT = "short"  # for the seconds of the option
     SETTLED = "settled"  # longer, while no process of a listed object can have ended unseen
-    CONNECTION = "connection"  # as long, for what only a restart of the runtime changes
 
 
 class Changes(enum.Enum):
@@ -73,7 +72,7 @@ def _images(name: str, way: Way = Way.FORWARD, kept: Kept = Kept.NOT, changes: C
 
 
 METHODS: Final = (
-    _runtime("Version", kept=Kept.CONNECTION),
+    _runtime("Version", kept=Kept.SHORT),
     _runtime("Status"),
     _runtime("RunPodSandbox", changes=Changes.STATE),
     _runtime("StopPodSandbox", changes=Changes.STATE),

@@ -14,7 +14,7 @@ import contextlib
 import json
 import logging
 import os
-from typing import Awaitable, Callable, Final, Iterable
+from typing import Awaitable, Callable, Final
 
 from google.protobuf.message import DecodeError
 
@@ -58,7 +58,8 @@ class Processes:
     def settles(self, method: str, request: bytes, answer: bytes) -> bool:
         """Return whether each live object of this answer is watched; begin to watch those that are not."""
         try:
-            objects, whole = _objects(method, request, answer)
+            kind, whole = _asked_for(method, request)
+            objects = _objects(method, kind, answer)
         except DecodeError:
             return False
         settled = True
@@ -71,15 +72,16 @@ class Processes:
                 settled = False
                 if state == _LIVE[key[0]]:
                     self._begin(key)
-        if whole is None:
+        if method not in _LISTS:
             return settled
-        # A list without a filter says what is gone. A watched process still runs, so its object is not gone: the
-        # runtime left it out because its query failed.
-        missing = [key for key in self._watched if key[0] == whole and key not in objects]
+        # A watched process runs, so its object is not gone: a list of all live objects without it is one from which the
+        # runtime left it out because its query failed. Of other lists nobody can say what they lack.
+        missing = [key for key in self._watched if whole and key[0] == kind and key not in objects]
         for key in missing:
             self._begin(key)
-        self._unwatchable -= {key for key in self._unwatchable if key[0] == whole and key not in objects}
-        return settled and not missing
+        if whole:
+            self._unwatchable -= {key for key in self._unwatchable if key[0] == kind and key not in objects}
+        return settled and whole and not missing
 
     def forget(self) -> None:
         """Stop watching everything."""
@@ -162,17 +164,22 @@ class Processes:
         os.close(descriptor)
 
 
-def _objects(method: str, request: bytes, answer: bytes) -> tuple[dict[Key, int], str | None]:
-    """Return the objects of an answer with their states, and the kind of which it lists all, if any."""
-    if method in _LISTS:
-        kind, field = _LISTS[method]
-        asked = messages.parse(method + "Request", request)
-        items: Iterable[object] = getattr(messages.parse(method + "Response", answer), field)
-        found = {(kind, item.id): item.state for item in items}  # type: ignore[attr-defined]
-        everything = not asked.HasField("filter") or not asked.filter.SerializeToString()
-        return found, kind if everything else None
-    status = messages.parse(method + "Response", answer).status
-    return {(method, status.id): status.state}, None
+def _asked_for(method: str, request: bytes) -> tuple[str, bool]:
+    """Return the kind of object that a query is for, and whether it asks for all live objects of this kind."""
+    if method not in _LISTS:
+        return method, False
+    kind, _ = _LISTS[method]
+    wanted = messages.parse(method + "Request", request).filter
+    every_state = not wanted.HasField("state") or wanted.state.state == _LIVE[kind]
+    wanted.ClearField("state")
+    return kind, every_state and not wanted.SerializeToString()
+
+
+def _objects(method: str, kind: str, answer: bytes) -> dict[Key, int]:
+    """Return the objects of an answer, with their states."""
+    found = messages.parse(method + "Response", answer)
+    items = getattr(found, _LISTS[method][1]) if method in _LISTS else [found.status]
+    return {(kind, item.id): item.state for item in items}
 
 
 def pid_of(info: dict[str, str]) -> int:
