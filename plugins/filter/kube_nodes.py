@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
+from ansible_collections.converged.hpc.plugins.module_utils import _runtime, _share_mode
 
 _HERE = ("localhost", "127.0.0.1", "::1")
 
@@ -23,14 +23,20 @@ def kube_nodes(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict[
                 f"kube_nodes: host {host}: another host is node {name}, too: set converged_kube_node"
             )
         labels = dict(known.get("node_kubelet_labels") or {})
-        found[name] = {**{str(key): str(value) for key, value in labels.items()}, **_share_mode.labels(known)}
+        found[name] = {
+            **{str(key): str(value) for key, value in labels.items()},
+            **_share_mode.labels(known),
+            **_runtime.labels(known),
+        }
     return found
 
 
 def kube_taints(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
-    """By the key of a taint that comes with a share mode, the nodes that shall have it; the others shall not."""
-    backed = [hostvars[host] for host in hosts if _share_mode.mode_of(hostvars[host]) == _share_mode.BACKED]
-    return {_share_mode.BACKED_TAINT: [_name(known) for known in backed]}
+    """Return, by the key of a taint of a share mode or a runtime, the nodes that shall have it; others lose it."""
+    those = [hostvars[host] for host in hosts]
+    backed = [_name(known) for known in those if _share_mode.mode_of(known) == _share_mode.BACKED]
+    limited = [_name(known) for known in those if _runtime.runtime_of(known) == _runtime.SINGULARITY_CRI]
+    return {_share_mode.BACKED_TAINT: backed, _runtime.TAINT: limited}
 
 
 def kube_become(hosts: t.Sequence[str], hostvars: t.Mapping[str, t.Any]) -> bool:

@@ -22,11 +22,13 @@ RESULTS = {
     "pbs": ("__pbs_share_remembered", "__pbs_share_queue", "__pbs_share_hook"),
     "controller": (
         *("__drain_access_rights", "__drain_access_identity", "__drain_access_signed"),
-        *("__node_share_controller", "__slurm_share_enabled"),
+        *("__node_share_controller", "__slurm_share_enabled", "__singularity_cri_policy"),
     ),
     "node": (
         *("__node_share_state", "__node_runtime_state", "__node_kubelet_state", "__node_kubelet_join"),
-        *("__node_kubelet_configured", "__torque_share_state"),
+        *("__node_kubelet_configured", "__torque_share_state", "__node_runtime_restored"),
+        *("__singularity_cri_state", "__singularity_cri_configured", "__singularity_cri_bridged"),
+        *("__singularity_cri_bridge_restored", "__singularity_cri_restored"),
     ),
 }
 # One call for all nodes: these parts of its result name those that it would change.

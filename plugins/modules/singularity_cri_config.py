@@ -49,6 +49,13 @@ options:
     description: The unit of Singularity-CRI.
     type: str
     default: sycri.service
+  engine_path:
+    description:
+      - The PATH of the unit, in which the engine C(singularity) is looked for and judged before anything is changed. An
+        engine whose release or flags do not serve is refused.
+      - Empty means that the engine is not judged.
+    type: str
+    default: ""
   restart_on:
     description: More files that mean a restart when they change.
     type: list
@@ -60,7 +67,7 @@ options:
     default: 30
 attributes:
   check_mode:
-    description: Says all that it would do. Whether Singularity-CRI starts, only doing tells.
+    description: Says all that it would do. Whether the engine serves and Singularity-CRI starts, only doing tells.
     support: full
   diff_mode:
     description: Shows the file before and after.
@@ -116,7 +123,7 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _states
 from ansible_collections.converged.hpc.plugins.module_utils._cmd import CommandError
-from ansible_collections.converged.hpc.plugins.module_utils._kube import sycri
+from ansible_collections.converged.hpc.plugins.module_utils._kube import engine, sycri
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
@@ -127,6 +134,7 @@ _SPEC: t.Dict[str, t.Any] = {
     "state": {"type": "str", "choices": ["present", "restored", "absent"], "default": "present"},
     "path": {"type": "path", "default": "/usr/local/etc/sycri/sycri.yaml"},
     "unit": {"type": "str", "default": "sycri.service"},
+    "engine_path": {"type": "str", "default": ""},
     "restart_on": {"type": "list", "elements": "path", "default": []},
     "timeout": {"type": "int", "default": 30},
     "record_dir": {"type": "path", "default": "/var/lib/converged/record"},
@@ -138,6 +146,9 @@ def run(params: t.Dict[str, t.Any], *, check: bool) -> t.Dict[str, t.Any]:
     session = Session(Host(), params["record_dir"], holder="singularity_cri_config")
     if params["state"] == "restored":
         return sycri.take_back(session, path=params["path"], unit=params["unit"], check=check)
+    # A plan comes before packages are installed, so only doing judges what is there then.
+    if params["engine_path"] and not check:
+        engine.see(params["engine_path"])
     wanted = sycri.Wanted(params["path"], params["config"], params["unit"], tuple(params["restart_on"]))
     return sycri.keep(session, wanted, timeout=params["timeout"], check=check)
 

@@ -15,8 +15,8 @@ from ansible_collections.converged.hpc.plugins.plugin_utils._values import ONLY_
 
 GUIDE = "see docs/guides/inventory.md"
 _ROLES = (
-    *("share_preflight", "node_share", "node_runtime", "node_kubelet", "slurm_share", "pbs_share", "torque_share"),
-    "drain_access",
+    *("share_preflight", "node_share", "node_runtime", "singularity_cri", "node_kubelet"),
+    *("slurm_share", "pbs_share", "torque_share", "drain_access"),
 )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.converged.hpc.plugins.module_utils import _quantity, _share_mode
+from ansible_collections.converged.hpc.plugins.module_utils import _quantity, _runtime, _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import Finding, refuse
 
 Spec = t.Mapping[str, t.Any]
@@ -45,6 +45,7 @@ RUN: dict[str, Spec] = {
     "converged_record_copy_dir": {"type": "path"},
     "converged_record_dir": {"type": "path"},
     "converged_restore_role": {"type": "str"},
+    "converged_runtime": {"type": "str", "choices": list(_runtime.RUNTIMES)},
     "converged_serial": {"type": "raw"},
     # Preflight judges it for each node, beside its batch system.
     "converged_share_mode": {"type": "str"},

@@ -26,6 +26,8 @@ ENGINE = """\
 #!/bin/sh
 case "$*" in
   version) echo 3.9.9 ;;
+  --version) echo singularity-ce version 3.9.9 ;;
+  "oci create --help") echo "  --bundle --empty-process --log-path --sync-socket" ;;
   buildcfg) echo SINGULARITY_CONFDIR=/usr/local/etc/singularity ;;
   *) echo "stand-in for singularity: cannot $*" >&2; exit 1 ;;
 esac

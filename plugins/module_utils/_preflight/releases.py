@@ -8,6 +8,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import singularity
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
     Findings,
     Machine,
@@ -44,6 +45,8 @@ _BY_UNIT = {"containerd.service": "containerd", "crio.service": "crio", "sycri.s
 
 def runtime_name(node: Machine) -> str:
     """The program behind the socket that the kubelet is to use, by its name, or else by what alone runs there."""
+    if singularity.is_wanted(node):
+        return "sycri"
     if node.wanted.get("runtime_manage", True):
         return "containerd"
     path = str(node.wanted.get("socket") or "").lower()
@@ -54,7 +57,7 @@ def runtime_name(node: Machine) -> str:
 
 def site_runtime(node: Machine) -> Findings:
     """A runtime of the site's own has to be there."""
-    if node.wanted.get("runtime_manage", True):
+    if node.wanted.get("runtime_manage", True) or singularity.is_wanted(node):
         return
     if not node.found["socket"]:
         yield refuse(
@@ -77,6 +80,7 @@ def fenced_services(node: Machine) -> Findings:
     strange = [unit for unit, one in _BY_UNIT.items() if unit in services and name and one != name]
     if strange:
         right = next((unit for unit, one in _BY_UNIT.items() if one == name), f"{name}.service")
+        right = f"{singularity.BRIDGE}, {right}" if singularity.is_wanted(node) else right
         text = f"node_share_services names {shown(strange)}, and the kubelet's runtime is {name}"
         yield refuse("services", text, f"set node_share_services: [kubelet.service, {right}]")
     elif "containerd.service" in services and node.active("docker.service"):
@@ -84,9 +88,14 @@ def fenced_services(node: Machine) -> Findings:
         yield refuse("services", text, "set node_share_services: [kubelet.service]")
 
 
+def runtime_is_containerd(node: Machine) -> bool:
+    """Return whether node_runtime puts its containerd on this node."""
+    return bool(node.wanted.get("runtime_manage", True)) and not singularity.is_wanted(node)
+
+
 def toolkit(node: Machine) -> Findings:
     """What an add-on has written into the configuration that we are going to write."""
-    if node.wanted.get("runtime_manage", True) and node.found.get("nvidia_in_config"):
+    if runtime_is_containerd(node) and node.found.get("nvidia_in_config"):
         text = "/etc/containerd/config.toml has runtimes of NVIDIA's toolkit, which node_runtime would take out"
         advice = "let the toolkit (1.18, GPU operator 25.10 or newer) write /etc/containerd/conf.d, or set"
         yield refuse("runtime", text, f"{advice} node_runtime_manage: false")
@@ -94,7 +103,7 @@ def toolkit(node: Machine) -> Findings:
 
 def distribution(node: Machine) -> Findings:
     """Packages are known for some families of distributions."""
-    if node.wanted.get("runtime_manage", True) and not node.found.get("family", "?"):
+    if runtime_is_containerd(node) and not node.found.get("family", "?"):
         text = "node_runtime does not know the packages of this distribution"
         yield refuse("distribution", text, "install a runtime yourself and set node_runtime_manage: false")
 
@@ -105,12 +114,14 @@ def cri_version(node: Machine) -> Findings:
     installed, floor = node.found["runtimes"].get(name, ""), _CRI_V1_FROM.get(name)
     if release(node.kubelet) < _ONLY_CRI_V1_FROM:
         return
+    if singularity.is_wanted(node):
+        return
     if name == "sycri":
         yield refuse(
             "cri",
             f"Singularity-CRI speaks only CRI v1alpha2, and kubelet {node.kubelet} only v1 (up to 1.25 it speaks both)",
-            "use containerd or CRI-O for pods (Apptainer or SingularityCE keeps running SIF images in batch jobs), or a"
-            " kubelet and a cluster of 1.25 or older",
+            "use containerd or CRI-O for pods (Apptainer or SingularityCE keeps running SIF images in batch jobs), or"
+            " set converged_runtime: singularity_cri, which puts a bridge between them",
         )
     elif installed and floor and release(installed) < floor:
         text = f"{name} {installed} does not speak CRI v1, and kubelet {node.kubelet} nothing else"

@@ -23,6 +23,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
     names,
     releases,
     room,
+    singularity,
     storage,
 )
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
@@ -67,6 +68,8 @@ _ON_NODES = (
     releases.distribution,
     releases.cri_version,
     releases.kubelet_version,
+    singularity.kind_of_node,
+    singularity.limits,
     beside.placeholders,
 )
 

@@ -57,8 +57,22 @@ def test_where_pods_run_beside_jobs_of_pbs_a_node_says_what_pbs_calls_it_and_wha
 
 
 def test_backed_nodes_have_a_taint_that_others_lose() -> None:
-    assert kube_taints(["a.example.org", "b"], HOSTVARS) == {"converged.hpc/backed": ["b.cluster"]}
-    assert kube_taints(["a.example.org"], HOSTVARS) == {"converged.hpc/backed": []}
+    assert kube_taints(["a.example.org", "b"], HOSTVARS)["converged.hpc/backed"] == ["b.cluster"]
+    assert kube_taints(["a.example.org"], HOSTVARS)["converged.hpc/backed"] == []
+
+
+def test_nodes_of_singularity_cri_have_a_label_and_a_taint_that_others_lose() -> None:
+    limited = {"c": {"inventory_hostname_short": "c", "converged_runtime": "singularity_cri"}}
+    known = {**HOSTVARS, **limited, "d": {"inventory_hostname_short": "d", "converged_runtime": "containerd"}}
+    assert kube_taints(["a.example.org", "c", "d"], known)["converged.hpc/singularity-cri"] == ["c"]
+    assert kube_taints(["a.example.org", "d"], known)["converged.hpc/singularity-cri"] == []
+    found = kube_nodes(["a.example.org", "c", "d"], known)
+    runtime = "node-restriction.kubernetes.io/converged-runtime"
+    assert {node: labels.get(runtime) for node, labels in found.items()} == {
+        "a": None,
+        "c": "singularity_cri",
+        "d": None,
+    }
 
 
 def test_jobs_show_on_a_backed_node_as_beside_other_pods() -> None:
