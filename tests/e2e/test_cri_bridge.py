@@ -155,8 +155,8 @@ def test_logs_exec_attach_and_port_forward_pass_the_bridge(site: Sharing) -> Non
 
 
 def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
-    probe = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1}
-    dies = {"exec": {"command": ["test", "!", "-e", "/tmp/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
+    probe = {"exec": {"command": ["sh", "-c", "test -e /tmp/ready"]}, "periodSeconds": 1}
+    dies = {"exec": {"command": ["sh", "-c", "test ! -e /tmp/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
     small = {"cpu": "500m", "memory": "64Mi"}
     workload.apply(
         site,
@@ -165,7 +165,7 @@ def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
     site.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/probed", "--timeout=280s")
     assert not runs(site, "probed")
     assert limits(site) == (500, 64 << 20)
-    site.kubectl("exec", "probed", "--", "touch", "/tmp/ready")
+    site.kubectl("exec", "probed", "--", "sh", "-c", ": > /tmp/ready")
     until(lambda: runs(site, "probed"), "the readiness probe succeeds")
 
     large = {"cpu": "700m", "memory": "96Mi"}
@@ -174,7 +174,7 @@ def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
     until(lambda: limits(site) == (700, 96 << 20), "the container has the new limits")
     until(lambda: not resizing(site), "the kubelet calls the resize done")
 
-    site.kubectl("exec", "probed", "--", "touch", "/tmp/dead")
+    site.kubectl("exec", "probed", "--", "sh", "-c", ": > /tmp/dead")
     until(lambda: restarts(site, "probed") == 1, "the liveness probe restarts it")
     site.kubectl("delete", "pod", "probed", "--grace-period=1")
 
