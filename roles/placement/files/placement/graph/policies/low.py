@@ -1,0 +1,10 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prefer low names: rack r1 before r2, node n2 before n10."""
+
+from typing import Final
+
+from placement.graph.policy import Policy, lowest_domains, lowest_nodes
+
+POLICY: Final = Policy("low", lowest_nodes, lowest_domains)

@@ -1,0 +1,211 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The graph follows the state: after any events it equals one that is made from a fresh list."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from placement.graph.topology import Topology
+from placement.graph.tree import Graph
+from placement.model.event import Event, Gone, Relisted, Seen
+from placement.model.node import Node
+from placement.model.pod import Pod
+from placement.state.cluster import Cluster
+from placement_kit import strategies
+from placement_kit.builders import amounts, node, pod
+
+BY_LABELS = Topology(levels=("zone", "rack"), labels=("zone", "rack"))
+SHAPES = (amounts(cpu="1"), amounts(cpu="500m", gpu="1"), ())
+
+
+def summary(graph: Graph) -> dict[str, Any]:
+    """Return all that decides a choice, in names, so that two graphs can be compared whatever their rows."""
+    graph.sync()
+    order = [graph.columns.nodes[row] for row in graph.order.rows.tolist()]
+    axis = graph.columns.axis.names
+    kept = [index for index, name in enumerate(axis) if graph.columns.alloc[index].any()]
+    return {
+        "order": [each.name for each in order if each is not None],
+        "paths": [graph.levels.path(row) for row in graph.order.rows.tolist()],
+        "use": [
+            (use.level, use.domain, use.nodes, {axis[index]: (use.capacity[index], use.free[index]) for index in kept})
+            for level in ("cluster", "zone", "rack", "node")
+            for use in graph.use(level)
+        ],
+        "fits": [graph.fits.counts(shape)[graph.order.rows].tolist() for shape in SHAPES],
+    }
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Event]:
+    """Nodes and pods that come, change and go, in any order."""
+    events: list[Event] = []
+    alive: dict[tuple[str, str], str] = {}
+    for version in range(10, 10 + draw(st.integers(1, 30))):
+        kind, name = draw(
+            st.sampled_from(
+                [("node", name) for name in strategies.NODE_NAMES] + [("pod", "p0"), ("pod", "p1"), ("pod", "p2")]
+            )
+        )
+        uid = alive.get((kind, name))
+        if uid is not None and draw(st.booleans()):
+            del alive[kind, name]
+            events.append(Gone(Node if kind == "node" else Pod, uid, version))
+            continue
+        uid = alive.setdefault((kind, name), f"{name}-{version}")
+        if kind == "node":
+            events.append(Seen(draw(strategies.nodes(name, uid=uid, version=version))))
+        else:
+            events.append(Seen(draw(strategies.pods(name, uid=uid, version=version, spec=strategies.few_specs))))
+    return events
+
+
+def survivors(events: list[Event]) -> list[Relisted]:
+    """Return what a list shows after these events."""
+    there: dict[str, Node | Pod] = {}
+    for event in events:
+        if isinstance(event, Seen) and isinstance(event.item, Node | Pod):
+            there[event.item.uid] = event.item
+        elif isinstance(event, Gone):
+            there.pop(event.uid, None)
+    items = list(there.values())
+    return [Relisted(kind, tuple(item for item in items if isinstance(item, kind)), 99) for kind in (Node, Pod)]
+
+
+def fresh(lists: list[Relisted]) -> Graph:
+    cluster = Cluster()
+    for relisted in lists:
+        cluster.apply(relisted)
+    return Graph(cluster.columns, BY_LABELS)
+
+
+@given(histories(), st.data())
+def test_increments_give_the_graph_of_a_fresh_list(events: list[Event], data: st.DataObject) -> None:
+    cluster = Cluster()
+    graph = Graph(cluster.columns, BY_LABELS)
+    for event in events:
+        cluster.apply(event)
+        # The graph is asked at any time, or only at the end.
+        if data.draw(st.booleans()):
+            summary(graph)
+    assert summary(graph) == summary(fresh(survivors(events)))
+    assert graph.check() == []
+
+
+@given(histories(), st.data())
+def test_after_lost_events_a_list_gives_the_graph_of_a_fresh_list(events: list[Event], data: st.DataObject) -> None:
+    cluster = Cluster()
+    graph = Graph(cluster.columns, BY_LABELS)
+    for event in events:
+        if data.draw(st.booleans()):
+            cluster.apply(event)
+            graph.sync()
+    for relisted in survivors(events):
+        cluster.apply(relisted)
+    assert summary(graph) == summary(fresh(survivors(events)))
+
+
+@given(histories(), st.data())
+def test_what_is_tried_and_taken_back_leaves_the_graph_as_it_was(events: list[Event], data: st.DataObject) -> None:
+    cluster = Cluster()
+    graph = Graph(cluster.columns, BY_LABELS)
+    for event in events:
+        cluster.apply(event)
+    before = summary(graph)
+    mark = cluster.pods.mark()
+    for uid in cluster.pods.by_uid:
+        cluster.pods.assume(uid, data.draw(st.sampled_from(strategies.NODE_NAMES)))
+        graph.sync()
+    cluster.pods.rollback(mark)
+    assert summary(graph) == before
+
+
+def test_more_changes_than_the_feed_keeps_are_taken_in_too() -> None:
+    cluster = Cluster()
+    cluster.apply(Seen(node("n1", labels=(("rack", "r1"), ("zone", "a")))))
+    graph = Graph(cluster.columns, BY_LABELS)
+    for version in range(2, 2 + cluster.columns.RING + 10):
+        cluster.apply(Seen(pod("p1", version=version, node="n1", request=amounts(cpu=str(1 + version % 2)))))
+    cluster.apply(Seen(node("n2", labels=(("rack", "r2"), ("zone", "a")))))
+    assert summary(graph) == summary(Graph(cluster.columns, BY_LABELS))
+
+
+def test_hundreds_of_nodes_in_new_domains_come_and_go() -> None:
+    cluster = Cluster()
+    graph = Graph(cluster.columns, BY_LABELS)
+    for index in range(300):
+        cluster.apply(Seen(node(f"n{index}", labels=(("rack", f"r{index}"), ("zone", f"z{index % 7}")))))
+        graph.sync()
+    assert summary(graph) == summary(Graph(cluster.columns, BY_LABELS))
+    for index in range(0, 300, 2):
+        cluster.apply(Gone(Node, f"uid-n{index}", 5))
+        graph.sync()
+    assert summary(graph) == summary(Graph(cluster.columns, BY_LABELS))
+
+
+def test_labels_with_ever_new_values_take_no_memory() -> None:
+    cluster = Cluster()
+    graph = Graph(cluster.columns, BY_LABELS)
+    for version in range(1, 500):
+        cluster.apply(Seen(node("n1", version=version, labels=(("rack", f"r{version}"), ("zone", f"z{version}")))))
+        graph.sync()
+    assert [len(level.names) for level in graph.levels.levels] == [1, 1]
+    assert [use.domain for use in graph.use("rack")] == ["z499/r499"]
+
+
+def test_ever_new_shapes_take_bounded_memory() -> None:
+    cluster = Cluster()
+    cluster.apply(Seen(node("n1")))
+    graph = Graph(cluster.columns, BY_LABELS)
+    for milli in range(1, 1000):
+        graph.fits.counts(amounts(cpu=f"{milli}m"))
+    assert len(graph.fits) == 128
+
+
+def test_pods_of_others_and_batch_jobs_placeholders_hold_room() -> None:
+    cluster = Cluster()
+    cluster.apply(Seen(node("n1", labels=(("rack", "r1"), ("zone", "a")))))
+    graph = Graph(cluster.columns, BY_LABELS)
+    for name in ("default-scheduler", "static"):
+        cluster.apply(Seen(pod(name, node="n1", request=amounts(cpu="1"))))
+    assert graph.use("rack")[0].free[0] == 2000
+    cluster.apply(Gone(Pod, "uid-static", 9))
+    assert graph.use("rack")[0].free[0] == 3000
+
+
+def test_an_overfull_node_does_not_hide_the_room_of_its_neighbours() -> None:
+    cluster = Cluster()
+    for name in ("n1", "n2"):
+        cluster.apply(Seen(node(name, labels=(("rack", "r1"), ("zone", "a")))))
+    cluster.apply(Seen(pod("huge", node="n1", request=amounts(cpu="8"))))
+    graph = Graph(cluster.columns, BY_LABELS)
+    need = np.zeros(len(cluster.columns.axis), np.int64)
+    need[0] = 4000
+    assert graph.may_hold("rack", need).tolist() == [True]
+
+
+def test_the_check_finds_heals_and_names_drift() -> None:
+    cluster = Cluster()
+    for index in range(4):
+        cluster.apply(Seen(node(f"n{index}", labels=(("rack", f"r{index % 2}"), ("zone", "a")))))
+    graph = Graph(cluster.columns, BY_LABELS)
+    truth = summary(graph)
+    graph.sums["rack"][0, 0] += 7
+    graph.seen[0, 2] -= 5
+    graph.levels["rack"].of_row[3] = 0
+    found = {(drift.where, drift.what) for drift in graph.check(rows=[2, 3])}
+    assert {("n2", "amounts"), ("n3", "domains"), ("rack a/r0", "sums")} <= found
+    assert graph.check() == []
+    assert summary(graph) == truth
+
+
+def test_the_check_finds_a_wrong_fit_count() -> None:
+    cluster = Cluster()
+    cluster.apply(Seen(node("n1")))
+    graph = Graph(cluster.columns, Topology())
+    graph.fits.counts(SHAPES[0])[0] += 1
+    assert [(drift.where, drift.what) for drift in graph.check()] == [("n1", "fit count of {'cpu': 1000}")]
+    assert graph.fits.counts(SHAPES[0])[0] == 4
