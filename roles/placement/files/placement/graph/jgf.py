@@ -36,7 +36,7 @@ _UNITS: Final = {
 }
 
 
-class _Metadata(msgspec.Struct, frozen=True):
+class _Metadata(msgspec.Struct, frozen=True, gc=False):
     type: str
     name: str = ""
     basename: str = ""
@@ -45,32 +45,32 @@ class _Metadata(msgspec.Struct, frozen=True):
     unit: str = ""
 
 
-class _Vertex(msgspec.Struct, frozen=True):
+class _Vertex(msgspec.Struct, frozen=True, gc=False):
     id: str | int
     metadata: _Metadata
 
 
-class _Relation(msgspec.Struct, frozen=True):
+class _Relation(msgspec.Struct, frozen=True, gc=False):
     subsystem: str = _SUBSYSTEM
     name: dict[str, str] = {}
 
 
-class _Edge(msgspec.Struct, frozen=True):
+class _Edge(msgspec.Struct, frozen=True, gc=False):
     source: str | int
     target: str | int
     metadata: _Relation = _Relation()
 
 
-class _Graph(msgspec.Struct, frozen=True):
+class _Graph(msgspec.Struct, frozen=True, gc=False):
     nodes: list[_Vertex]
     edges: list[_Edge] = []
 
 
-class _Wrapped(msgspec.Struct, frozen=True):
+class _Wrapped(msgspec.Struct, frozen=True, gc=False):
     graph: _Graph
 
 
-class _File(msgspec.Struct, frozen=True):
+class _File(msgspec.Struct, frozen=True, gc=False):
     """The graph by itself, or within a resource set of Flux."""
 
     graph: _Graph | None = None

@@ -21,6 +21,8 @@ from placement.state.columns import NodeColumns
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
 _PERF_CLASS_OF_NONE: Final = 9999
+# So many rows are added one by one.
+_ONE_BY_ONE: Final = 3
 
 
 class Use(NamedTuple):
@@ -91,9 +93,14 @@ class Graph:
             self.levels.resize(columns.capacity)
             self.seen = np.pad(self.seen, ((0, 0), (0, columns.capacity - self.seen.shape[1])))
         # A row twice would be moved and added twice.
-        for row in dict.fromkeys(facts.tolist()):
-            self._move(row)
-        self._add(np.unique(touched))
+        if len(facts):
+            for row in dict.fromkeys(facts.tolist()):
+                self._move(row)
+        if len(touched) > _ONE_BY_ONE:
+            self._add(np.unique(touched))
+        else:
+            for row in dict.fromkeys(touched.tolist()):
+                self._add_one(row)
         self._facts, self._touched = columns.facts.count, columns.touched.count
 
     def _move(self, row: int) -> None:
@@ -121,6 +128,17 @@ class Graph:
         self.seen[:, rows] = now
         for level in self.levels.levels:
             np.add.at(self.sums[level.name].T, level.of_row[rows], more.T)
+
+    def _add_one(self, row: int) -> None:
+        """Do the same for one row: a few operations on one column cost half of those on an array of one."""
+        half = len(self.columns.axis)
+        seen = self.seen[:, row]
+        now = np.concatenate((self.columns.free[:, row], self.columns.alloc[:, row]))
+        np.maximum(now[:half], 0, out=now[:half])
+        more = now - seen
+        seen[:] = now
+        for level in self.levels.levels:
+            self.sums[level.name][:, level.of_row[row]] += more
 
     @property
     def order(self) -> TreeOrder:

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tree as text: one line for each domain, with its nodes and what of each resource is in use."""
+
+from collections.abc import Iterator
+
+from placement.graph.topology import CLUSTER, NODE
+from placement.graph.tree import Graph, Use
+from placement.model.quantity import CPU, MEMORY, format_amount
+
+_INDENT = "  "
+_GIB = 2**30
+
+
+def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
+    """Yield the lines, each domain below the one that it is in; with `nodes` every node has a line, too.
+
+    What is in use is everything that is charged: pods of all schedulers and placeholders of batch jobs.
+    """
+    graph.sync()
+    names = graph.columns.axis.names
+    levels = [CLUSTER, *graph.topology.levels, *([NODE] if nodes else [])]
+    begins: list[tuple[int, int, Use]] = []
+    for depth, level in enumerate(levels):
+        starts, _ends = graph.runs(level)
+        begins += [(start, depth, use) for start, use in zip(starts.tolist(), graph.use(level), strict=True)]
+    rows = graph.order.rows.tolist()
+    for start, depth, use in sorted(begins, key=lambda each: each[:2]):
+        name = use.domain.rpartition("/")[2]
+        title = CLUSTER if use.level == CLUSTER else f"{use.level} {name}"
+        amounts = [
+            _amount(resource, has - free, has)
+            for resource, has, free in zip(names, use.capacity, use.free, strict=True)
+            if has
+        ]
+        count = "" if use.level == NODE else f"  {use.nodes} node{'s' if use.nodes != 1 else ''}"
+        if use.level == NODE:
+            # A node that is in no domain of a level stands beside those domains.
+            depth = 1 + sum(name is not None for name in graph.levels.path(rows[start]) or ())
+        yield _INDENT * depth + "  ".join([title + count, *amounts])
+
+
+def _amount(resource: str, used: int, has: int) -> str:
+    if resource == MEMORY:
+        return f"{resource} {used / _GIB:.0f}/{has / _GIB:.0f} GiB"
+    if resource == CPU:
+        return f"{resource} {used / 1000:g}/{has / 1000:g}"
+    return f"{resource} {format_amount(resource, used)}/{format_amount(resource, has)}"
