@@ -26,7 +26,7 @@ from placement.graph.operations import allocate
 from placement.graph.request import Part, Refused, Request, Selection
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Gone, Seen
+from placement.model.event import Deleted, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod, PodSpec
 from placement.model.quantity import Amounts
@@ -74,7 +74,7 @@ def cluster_of(number: int, amounts: Amounts, racks: int) -> Cluster:
     """Return a cluster of such nodes."""
     cluster = Cluster()
     for node in nodes(number, amounts, racks):
-        cluster.apply(Seen(node))
+        cluster.apply(Upserted(node))
     return cluster
 
 
@@ -139,7 +139,7 @@ def _load(path: str) -> tuple[float, float, int]:
     description = read_jgf(Path(path).read_bytes(), path)
     cluster = Cluster()
     for node in description.nodes():
-        cluster.apply(Seen(node))
+        cluster.apply(Upserted(node))
     graph = Graph(cluster.columns, description.topology)
     spent = time.process_time() - begun
     return spent, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, len(graph.order.rows)
@@ -167,7 +167,7 @@ def gangs(number: int, size: int) -> float:
     uids = [f"p{index}" for index in range(number * size)]
     for uid in uids:
         pod = Pod(uid=uid, namespace="team", name=uid, version=1, spec=spec, request=CORE)
-        cluster.apply(Seen(pod))
+        cluster.apply(Upserted(pod))
     waiting = iter(uids)
     begun = time.process_time()
     for _gang in range(number):
@@ -201,14 +201,14 @@ def events(number: int, at_once: int) -> float:
         if index % 100 == 99:
             labels = (("rack", f"r{index % 200}"),)
             node = Node(uid=f"n{at}", name=f"n{at}", version=version, labels=labels, allocatable=amounts)
-            cluster.apply(Seen(node))
+            cluster.apply(Upserted(node))
         elif index % 2:
             name = f"p{index - 1}"
-            cluster.apply(Gone(Pod, name, version))
+            cluster.apply(Deleted(Pod, name, version))
         else:
             name = f"p{index}"
             cluster.apply(
-                Seen(
+                Upserted(
                     Pod(uid=name, namespace="team", name=name, version=version, spec=spec, request=CORE, node=f"n{at}")
                 )
             )

@@ -6,7 +6,7 @@
 import unittest
 
 import pelogue
-from  import jobid
+from nodeshare.model import job_key
 from pelogue import Answer, Facts, Settings
 
 HERE = Settings(names=("n1",))
@@ -85,7 +85,7 @@ class Refusals(unittest.TestCase):
 class Runs(unittest.TestCase):
     def test_files_of_leases_are_found_by_the_names_that_nodeshare_gives(self):
         for job in ("0.srv", "31[1].srv.example.org", "12-3.srv"):
-            name = jobid.file_name(jobid.parse("torque", job, "7"))
+            name = job_key.file_name(job_key.parse("torque", job, "7"))
             self.assertEqual(name, pelogue.file_part(job) + ".r7")
             self.assertEqual(pelogue.runs(job, [name + ".lease", "x"]), ([7], []))
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from placement.graph.request import Refused, Selection
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.model.quantity import Amounts
 from placement.state.cluster import Cluster
 
@@ -28,9 +28,11 @@ class Drawn:
             for index, left in enumerate(cores, start=1):
                 name = f"{rack}n{index}"
                 more = dict((labels or {}).get(name, {}))
-                self.cluster.apply(Seen(node(name, labels=tuple(sorted({"zone": zone, "rack": rack, **more}.items())))))
+                self.cluster.apply(
+                    Upserted(node(name, labels=tuple(sorted({"zone": zone, "rack": rack, **more}.items()))))
+                )
                 if left < 4:
-                    self.cluster.apply(Seen(pod(f"on-{name}", node=name, request=amounts(cpu=str(4 - left)))))
+                    self.cluster.apply(Upserted(pod(f"on-{name}", node=name, request=amounts(cpu=str(4 - left)))))
         self.graph = Graph(self.cluster.columns, ZONES, class_label="class")
 
     def names(self, found: Selection | Refused, part: int = 0) -> dict[str, int]:

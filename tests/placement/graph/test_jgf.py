@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placement.graph.jgf import read_jgf, write_jgf
 from placement.graph.topology import TopologyError
 from placement.graph.tree import Graph
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement.state.cluster import Cluster
 
 GIB = 2**30
@@ -153,7 +153,7 @@ def test_what_is_written_is_read_again_the_same(places: dict[str, tuple[str, str
     first = read_jgf(text(vertices, edges), "a.json")
     cluster = Cluster()
     for node in first.nodes():
-        cluster.apply(Seen(node))
+        cluster.apply(Upserted(node))
     again = read_jgf("".join(write_jgf(Graph(cluster.columns, first.topology), pools=pools)), "b.json")
     assert again.topology.levels == first.topology.levels == ("zone", "rack")
     assert again.topology.paths == first.topology.paths

@@ -5,7 +5,7 @@
 
 from placement.graph.audit import audit
 from placement.graph.show import show
-from placement.model.event import Seen
+from placement.model.event import Upserted
 from placement_kit.builders import amounts, node, pod
 from placement_kit.drawn_graph import Drawn
 
@@ -24,7 +24,7 @@ def test_the_tree_is_shown_with_its_use() -> None:
 
 def test_nodes_are_shown_when_asked_for_and_those_without_a_place_stand_below_the_cluster() -> None:
     drawn = Drawn({"a/r1": [3]})
-    drawn.cluster.apply(Seen(node("lost", allocatable=amounts(cpu="2", gpu="1", pods="5"))))
+    drawn.cluster.apply(Upserted(node("lost", allocatable=amounts(cpu="2", gpu="1", pods="5"))))
     assert list(show(drawn.graph, nodes=True))[1:] == [
         "  zone a  1 node  cpu 1/4  memory 0/8 GiB  pods 1/10",
         "    rack r1  1 node  cpu 1/4  memory 0/8 GiB  pods 1/10",
@@ -39,9 +39,9 @@ def test_an_empty_cluster_is_shown_too() -> None:
 
 def test_the_slow_check_agrees_with_pods_that_run_leave_and_are_promised_room() -> None:
     drawn = Drawn({"a/r1": [3, 2], "a/r2": [4]})
-    drawn.cluster.apply(Seen(pod("leaving", node="r2n1", terminating=True)))
-    drawn.cluster.apply(Seen(pod("nominated", nominated_node="r2n1")))
-    drawn.cluster.apply(Seen(pod("driver", node="r2n1", request=amounts(cpu="1", gpu="1"))))
+    drawn.cluster.apply(Upserted(pod("leaving", node="r2n1", terminating=True)))
+    drawn.cluster.apply(Upserted(pod("nominated", nominated_node="r2n1")))
+    drawn.cluster.apply(Upserted(pod("driver", node="r2n1", request=amounts(cpu="1", gpu="1"))))
     assert [audit(drawn.graph, drawn.cluster, part, 2) for part in range(2)] == [[], []]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from placement.graph.audit import audit
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Event, Gone, Relisted, Seen
+from placement.model.event import Deleted, Event, Relisted, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.state.cluster import Cluster
@@ -54,13 +54,13 @@ def histories(draw: st.DrawFn) -> list[Event]:
         uid = alive.get((kind, name))
         if uid is not None and draw(st.booleans()):
             del alive[kind, name]
-            events.append(Gone(Node if kind == "node" else Pod, uid, version))
+            events.append(Deleted(Node if kind == "node" else Pod, uid, version))
             continue
         uid = alive.setdefault((kind, name), f"{name}-{version}")
         if kind == "node":
-            events.append(Seen(draw(strategies.nodes(name, uid=uid, version=version))))
+            events.append(Upserted(draw(strategies.nodes(name, uid=uid, version=version))))
         else:
-            events.append(Seen(draw(strategies.pods(name, uid=uid, version=version, spec=strategies.few_specs))))
+            events.append(Upserted(draw(strategies.pods(name, uid=uid, version=version, spec=strategies.few_specs))))
     return events
 
 
@@ -68,9 +68,9 @@ def survivors(events: list[Event]) -> list[Relisted]:
     """Return what a list shows after these events."""
     there: dict[str, Node | Pod] = {}
     for event in events:
-        if isinstance(event, Seen) and isinstance(event.item, Node | Pod):
+        if isinstance(event, Upserted) and isinstance(event.item, Node | Pod):
             there[event.item.uid] = event.item
-        elif isinstance(event, Gone):
+        elif isinstance(event, Deleted):
             there.pop(event.uid, None)
     items = list(there.values())
     return [Relisted(kind, tuple(item for item in items if isinstance(item, kind)), 99) for kind in (Node, Pod)]
@@ -126,11 +126,11 @@ def test_what_is_tried_and_taken_back_leaves_the_graph_as_it_was(events: list[Ev
 
 def test_more_changes_than_the_feed_keeps_are_taken_in_too() -> None:
     cluster = Cluster()
-    cluster.apply(Seen(node("n1", labels=(("rack", "r1"), ("zone", "a")))))
+    cluster.apply(Upserted(node("n1", labels=(("rack", "r1"), ("zone", "a")))))
     graph = Graph(cluster.columns, BY_LABELS)
     for version in range(2, 2 + cluster.columns.RING + 10):
-        cluster.apply(Seen(pod("p1", version=version, node="n1", request=amounts(cpu=str(1 + version % 2)))))
-    cluster.apply(Seen(node("n2", labels=(("rack", "r2"), ("zone", "a")))))
+        cluster.apply(Upserted(pod("p1", version=version, node="n1", request=amounts(cpu=str(1 + version % 2)))))
+    cluster.apply(Upserted(node("n2", labels=(("rack", "r2"), ("zone", "a")))))
     assert summary(graph) == summary(Graph(cluster.columns, BY_LABELS))
 
 
@@ -138,11 +138,11 @@ def test_hundreds_of_nodes_in_new_domains_come_and_go() -> None:
     cluster = Cluster()
     graph = Graph(cluster.columns, BY_LABELS)
     for index in range(300):
-        cluster.apply(Seen(node(f"n{index}", labels=(("rack", f"r{index}"), ("zone", f"z{index % 7}")))))
+        cluster.apply(Upserted(node(f"n{index}", labels=(("rack", f"r{index}"), ("zone", f"z{index % 7}")))))
         graph.sync()
     assert summary(graph) == summary(Graph(cluster.columns, BY_LABELS))
     for index in range(0, 300, 2):
-        cluster.apply(Gone(Node, f"uid-n{index}", 5))
+        cluster.apply(Deleted(Node, f"uid-n{index}", 5))
         graph.sync()
     assert summary(graph) == summary(Graph(cluster.columns, BY_LABELS))
 
@@ -151,7 +151,7 @@ def test_labels_with_ever_new_values_take_no_memory() -> None:
     cluster = Cluster()
     graph = Graph(cluster.columns, BY_LABELS)
     for version in range(1, 500):
-        cluster.apply(Seen(node("n1", version=version, labels=(("rack", f"r{version}"), ("zone", f"z{version}")))))
+        cluster.apply(Upserted(node("n1", version=version, labels=(("rack", f"r{version}"), ("zone", f"z{version}")))))
         graph.sync()
     assert [len(level.names) for level in graph.levels.levels] == [1, 1]
     assert [use.domain for use in graph.use("rack")] == ["z499/r499"]
@@ -159,7 +159,7 @@ def test_labels_with_ever_new_values_take_no_memory() -> None:
 
 def test_ever_new_shapes_take_bounded_memory() -> None:
     cluster = Cluster()
-    cluster.apply(Seen(node("n1")))
+    cluster.apply(Upserted(node("n1")))
     graph = Graph(cluster.columns, BY_LABELS)
     for milli in range(1, 1000):
         graph.fits.counts(amounts(cpu=f"{milli}m"))
@@ -168,20 +168,20 @@ def test_ever_new_shapes_take_bounded_memory() -> None:
 
 def test_pods_of_others_and_batch_jobs_placeholders_hold_room() -> None:
     cluster = Cluster()
-    cluster.apply(Seen(node("n1", labels=(("rack", "r1"), ("zone", "a")))))
+    cluster.apply(Upserted(node("n1", labels=(("rack", "r1"), ("zone", "a")))))
     graph = Graph(cluster.columns, BY_LABELS)
     for name in ("default-scheduler", "static"):
-        cluster.apply(Seen(pod(name, node="n1", request=amounts(cpu="1"))))
+        cluster.apply(Upserted(pod(name, node="n1", request=amounts(cpu="1"))))
     assert graph.use("rack")[0].free[0] == 2000
-    cluster.apply(Gone(Pod, "uid-static", 9))
+    cluster.apply(Deleted(Pod, "uid-static", 9))
     assert graph.use("rack")[0].free[0] == 3000
 
 
 def test_an_overfull_node_does_not_hide_the_room_of_its_neighbours() -> None:
     cluster = Cluster()
     for name in ("n1", "n2"):
-        cluster.apply(Seen(node(name, labels=(("rack", "r1"), ("zone", "a")))))
-    cluster.apply(Seen(pod("huge", node="n1", request=amounts(cpu="8"))))
+        cluster.apply(Upserted(node(name, labels=(("rack", "r1"), ("zone", "a")))))
+    cluster.apply(Upserted(pod("huge", node="n1", request=amounts(cpu="8"))))
     graph = Graph(cluster.columns, BY_LABELS)
     need = np.zeros(len(cluster.columns.axis), np.int64)
     need[0] = 4000
@@ -191,7 +191,7 @@ def test_an_overfull_node_does_not_hide_the_room_of_its_neighbours() -> None:
 def test_the_check_finds_heals_and_names_drift() -> None:
     cluster = Cluster()
     for index in range(4):
-        cluster.apply(Seen(node(f"n{index}", labels=(("rack", f"r{index % 2}"), ("zone", "a")))))
+        cluster.apply(Upserted(node(f"n{index}", labels=(("rack", f"r{index % 2}"), ("zone", "a")))))
     graph = Graph(cluster.columns, BY_LABELS)
     truth = summary(graph)
     graph.sums["rack"][0, 0] += 7
@@ -205,7 +205,7 @@ def test_the_check_finds_heals_and_names_drift() -> None:
 
 def test_the_check_finds_a_wrong_fit_count() -> None:
     cluster = Cluster()
-    cluster.apply(Seen(node("n1")))
+    cluster.apply(Upserted(node("n1")))
     graph = Graph(cluster.columns, Topology())
     graph.fits.counts(SHAPES[0])[0] += 1
     assert [(drift.where, drift.what) for drift in graph.check()] == [("n1", "fit count of {'cpu': 1000}")]

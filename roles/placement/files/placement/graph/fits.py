@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.quantity import Amounts
-from placement.state.columns import NodeColumns
+from placement.state.node_columns import NodeColumns
 from placement.state.vectors import MAX_PODS, Vector
 
 Counts = NDArray[np.int64]

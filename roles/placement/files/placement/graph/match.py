@@ -20,7 +20,7 @@ from placement.graph.request import Part, Refused, Request, Selection, Share
 from placement.graph.topology import CLUSTER
 from placement.graph.tree import Graph
 from placement.model.quantity import format_amount
-from placement.state.masks import Bools
+from placement.state.node_filters import Bools
 from placement.state.vectors import PODS_INDEX, Vector
 
 Int64s = NDArray[np.int64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from placement.graph.fits import FitTable
 from placement.graph.levels import Levels, TreeOrder
 from placement.graph.topology import CLUSTER, NODE, Topology, TopologyError
-from placement.state.columns import NodeColumns
+from placement.state.node_columns import NodeColumns
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]
@@ -257,7 +257,7 @@ class Graph:
 
 
 def _contribution(columns: NodeColumns, rows: Rows | None = None) -> Int64s:
-    """What rows add to their domains: what is not charged, and below it what the nodes have.
+    """Return what rows add to their domains: what is not charged, and below it what the nodes have.
 
     An overfull node counts as full, not as less than nothing: it must not hide the room of its neighbours.
     """
