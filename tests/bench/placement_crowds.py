@@ -352,7 +352,7 @@ def promises(number: int = 800) -> bool:
     case.settle()
     case.tell(Upserted(node("spare", allocatable=amounts(cpu="1", memory="4Gi", pods="110"))))
     case.settle()
-    promised, times = len(case.scheduler.cache.pipelined), []
+    promised, times = len(case.scheduler.cache.queue.pipelined), []
     for index in range(5):
         case.tell(Upserted(mine(f"small{index}", request=amounts(cpu="100m"))))
         case.longest = 0.0

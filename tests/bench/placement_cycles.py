@@ -298,7 +298,11 @@ def passing(nodes: int, number: int) -> bool:
         yield
 
     measured(f"{nodes} nodes, pods created and deleted", case, number, work())
-    left = len(case.scheduler.cluster.pods.by_uid) + len(case.scheduler.cache.tasks) + len(case.scheduler.cache.jobs)
+    left = (
+        len(case.scheduler.cluster.pods.by_uid)
+        + len(case.scheduler.cache.jobs.tasks)
+        + len(case.scheduler.cache.jobs.by_key)
+    )
     print(f"{'':44}{left} left in memory", flush=True)
     return not left
 

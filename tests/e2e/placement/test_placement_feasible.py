@@ -175,7 +175,7 @@ def ours(cluster: Cluster) -> dict[str, set[str]]:
         scheduler.cache.sync()
     chooser, columns = scheduler.session.host_selector, scheduler.cluster.columns
     found = {}
-    for task in scheduler.cache.tasks.values():
+    for task in scheduler.cache.jobs.tasks.values():
         if task.status is not Status.PENDING:
             continue
         fits = chooser.shapes.row(task.pod.spec, task.pod.request).scores > INFEASIBLE

@@ -94,7 +94,7 @@ class Run:
         simulated, book = self.simulated, self.simulated.scheduler.cache
         for action in simulated.run_once():
             if isinstance(action, Bind):
-                job = book.tasks[action.uid].job
+                job = book.jobs.tasks[action.uid].job
                 assert job.ready >= job.min_member, f"{job} is not whole"
             fails = self._random.random() < 0.02
             if isinstance(action, Bind) and fails:
@@ -124,10 +124,10 @@ class Run:
         book.sync()
         while book.arriving:
             book.sync()
-        assert book.tasks.keys() == simulated.pods.keys()
-        assert {job.group.uid for job in book.jobs.values() if job.group} == self._jobs.keys()
+        assert book.jobs.tasks.keys() == simulated.pods.keys()
+        assert {job.group.uid for job in book.jobs.by_key.values() if job.group} == self._jobs.keys()
         for name, keys in keyed_by_jobs(simulated.scheduler.session):
-            assert keys <= book.jobs.keys(), f"{name} keeps what is known of jobs that are gone"
+            assert keys <= book.jobs.by_key.keys(), f"{name} keeps what is known of jobs that are gone"
         told = len(statuses()) - self._told_before
         assert told <= 2 * len(self._jobs), "what was said of groups that are gone is kept"
 
@@ -142,6 +142,10 @@ def keyed_by_jobs(session: Session) -> Iterator[tuple[str, set[object]]]:
     for holder in (
         session,
         session.cache,
+        session.cache.jobs,
+        session.cache.usage,
+        session.cache.admission,
+        session.cache.queue,
         session.preempting,
         session.reclaiming,
         *session.cache.tree.by_name.values(),

@@ -57,7 +57,8 @@ def test_whoever_follows_forgets_what_has_changed() -> None:
         simulated.gone(simulated.named(f"p{index}"))
         simulated.follow()
     book = simulated.scheduler.cache
-    assert [len(kept) for kept in (book.cluster.changed, book.settled, book.tasks, book.jobs)] == [0, 0, 0, 0]
+    kept = (book.cluster.changed, book.settled, book.jobs.tasks, book.jobs.by_key)
+    assert [len(one) for one in kept] == [0, 0, 0, 0]
 
 
 def crowded(nodes: int = 6) -> Simulated:
@@ -87,7 +88,7 @@ def decided_in_slices(simulated: Simulated) -> list[Action]:
 def begun() -> Simulated:
     """In the middle of making room for a gang."""
     simulated = crowded()
-    while not any(task.status is Status.PIPELINED for task in simulated.scheduler.cache.tasks.values()):
+    while not any(task.status is Status.PIPELINED for task in simulated.scheduler.cache.jobs.tasks.values()):
         assert not simulated.run_once(lambda: True)
     assert simulated.scheduler.under_way
     return simulated
@@ -125,9 +126,9 @@ def test_what_comes_in_the_middle_of_a_statement_is_taken_in_after_it() -> None:
         if isinstance(action, Evict) and action.uid in simulated.pods:
             simulated.carry_out(action)
     simulated.run()
-    assert "uid-low0a" not in book.tasks
+    assert "uid-low0a" not in book.jobs.tasks
     assert len([name for name in simulated.placements() if name.startswith("high")]) == 12
-    assert "uid-late" in book.tasks
+    assert "uid-late" in book.jobs.tasks
     simulated.check()
 
 
@@ -137,14 +138,14 @@ def test_events_do_not_wait_longer_than_one_statement_although_there_is_always_a
     for which in range(4):
         simulated.see(gang(f"g{which}", SIZE), *(mine(f"g{which}-{index}", group=f"g{which}") for index in range(SIZE)))
     book, known = simulated.scheduler.cache, simulated.scheduler.cluster.pods.by_uid
-    while not any(task.status is Status.ALLOCATED for task in book.tasks.values()):
+    while not any(task.status is Status.ALLOCATED for task in book.jobs.tasks.values()):
         simulated.run_once(lambda: True)
     simulated.see(mine("late"))
     for _unused in range(4):
         # Every slice ends in the middle of something.
         simulated.run_once(lambda: book.in_transaction)
     assert "uid-late" in known
-    assert any(task.status is Status.PENDING for task in book.tasks.values())
+    assert any(task.status is Status.PENDING for task in book.jobs.tasks.values())
 
 
 def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later() -> None:
@@ -153,19 +154,19 @@ def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later()
     simulated.follow()
     book = simulated.scheduler.cache
     assert not simulated.scheduler.under_way
-    assert {task.status for task in book.tasks.values()} == {Status.RUNNING, Status.PENDING}
+    assert {task.status for task in book.jobs.tasks.values()} == {Status.RUNNING, Status.PENDING}
     assert not simulated.scheduler.cluster.columns.nominated.any()
-    assert "uid-low0a" not in book.tasks
+    assert "uid-low0a" not in book.jobs.tasks
     simulated.run()
     assert len([name for name in simulated.placements() if name.startswith("high")]) == 12
     # So does half of a gang that is placed.
     simulated = Simulated()
     simulated.see(*(node(f"n{index}") for index in range(SIZE)), gang("big", SIZE))
     simulated.see(*(mine(f"p{index}", group="big") for index in range(SIZE)))
-    while not any(task.status is Status.ALLOCATED for task in simulated.scheduler.cache.tasks.values()):
+    while not any(task.status is Status.ALLOCATED for task in simulated.scheduler.cache.jobs.tasks.values()):
         simulated.run_once(lambda: True)
     simulated.scheduler.configure(load(policy(), "test"), patience=120.0, reserve_after=300.0)
-    assert {task.status for task in simulated.scheduler.cache.tasks.values()} == {Status.PENDING}
+    assert {task.status for task in simulated.scheduler.cache.jobs.tasks.values()} == {Status.PENDING}
     assert len([action for action in simulated.run() if isinstance(action, Bind)]) == SIZE
 
 
@@ -218,8 +219,8 @@ def test_no_slice_reads_all_jobs_again(monkeypatch: pytest.MonkeyPatch) -> None:
             if not expected:
                 break
         assert number == expected
-    assert {job.priority for job in simulated.scheduler.cache.jobs.values()} == {20}
-    problems = [job.problem.reason for job in simulated.scheduler.cache.jobs.values() if job.problem is not None]
+    assert {job.priority for job in simulated.scheduler.cache.jobs.by_key.values()} == {20}
+    problems = [job.problem.reason for job in simulated.scheduler.cache.jobs.by_key.values() if job.problem is not None]
     assert problems == ["ClosedQueue"] * SIZE
 
 
@@ -229,9 +230,9 @@ def test_a_thousand_confirmations_are_not_taken_in_at_once() -> None:
     simulated.see(*(mine(f"p{index}") for index in range(SIZE)))
     for action in simulated.run_once() + simulated.run_once() + simulated.run_once():
         simulated.carry_out(action)
-    statuses = Counter(task.status for task in simulated.scheduler.cache.tasks.values())
+    statuses = Counter(task.status for task in simulated.scheduler.cache.jobs.tasks.values())
     simulated.run_once(lambda: True)
-    then = Counter(task.status for task in simulated.scheduler.cache.tasks.values())
+    then = Counter(task.status for task in simulated.scheduler.cache.jobs.tasks.values())
     assert 0 < then[Status.RUNNING] - statuses[Status.RUNNING] < SIZE
     simulated.run()
     assert len(simulated.placements()) == SIZE

@@ -196,7 +196,7 @@ def test_nobody_sees_a_part_of_a_gang_that_is_placed_one_by_one() -> None:
     book, halves = simulated.scheduler.cache, 0
     for _unused in range(10 * MEMBERS):
         binds = [action for action in simulated.run_once(lambda: True) if isinstance(action, Bind)]
-        begun = sum(task.status is Status.ALLOCATED for task in book.tasks.values())
+        begun = sum(task.status is Status.ALLOCATED for task in book.jobs.tasks.values())
         assert len(binds) in (0, MEMBERS)
         assert book.in_transaction or begun in (0, MEMBERS)
         halves += 0 < begun < MEMBERS
@@ -204,10 +204,10 @@ def test_nobody_sees_a_part_of_a_gang_that_is_placed_one_by_one() -> None:
     # Whoever begins to follow takes it back.
     other = spread_out()
     other.see(*members(MEMBERS))
-    while not any(task.status is Status.ALLOCATED for task in other.scheduler.cache.tasks.values()):
+    while not any(task.status is Status.ALLOCATED for task in other.scheduler.cache.jobs.tasks.values()):
         other.run_once(lambda: True)
     other.follow()
-    assert {task.status for task in other.scheduler.cache.tasks.values()} == {Status.PENDING}
+    assert {task.status for task in other.scheduler.cache.jobs.tasks.values()} == {Status.PENDING}
     assert len([action for action in other.run() if isinstance(action, Bind)]) == MEMBERS
 
 
@@ -223,13 +223,13 @@ def test_members_that_room_is_kept_for_get_it_one_by_one_and_all_at_once(monkeyp
     assert len([action for action in simulated.run_once() if isinstance(action, Evict)]) == MEMBERS
     book = simulated.scheduler.cache
     simulated.gone(*(simulated.named(f"low{index}") for index in range(MEMBERS)))
-    promised = {task.uid for task in book.tasks.values() if task.status is Status.PIPELINED}
+    promised = {task.uid for task in book.jobs.tasks.values() if task.status is Status.PIPELINED}
     assert len(promised) == MEMBERS
-    while not book.in_transaction or {book.tasks[uid].status for uid in promised} == {Status.PIPELINED}:
+    while not book.in_transaction or {book.jobs.tasks[uid].status for uid in promised} == {Status.PIPELINED}:
         assert not simulated.run_once(lambda: True)
     # It is taken back as a whole, too.
     simulated.follow()
-    assert {book.tasks[uid].status for uid in promised} == {Status.PIPELINED}
+    assert {book.jobs.tasks[uid].status for uid in promised} == {Status.PIPELINED}
     looks = counted(monkeypatch, HostSelector, "best")
     assert len([action for action in decide(simulated, looks) if isinstance(action, Bind)]) == MEMBERS
     assert (looks.sum, looks.longest) == (MEMBERS, 1)

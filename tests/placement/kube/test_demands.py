@@ -187,7 +187,7 @@ def test_the_priority_of_an_upstream_group_is_that_of_its_pods_whatever_these_sa
     # More of its pods do not change it.
     simulated.see(mine("q", priority=100, request=amounts(cpu="4"), **TIES[dialect]))
     simulated.run()
-    (job,) = [job for job in simulated.scheduler.cache.jobs.values() if job.group is not None]
+    (job,) = [job for job in simulated.scheduler.cache.jobs.by_key.values() if job.group is not None]
     assert job.priority == 10
 
 
@@ -196,7 +196,7 @@ def test_the_priority_of_a_group_goes_before_that_of_its_class() -> None:
     spec = {**GANG, "priority": 10, "priorityClassName": "high"}
     simulated.see(priority_class("high", 1000), group(UPSTREAM, spec), mine("p", **TIES[UPSTREAM]))
     simulated.run()
-    (job,) = simulated.scheduler.cache.jobs.values()
+    (job,) = simulated.scheduler.cache.jobs.by_key.values()
     assert (job.priority, job.problem) == (10, None)
 
 

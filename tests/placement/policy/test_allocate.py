@@ -428,6 +428,6 @@ def test_enqueue_lets_in_in_order_whom_there_is_room_for(groups: list[tuple[int,
                     free -= asked
                     let_in.add(name)
                     outside.remove(place)
-    jobs = simulated.scheduler.cache.jobs
+    jobs = simulated.scheduler.cache.jobs.by_key
     assert {key.name for key, job in jobs.items() if job.inqueue} == let_in
-    assert {key.name for key in simulated.scheduler.cache.gated} == set(names) - let_in
+    assert {key.name for key in simulated.scheduler.cache.queue.gated} == set(names) - let_in

@@ -86,7 +86,7 @@ def to_others(world: Contested, what: str, who: str, number: int) -> None:
             for one in [one for one in world.pods.values() if one.namespace == who and not one.node]:
                 world.see(replace(one, tag=tag))
         case "ungroup":
-            group = next(iter(world.scheduler.cache.jobs[key].group for key in groups(world, who)), None)
+            group = next(iter(world.scheduler.cache.jobs.by_key[key].group for key in groups(world, who)), None)
             if group is not None:
                 world.gone(group)
         case "squat":
@@ -105,7 +105,9 @@ def to_others(world: Contested, what: str, who: str, number: int) -> None:
 
 
 def groups(world: Contested, who: str) -> list[object]:
-    return [key for key, job in world.scheduler.cache.jobs.items() if job.group is not None and key.namespace == who]
+    return [
+        key for key, job in world.scheduler.cache.jobs.by_key.items() if job.group is not None and key.namespace == who
+    ]
 
 
 def to_a_job(world: Contested, what: str, job: BatchJob, number: int) -> None:

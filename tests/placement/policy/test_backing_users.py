@@ -194,7 +194,7 @@ def test_a_job_that_anybody_has_named_after_a_member_takes_nobody_out_of_its_gan
     site.settle()
     assert not kinds(site)["Evict"]
     assert [action.uid for action in site.actions if isinstance(action, Submit)] == ["group-team"]
-    backing, tasks = site.scheduler.session.batch_jobs, site.scheduler.cache.tasks
+    backing, tasks = site.scheduler.session.batch_jobs, site.scheduler.cache.jobs.tasks
     assert [backing.job_of(tasks[f"uid-p{n}"]).tag for n in range(2)] == ["group-team"] * 2
     assert set(site.placements()) == {"p0", "p1"}
 

@@ -149,7 +149,7 @@ def test_what_is_known_of_a_job_goes_with_it_and_nobody_looks_through_a_crowd_th
     others = [mine(f"gated{index}", gated=True) for index in range(GANGS)]
     crowded.see(*others)
     crowded.slice()
-    book.jobs = jobs = Watched(book.jobs)
+    book.jobs.by_key = jobs = Watched(book.jobs.by_key)
     assert len(session.refusals) == GANGS
     for index in range(40):
         gone = gang(f"g{index}", 1)
@@ -192,7 +192,7 @@ def test_gangs_for_which_nobody_can_leave_cost_no_more_where_they_are_many(monke
     for number in (100, 400):
         looks.clear()
         tries.clear()
-        assert len(arrive(number).cache.unschedulable) == number
+        assert len(arrive(number).cache.queue.unschedulable) == number
         # About 25 and 2; more than 200 and 30 where the crowd is looked through, and each of it is tried.
         assert len(looks) < 40 * number
         assert len(tries) < 4 * number
@@ -229,7 +229,7 @@ def test_equal_groups_that_are_not_let_in_are_not_looked_at_one_by_one(monkeypat
         scheduler.apply(Upserted(gang(f"g{index}", 1, min_resources=amounts(cpu=str(9 + index % 2)))))
         scheduler.apply(Upserted(mine(f"g{index}", group=f"g{index}")))
         scheduler.decide(0.0, lambda: False)
-    assert len(scheduler.cache.gated) == 300
+    assert len(scheduler.cache.queue.gated) == 300
     assert len(asked) <= 2 * 300
 
 
@@ -239,14 +239,14 @@ def test_jobs_that_could_never_run_are_reconsidered_some_at_a_time() -> None:
     for index in range(300):
         simulated.see(gang(f"g{index}", 1), mine(f"g{index}", group=f"g{index}", request=amounts(cpu="5")))
     simulated.run()
-    assert len(simulated.scheduler.cache.never_fits) == 300
+    assert len(simulated.scheduler.cache.admission.never_fits) == 300
     simulated.see(node("n2", allocatable=amounts(cpu="10", pods="10")))
     for action in simulated.run_once(lambda: True):
         simulated.carry_out(action)
-    assert len(simulated.scheduler.cache.to_refresh) > 100
+    assert len(simulated.scheduler.cache.admission.to_refresh) > 100
     simulated.run()
     assert len(simulated.placements()) == 2
-    assert not simulated.scheduler.cache.never_fits
+    assert not simulated.scheduler.cache.admission.never_fits
 
 
 @given(st.lists(st.tuples(st.sampled_from("pptg"), st.integers(0, 9), st.integers(0, 3)), max_size=60))

@@ -96,15 +96,15 @@ def test_who_was_no_victim_after_all_rests_again() -> None:
     simulated.see(priority_class("high", 10), gang("large", 5, priority_class="high"))
     simulated.see(*(mine(f"large{index}", group="large", priority=10) for index in range(5)))
     assert evicted(simulated.run()) == []
-    assert len(simulated.scheduler.cache.archived()) == 4
+    assert len(simulated.scheduler.cache.jobs.archived()) == 4
 
 
 def test_nothing_is_left_of_a_promise_that_was_kept() -> None:
     simulated = full()
     simulated.see(mine("high", priority=10))
     assert len(evicted(simulated.run())) == 1
-    assert len(simulated.scheduler.cache.archived()) == 4
-    assert not simulated.scheduler.cache.pipelined
+    assert len(simulated.scheduler.cache.jobs.archived()) == 4
+    assert not simulated.scheduler.cache.queue.pipelined
 
 
 def test_a_victim_that_is_spared_after_all_rests_again() -> None:
@@ -115,7 +115,7 @@ def test_a_victim_that_is_spared_after_all_rests_again() -> None:
     for name, cores in (("first", "1"), ("second", "2")):
         simulated.see(mine(name, group="pair", priority=10, request=amounts(cpu=cores)))
     assert evicted(simulated.run_once()) == ["three"]
-    assert [task.uid for task in simulated.scheduler.cache.archived()] == ["uid-one"]
+    assert [task.uid for task in simulated.scheduler.cache.jobs.archived()] == ["uid-one"]
 
 
 def test_nobody_is_evicted_while_another_node_has_room() -> None:

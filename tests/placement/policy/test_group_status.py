@@ -174,7 +174,7 @@ def test_nothing_is_kept_for_who_is_gone() -> None:
     simulated.gone(gang("g", 2))
     assert said(simulated, GroupStatus, 31) == []
     assert not simulated.scheduler._announcer._unsaid
-    assert not simulated.scheduler.cache.dirty
+    assert not simulated.scheduler.cache.queue.dirty
 
 
 def test_many_are_told_again_a_few_at_a_time() -> None:

@@ -246,8 +246,8 @@ class Numbered(Ruled):
 def assert_sums(scheduler: Scheduler) -> None:
     """The book is what a fresh look at the state would make of it."""
     cluster, book = scheduler.cluster, scheduler.cache
-    book.reconsider()
-    while book.to_refresh:
+    book.admission.reconsider()
+    while book.admission.to_refresh:
         book.sync()
     kept = cluster.changed
     cluster.changed = {kind: dict.fromkeys(items) for kind, items in cluster.objects.items()}
@@ -268,7 +268,7 @@ def assert_sums(scheduler: Scheduler) -> None:
             assert queue.begun == {key: job for key, job in queue.jobs.items() if nonzero(job.allocated)}
         found["jobs"] = {
             job.key: (job.counts, job.asking, nonzero(job.allocated), job.queue, job.problem, job.foreign)
-            for job in of.every_job()
+            for job in of.jobs.every_job()
         }
         return found | {"total": of.total}
 
@@ -286,15 +286,15 @@ def assert_lines(book: JobCache) -> None:
         assert queue.waiting == lined_up
         tickets = [job.position for job in queue.waiting.values()]
         assert tickets == sorted(tickets)
-    for job in book.jobs.values():
-        waits = job.group is not None and job.group.dialect == VOLCANO and book.owns_group(job)
-        if waits and book.admits(job) and not job.inqueue:
-            assert job.key in book.gated
+    for job in book.jobs.by_key.values():
+        waits = job.group is not None and job.group.dialect == VOLCANO and book.queue.owns_group(job)
+        if waits and book.admission.admits(job) and not job.inqueue:
+            assert job.key in book.queue.gated
     reserved: Counter[str] = Counter()
-    for job in book.jobs.values() if book.rules.enqueues else ():
+    for job in book.jobs.by_key.values() if book.rules.enqueues else ():
         if job.inqueue and job.group is not None and not job.occupied and job.problem is None:
             reserved.update(dict(job.group.min_resources))
-    assert {name: amount for name, amount in book.reserved.items() if amount} == {
+    assert {name: amount for name, amount in book.queue.reserved.items() if amount} == {
         name: amount for name, amount in reserved.items() if amount
     }
 
@@ -304,7 +304,7 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
     columns = scheduler.cluster.columns
     for action in decided:
         if isinstance(action, Bind):
-            task = scheduler.cache.tasks[action.uid]
+            task = scheduler.cache.jobs.tasks[action.uid]
             job, row = task.job, columns.rows[action.node]
             wanted = columns.axis.request(task.pod.request).dense > 0
             assert (columns.free[wanted, row] >= 0).all()
@@ -412,7 +412,7 @@ def lived(
     simulated.run()
     assert not any(isinstance(action, Bind | Evict) for action in simulated.run())
     # Nobody is leaving any more, so whom room was kept for has it, or waits like all others.
-    assert not any(task.status is Status.PIPELINED for task in simulated.scheduler.cache.tasks.values())
+    assert not any(task.status is Status.PIPELINED for task in simulated.scheduler.cache.jobs.tasks.values())
     assert_forgetful(simulated.scheduler)
     return [*history.decided, *simulated.actions]
 
@@ -420,7 +420,7 @@ def lived(
 def assert_forgetful(scheduler: Scheduler) -> None:
     """Nothing is known of jobs that are no more."""
     for known in scheduler.cache.known:
-        assert known.keys() <= scheduler.cache.jobs.keys()
+        assert known.keys() <= scheduler.cache.jobs.by_key.keys()
 
 
 def test_in_histories_pods_are_bound_and_evicted() -> None:

@@ -91,7 +91,7 @@ def test_a_group_is_let_in_whether_it_has_its_pods_or_not(
     status = simulated.groups()["g"]
     assert status.phase is phase
     assert status.reason == (reason or ("NeverFits" if pods == 3 else "NotEnoughTasks"))
-    kept = simulated.scheduler.cache.reserved.get("cpu", 0)
+    kept = simulated.scheduler.cache.queue.reserved.get("cpu", 0)
     assert kept == (2000 if phase is INQUEUE and least is SOME and "enqueue" in names and pods < 3 else 0)
 
 
@@ -101,7 +101,7 @@ def test_a_group_of_a_queue_that_a_batch_system_backs_is_let_in_and_keeps_no_roo
     simulated.see(volcano(queue="hpc", min_resources=TOO_MUCH))
     simulated.run()
     assert simulated.groups()["g"].phase is INQUEUE
-    assert not simulated.scheduler.cache.reserved
+    assert not simulated.scheduler.cache.queue.reserved
 
 
 @pytest.mark.parametrize("least", [NONE, SOME])
@@ -142,7 +142,7 @@ def test_in_the_life_of_a_job_of_volcanos_its_group_is_never_pending_again(least
     assert told[-1] == "Completed"
     assert "Pending" not in told
     # How it ended stays, and no room is kept for what is over.
-    assert not any(simulated.scheduler.cache.reserved.values())
+    assert not any(simulated.scheduler.cache.queue.reserved.values())
 
 
 def test_a_group_that_has_ended_keeps_no_room_after_a_restart() -> None:
@@ -151,7 +151,7 @@ def test_a_group_that_has_ended_keeps_no_room_after_a_restart() -> None:
     simulated.run()
     later(simulated)
     assert not simulated.groups()
-    assert not simulated.scheduler.cache.reserved
+    assert not simulated.scheduler.cache.queue.reserved
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -202,8 +202,8 @@ def test_before_it_has_pods_a_group_is_for_the_scheduler_that_volcanos_jobs_name
     simulated.gone(simulated.named("g0"))
     later(simulated)
     assert not simulated.groups()
-    assert not simulated.scheduler.cache.reserved
-    assert not simulated.scheduler.cache.gated
+    assert not simulated.scheduler.cache.queue.reserved
+    assert not simulated.scheduler.cache.queue.gated
 
 
 def test_a_group_whose_pods_have_named_us_stays_ours_when_they_are_gone() -> None:
@@ -231,7 +231,7 @@ def test_a_pod_of_ours_that_is_gone_before_anything_is_said_leaves_a_group_of_an
     simulated.see(node("n2", allocatable=amounts(cpu="400")))
     simulated.run()
     assert not later(simulated)
-    assert not any(simulated.scheduler.cache.reserved.values())
+    assert not any(simulated.scheduler.cache.queue.reserved.values())
 
 
 def numbers() -> Iterator[str]:
@@ -270,4 +270,4 @@ def test_pods_make_no_difference_to_who_is_let_in(groups: list[tuple[int, int, s
     phases, others = ({name: status.phase for name, status in of.groups().items()} for of in (with_pods, without))
     assert phases == others
     assert len(phases) == len(groups)
-    assert with_pods.scheduler.cache.gated.keys() == without.scheduler.cache.gated.keys()
+    assert with_pods.scheduler.cache.queue.gated.keys() == without.scheduler.cache.queue.gated.keys()

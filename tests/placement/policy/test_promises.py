@@ -50,7 +50,7 @@ def left(simulated: Simulated) -> list[str]:
 
 
 def promised(simulated: Simulated) -> list[str]:
-    return [task.pod.name for task in simulated.scheduler.cache.tasks.values() if task.status is Status.PIPELINED]
+    return [task.pod.name for task in simulated.scheduler.cache.jobs.tasks.values() if task.status is Status.PIPELINED]
 
 
 @pytest.mark.parametrize("rule", APART, ids=lambda rule: next(iter(rule)))

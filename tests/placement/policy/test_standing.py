@@ -73,7 +73,7 @@ def test_who_is_still_admitted_is_bound_in_the_order_of_all() -> None:
     simulated = waiting()
     simulated.see(queue("ours", namespaces=frozenset({"team"})), LARGE)
     assert len(bound(decided(simulated, cut=False))) == CROWD
-    assert not simulated.scheduler.cache.stale
+    assert not simulated.scheduler.cache.admission.stale
 
 
 @pytest.mark.parametrize("change", SHUT)
@@ -100,11 +100,11 @@ def test_room_that_is_kept_for_a_job_that_is_shut_out_is_not_given_to_it(change)
     simulated.see(mine("high", group="high", priority=10, request=amounts(cpu="4")))
     decision = simulated.run_once()
     assert [action.name for action in decision if isinstance(action, Evict)] == ["low"]
-    assert simulated.scheduler.cache.tasks["uid-high"].status is Status.PIPELINED
+    assert simulated.scheduler.cache.jobs.tasks["uid-high"].status is Status.PIPELINED
     simulated.gone(simulated.named("low"))
     simulated.see(change)
     assert not bound(decided(simulated, cut=False))
-    assert simulated.scheduler.cache.tasks["uid-high"].status is Status.PENDING
+    assert simulated.scheduler.cache.jobs.tasks["uid-high"].status is Status.PENDING
 
 
 def test_no_job_is_submitted_for_a_pod_that_is_shut_out() -> None:
@@ -139,10 +139,10 @@ def test_a_pod_that_something_happens_to_while_its_queue_is_read_again_does_not_
     # Nobody is cut off, so one slice reads some of them.
     simulated.run_once()
     book = simulated.scheduler.cache
-    assert book.stale
+    assert book.admission.stale
     # What happens to one that has not been read does not put it to rest in a queue that may not have it.
     simulated.see(*(replace(item, labels=(("app", "x"),)) for item in [*simulated.pods.values()]))
     simulated.run()
-    assert not book.stale
-    assert {job.problem.reason for job in book.every_job() if job.problem is not None} == {"ForbiddenQueue"}
-    assert len([job for job in book.every_job() if job.problem is not None]) == 2 * CROWD
+    assert not book.admission.stale
+    assert {job.problem.reason for job in book.jobs.every_job() if job.problem is not None} == {"ForbiddenQueue"}
+    assert len([job for job in book.jobs.every_job() if job.problem is not None]) == 2 * CROWD

@@ -98,7 +98,7 @@ def test_room_is_kept_for_a_group_that_has_its_pods_however_long_they_wait() -> 
     report(simulated)
     later(simulated, 3 * CLAIM_SECONDS)
     assert phases(simulated) == {"large": GroupPhase.INQUEUE}
-    assert simulated.scheduler.cache.reserved.get("cpu") == 4000
+    assert simulated.scheduler.cache.queue.reserved.get("cpu") == 4000
 
 
 def test_room_of_a_gang_that_gets_too_few_pods_lapses_too() -> None:

@@ -56,7 +56,7 @@ def test_a_search_among_dozens_of_kinds_ends_and_what_it_finds_is_enough(part: f
     question = VictimRules(
         lambda _task: True, lambda _task: True, together, DisruptionBudgets(book), lambda task: task.uid
     )
-    members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.tasks.values()])]
+    members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.jobs.tasks.values()])]
     found = searched(VictimSearch(question, members, needed, (), SliceBudget()))
     assert len(looked_at) <= SETS + PODS
     assert found is not None
@@ -84,7 +84,7 @@ def test_a_search_among_hundreds_of_pods_ends_and_what_it_finds_is_enough() -> N
         return task.pod.request, task.priority
 
     question = VictimRules(lambda _task: True, lambda _task: True, together, DisruptionBudgets(book), like)
-    members = [tasks for _like, tasks in classes([(like(task), task) for task in book.tasks.values()])]
+    members = [tasks for _like, tasks in classes([(like(task), task) for task in book.jobs.tasks.values()])]
     found = searched(VictimSearch(question, members, {"cpu": 150_000}, (), SliceBudget()))
     assert found is not None
     assert sum(sizes[task.pod.name] for task in found.victims) >= 150_000
@@ -108,6 +108,6 @@ def test_a_search_for_what_must_not_leave_ends() -> None:
     question = VictimRules(
         lambda _task: True, lambda _task: True, together, DisruptionBudgets(book), lambda task: task.uid
     )
-    members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.tasks.values()])]
+    members = [tasks for _like, tasks in classes([(task.uid, task) for task in book.jobs.tasks.values()])]
     assert searched(VictimSearch(question, members, {"cpu": 15_000}, (), SliceBudget())) is None
     assert sum(looked_at) <= PATIENCE * LOOKS + len(members)

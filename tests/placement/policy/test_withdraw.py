@@ -111,10 +111,10 @@ def test_a_gang_that_is_evicted_whole_starts_anew() -> None:
     simulated.see(*nodes(), gang("g", 2))
     simulated.see(*(mine(f"g{index}", group="g") for index in range(2)))
     simulated.run()
-    assert next(iter(simulated.scheduler.cache.jobs.values())).was_ready
+    assert next(iter(simulated.scheduler.cache.jobs.by_key.values())).was_ready
     simulated.gone(*list(simulated.pods.values()))
     simulated.run()
-    assert not next(iter(simulated.scheduler.cache.jobs.values())).was_ready
+    assert not next(iter(simulated.scheduler.cache.jobs.by_key.values())).was_ready
 
 
 def test_the_group_is_told_that_it_runs_once_that_is_true() -> None:
@@ -197,7 +197,7 @@ def test_only_gangs_that_were_never_whole_are_withdrawn_and_none_stays_bound_in_
         failing.step(failing=True)
     for _unused in range(60):
         failing.step(failing=False)
-    for job in failing.simulated.scheduler.cache.jobs.values():
+    for job in failing.simulated.scheduler.cache.jobs.by_key.values():
         assert failing.bound(job.key.name) in (0, job.min_member) or job.was_ready
 
 

@@ -248,7 +248,7 @@ def test_a_promise_is_given_up_when_its_victim_stays_although_nothing_else_happe
     simulated.see(replace(victim, terminating=False))
     simulated.tell(EvictRefused(victim.uid, "no"))
     simulated.run()
-    kept = {task.node for task in simulated.scheduler.cache.tasks.values() if task.status.name == "PIPELINED"}
+    kept = {task.node for task in simulated.scheduler.cache.jobs.tasks.values() if task.status.name == "PIPELINED"}
     assert kept == {"n0", "n2"}
 
 
@@ -288,7 +288,7 @@ def test_nobody_looks_through_the_pods_of_a_job_because_one_of_them_ends() -> No
     # The first time the reason is another: the queue has all that it deserves.
     simulated.finish(next(iter(simulated.placements())))
     simulated.run()
-    (job,) = simulated.scheduler.cache.jobs.values()
+    (job,) = simulated.scheduler.cache.jobs.by_key.values()
     job.tasks = tasks = Watched(job.tasks)
     for index in range(3):
         simulated.finish(next(iter(simulated.placements())))
@@ -357,11 +357,11 @@ def test_a_long_list_is_taken_in_over_several_slices_and_what_comes_after_it_wai
     assert 0 < len(scheduler.cluster.pods.by_uid) < 500
     assert steps(scheduler) > 10
     assert not scheduler.under_way
-    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.cache.tasks) == 1999
+    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.cache.jobs.tasks) == 1999
     # What a later list does not have is gone, and is so in steps as well.
     scheduler.apply(Relisted(Pod, tuple(pods[:600]), 7000))
     assert steps(scheduler) > 10
-    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.cache.tasks) == 600
+    assert len(scheduler.cluster.pods.by_uid) == len(scheduler.cache.jobs.tasks) == 600
 
 
 def test_who_follows_takes_a_long_list_in_step_by_step_too() -> None:
@@ -372,7 +372,7 @@ def test_who_follows_takes_a_long_list_in_step_by_step_too() -> None:
     assert 0 < len(scheduler.cluster.pods.by_uid) < 3000
     while scheduler.follow():
         pass
-    assert len(scheduler.cache.tasks) == 3000
+    assert len(scheduler.cache.jobs.tasks) == 3000
 
 
 def test_a_requirement_that_has_many_values_is_an_index_of_none() -> None:

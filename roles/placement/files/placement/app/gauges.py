@@ -112,7 +112,7 @@ def _lack(parts: Assembly, job: Job) -> tuple[int, str] | None:
     """kube-batch's rule: jobs that have the pods for their minimum, and not the nodes."""
     lacks = job.min_member - job.ready
     refused = job.problem is not None and job.problem.reason != "NeverFits"
-    if lacks <= 0 or refused or not parts.loop.scheduler.cache.has_min_member(job):
+    if lacks <= 0 or refused or not parts.loop.scheduler.cache.queue.has_min_member(job):
         return None
     return (lacks, str(job))
 
@@ -120,7 +120,7 @@ def _lack(parts: Assembly, job: Job) -> tuple[int, str] | None:
 def _of_jobs(parts: Assembly, measure: Callable[[Job], Measure | None]) -> Iterator[Measure]:
     """What there is to say of all jobs, some at a time: who decides is not held up."""
     loop = parts.loop
-    jobs = loop.ask(lambda: list(loop.scheduler.cache.jobs.values()), _ASK_SECONDS)
+    jobs = loop.ask(lambda: list(loop.scheduler.cache.jobs.by_key.values()), _ASK_SECONDS)
     for start in range(0, len(jobs), _JOBS_AT_ONCE):
         some = jobs[start : start + _JOBS_AT_ONCE]
         yield from loop.ask(partial(_measured, some, measure), _ASK_SECONDS)

@@ -42,7 +42,7 @@ class Explainer:
         Who can never run, or not before something is mended, is before nobody.
         """
         session, cache = self._session, self._session.cache
-        task = cache.tasks.get(cache.cluster.pods.named(namespace, name) or "")
+        task = cache.jobs.tasks.get(cache.cluster.pods.named(namespace, name) or "")
         if task is None or task.status not in (Status.PENDING, Status.PIPELINED):
             return (0, 0)
         job = task.job
@@ -66,7 +66,7 @@ class Explainer:
         uid = cluster.pods.named(namespace, name)
         if uid is None:
             return None
-        task = self._session.cache.tasks.get(uid)
+        task = self._session.cache.jobs.tasks.get(uid)
         if task is None:
             entry = cluster.pods.by_uid[uid]
             limit = f"the pod names the scheduler {entry.pod.spec.scheduler_name!r}"

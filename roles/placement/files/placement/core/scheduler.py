@@ -234,8 +234,8 @@ class Scheduler:
             self._note_tag(event.item.uid)
         if isinstance(event, EvictRefused):
             self._stays(event)
-        elif isinstance(event, BindFailed) and (task := self.cache.tasks.get(event.uid)) and not task.is_archived:
-            self.cache.back_off(task.job, self.session.now)
+        elif isinstance(event, BindFailed) and (task := self.cache.jobs.tasks.get(event.uid)) and not task.is_archived:
+            self.cache.queue.back_off(task.job, self.session.now)
             said = f"{task} could not be bound to node {event.node}: {event.message}"
             self.session.blocked[task.job.key] = Refused("BindingFailed", said)
         self._news = True
@@ -276,7 +276,7 @@ class Scheduler:
 
     def _stays(self, refused: EvictRefused) -> None:
         """The API did not let a pod go."""
-        now, task = self.session.now, self.cache.tasks.get(refused.uid)
+        now, task = self.session.now, self.cache.jobs.tasks.get(refused.uid)
         self.session.stays += 1
         self.session.unevictable[refused.uid] = Spared(refused.message, now + _SPARED)
         if task is None or not refused.budget:
@@ -291,7 +291,7 @@ class Scheduler:
         the pods of one user would keep all others off. Where the pod does not fit by our own figures, its owner or
         another scheduler has put it there, and the node is as it was.
         """
-        task = self.cache.tasks.get(pod.uid)
+        task = self.cache.jobs.tasks.get(pod.uid)
         columns = self.cluster.columns
         row = columns.rows.get(pod.node)
         if row is None or columns.axis.request(pod.request).unknown or (columns.free[:, row] < 0).any():
@@ -339,7 +339,7 @@ class Scheduler:
         if self._cycle is None:
             waits = (*session.deadlines.values(), *session.unclaimed.values())
             due = session.reservations.is_due() or any(until <= now for until in waits)
-            if not self._news and not self.cache.dirty and not due:
+            if not self._news and not self.cache.queue.dirty and not due:
                 return self._decided(more=self.cache.arriving)
             self._news = session.unfinished = False
             self._cycle = self._timed("", self._run())
@@ -348,7 +348,9 @@ class Scheduler:
                 break
         else:
             self._cycle = None
-            self._news = self._news or session.unfinished or self.cache.arriving or bool(self.cache.to_refresh)
+            self._news = (
+                self._news or session.unfinished or self.cache.arriving or bool(self.cache.admission.to_refresh)
+            )
         return self._decided(more=self._cycle is not None or self._news)
 
     def _decided(self, *, more: bool) -> Decision:
@@ -357,15 +359,15 @@ class Scheduler:
 
     def _forgive(self, now: float) -> None:
         """Evictions, bindings, nodes that rested and statuses that could not be written are tried again."""
-        self._news |= self.cache.flush_backoff(now) | self._announcer.say_again()
+        self._news |= self.cache.queue.flush_backoff(now) | self._announcer.say_again()
         spared, refusing = self.session.unevictable, self.session.exhausted_budgets
         for node, shape in self._resting.rested(now):
             self._rest(node, shape, rests=False)
-            self.cache.room_version += 1
+            self.cache.versions.room += 1
             self._news = True
         if self.session.host_selector.may_change and self._judged + _JUDGED <= now:
             self._judged = now
-            self.cache.room_version += 1
+            self.cache.versions.room += 1
             self._news = True
         late = [uid for uid, pod in spared.items() if pod.until <= now or uid not in self.cluster.pods.by_uid]
         for uid in late:
@@ -375,8 +377,8 @@ class Scheduler:
             del refusing[uid]
         if late or overdue:
             self.session.blocked.clear()
-            self.cache.room_version += 1
-            self.cache.upsets += 1
+            self.cache.versions.room += 1
+            self.cache.versions.upset += 1
             self._news = True
 
     def _run(self) -> Iterator[None]:

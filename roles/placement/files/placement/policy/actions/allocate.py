@@ -33,10 +33,10 @@ def _visit(session: Session, queue: QueueInfo, alone: bool) -> Generator[None, N
 
 def place_first(session: Session, queue: QueueInfo, places: list[Place], alone: bool) -> Generator[None, None, bool]:
     """Places the first job of a list, and says whether there was one."""
-    job = session.cache.pop(places)
+    job = session.cache.queue.pop(places)
     if job is None:
         return False
-    if not session.cache.admits(job):
+    if not session.cache.admission.admits(job):
         # It has its place again once it has been read again.
         return True
     needed = session.rules.needed(job)
@@ -66,7 +66,7 @@ def _place(
         session.refuse(job, (), Refused("QueueLimit", limit))
         return
     kind = session.feasibility.kind(tasks) if len(tasks) == together == job.pending else None
-    known = session.failures.find(session.cache.room_version, kind) if kind is not None else None
+    known = session.failures.find(session.cache.versions.room, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
         _refuse(session, job, tasks[: known.placed + 1], known)
@@ -77,7 +77,7 @@ def _place(
     except GeneratorExit:
         statement.discard()
         _put_back(job, tasks)
-        session.cache.push(job)
+        session.cache.queue.push(job)
         raise
     placed = len(tasks) if failed is None else tasks.index(failed)
     if failed is not None and placed < together:
@@ -90,7 +90,7 @@ def _place(
             return
         failure = Failure(placed, nodes, session.host_selector.never(tasks[:together]))
         if kind is not None:
-            session.failures.note(session.cache.room_version, kind, failure)
+            session.failures.note(session.cache.versions.room, kind, failure)
         _refuse(session, job, (*passed, *tasks[: placed + 1]), failure)
         return
     statement.commit()

@@ -22,8 +22,8 @@ def bind_pipelined(session: Session) -> Iterator[None]:
     for tasks in _provisioning(session):
         _provisioned(session, tasks)
     # Free room goes to the highest priority first; among equals, to the job that was promised room first.
-    for job in sorted(session.cache.pipelined.values(), key=lambda job: -job.priority):
-        if session.cache.jobs.get(job.key) is job:
+    for job in sorted(session.cache.queue.pipelined.values(), key=lambda job: -job.priority):
+        if session.cache.jobs.by_key.get(job.key) is job:
             yield from _redeem(session, job)
             yield
 
@@ -31,10 +31,10 @@ def bind_pipelined(session: Session) -> Iterator[None]:
 def _redeem(session: Session, job: Job) -> Iterator[None]:
     tasks = [task for task in job.tasks.values() if task.status is Status.PIPELINED]
     if not tasks:
-        session.cache.pipelined.pop(job.key, None)
+        session.cache.queue.pipelined.pop(job.key, None)
         return
     tasks.sort(key=lambda task: task.key)
-    if job.key in session.cache.stale:
+    if job.key in session.cache.admission.stale:
         # It is not known yet whether it may have what is kept for it.
         return
     if job.problem is not None:
@@ -50,7 +50,7 @@ def _redeem(session: Session, job: Job) -> Iterator[None]:
         if number:
             yield
         # Meanwhile it may have gone, or have been shut out.
-        if group[0].status is not Status.PIPELINED or not session.cache.admits(job):
+        if group[0].status is not Status.PIPELINED or not session.cache.admission.admits(job):
             continue
         tried, first = session.promises.setdefault(job.key, {}), group[0].uid
         moment = _moment(session, group)
@@ -71,7 +71,7 @@ def _moment(session: Session, group: list[Task]) -> Hashable | None:
         for row in sorted(rows)
         if row >= 0
     )
-    return (cache.room_version, cache.tree, session.stays, len(group), room)
+    return (cache.versions.room, cache.tree, session.stays, len(group), room)
 
 
 def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Iterator[None]:
@@ -97,7 +97,7 @@ def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Iterator[
         return
     statement.discard()
     broken = next((task.node for task in group if not _covered(session, task)), None)
-    spared = [other for uid in session.unevictable if (other := session.cache.tasks.get(uid)) is not None]
+    spared = [other for uid in session.unevictable if (other := session.cache.jobs.tasks.get(uid)) is not None]
     if broken is not None:
         staying = [other for other in spared if other.node == broken]
         _give_up(session, group, f"node {broken} was to be made free", staying)
@@ -112,7 +112,7 @@ def _provisioning(session: Session) -> list[list[Task]]:
     """Pods that wait for their volumes: by themselves, or with the others of their gang."""
     found: dict[GroupKey, list[Task]] = {}
     for uid in list(session.provisioning):
-        task = session.cache.tasks.get(uid)
+        task = session.cache.jobs.tasks.get(uid)
         if task is None or task.status is not Status.ALLOCATED:
             del session.provisioning[uid]
         else:
@@ -134,7 +134,7 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
     if lacking and here and not unmade and all(session.provisioning[task.uid].until > session.now for task in tasks):
         return
     if unmade:
-        session.cache.back_off(job, session.now)
+        session.cache.queue.back_off(job, session.now)
         session.blocked[job.key] = Refused("ProvisioningFailed", unmade)
     tags = [session.provisioning.pop(task.uid).tag for task in tasks]
     halved = session.binds_as_gang(job) and job.ready < job.min_member

@@ -35,18 +35,18 @@ def enqueue(session: Session) -> Iterator[None]:
     cache = session.cache
     _expire(session)
     firsts: list[tuple[Place, LazyHeap]] = []
-    for number, (kind, ranking) in enumerate(list(cache.gated_by_request.items())):
+    for number, (kind, ranking) in enumerate(list(cache.queue.gated_by_request.items())):
         if number % _AT_ONCE == _AT_ONCE - 1:
             yield
         ranking.tidy()
         place = ranking.peek()
         if place is not None:
             heappush(firsts, (place, ranking))
-        elif cache.gated_by_request.get(kind) is ranking:
-            del cache.gated_by_request[kind]
-    idle = cache.idle()
+        elif cache.queue.gated_by_request.get(kind) is ranking:
+            del cache.queue.gated_by_request[kind]
+    idle = cache.usage.idle()
     # Those that are in and have not started yet have been promised theirs.
-    add(idle, cache.reserved.items(), -1)
+    add(idle, cache.queue.reserved.items(), -1)
     session.reservations.due_outside = inf
     passed: set[str] = set()
     while firsts:
@@ -61,7 +61,7 @@ def enqueue(session: Session) -> Iterator[None]:
                 yield
                 continue
             add(idle, wanted.items(), -1)
-            cache.admit(job)
+            cache.queue.admit(job)
         place = ranking.peek()
         if place is not None:
             heappush(firsts, (place, ranking))
@@ -71,12 +71,12 @@ def enqueue(session: Session) -> Iterator[None]:
 def _expire(session: Session) -> None:
     """Put back the groups for which room has been kept in vain for too long."""
     cache, due = session.cache, session.unclaimed
-    for key in due.keys() - cache.unclaimed.keys():
+    for key in due.keys() - cache.queue.unclaimed.keys():
         del due[key]
-    for key, job in list(cache.unclaimed.items()):
+    for key, job in list(cache.queue.unclaimed.items()):
         if due.setdefault(key, session.now + CLAIM_SECONDS) <= session.now:
             del due[key]
-            cache.put_back(job)
+            cache.queue.put_back(job)
 
 
 def _has_waited(session: Session, job: Job, wanted: dict[str, int], idle: dict[str, int]) -> bool:

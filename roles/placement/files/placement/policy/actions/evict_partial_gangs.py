@@ -21,9 +21,9 @@ REASON: Final = "HalfBound"
 def evict_partial_gangs(session: Session) -> Iterator[None]:
     """Evict gangs that stay bound in part. This runs in every cycle, before anything is placed."""
     cache = session.cache
-    for key, job in list(cache.partial.items()):
-        if not job.partial or cache.jobs.get(key) is not job:
-            del cache.partial[key]
+    for key, job in list(cache.queue.partial.items()):
+        if not job.partial or cache.jobs.by_key.get(key) is not job:
+            del cache.queue.partial[key]
             session.deadlines.pop(key, None)
             continue
         provisioning = session.provisioning and any(uid in session.provisioning for uid in job.tasks)
@@ -34,7 +34,7 @@ def evict_partial_gangs(session: Session) -> Iterator[None]:
             _withdraw(session, job)
             yield
     # Those that are gone with their last pod.
-    for key in session.deadlines.keys() - cache.partial.keys():
+    for key in session.deadlines.keys() - cache.queue.partial.keys():
         del session.deadlines[key]
 
 

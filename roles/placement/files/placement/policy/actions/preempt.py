@@ -34,7 +34,7 @@ def preempt(session: Session) -> Iterator[None]:
         return needs_room(session, job, job.preempt_tried_at)
 
     def served(job: Job) -> None:
-        job.preempt_tried_at = session.cache.retry_version
+        job.preempt_tried_at = session.cache.versions.retry
 
     preemptors = session.preempting
     yield from preemptors.gather()

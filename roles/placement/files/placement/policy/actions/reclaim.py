@@ -31,7 +31,7 @@ def reclaim(session: Session) -> Iterator[None]:
         return needs_room(session, job, job.reclaim_tried_at)
 
     def served(job: Job) -> None:
-        job.reclaim_tried_at = session.cache.retry_version
+        job.reclaim_tried_at = session.cache.versions.retry
 
     yield from serve_preemptors(session, session.reclaiming, queues, [making], claims=claims, served=served, may=may)
 

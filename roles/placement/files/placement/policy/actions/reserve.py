@@ -53,7 +53,7 @@ def reserve(session: Session) -> Iterator[None]:
     for name in [name for name, head in kept.heads.items() if not _waits(session, name, head.job)]:
         del kept.heads[name]
     kept.paths = _paths(session)
-    if len(kept.ends) > len(cache.tasks):
+    if len(kept.ends) > len(cache.jobs.tasks):
         kept.ends.clear()
     found: list[Reservation] = []
     changed, chosen = False, 0
@@ -102,7 +102,7 @@ def _hold(session: Session, found: Sequence[Reservation]) -> None:
     for item in found:
         item.paused = session.rules.overused(session.cache.tree.by_name[item.job.queue])
     if found != kept.active and kept.hold(found):
-        session.cache.room_version += 1
+        session.cache.versions.room += 1
 
 
 def _paths(session: Session) -> dict[str, Path]:
@@ -123,10 +123,10 @@ def _stands(session: Session, item: Reservation, found: Sequence[Reservation]) -
 def _waits(session: Session, name: str, job: Job) -> bool:
     """Return whether the job waits in the queue of this name, and for room alone."""
     cache, queue = session.cache, session.cache.tree.by_name.get(name)
-    if queue is None or queue.record.backed_by or cache.jobs.get(job.key) is not job or job.queue != name:
+    if queue is None or queue.record.backed_by or cache.jobs.by_key.get(job.key) is not job or job.queue != name:
         return False
-    apart = job.key in cache.backoff or job.key in cache.gated
-    return bool(job.pending) and not apart and cache.admits(job) and cache.has_min_member(job)
+    apart = job.key in cache.queue.backoff or job.key in cache.queue.gated
+    return bool(job.pending) and not apart and cache.admission.admits(job) and cache.queue.has_min_member(job)
 
 
 def _precedence(session: Session, job: Job) -> tuple[object, ...]:
@@ -167,7 +167,7 @@ def _choose(
     if free:
         # It fits, as far as can be seen from here, and is tried again whatever it was tried against before.
         job.unschedulable_at = -1
-        cache.push(job)
+        cache.queue.push(job)
     head.vain = head.vain + 1 if free else 0
     if head.vain > _TRIES:
         # It has been tried: what it lacks is not room.
@@ -304,7 +304,7 @@ def _times(
 def _end(session: Session, entry: PodEntry) -> float | None:
     """Return when a pod ends at the latest, inf where that is not known; None for pods that are taken to stay."""
     kept, pod, now = session.reservations, entry.pod, session.now
-    task = session.cache.tasks.get(pod.uid)
+    task = session.cache.jobs.tasks.get(pod.uid)
     if entry.leaving:
         return now
     if pod.mirror or pod.daemon:

@@ -45,7 +45,7 @@ def close_unknown_nodes(session: Session) -> Iterator[None]:
         if number % _STEP == _STEP - 1:
             yield
     if not doubted:
-        session.cache.room_version += 1
+        session.cache.versions.room += 1
         session.unfinished = True
     batch_jobs.leases.doubted = now_so
 
@@ -87,7 +87,7 @@ def update_foreign_jobs(session: Session) -> Iterator[None]:
             yield
     if before - closed:
         # Whoever found no node is to look again, which those of this cycle do not.
-        session.cache.room_version += 1
+        session.cache.versions.room += 1
         session.unfinished = True
     leases.announced, leases.closed = announced, frozenset(closed)
 

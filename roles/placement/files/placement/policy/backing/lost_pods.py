@@ -49,7 +49,7 @@ def look_for_lost(session: Session) -> None:
         _found_again(session, uid)
     for uid, host in lost.items():
         if uid not in batch_jobs.lost:
-            _lose(session, session.cache.tasks[uid], host)
+            _lose(session, session.cache.jobs.tasks[uid], host)
     if asked and now >= batch_jobs.ask_hosts:
         batch_jobs.ask_hosts = now + _PAUSE
         session.actions.append(AskHosts(hosts=tuple(sorted(asked))))
@@ -81,7 +81,7 @@ def _found_again(session: Session, uid: str) -> None:
     """Let the pod hold its job again, if it is still there."""
     batch_jobs = session.batch_jobs
     del batch_jobs.lost[uid]
-    task = session.cache.tasks.get(uid)
+    task = session.cache.jobs.tasks.get(uid)
     unit = batch_jobs.units.get(session.cache.tags.of.get(uid, ""))
     if task is not None and unit is not None and uid in unit.pods_until:
         unit.pods_until[uid] = OPEN
@@ -94,4 +94,4 @@ def _serve_again(session: Session, uid: str) -> None:
     if unit is not None:
         unit.seen = -1
     if job is not None:
-        session.cache.backed[job.key] = job
+        session.cache.queue.backed[job.key] = job

@@ -131,7 +131,7 @@ def _taken(session: Session, node: Node, shares: Sequence[Share]) -> Sums:
 
 def _has_job(session: Session, uid: str) -> bool:
     """Whether a pod is part of a job that runs."""
-    task = session.cache.tasks.get(uid)
+    task = session.cache.jobs.tasks.get(uid)
     job = session.batch_jobs.job_of(task) if task is not None else None
     return job is not None and job.runs
 
@@ -201,7 +201,7 @@ def _ask(session: Session, entry: PodEntry, message: str) -> None:
     pod, cache = entry.pod, session.cache
     if pod.uid in session.unevictable:
         return
-    task = cache.tasks.get(pod.uid)
+    task = cache.jobs.tasks.get(pod.uid)
     if task is not None:
         statement = session.statement()
         statement.evict(task)

@@ -38,7 +38,7 @@ def hold(session: Session, unit: BackedUnit, known: Job | None) -> None:
     jobs = (unit.job,) if unit.job is not None else unit.extra
     namespaces = {known.key.namespace} if known is not None else {job.namespace for job in jobs}
     for uid in uids:
-        task = session.cache.tasks.get(uid)
+        task = session.cache.jobs.tasks.get(uid)
         if task is not None and task.status in HOLDING and task.pod.namespace in namespaces:
             unit.pods_until[uid] = OPEN
 
@@ -57,6 +57,6 @@ def strays(session: Session, uid: str) -> Iterator[Task]:
     """All who are there and have been bound for a job of this UID, as the pods say or as we know."""
     cache, unit = session.cache, session.batch_jobs.units.get(uid)
     for one in dict.fromkeys((*cache.tags.pods.get(uid, ()), *(unit.pods_until if unit is not None else ()))):
-        task = cache.tasks.get(one)
+        task = cache.jobs.tasks.get(one)
         if task is not None and task.status in HOLDING and one not in session.batch_jobs.lost:
             yield task

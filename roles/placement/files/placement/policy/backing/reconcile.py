@@ -38,27 +38,29 @@ def reconcile(session: Session) -> Iterator[None]:
     for uid in list(batch_jobs.changed):
         job = job_of(session, uid)
         if job is not None:
-            cache.backed[job.key] = job
+            cache.queue.backed[job.key] = job
     batch_jobs.changed.clear()
     if batch_jobs.fresh:
         batch_jobs.aliases, batch_jobs.hosts = aliases(session), hosts(session)
-        cache.backed.update((key, cache.jobs[key]) for key in cache.recheck_after_read if key in cache.jobs)
-        cache.recheck_after_read.clear()
+        cache.queue.backed.update(
+            (key, cache.jobs.by_key[key]) for key in cache.queue.recheck_after_read if key in cache.jobs.by_key
+        )
+        cache.queue.recheck_after_read.clear()
         _renamed(session)
         look_for_lost(session)
         yield from update_foreign_jobs(session)
         yield from make_room(session)
     yield from close_unknown_nodes(session)
-    for key in list(cache.backed):
-        if key in cache.stale:
+    for key in list(cache.queue.backed):
+        if key in cache.admission.stale:
             # It comes again once it has been read again.
             continue
-        job = cache.backed.pop(key, None)
-        if job is None or cache.jobs.get(key) is not job:
+        job = cache.queue.backed.pop(key, None)
+        if job is None or cache.jobs.by_key.get(key) is not job:
             continue
         for rests in _serve(session, job):
             if not rests:
-                cache.recheck_after_read[key] = None
+                cache.queue.recheck_after_read[key] = None
             yield
     if batch_jobs.fresh:
         batch_jobs.fresh = False
@@ -82,7 +84,7 @@ def _renamed(session: Session) -> None:
         job = job_of(session, unit.uid)
         if job is not None and job.key.namespace in changed:
             unit.seen = -1
-            cache.backed[job.key] = job
+            cache.queue.backed[job.key] = job
 
 
 def _serve(session: Session, job: Job) -> Iterator[bool]:
@@ -99,7 +101,7 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
         unit = session.batch_jobs.unit(gang)
         yield _settle(session, job, unit, [*together, *returning(session, job, unit, together)])
     for task in [task for task in job.tasks.values() if not gang or is_apart(session, job, task)]:
-        if job.key in session.cache.stale:
+        if job.key in session.cache.admission.stale:
             return
         # In the meantime it may have gone.
         if job.tasks.get(task.uid) is not task:
@@ -204,7 +206,7 @@ def _place(
     evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
     if not waiting:
         return known_hosts and not lost
-    if job.key in session.cache.backoff or session.batch_jobs.leases.doubted[0]:
+    if job.key in session.cache.queue.backoff or session.batch_jobs.leases.doubted[0]:
         return False
     statement = session.statement()
     placed: list[Task] = []
@@ -281,6 +283,6 @@ def _demand(session: Session, task: Task) -> Demand:
 
 
 def _tell(session: Session, job: Job, refused: Refused) -> None:
-    if session.cache.jobs.get(job.key) is job and session.refusals.get(job.key) != refused:
+    if session.cache.jobs.by_key.get(job.key) is job and session.refusals.get(job.key) != refused:
         session.refusals[job.key] = refused
-        session.cache.dirty[job.key] = job
+        session.cache.queue.dirty[job.key] = job

@@ -26,14 +26,14 @@ _THERE: Final = frozenset({Status.BOUND, Status.RUNNING})
 
 def job_of(session: Session, uid: str) -> Job | None:
     """Return the job that has a pod or a group of this UID."""
-    task = session.cache.tasks.get(uid)
+    task = session.cache.jobs.tasks.get(uid)
     if task is not None:
         return task.job
     kind: type[Object] = PodGroup
     group = session.cache.cluster.objects.get(kind, {}).get(uid)
     if not isinstance(group, PodGroup) or group.dialect not in SOURCE_OF:
         return None
-    job = session.cache.jobs.get(GroupKey(SOURCE_OF[group.dialect], group.namespace, group.name))
+    job = session.cache.jobs.by_key.get(GroupKey(SOURCE_OF[group.dialect], group.namespace, group.name))
     # The pods' group may be a namesake of another API by now.
     return job if job is not None and job.group is not None and job.group.uid == uid else None
 
@@ -101,13 +101,13 @@ def _release(session: Session, unit: BackedUnit, known: Job | None) -> None:
 
 def send_altered(session: Session) -> None:
     """Has pods leave whose owner has changed what says of which job they are: the next daemon would believe him."""
-    tasks = [session.cache.tasks[uid] for uid in session.cache.tags.altered if uid in session.cache.tasks]
+    tasks = [session.cache.jobs.tasks[uid] for uid in session.cache.tags.altered if uid in session.cache.jobs.tasks]
     evict(session, tasks, "NotBacked", f"its annotation {JOB_TAG}, which says what it was bound for, was changed")
 
 
 def _until(session: Session, uid: str, until: float) -> float:
     """Until when containers of a pod may be there."""
-    task = session.cache.tasks.get(uid)
+    task = session.cache.jobs.tasks.get(uid)
     if uid in session.batch_jobs.lost:
         return -OPEN
     if until != OPEN or (task is not None and task.status in HOLDING):
@@ -128,7 +128,7 @@ def _is_under(session: Session, unit: BackedUnit, job: BatchJob) -> bool:
     theirs = {node_of(session, share.host) for share in (unit.job.shares if unit.job is not None else ())}
     apart = unit.job is not None and unit.job.namespace != job.namespace
     for uid in dict.fromkeys((*unit.pods_until, *session.cache.tags.pods.get(unit.uid, ()))):
-        task = session.cache.tasks.get(uid)
+        task = session.cache.jobs.tasks.get(uid)
         if task is None or task.status not in HOLDING or task.node not in nodes or uid in session.batch_jobs.lost:
             continue
         if (uid in unit.pods_until and task.node not in theirs) or (apart and task.pod.namespace == job.namespace):

@@ -1,59 +1,124 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The book: jobs and queues as they follow from the state, kept up with it in time proportional to what changed."""
+"""Jobs and queues as the state of the cluster implies them, kept up in time proportional to what changed."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any, Final
 
 from placement.model.disruption import DisruptionBudget
 from placement.model.event import Object
 from placement.model.pod import Pod
+from placement.model.quantity import PODS
 from placement.model.selector import LabelPairs
+from placement.model.totals import Totals
 from placement.model.volume import PersistentVolumeClaim
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
+from placement.policy.cache.context import Context, Versions
 from placement.policy.cache.intake import Intake
+from placement.policy.cache.job_table import JobTable
 from placement.policy.cache.queue_admission import QueueAdmission
-from placement.policy.cache.queueing_hints import VOLUME_KINDS
+from placement.policy.cache.queueing_hints import VOLUME_KINDS, Hints
+from placement.policy.cache.scheduling_queue import SchedulingQueue
+from placement.policy.cache.usage import Usage
 from placement.policy.jobs.batch_job_tags import BatchJobTags
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER, GroupKey, group_key
-from placement.policy.jobs.job import BEGUN, CLAIMING, PLACED, TAKING, Job, Status, Task, alike, counted, status_of
+from placement.policy.jobs.job import (
+    BEGUN,
+    CLAIMING,
+    PLACED,
+    TAKING,
+    Job,
+    Problem,
+    Status,
+    Task,
+    alike,
+    counted,
+    status_of,
+)
 from placement.policy.plugins.plugin_set import PluginSet
+from placement.policy.queues.room import UsableRoom
+from placement.policy.queues.tree import QueueTree
 from placement.state.cluster import Cluster
 from placement.state.node_columns import Ring
 
+# Tasks that get the keys of other plugins in one step.
+_REKEYED: Final = 256
+# Pods or jobs that get their places in a new tree of queues in one step.
+_REBUILT: Final = 512
 
-class JobCache(QueueAdmission):
-    """Everything of ours, by job and by queue."""
+
+class JobCache:
+    """Keep the jobs and their tasks: the table, the sums, the admission and the queue, which do not know each other.
+
+    Only this class moves a task from one status or queue to another, and tells the four of it.
+    """
 
     def __init__(self, cluster: Cluster, rules: PluginSet, *, scheduler_name: str, default_queue: str) -> None:
-        super().__init__(cluster, rules, default_queue)
+        self.cluster = cluster
         self.scheduler_name = scheduler_name
-        self.stands_for_volcano = scheduler_name == VOLCANO_SCHEDULER
-        # How often pods have got other labels or requests, and closed nodes have opened, when that was last looked at.
-        self._moves = (0, 0)
-        # How often label sets had been split when that was last looked at.
-        self._splits = 0
-        # Pods of ours that are gone or placed, so that nobody keeps what was last said of them.
+        self.versions = Versions()
+        self._context = context = Context(rules, QueueTree((), default_queue))
+        self.jobs = JobTable(context)
+        self.usage = Usage(context, UsableRoom(cluster, self.jobs.tasks.__contains__))
+        self.admission = QueueAdmission(context, self.versions, cluster, default_queue)
+        self.queue = SchedulingQueue(
+            context,
+            self.versions,
+            Hints(cluster.labelsets),
+            stands_for_volcano=scheduler_name == VOLCANO_SCHEDULER,
+        )
+        # What others keep by the key of a job; it is dropped with the job.
+        self.known: list[MutableMapping[GroupKey, Any]] = []
+        # Pods of ours that are gone or placed, so that what was last said of them is dropped.
         self.settled: dict[str, None] = {}
-        # Whether somebody is in the middle of what has to be one piece: until its end nothing may be taken in.
+        # Whether a statement, a search or a sync is between its begin and its end: no event may be taken in.
         self.in_transaction = False
-        # Pods that are asked to leave or on their way out.
+        # Pods that are evicted or terminate.
         self.releasing: dict[str, Task] = {}
         # Rows of pods whose bindings have been confirmed.
         self.confirmed = Ring()
         # For which jobs of the batch system pods were bound.
         self.tags = BatchJobTags()
+        # How often pods have got other labels or requests, and closed nodes have opened, at the last sync.
+        self._moves = (0, 0)
+        # How often label sets had been split at the last sync.
+        self._splits = 0
+        # Jobs that have the places of other plugins, since those were configured.
+        self._misplaced: list[Job] = []
         self._foreigners: dict[str, Job] = {}
-        self._new_groups = Intake(is_new=lambda uid: not self.groups.knows(uid), take_in=self._group_changed)
+        self._new_groups = Intake(is_new=lambda uid: not self.admission.groups.knows(uid), take_in=self._group_changed)
         self._new_pods = Intake(is_new=self._is_new, take_in=self._pod_changed)
 
+    @property
+    def rules(self) -> PluginSet:
+        """Return the plugins that order the jobs."""
+        return self._context.rules
+
+    @property
+    def tree(self) -> QueueTree:
+        """Return the tree of queues."""
+        return self._context.tree
+
+    @property
+    def total(self) -> Totals:
+        """Return the amounts that the queues divide: what is free, and what our pods hold already."""
+        return self._context.total
+
+    def reconfigure(self, rules: PluginSet) -> None:
+        """Order jobs by these plugins from now on; no job has a place before the next sync gives it one."""
+        self._context.rules = rules
+        self.queue.forget_orders()
+        self._misplaced = list(self.jobs.by_key.values())[::-1]
+        self.versions.room += 1
+
     def sync(self) -> None:
-        """Takes in what has changed in the state."""
+        """Take in what has changed in the state."""
         for _unused in self.sync_steps():
             pass
 
     def sync_steps(self) -> Iterator[None]:
-        """The same; between two answers others may have a turn, who look at nothing here and change nothing."""
+        """Take in what has changed in the state, in steps; until the last of them nothing here may be read."""
         self.in_transaction = True
         changed = self.cluster.changed
         groups, pods = changed.pop(PodGroup, {}), changed.pop(Pod, {})
@@ -67,67 +132,195 @@ class JobCache(QueueAdmission):
         if self._splits != self.cluster.labelsets.splits:
             # Labels that told no pods apart do so now.
             self._splits = self.cluster.labelsets.splits
-            for job in self.jobs.values():
+            for job in self.jobs.by_key.values():
                 job.motley = job.motley or len(job.tasks) > 1
         moves = (self.cluster.pods.amended, self.cluster.reopened)
         if self._moves != moves:
             self._moves = moves
-            self.room_version += 1
+            self.versions.room += 1
         yield from self._new_groups.notice(groups)
         yield from self._new_pods.notice(pods)
         # A pod whose group has not been read yet would be told that there is none.
         self._new_groups.take_some_in()
         self._new_pods.take_some_in()
-        self._read_some_again()
-        yield from self._add_up()
-        yield from self.retry_parked(arriving=self.arriving)
+        for job in self.admission.take_some():
+            if self.jobs.by_key.get(job.key) is job:
+                self._read_again(job)
+        yield from self._divide()
+        yield from self.queue.retry_parked(arriving=self.arriving)
         self.in_transaction = False
 
     @property
     def arriving(self) -> bool:
-        """Whether new groups or pods have not had their turn to be taken in."""
+        """Return whether new groups or pods are still to be taken in."""
         return bool(self._new_groups or self._new_pods)
 
-    def _is_new(self, uid: str) -> bool:
-        return uid not in self.tasks and uid in self.cluster.pods.by_uid
-
-    def _group_changed(self, uid: str) -> None:
-        for key in self.groups.changed(uid):
-            self._refresh(self.obtain(key))
-            self._forget_empty(key)
-
-    def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
-        """Look again at the jobs that news of such objects can help."""
-        if kind is PriorityClass:
-            self._reread_classes()
-        elif kind is DisruptionBudget:
-            # No pod finds a node by it, but more pods may be evicted.
-            self.eviction_version += 1
-        elif kind is Namespace:
-            self.hints.namespaces_changed()
-        elif kind is PersistentVolumeClaim:
-            claims = self.cluster.objects.get(kind, {})
-            self.hints.claims_changed(claim for uid in uids if (claim := claims.get(uid)) is not None)
-        elif kind in VOLUME_KINDS:
-            self.hints.volumes_changed()
-        else:
-            self.room_version += 1
-            self.reconsider()
-
     def namespace_labels(self, job: Job) -> LabelPairs:
-        """Of the job's namespace, as far as it is known."""
+        """Return the labels of the job's namespace, as far as it is known."""
         namespace = self.cluster.objects.find(Namespace, job.key.namespace)
         return namespace.labels if namespace is not None else ()
 
+    def give_up(self, job: Job, problem: Problem) -> None:
+        """Note that the job fits on no node there is: its queue deserves nothing for it until nodes change."""
+        self.admission.never_fits[job.key] = job
+        self._assign(job, job.queue, problem)
+        self.queue.push(job)
+
+    def archive(self, task: Task) -> None:
+        """Drop the job of a pod that has no group and has its node, unless the job is still to be read again."""
+        job, stale = task.owner, self.admission.stale
+        if isinstance(job, str) or (stale and job.key in stale):
+            return
+        if self.jobs.archive(task):
+            self._forget(job.key)
+
+    def move(self, task: Task, status: Status) -> None:
+        """Give the task this status for good."""
+        if status is not task.status:
+            old = task.status
+            self.shift(task, status)
+            self.moved(task, old)
+            self.queue.push(task.job)
+
+    def shift(self, task: Task, status: Status) -> None:
+        """Count the task under another status; a tentative move does this and takes it back the same way."""
+        self.jobs.restore(task)
+        job, old = task.job, task.status
+        self.usage.count(task, old, status)
+        job.counts[old] -= 1
+        job.counts[status] += 1
+        if task.pod.request:
+            job.asking += (status is Status.PENDING) - (old is Status.PENDING)
+        if (status in CLAIMING) != (old in CLAIMING):
+            self.usage.claim(task.pod, came=status in CLAIMING)
+        task.status = status
+        if status is Status.PENDING:
+            job.wait(task)
+        if old is Status.RELEASING:
+            del self.releasing[task.uid]
+        if status is Status.RELEASING:
+            self.releasing[task.uid] = task
+
+    def moved(self, task: Task, old: Status) -> None:
+        """Draw the consequences of a move that is final; the caller pushes the job, once for all its moves."""
+        status, job = task.status, task.job
+        job.note(status, old)
+        # A task that is being evicted still takes its room.
+        if old in TAKING and status not in TAKING:
+            self.versions.room += 1
+        if old is Status.ALLOCATED:
+            self.versions.eviction += 1
+            if task.entry.row >= 0:
+                # It may be evicted from now on.
+                self.confirmed.note(task.entry.row)
+        if job.min_member > 1:
+            # Whether an eviction breaks a gang depends on all nodes of its members.
+            self.versions.upset += 1
+        if status not in (Status.PENDING, Status.PIPELINED):
+            self.settled[task.uid] = None
+        if status is Status.PENDING:
+            job.untold[task.uid] = task
+        elif job.untold:
+            job.untold.pop(task.uid, None)
+        if status is Status.PIPELINED:
+            self.queue.pipelined[job.key] = job
+        if status in PLACED and old not in PLACED:
+            self.queue.hints.pod_placed(task.entry.labelset)
+        if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(job.queue):
+            self._refresh(job)
+
+    def _place_again(self) -> Iterator[None]:
+        """Give the jobs their places by the plugins of now, some in each step."""
+        done = 0
+        while self._misplaced:
+            job = self._misplaced.pop()
+            if self.jobs.by_key.get(job.key) is not job:
+                continue
+            for task in job.tasks.values():
+                task.key = self.rules.task_order(task.pod)
+                if task.status is Status.PENDING:
+                    job.wait(task)
+                done += 1
+                if done % _REKEYED == 0:
+                    yield
+            self.queue.reorder(job)
+
+    def _divide(self) -> Iterator[None]:
+        """Add up what queues share, and divide it among them."""
+        total = self.usage.measure()
+        if total != self._context.total:
+            self._context.total = total
+            self.queue.total_changed()
+        self.queue.reorder_some()
+        redivided = yield from self.tree.divide(total)
+        self.versions.eviction += redivided
+
+    def _rebuild_queues(self) -> Iterator[None]:
+        """Build the tree of queues again; jobs of queues that admit others now are read again, some in each step."""
+        tree = self.admission.new_tree()
+        if tree is None:
+            return
+        self.versions.room += 1
+        old = self.tree
+        affected = tree.admits_otherwise(old)
+        archived = [task for name in affected & old.by_name.keys() for task in old.by_name[name].archived_tasks()]
+        for number, task in enumerate(archived):
+            self.jobs.restore(task)
+            if number % _REBUILT == _REBUILT - 1:
+                yield
+        tree.take_over(old)
+        self._context.tree = tree
+        done = 0
+        for job in [job for job in self.jobs.by_key.values() if job.queue in affected]:
+            queue = tree.by_name.get(job.queue)
+            if queue is not None and job.queue not in old.by_name:
+                queue.jobs[job.key] = job
+                for task in job.tasks.values():
+                    self.usage.count_in_queue(task, None, task.status)
+                    done += 1
+                    if done % _REBUILT == 0:
+                        yield
+            self.admission.queue_changed(job)
+            done += 1
+            if done % _REBUILT == 0:
+                yield
+
+    def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:
+        """Look again at the jobs that a change of these objects can help."""
+        hints = self.queue.hints
+        if kind is PriorityClass:
+            self.admission.classes_changed(self.jobs.by_key)
+        elif kind is DisruptionBudget:
+            # No pod finds a node by it, but more pods may be evicted.
+            self.versions.eviction += 1
+        elif kind is Namespace:
+            hints.namespaces_changed()
+        elif kind is PersistentVolumeClaim:
+            claims = self.cluster.objects.get(kind, {})
+            hints.claims_changed(claim for uid in uids if (claim := claims.get(uid)) is not None)
+        elif kind in VOLUME_KINDS:
+            hints.volumes_changed()
+        else:
+            self.versions.room += 1
+            self.admission.reconsider()
+
+    def _group_changed(self, uid: str) -> None:
+        for key in self.admission.groups.changed(uid):
+            self._refresh(self.jobs.obtain(key))
+            self._forget_empty(key)
+
+    def _is_new(self, uid: str) -> bool:
+        return uid not in self.jobs.tasks and uid in self.cluster.pods.by_uid
+
     def _pod_changed(self, uid: str) -> None:
-        entry, task = self.cluster.pods.by_uid.get(uid), self.tasks.get(uid)
+        entry, task = self.cluster.pods.by_uid.get(uid), self.jobs.tasks.get(uid)
         if task is not None:
-            self.restore(task)
+            self.jobs.restore(task)
         if entry is None or entry.pod.spec.scheduler_name != self.scheduler_name:
             if entry is None or not entry.charged or entry.leaving:
-                self.room_version += 1
+                self.versions.room += 1
             else:
-                self.hints.pod_placed(entry.labelset)
+                self.queue.hints.pod_placed(entry.labelset)
             if task is not None:
                 self._drop(task)
             self.tags.forget(uid)
@@ -139,9 +332,9 @@ class JobCache(QueueAdmission):
             task = None
         if task is None:
             key = group_key(entry.pod)
-            job = self.obtain(key)
+            job = self.jobs.obtain(key)
             task = Task(entry, job, self.rules.task_order(entry.pod))
-            self.tasks[uid] = job.tasks[uid] = task
+            self.jobs.tasks[uid] = job.tasks[uid] = task
             job.counts[task.status] += 1
             self._join(job, task)
         task.entry = entry
@@ -150,28 +343,45 @@ class JobCache(QueueAdmission):
         self.archive(task)
 
     def _amend(self, task: Task, pod: Pod) -> None:
-        """The pod is as given; what it asks for, or what its annotations say, can be new."""
+        """Take in that the pod is as given: its requests and its annotations may be new."""
         old, task.pod = task.pod, pod
         if (pod.labels, pod.spec, pod.request) != (old.labels, old.spec, old.request):
             task.job.motley = len(task.job.tasks) > 1
         if (pod.request, pod.spec, pod.annotations) == (old.request, old.spec, old.annotations):
             return
         if pod.spec.tolerations != old.spec.tolerations and task.status in CLAIMING:
-            self._claim_room(old, came=False)
-            self._claim_room(pod, came=True)
+            self.usage.claim(old, came=False)
+            self.usage.claim(pod, came=True)
         job = task.job
-        self._book(task, task.status, None)
+        self.usage.count(task, task.status, None)
         if task.status is Status.PENDING:
             job.asking += bool(pod.request) - bool(old.request)
         task.amounts = counted(pod.request)
-        self._book(task, None, task.status)
+        self.usage.count(task, None, task.status)
         if pod.request != old.request:
-            self.room_version += 1
+            self.versions.room += 1
         job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
         self._refresh(job)
 
+    def _join(self, job: Job, task: Task) -> None:
+        """Take in a new task of the job; the job may fit now, and the figures of its other tasks are there already."""
+        job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
+        if len(job.tasks) == 1:
+            job.motley = False
+            self._refresh(job)
+            return
+        if not job.motley:
+            job.motley = not alike(task, next(iter(job.tasks.values())))
+        if job.group is None or not job.group.has_priority:
+            self.versions.upset += task.pod.spec.priority > job.priority
+            job.priority = max(job.priority, task.pod.spec.priority)
+        if job.group is None:
+            job.created = min(job.created, task.pod.created)
+
     def _foreign_changed(self, uid: str, key: GroupKey | None) -> None:
-        old, job = self._foreigners.pop(uid, None), self.obtain(key) if key is not None and key.named else None
+        """Count a pod of another scheduler in the group it names; None if it is gone."""
+        jobs = self.jobs
+        old, job = self._foreigners.pop(uid, None), jobs.obtain(key) if key is not None and key.named else None
         if job is not None:
             self._foreigners[uid] = job
         if job is old:
@@ -185,99 +395,55 @@ class JobCache(QueueAdmission):
             self._forget_empty(old.key)
 
     def _drop(self, task: Task) -> None:
+        """Remove the task from its job and from the table."""
         job = task.job
         self.move(task, Status.FAILED)
         job.counts[Status.FAILED] -= 1
-        del job.tasks[task.uid], self.tasks[task.uid]
+        del job.tasks[task.uid], self.jobs.tasks[task.uid]
         self.settled[task.uid] = None
         if not job.tasks and job.group is not None:
-            # Whether it is over, and whose it is, shows only now.
-            self.push(job)
+            # Only now it shows whether the job is over, and which scheduler owns its group.
+            self.queue.push(job)
         highest = task.pod.spec.priority == job.priority and not (job.group is not None and job.group.has_priority)
         if highest and job.tasks and all(left.pod.spec.priority < job.priority for left in job.tasks.values()):
             self._read_again(job)
         self._forget_empty(job.key)
 
+    def _refresh(self, job: Job) -> None:
+        """Read again what the job's group, its pods' annotations and the priority classes say."""
+        name, problem = self.admission.read(job)
+        if job.queue != name or job.problem != problem:
+            self._assign(job, name, problem)
+        self.queue.push(job)
+
+    def _read_again(self, job: Job) -> None:
+        """Refresh the job and archive its tasks; its priority may decide about evictions now."""
+        priority = job.priority
+        self._refresh(job)
+        self.versions.eviction += job.priority != priority
+        for task in list(job.tasks.values()):
+            self.archive(task)
+
+    def _assign(self, job: Job, name: str, problem: Problem | None = None) -> None:
+        """Move a job, with all that it is counted for, to another queue, or in and out of scheduling."""
+        self.versions.upset += bool(job.allocated.get(PODS))
+        for task in job.tasks.values():
+            self.usage.count(task, task.status, None)
+        self.admission.assign(job, name, problem)
+        for task in job.tasks.values():
+            self.usage.count(task, None, task.status)
+
     def _forget_empty(self, key: GroupKey) -> None:
-        job = self.jobs.get(key)
+        """Drop the job of this key if it has neither tasks nor a group."""
+        job = self.jobs.by_key.get(key)
         if job is not None and not job.tasks and not job.foreign and job.group is None:
-            self._enqueue_in(job, "")
-            del self.jobs[key]
-            self.leave(key)
+            self._assign(job, "")
+            del self.jobs.by_key[key]
+            self._forget(key)
 
-    def _join(self, job: Job, task: Task) -> None:
-        """A task has come to the job; the others are in its figures already, and may fit where they do not."""
-        job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
-        if len(job.tasks) == 1:
-            job.motley = False
-            self._refresh(job)
-            return
-        if not job.motley:
-            job.motley = not alike(task, next(iter(job.tasks.values())))
-        if job.group is None or not job.group.has_priority:
-            self.upsets += task.pod.spec.priority > job.priority
-            job.priority = max(job.priority, task.pod.spec.priority)
-        if job.group is None:
-            job.created = min(job.created, task.pod.created)
-
-    def move(self, task: Task, status: Status) -> None:
-        """The task's status is this from now on."""
-        if status is not task.status:
-            old = task.status
-            self.shift(task, status)
-            self.moved(task, old)
-            self.push(task.job)
-
-    def _claim_room(self, pod: Pod, *, came: bool) -> None:
-        """Note a pod that waits or is placed, or one that does so no longer: nodes that it tolerates are shared."""
-        if came:
-            self.room.enter(pod.spec.tolerations)
-        else:
-            self.room.leave(pod.spec.tolerations)
-
-    def shift(self, task: Task, status: Status) -> None:
-        """Counts the task under another status; tentative moves do this and take it back the same way."""
-        self.restore(task)
-        job, old = task.job, task.status
-        self._book(task, old, status)
-        job.counts[old] -= 1
-        job.counts[status] += 1
-        if task.pod.request:
-            job.asking += (status is Status.PENDING) - (old is Status.PENDING)
-        if (status in CLAIMING) != (old in CLAIMING):
-            self._claim_room(task.pod, came=status in CLAIMING)
-        task.status = status
-        if status is Status.PENDING:
-            job.wait(task)
-        if old is Status.RELEASING:
-            del self.releasing[task.uid]
-        if status is Status.RELEASING:
-            self.releasing[task.uid] = task
-
-    def moved(self, task: Task, old: Status) -> None:
-        """What follows from a move that is final; the job wants to be pushed, once it is for several moves."""
-        status, job = task.status, task.job
-        job.note(status, old)
-        # Room that is being left is nobody's yet.
-        if old in TAKING and status not in TAKING:
-            self.room_version += 1
-        if old is Status.ALLOCATED:
-            self.eviction_version += 1
-            if task.entry.row >= 0:
-                # It may be evicted from now on.
-                self.confirmed.note(task.entry.row)
-        if job.min_member > 1:
-            # Whether a gang would be broken is a question about all nodes of its members.
-            self.upsets += 1
-        if status not in (Status.PENDING, Status.PIPELINED):
-            self.settled[task.uid] = None
-        if status is Status.PENDING:
-            job.untold[task.uid] = task
-        elif job.untold:
-            job.untold.pop(task.uid, None)
-        if status is Status.PIPELINED:
-            self.pipelined[task.job.key] = task.job
-        if status in PLACED and old not in PLACED:
-            self.hints.pod_placed(task.entry.labelset)
-        if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(task.job.queue):
-            self._refresh(task.job)
+    def _forget(self, key: GroupKey) -> None:
+        """Drop what is known of a job that is gone."""
+        self.queue.forget(key)
+        for known in self.known:
+            known.pop(key, None)
+        self.admission.forget(key)

@@ -91,17 +91,17 @@ class PreemptorQueue:
             self._seen_waiting.clear()
             self._aside, self._seen = [], 0
         self._joined.clear()
-        since, self._seen = self._seen, cache.last_position
-        self._begun = cache.last_position
+        since, self._seen = self._seen, cache.queue.last_position
+        self._begun = cache.queue.last_position
         returning: list[Place] = []
-        if self._prospects != cache.retry_version:
-            self._prospects = cache.retry_version
+        if self._prospects != cache.versions.retry:
+            self._prospects = cache.versions.retry
             returning, self._aside = self._aside, []
-        yield from self._come(cache.unschedulable, since, tried=True)
+        yield from self._come(cache.queue.unschedulable, since, tried=True)
         for count, place in enumerate(returning):
             _order, ticket, job = place
             if job.position == ticket or job.position > self._begun:
-                self._put(place, tried=cache.unschedulable.get(job.key) is job or job.position > self._begun)
+                self._put(place, tried=cache.queue.unschedulable.get(job.key) is job or job.position > self._begun)
             if count % AT_ONCE == AT_ONCE - 1:
                 yield
         for rounds in self._rounds.values():
@@ -119,7 +119,7 @@ class PreemptorQueue:
 
     def _come(self, jobs: dict[GroupKey, Job], since: int, *, tried: bool) -> Iterator[None]:
         """Those with a later ticket, of jobs by their tickets."""
-        newest = list(islice(reversed(jobs.values()), self._cache.last_position - since))
+        newest = list(islice(reversed(jobs.values()), self._cache.queue.last_position - since))
         for count, job in enumerate(newest):
             if job.position > since:
                 # Who is woken up in the meantime comes again in the next run.
@@ -131,7 +131,7 @@ class PreemptorQueue:
         job = place[2]
         queue = self._cache.tree.by_name.get(job.queue)
         # Between two steps jobs may go.
-        if queue is not None and self._cache.jobs.get(job.key) is job:
+        if queue is not None and self._cache.jobs.by_key.get(job.key) is job:
             rounds = self._rounds.get(queue)
             if rounds is None:
                 rounds = self._rounds[queue] = RoundRobin(queue.jobs)
@@ -156,4 +156,4 @@ class PreemptorQueue:
             self._aside.append(place)
 
     def _is_here(self, queue: QueueInfo, job: Job) -> bool:
-        return self._cache.unschedulable.get(job.key) is job or queue.waiting.get(job.key) is job
+        return self._cache.queue.unschedulable.get(job.key) is job or queue.waiting.get(job.key) is job

@@ -1,55 +1,42 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The figures: what jobs and queues hold and want, what there is in all, and what is free of it."""
+"""What jobs and queues hold and want, what there is in all, and what is free of it."""
 
-from collections.abc import Iterator
-from itertools import islice
-from typing import Final
-
+from placement.model.pod import Pod
 from placement.model.quantity import PODS
 from placement.model.totals import Totals, add
-from placement.policy.cache.job_table import JobTable
-from placement.policy.cache.queueing_hints import Hints
-from placement.policy.jobs.group_key import GroupKey
-from placement.policy.jobs.job import HOLDING, SHARING, TAKING, WANTING, Job, Status, Task
-from placement.policy.plugins.plugin_set import PluginSet
+from placement.policy.cache.context import Context
+from placement.policy.jobs.job import HOLDING, SHARING, TAKING, WANTING, Status, Task
 from placement.policy.queues.room import UsableRoom
-from placement.policy.queues.tree import QueueTree
-from placement.state.cluster import Cluster
-
-# So many jobs are given another order in one slice.
-_ORDERED: Final = 128
 
 
-class Usage(JobTable):
-    """Sums over all tasks, kept up with every move."""
+class Usage:
+    """Keep the sums over all tasks up with every move of a task."""
 
-    def __init__(self, cluster: Cluster, rules: PluginSet, tree: QueueTree) -> None:
-        super().__init__(rules, tree, Hints(cluster.labelsets))
-        self.cluster = cluster
+    def __init__(self, context: Context, room: UsableRoom) -> None:
+        self._context = context
+        self._room = room
         self._held: Totals = {}
-        self.room = UsableRoom(cluster, self.tasks.__contains__)
-        # Jobs in line whose order may be another, because there is more or less in all.
-        self._unordered: dict[GroupKey, Job] = {}
 
-    def _book(self, task: Task, old: Status | None, new: Status | None) -> None:
-        """Counts the task under its new status instead of the old one; under none before it comes and after it goes."""
+    def count(self, task: Task, old: Status | None, new: Status | None) -> None:
+        """Count the task under its new status instead of the old one; None before it comes and after it goes."""
         sharing, holding = (new in SHARING) - (old in SHARING), (new in HOLDING) - (old in HOLDING)
         if sharing:
             add(task.job.allocated, task.amounts, sharing)
         if holding:
             add(self._held, task.amounts, holding)
-        self._book_queue(task, old, new)
+        self.count_in_queue(task, old, new)
 
-    def _book_queue(self, task: Task, old: Status | None, new: Status | None) -> None:
+    def count_in_queue(self, task: Task, old: Status | None, new: Status | None) -> None:
+        """Count the task under its new status in its queue and those above, but not in its job."""
         job = task.job
-        queue = self.tree.by_name.get(job.queue)
+        queue = self._context.tree.by_name.get(job.queue)
         if queue is None:
             return
-        # What cannot be scheduled wants nothing, or its queue would deserve room that it cannot use.
+        # A job that cannot be scheduled wants nothing, or its queue would deserve room that it cannot use.
         wanting = SHARING if job.problem is not None else WANTING
-        # Promised room will be held, and whoever it is promised to is not asked about limits again.
+        # Pipelined amounts count as held: limits are checked when a task is pipelined, and not again.
         queue.book(
             task.amounts,
             allocated=(new in SHARING) - (old in SHARING),
@@ -63,33 +50,27 @@ class Usage(JobTable):
         else:
             queue.begun.pop(job.key, None)
 
+    def claim(self, pod: Pod, *, came: bool) -> None:
+        """Note that a pod begins or ceases to wait or be placed: queues share the nodes that it tolerates."""
+        if came:
+            self._room.enter(pod.spec.tolerations)
+        else:
+            self._room.leave(pod.spec.tolerations)
+
     def idle(self) -> Totals:
-        """Return what is free of what queues share."""
+        """Return what is free of the amounts that queues share."""
         held = self._held_of_shares()
-        return {name: amount - held.get(name, 0) for name, amount in self.total.items()}
+        return {name: amount - held.get(name, 0) for name, amount in self._context.total.items()}
+
+    def measure(self) -> Totals:
+        """Return what queues share now: what is free, and what our pods hold."""
+        free, held = self._room.free(), self._held_of_shares()
+        return {name: max(0, amount + held.get(name, 0)) for name, amount in free.items() if name != PODS}
 
     def _held_of_shares(self) -> Totals:
         """Return what our pods hold, without those that a batch system has given nodes of its own."""
         held = dict(self._held)
-        for queue in self.tree.backed:
+        for queue in self._context.tree.backed:
             add(held, queue.held.items(), -1)
             add(held, queue.pipelined.items())
         return held
-
-    def _add_up(self) -> Iterator[None]:
-        """Add up what queues share, and divide it among them."""
-        free, held = self.room.free(), self._held_of_shares()
-        total = {name: max(0, amount + held.get(name, 0)) for name, amount in free.items() if name != PODS}
-        if total != self.total:
-            self.total = total
-            # Shares of what there is order those that have begun. A parked job gets a new order when it comes back.
-            for queue in self.tree.by_name.values():
-                fewer, more = sorted((queue.begun, queue.waiting), key=len)
-                self._unordered.update({key: job for key, job in fewer.items() if key in more})
-        for key in list(islice(self._unordered, _ORDERED)):
-            job = self._unordered.pop(key)
-            at = self.tree.by_name.get(job.queue)
-            if at is not None and at.waiting.get(key) is job:
-                self.push(job)
-        redivided = yield from self.tree.divide(total)
-        self.eviction_version += redivided

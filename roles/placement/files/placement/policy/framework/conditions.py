@@ -52,10 +52,10 @@ class StatusReporter:
         """Yield what to write about changed jobs and queues; None for each that has no news."""
         cache = self._session.cache
         self.forget_settled()
-        stirred, cache.dirty = list(cache.dirty.values()), {}
+        stirred, cache.queue.dirty = list(cache.queue.dirty.values()), {}
         for job in stirred:
             # Between two of these events may come, and with them jobs may go.
-            if cache.jobs.get(job.key) is job:
+            if cache.jobs.by_key.get(job.key) is job:
                 yield from self._job(job)
             yield None
         queues = list(cache.tree.by_name.values())
@@ -88,8 +88,8 @@ class StatusReporter:
         cache = self._session.cache
         if self._queues.pop(uid, None) is not None:
             return True
-        task, key = cache.tasks.get(uid), cache.groups.key(uid)
-        job = cache.jobs.get(key) if key is not None else None
+        task, key = cache.jobs.tasks.get(uid), cache.admission.groups.key(uid)
+        job = cache.jobs.by_key.get(key) if key is not None else None
         if task is not None and self._pods.pop(uid, None) is not None:
             job = task.job
             job.untold[uid] = task
@@ -98,7 +98,7 @@ class StatusReporter:
             job.last_status = (replace(job.last_status[0], phase=None), job.last_status[1])
         else:
             return False
-        cache.dirty[job.key] = job
+        cache.queue.dirty[job.key] = job
         return True
 
     def forget_settled(self) -> None:
@@ -119,9 +119,9 @@ class StatusReporter:
         withdrawn = session.evicted_partials.get(job.key)
         if withdrawn is not None:
             return withdrawn
-        if job.key in session.cache.gated:
+        if job.key in session.cache.queue.gated:
             return Refused("NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}")
-        if not session.cache.has_min_member(job):
+        if not session.cache.queue.has_min_member(job):
             return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
         blocked = session.blocked.get(job.key)
         if blocked is not None:
@@ -144,7 +144,7 @@ class StatusReporter:
         refused = self.why(job)
         grows = refused is not None and refused.reason == "NotEnoughTasks" and self._grows(job)
         if grows:
-            self._session.cache.dirty[job.key] = job
+            self._session.cache.queue.dirty[job.key] = job
         elif refused is not None and job.pending:
             yield from self._waiting(job, refused)
         if job.counts[Status.REFUSED]:
@@ -152,7 +152,7 @@ class StatusReporter:
                 if task.status is Status.REFUSED:
                     yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
         # A group of another scheduler is for that one to speak of.
-        if job.group is None or not self._session.cache.owns_group(job):
+        if job.group is None or not self._session.cache.queue.owns_group(job):
             return
         if not grows:
             yield from self._group(job, job.group, refused)
@@ -224,7 +224,7 @@ class StatusReporter:
         if before == status:
             return
         if before is not None and _same_but_numbers(before, status) and self._session.now - when < _PAUSE:
-            self._session.cache.dirty[job.key] = job
+            self._session.cache.queue.dirty[job.key] = job
             return
         job.last_status = (status, self._session.now)
         yield status

@@ -17,7 +17,7 @@ _SLICES: Final = 50
 def visit_queues(session: Session, visit: QueueVisit) -> Iterator[None]:
     """Visits queues until each has answered that it has no more to do; the visit is told whether it is the only one."""
     cache = session.cache
-    cache.unfinished_visits.add(visit)
+    cache.queue.unfinished_visits.add(visit)
     for _unused in range(_SLICES):
         begun = session.slice
         order = session.rules.queue_order
@@ -34,8 +34,8 @@ def visit_queues(session: Session, visit: QueueVisit) -> Iterator[None]:
                 heappush(places, (order(queue), queue))
             yield
         if session.slice == begun:
-            cache.unfinished_visits.discard(visit)
-            session.unfinished |= cache.returning
+            cache.queue.unfinished_visits.discard(visit)
+            session.unfinished |= cache.queue.returning
             return
     session.unfinished = True
 

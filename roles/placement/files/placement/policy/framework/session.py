@@ -123,7 +123,7 @@ class Session:
         self.refusals[job.key] = refused
         if refused.nodes is not None:
             self.reservations.note(job)
-        self.cache.park(job, tried)
+        self.cache.queue.park(job, tried)
 
     def bind(self, *tasks: Task, tag: str = "") -> None:
         """Bind tasks of one job for good; no member of a gang is bound before all have their volumes.

@@ -80,7 +80,7 @@ class Statement:
         for task, status in moved:
             self._cache.moved(task, status)
         for job in {task.job.key: task.job for task, _unused in moved}.values():
-            self._cache.push(job)
+            self._cache.queue.push(job)
         for task, status in first.values():
             if task.status is status:
                 self._cache.archive(task)

@@ -74,7 +74,7 @@ class CandidateFinder:
         # None of either where that is too long ago.
         news = [] if self._seen is None else [columns.changed_since(self._seen[0]), confirmed.since(self._seen[1])]
         changed = [rows.tolist() for rows in news if rows is not None]
-        grounds = (session.rules, session.cache.upsets)
+        grounds = (session.rules, session.cache.versions.upset)
         usable = session.feasibility.usable(preemptor)
         if len(changed) < 2 or grounds != self._grounds:
             self._heap.clear()
@@ -158,7 +158,7 @@ class CandidateFinder:
         hits: dict[str, int] = {}
         budgets = self._asked.budgets
         for entry in cache.cluster.pods.at_node(node.name):
-            task = cache.tasks.get(entry.pod.uid)
+            task = cache.jobs.tasks.get(entry.pod.uid)
             like = self._like(task) if task is not None else None
             blocks = clashing and feasibility.excludes(preemptor.pod, entry.pod)
             if blocks and not entry.leaving and entry.charged:

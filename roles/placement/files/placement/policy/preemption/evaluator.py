@@ -130,11 +130,16 @@ class Evaluator:
 
     def _preempts(self, job: Job, *tasks: Task) -> bool:
         """Whether others may be asked to leave for all of these: their own classes say so, and that of their group."""
-        return all(task.pod.spec.preempts for task in tasks) and self._session.cache.groups.preempts(job.group)
+        groups = self._session.cache.admission.groups
+        return all(task.pod.spec.preempts for task in tasks) and groups.preempts(job.group)
 
     def _unchanged(self, job: Job, queue: QueueInfo) -> bool:
         cache = self._session.cache
-        return cache.jobs.get(job.key) is job and cache.admits(job) and cache.tree.by_name.get(job.queue) is queue
+        return (
+            cache.jobs.by_key.get(job.key) is job
+            and cache.admission.admits(job)
+            and cache.tree.by_name.get(job.queue) is queue
+        )
 
     def _seeker(self, preemptor: Task) -> CandidateFinder:
         # What room is promised to lesser ones is open to the claimant, and so are other nodes than to these.

@@ -19,8 +19,8 @@ _VAIN: Final = 16
 
 def needs_room(session: Session, job: Job, tried: int) -> bool:
     """Whether the job wants room, and something has changed since none was found for it."""
-    fresh = bool(job.pending) and session.cache.admits(job) and tried != session.cache.retry_version
-    return fresh and session.cache.has_min_member(job)
+    fresh = bool(job.pending) and session.cache.admission.admits(job) and tried != session.cache.versions.retry
+    return fresh and session.cache.queue.has_min_member(job)
 
 
 def serve_preemptors(
@@ -70,7 +70,7 @@ def serve_preemptors(
 def _moment(session: Session) -> Hashable:
     """Equal as long as nothing happens; what is tried in vain changes the nodes there and back."""
     cache = session.cache
-    return (cache.retry_version, cache.last_position, cache.cluster.columns.changes)
+    return (cache.versions.retry, cache.queue.last_position, cache.cluster.columns.changes)
 
 
 def _kind(session: Session, job: Job) -> Hashable | None:
@@ -81,7 +81,9 @@ def _kind(session: Session, job: Job) -> Hashable | None:
     for task in tasks:
         job.wait(task)
     kind = session.feasibility.kind(tasks)
-    return (job.queue, job.priority, session.cache.groups.preempts(job.group), kind) if kind is not None else None
+    if kind is None:
+        return None
+    return (job.queue, job.priority, session.cache.admission.groups.preempts(job.group), kind)
 
 
 def _made(makings: Sequence[Evaluator], job: Job) -> Generator[None, None, bool]:

@@ -73,5 +73,5 @@ class QueueVictims:
         return found
 
     def _may_leave(self, task: Task) -> bool:
-        there = self._cache.tasks.get(task.uid) is task
+        there = self._cache.jobs.tasks.get(task.uid) is task
         return there and self.question.evictable(task) and self.question.alone(task)
