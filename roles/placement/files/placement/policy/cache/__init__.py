@@ -1,4 +1,4 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the state implies for jobs and queues, kept up with each event."""
+"""Jobs and queues as the state of the cluster implies them, kept up with each event."""

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What was tried in vain since there may last have come room: what is equal need not be tried again.
+"""Tries that failed: an equal job is not tried again before there may be new room.
 
-Thousands of gangs that wait for the same thing are mostly equal, and each would be told the same.
+Thousands of gangs that wait for the same resources are mostly equal, and each of them would get the same answer.
 """
 
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ _MOST: Final = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How many of the tasks got a node, why the next one did not, and why that will never be otherwise, if it is so."""
+    """How many tasks got a node, why the next one did not, and why it never can; empty if it can."""
 
     placed: int
     nodes: Reasons
@@ -25,18 +25,18 @@ class Failure:
 
 
 class FailureCache:
-    """Failures by what was tried, all of one generation of the state."""
+    """Find failures by what was tried; all are of one version of the room."""
 
     def __init__(self) -> None:
         self._generation = -1
         self._known: dict[Hashable, Failure] = {}
 
     def find(self, generation: int, tried: Hashable) -> Failure | None:
-        """What came of the same in this generation."""
+        """Return how the same try failed in this generation; None if that is not known."""
         return self._known.get(tried) if self._generation == generation else None
 
     def note(self, generation: int, tried: Hashable, failure: Failure) -> None:
-        """This came of it."""
+        """Keep how a try failed in this generation, and drop what is of an older one."""
         if self._generation != generation or len(self._known) >= _MOST:
             self._generation = generation
             self._known.clear()
@@ -44,18 +44,18 @@ class FailureCache:
 
 
 class FutileSearches:
-    """Kinds of claimants for whom nobody could be asked to leave, as long as nothing at all happens."""
+    """Remember the kinds of jobs for which no victims were found, as long as nothing happens."""
 
     def __init__(self) -> None:
         self._at: Hashable = None
         self._vain: set[Hashable] = set()
 
     def known(self, at: Hashable, kind: Hashable) -> bool:
-        """Whether one of this kind has found nothing at this moment."""
+        """Return whether a job of this kind found no victims at this moment."""
         return self._at == at and kind in self._vain
 
     def note(self, before: Hashable, after: Hashable, kind: Hashable | None) -> None:
-        """One that began at a moment has found nothing and left everything as it was; the moment has another name."""
+        """Note that a search found no victims; it changed nothing, but moment `before` is called `after` now."""
         if self._at != before or len(self._vain) >= _MOST:
             self._vain.clear()
         self._at = after

@@ -76,7 +76,7 @@ class JobCache:
         self.in_transaction = False
         # Pods that are evicted or terminate.
         self.releasing: dict[str, Task] = {}
-        # Rows of pods whose bindings have been confirmed.
+        # Rows of pods with confirmed bindings.
         self.confirmed = Ring()
         # For which jobs of the batch system pods were bound.
         self.tags = BatchJobTags()
@@ -140,7 +140,7 @@ class JobCache:
             self.versions.room += 1
         yield from self._new_groups.notice(groups)
         yield from self._new_pods.notice(pods)
-        # A pod whose group has not been read yet would be told that there is none.
+        # A pod would be told that it has no group if its group were not taken in first.
         self._new_groups.take_some_in()
         self._new_pods.take_some_in()
         for job in self.admission.take_some():

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claimants: jobs that allocate has tried in vain, and that others may have to leave for, by queue and in order.
+"""Preemptors: jobs that allocate could not place and that pods may be evicted for, by queue and in order.
 
-Few of them have a turn in a cycle, and they can be a crowd, so it is never looked through: who has been parked since
-the last run joins, and who has had a turn is set aside until there are other prospects. Where those change all the
-time, the first would be tried again and again, so there are rounds, too, in which each has one turn.
+There can be thousands of preemptors, and few have a turn in a cycle, so the crowd is never looked through. Jobs that
+became unschedulable since the last run join. A preemptor that has had its turn is set aside until the retry version
+grows. If that grows all the time, the first preemptors would be tried again and again; so there are rounds, too, in
+which each preemptor has one turn.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,28 +22,29 @@ from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.queue import Place, QueueInfo
 from placement.policy.queues.tree import QueueTree
 
-# So many jobs are looked at in one go.
+# Jobs that are looked at in one step.
 AT_ONCE: Final = 512
 
 
 class RoundRobin:
-    """Claimants of one queue. Who comes while a round lasts, or has had its turn in it, waits for the next one.
+    """Give the preemptors of one queue their turns, one in each round.
 
-    So nobody waits longer than two rounds, however many come.
+    A preemptor that comes during a round, or has had its turn in it, waits for the next round. So no preemptor waits
+    longer than two rounds, however many come.
     """
 
     def __init__(self, table: Mapping[GroupKey, Job]) -> None:
-        # Those that allocate has tried in vain, and those that it has not come to.
+        # Each is a pair: jobs that allocate could not place, and waiting jobs that it has not tried.
         self._due = (LazyHeap(table), LazyHeap(table))
         self._rest = (LazyHeap(table), LazyHeap(table))
         self.number = 0
 
     def put(self, place: Place, *, due: bool, tried: bool) -> None:
-        """A place of a job that has its turn in this round, or in the next one."""
+        """Add a job with its turn in this round (`due`) or the next; `tried` says whether allocate has tried it."""
         (self._due if due else self._rest)[not tried].put(place)
 
     def pop(self, since: int, *, in_turn: bool, all_of_them: bool) -> Place | None:
-        """The first in order, or of those whose turn it is; of all, or without those that allocate has not come to."""
+        """Remove and return the first place; options: of this round only, also of jobs that allocate has not tried."""
         kinds = 2 if all_of_them else 1
         if in_turn and not any(ranking.peek(since) for ranking in self._due[:kinds]):
             self._due, self._rest = self._rest, self._due
@@ -55,35 +57,35 @@ class RoundRobin:
         return any((*self._due, *self._rest))
 
     def tidy(self) -> None:
-        """Forgets some of those that have moved on."""
+        """Drop some of the stale entries."""
         for ranking in (*self._due, *self._rest):
             ranking.tidy()
 
 
 class PreemptorQueue:
-    """Those of one action."""
+    """Keep the preemptors of one action."""
 
     def __init__(self, cache: JobCache) -> None:
         self.searches = FutileSearches()
-        # The rounds in which jobs have come, or have had their last turn.
+        # The round in which each job came or had its last turn.
         self.turns: dict[GroupKey, int] = {}
         self._cache = cache
         self._rounds: dict[QueueInfo, RoundRobin] = {}
-        # Whose orders these are, and whose queues.
+        # The plugins and the queues that the orders are by.
         self._ranked_by: tuple[PluginSet, QueueTree] | None = None
-        # Those that have had a turn while the prospects were these.
+        # Jobs that have had a turn at this retry version.
         self._aside: list[Place] = []
         self._prospects = -1
-        # The last ticket of those that have come, and of those that wait in a queue.
+        # The last position of the jobs that have come, and of those that wait in each queue.
         self._seen = 0
         self._seen_waiting: dict[QueueInfo, int] = {}
-        # The last ticket when the run began: those that events wake up while it lasts still have their turn.
+        # The last position when the run began: a job that is pushed again during the run keeps its turn.
         self._begun = 0
-        # Queues of which those that allocate has not come to have their turns in this run.
+        # Queues that give their waiting jobs, not tried by allocate, turns in this run too.
         self._joined: set[QueueInfo] = set()
 
     def gather(self) -> Iterator[None]:
-        """A run begins; between two answers others may have a turn."""
+        """Begin a run, in steps: take in the jobs that came since the last run, and those that were set aside."""
         cache = self._cache
         if self._ranked_by is None or self._ranked_by[0] is not cache.rules or self._ranked_by[1] is not cache.tree:
             self._ranked_by = (cache.rules, cache.tree)
@@ -108,21 +110,21 @@ class PreemptorQueue:
             rounds.tidy()
 
     def concerned(self) -> list[QueueInfo]:
-        """Return the queues that have claimants, or jobs that allocate has not come to."""
+        """Return the queues that have preemptors, or waiting jobs that allocate has not tried."""
         return [queue for queue in self._cache.tree.by_name.values() if queue.waiting or self._rounds.get(queue)]
 
     def join(self, queue: QueueInfo) -> Iterator[None]:
-        """In this run those of the queue that allocate has not come to have their turns, too."""
+        """Give the waiting jobs of the queue, not tried by allocate, their turns in this run too; in steps."""
         since, self._seen_waiting[queue] = self._seen_waiting.get(queue, 0), self._begun
         self._joined.add(queue)
         yield from self._come(queue.waiting, since, tried=False)
 
     def _come(self, jobs: dict[GroupKey, Job], since: int, *, tried: bool) -> Iterator[None]:
-        """Those with a later ticket, of jobs by their tickets."""
+        """Add the jobs after this position; the jobs are in the order of their positions."""
         newest = list(islice(reversed(jobs.values()), self._cache.queue.last_position - since))
         for count, job in enumerate(newest):
             if job.position > since:
-                # Who is woken up in the meantime comes again in the next run.
+                # A job that is pushed again in the meantime comes again in the next run.
                 self._put((job.order, min(job.position, self._begun), job), tried=tried)
             if count % AT_ONCE == AT_ONCE - 1:
                 yield
@@ -130,7 +132,7 @@ class PreemptorQueue:
     def _put(self, place: Place, *, tried: bool) -> None:
         job = place[2]
         queue = self._cache.tree.by_name.get(job.queue)
-        # Between two steps jobs may go.
+        # Jobs may go between two steps.
         if queue is not None and self._cache.jobs.by_key.get(job.key) is job:
             rounds = self._rounds.get(queue)
             if rounds is None:
@@ -139,18 +141,18 @@ class PreemptorQueue:
             rounds.put(place, due=due, tried=tried)
 
     def pop(self, queue: QueueInfo, *, in_turn: bool) -> Place | None:
-        """The first of the queue that has not had its turn, or of those whose turn it is."""
+        """Remove and return the first place of the queue; with `in_turn` only of the jobs of this round."""
         rounds = self._rounds.get(queue)
         all_of_them = queue in self._joined
         return rounds.pop(self._begun, in_turn=in_turn, all_of_them=all_of_them) if rounds is not None else None
 
     def put_back(self, queue: QueueInfo, place: Place) -> None:
-        """It is not its turn yet."""
+        """Put back the place of a job that has not had its turn."""
         if self._is_here(queue, place[2]):
             self._rounds[queue].put(place, due=True, tried=queue.waiting.get(place[2].key) is not place[2])
 
     def set_aside(self, queue: QueueInfo, place: Place) -> None:
-        """It has had its turn."""
+        """Set aside the place of a job that has had its turn."""
         if self._is_here(queue, place[2]):
             self.turns[place[2].key] = self._rounds[queue].number
             self._aside.append(place)

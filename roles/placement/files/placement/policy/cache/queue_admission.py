@@ -39,7 +39,7 @@ class QueueAdmission:
         self.never_fits: dict[GroupKey, Job] = {}
         # Jobs that have to be read again, some in each slice.
         self.to_refresh: dict[GroupKey, Job] = {}
-        # Those of them whose queues have changed since they were read: their queues may not admit them any more.
+        # Those of them that were read before their queue changed: it may not admit them any more.
         self.stale: set[GroupKey] = set()
 
     def admits(self, job: Job) -> bool:
@@ -52,7 +52,7 @@ class QueueAdmission:
         self.never_fits.clear()
 
     def classes_changed(self, jobs: Mapping[GroupKey, Job]) -> None:
-        """Read the jobs again whose groups name a priority class: one has come, changed or gone."""
+        """Read the jobs again that have a priority class: some class has come, changed or gone."""
         self._versions.eviction += 1
         self.to_refresh.update(
             {key: job for key, job in jobs.items() if job.group is not None and job.group.priority_class}
@@ -90,7 +90,7 @@ class QueueAdmission:
         return facts.queue, facts.problem or self._context.tree.refusal(facts.queue, job)
 
     def assign(self, job: Job, name: str, problem: Problem | None) -> None:
-        """Put the job, whose amounts count nowhere now, into a queue, with or without a problem."""
+        """Put the job into a queue, with or without a problem; the caller counts its amounts out and in."""
         by_name = self._context.tree.by_name
         queue = by_name.get(job.queue)
         if queue is not None:

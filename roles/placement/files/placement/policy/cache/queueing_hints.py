@@ -1,12 +1,16 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hints: which parked jobs an event can help, as kube-scheduler's queueing hints say.
+"""Which unschedulable jobs an event can help, as kube-scheduler's queueing hints say.
 
-Every parked job is tried again when there may be more room. News of other things is frequent and concerns few of them:
-a pod that is placed helps a job whose affinity or hard topology spread counts that pod, a claim helps the jobs that
-name it, other storage objects the jobs with volumes, and labels of namespaces those with a rule that reads them. What a
-pod merely prefers keeps no job waiting.
+Every unschedulable job is tried again when there may be more room. Other events are frequent, and each helps few jobs:
+
+- a placed pod helps the jobs that count it in their affinity or hard topology spread;
+- a claim helps the jobs that name it;
+- other storage objects help the jobs with volumes;
+- labels of namespaces help the jobs with a rule that reads them.
+
+No job waits for what its pods merely prefer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +31,7 @@ from placement.policy.jobs.job import Job, Task
 from placement.state.labelsets import LabelSet, LabelSets, Rule
 from placement.state.matchers import MatcherIndex
 
-# Objects that say which nodes reach a volume; a claim concerns fewer.
+# Objects that say which nodes reach a volume; an event of a claim helps fewer jobs.
 VOLUME_KINDS: Final[frozenset[type[Object]]] = frozenset(
     {PersistentVolume, StorageClass, CSINode, CSIDriver, StorageCapacity}
 )
@@ -36,25 +40,25 @@ Waiting = dict[GroupKey, Job]
 
 
 class Hints:
-    """Parked jobs by what they wait for besides room."""
+    """Find unschedulable jobs by what they wait for besides room."""
 
     def __init__(self, labelsets: LabelSets) -> None:
         self._labelsets = labelsets
-        # Rules and claims of each job, to be forgotten by.
+        # Rules and claims of each job, so that it can be forgotten.
         self._wishes: dict[GroupKey, tuple[tuple[Rule, ...], tuple[tuple[str, str], ...]]] = {}
         self._company: dict[Rule, Waiting] = {}
         self._rules: MatcherIndex[Rule] = MatcherIndex()
         self._claims: dict[tuple[str, str], Waiting] = {}
         self._volumes: Waiting = {}
         self._namespaces: Waiting = {}
-        # Parked jobs that news may have helped, in the order of the news.
+        # Unschedulable jobs that an event may have helped, in the order of the events.
         self.woken: Waiting = {}
 
     def __bool__(self) -> bool:
         return bool(self._wishes)
 
     def note(self, job: Job, tried: Iterable[Task]) -> None:
-        """Keep what the tasks wait for that have been tried in vain, and those that others of the job depend on."""
+        """Keep what the tried tasks of an unschedulable job wait for."""
         self.forget(job.key)
         rules: dict[Rule, None] = {}
         claims: dict[tuple[str, str], None] = {}
@@ -63,7 +67,7 @@ class Hints:
             pod = task.pod
             if pod.volume_claims:
                 claims.update(((pod.namespace, name), None) for name in pod.volume_claims)
-            # Equal pods mostly share one spec, and follow each other.
+            # Equal pods follow each other and mostly share one spec.
             if pod.spec is not last:
                 last = pod.spec
                 rules.update((rule, None) for rule in company_of(last))
@@ -91,8 +95,8 @@ class Hints:
         return any(matcher.namespace_selector is not None for matcher in (*own, *others))
 
     def forget(self, key: GroupKey) -> None:
-        """The job is not parked any more."""
-        # Hashing a key is dear, and mostly no job waits for anything besides room.
+        """Drop the job; it is not unschedulable any more."""
+        # Hashing a key is expensive, and mostly no job waits for anything besides room.
         if not self._wishes or key not in self._wishes:
             return
         self.woken.pop(key, None)
@@ -110,13 +114,13 @@ class Hints:
         self._namespaces.pop(key, None)
 
     def pod_placed(self, labelset: LabelSet) -> None:
-        """Wake the jobs whose rules count a pod of this label set."""
+        """Wake the jobs with rules that count a pod of this label set."""
         if not self._company:
             return
         candidates = self._rules.candidates(labelset.namespace, labelset.labels)
         for rule in [rule for rule in candidates if self._labelsets.matches(rule, labelset)]:
             self.woken.update(self._company[rule])
-            # They are noted again if they are tried in vain again.
+            # The jobs are noted again if they fail again.
             self._disband(rule)
 
     def claims_changed(self, claims: Iterable[Object]) -> None:

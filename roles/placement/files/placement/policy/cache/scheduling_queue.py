@@ -54,7 +54,7 @@ class SchedulingQueue:
         self.unclaimed: dict[GroupKey, Job] = {}
         # Jobs with pipelined tasks.
         self.pipelined: dict[GroupKey, Job] = {}
-        # Jobs whose bindings failed, and until when they are not tried.
+        # Jobs with failed bindings, and until when they are not tried.
         self.backoff: dict[GroupKey, tuple[Job, float]] = {}
         # Changed jobs of queues that a batch system backs.
         self.backed: dict[GroupKey, Job] = {}
@@ -62,7 +62,7 @@ class SchedulingQueue:
         self.recheck_after_read: dict[GroupKey, None] = {}
         # Jobs that are bound in part.
         self.partial: dict[GroupKey, Job] = {}
-        # Jobs whose conditions may have to be written again.
+        # Jobs that may need their conditions written again.
         self.dirty: dict[GroupKey, Job] = {}
         # What unschedulable jobs wait for besides room.
         self.hints = hints
@@ -71,7 +71,7 @@ class SchedulingQueue:
         # Unschedulable jobs that are pushed again, the last first, and the version of room that this is for.
         self._returning: list[Job] = []
         self._returned = 0
-        # Waiting jobs whose order may have changed with the total.
+        # Waiting jobs that may have another order since the total changed.
         self._unordered: dict[GroupKey, Job] = {}
         # Failed tries since some jobs were put before all others, and all tries since some jobs were woken.
         self._vain = 0
@@ -216,7 +216,7 @@ class SchedulingQueue:
         self.push(job)
 
     def total_changed(self) -> None:
-        """Note the waiting jobs whose order depends on shares of the total: those that have begun.
+        """Note the waiting jobs that have begun: they are ordered by their shares of the total.
 
         An unschedulable job gets a new order when it is pushed again.
         """
@@ -225,7 +225,7 @@ class SchedulingQueue:
             self._unordered.update({key: job for key, job in fewer.items() if key in more})
 
     def reorder_some(self) -> None:
-        """Give some of the jobs whose order may have changed their places again."""
+        """Give their places again to some of the jobs that may have another order."""
         by_name = self._context.tree.by_name
         for key in list(islice(self._unordered, _REORDERED)):
             job = self._unordered.pop(key)
@@ -254,7 +254,7 @@ class SchedulingQueue:
         job.failures = min(job.failures + 1, 16)
 
     def flush_backoff(self, now: float) -> bool:
-        """Push the jobs whose backoff is over; return whether there are any."""
+        """Push the jobs that have backed off long enough; return whether there are any."""
         late = [job for job, until in self.backoff.values() if until <= now]
         for job in late:
             del self.backoff[job.key]

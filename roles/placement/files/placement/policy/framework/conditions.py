@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is told to people: conditions of pods, groups and queues, each when it says something new.
+"""Conditions and statuses of pods, groups and queues, written when they say something new.
 
-What the API server has failed to write is told again after a while, and again until it lands: a group that is let in
-gets its pods from a controller that waits for just that word.
+A write that failed is tried again after a while until it succeeds: a controller creates the pods of an admitted group
+only when it reads that the group is admitted.
 """
 
 from collections.abc import Iterator
@@ -20,41 +20,41 @@ from placement.policy.jobs.job import Job, Said, Status, Task
 from placement.policy.queues.queue import QueueInfo
 
 UNSCHEDULABLE: Final = "Unschedulable"
-# Seconds between two writes of one object's counts, and until a gang that does not grow is said to be too small.
+# Seconds between two writes of one object's counts, and until a gang that does not grow is reported as too small.
 _PAUSE: Final = 1.0
-# The API's own limit for messages is 32 KiB; what does not fit into a screen is not read.
+# Characters of a message: the API's own limit is 32 KiB, but people read no more than a screen.
 _LONGEST: Final = 1024
 
-# Seconds until what could not be written is said again, and how many objects that is for in one second: each takes a
-# second of one of a few connections while the server fails at it, and those of others need these as well.
+# Seconds until a failed write is tried again, and such writes in one second: while the server fails, each takes one of
+# a few connections for a second, and other writes need the connections as well.
 _AGAIN: Final = 30.0
 _PER_SECOND: Final = 4
 
-# Jobs of one queue that are counted in one go.
+# Jobs of one queue that are counted in one step.
 _COUNTED: Final = 256
 
-# Why a pod that requests nothing waits for ever.
+# Why a pod that requests nothing is never placed.
 _NOT_BACKFILLED: Final = "it requests nothing, and `backfill`, which places such pods, is not among the actions"
 
 
 class StatusReporter:
-    """Remembers what was said, as long as it matters."""
+    """Write conditions and statuses, and remember the last ones so that only changes are written."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._pods: dict[str, Said] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
-        # By UID, when what could not be written is said again, in the order of these times; and not before the last.
+        # When failed writes are tried again, by UID in the order of these times, and the earliest time of the next one.
         self._unsaid: dict[str, float] = {}
         self._next = 0.0
 
     def run(self) -> Iterator[Action | None]:
-        """Yield what to write about changed jobs and queues; None for each that has no news."""
+        """Yield the writes for dirty jobs and for all queues, in steps; None is a step without a write."""
         cache = self._session.cache
         self.forget_settled()
         stirred, cache.queue.dirty = list(cache.queue.dirty.values()), {}
         for job in stirred:
-            # Between two of these events may come, and with them jobs may go.
+            # Events come between two steps, and jobs may go with them.
             if cache.jobs.by_key.get(job.key) is job:
                 yield from self._job(job)
             yield None
@@ -65,11 +65,11 @@ class StatusReporter:
                 yield from self._queue(queue)
 
     def failed(self, uid: str) -> None:
-        """Note that the status of this pod, group or queue was not written."""
+        """Note that the last write for this pod, group or queue failed."""
         self._unsaid.setdefault(uid, self._session.now + _AGAIN)
 
     def say_again(self) -> bool:
-        """Write again what failed long enough ago; return whether there is any."""
+        """Let failed writes that have waited long enough be tried again; return whether there are any."""
         now, again = self._session.now, 0
         if now < self._next:
             return False
@@ -84,7 +84,7 @@ class StatusReporter:
         return bool(again)
 
     def _is_news_again(self, uid: str) -> bool:
-        """Forgets what was said, where the object is still there to say it of."""
+        """Forget what was last written of the object; return whether the object still exists."""
         cache = self._session.cache
         if self._queues.pop(uid, None) is not None:
             return True
@@ -94,7 +94,7 @@ class StatusReporter:
             job = task.job
             job.untold[uid] = task
         elif job is not None and job.last_status is not None and job.last_status[0].uid == uid:
-            # Without a phase it is like nothing that follows; that it has had its nodes may have been written before.
+            # Without a phase it equals no later status; that the group was scheduled may have been written before.
             job.last_status = (replace(job.last_status[0], phase=None), job.last_status[1])
         else:
             return False
@@ -102,7 +102,7 @@ class StatusReporter:
         return True
 
     def forget_settled(self) -> None:
-        """Whatever is said next of pods that are gone or placed is news again."""
+        """Forget what was last written of pods that are gone or placed."""
         for uid in self._session.cache.settled:
             self._pods.pop(uid, None)
         self._session.cache.settled.clear()
@@ -112,7 +112,7 @@ class StatusReporter:
             self._queues = {uid: told for uid, told in self._queues.items() if uid in there}
 
     def why(self, job: Job) -> Refused | None:
-        """Why the job's pending tasks wait, as far as the last cycle tells."""
+        """Return why the job's pending tasks wait, as of the last cycle; None if that is not known."""
         session = self._session
         if job.problem is not None:
             return Refused(job.problem.reason, job.problem.message)
@@ -151,17 +151,17 @@ class StatusReporter:
             for task in list(job.tasks.values()):
                 if task.status is Status.REFUSED:
                     yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
-        # A group of another scheduler is for that one to speak of.
+        # Only its own scheduler writes the status of a group.
         if job.group is None or not self._session.cache.queue.owns_group(job):
             return
         if not grows:
             yield from self._group(job, job.group, refused)
         elif not job.tasks and job.inqueue and job.group.phase in NOT_LET_IN:
-            # Whoever is to create its pods may wait to be told that it is in.
+            # The controller may wait for the admission before it creates the pods.
             yield from self._group(job, job.group, None)
 
     def _waiting(self, job: Job, refused: Refused) -> Iterator[Action | None]:
-        """Tells the job's pods that wait, and only those that have come since, where the others have been told."""
+        """Yield the conditions of the job's pending pods; of the new ones only if the reason is the same as before."""
         said = _said(refused)
         if job.said != said:
             job.said = None
@@ -171,13 +171,13 @@ class StatusReporter:
         for number, (uid, task) in enumerate(list(job.untold.items())):
             if number % _COUNTED == _COUNTED - 1:
                 yield None
-            # Between two of these events may come, and with them pods may go.
+            # Events come between two steps, and pods may go with them.
             if job.untold.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
                 yield from self._pod(task, refused)
         job.said = said
 
     def _grows(self, job: Job) -> bool:
-        """Whether pods of the job may still be coming; what is said of it meanwhile is not true a moment later."""
+        """Return whether pods of the job may still be coming, so that its reason would soon be out of date."""
         number, since = job.last_valid_count
         if number != job.valid:
             job.last_valid_count = (job.valid, self._session.now)
@@ -196,15 +196,15 @@ class StatusReporter:
 
     def _group(self, job: Job, group: PodGroup, refused: Refused | None) -> Iterator[Action]:
         if is_over(job):
-            # How it ended stays.
+            # The phase of a group that has ended does not change.
             return
         counts = job.counts
         before, when = job.last_status or (None, 0.0)
         if before is not None and before.uid != group.uid:
-            # Another has come in its place.
+            # Another group of the same name has replaced it.
             before = None
         if job.bound < job.min_member <= job.ready and not job.was_ready:
-            # Its bindings are under way, and each will bring it up again.
+            # Its bindings are under way, and each of them makes the job dirty again.
             return
         enough = job.ready >= job.min_member and job.problem is None
         status = GroupStatus(
@@ -230,7 +230,7 @@ class StatusReporter:
         yield status
 
     def _queue(self, queue: QueueInfo) -> Iterator[Action | None]:
-        # What another API's queue demands is its scheduler's to serve, unless jobs of ours are in it.
+        # Another scheduler serves what a queue of another API demands, unless jobs of ours are in it.
         problem = queue.problem if queue.jobs or not queue.record.unsupported else ""
         before, when = self._queues.get(queue.record.uid, (None, 0.0))
         if before is not None and before.message == problem and self._session.now - when < _PAUSE:
@@ -266,12 +266,12 @@ def _said(refused: Refused) -> Said:
 
 
 def _stays_scheduled(group: PodGroup) -> bool:
-    """Whether the API says that the group has had its nodes, and that this is never taken back."""
+    """Return whether the API has the group as scheduled, in a dialect that never takes this back."""
     return group.dialect in (UPSTREAM, UPSTREAM_ALPHA) and group.phase == GroupPhase.RUNNING
 
 
 def _phase(job: Job, *, enough: bool) -> GroupPhase:
-    """kube-batch's rule: running when the minimum is there, unknown when some run without it; and how it ended."""
+    """Return the group's phase by kube-batch's rule: running with its minimum, unknown if some run without it."""
     succeeded, ended = job.counts[Status.SUCCEEDED], job.counts[Status.SUCCEEDED] + job.counts[Status.FAILED]
     if job.min_member <= ended == len(job.tasks):
         return GroupPhase.FINISHED if succeeded >= job.min_member else GroupPhase.FAILED
@@ -283,7 +283,7 @@ def _phase(job: Job, *, enough: bool) -> GroupPhase:
 
 
 def _same_but_numbers(before: GroupStatus, after: GroupStatus) -> bool:
-    """Whether only counts and the wording differ."""
+    """Return whether only counts and the message differ."""
     return before == replace(
         after,
         message=before.message,

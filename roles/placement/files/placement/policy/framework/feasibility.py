@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Feasibility: which nodes may hold a pod, and why the others may not. This is the one place that lists the filters.
+"""Which nodes may hold a pod, and why the others may not. This is the one place that lists the filters.
 
 Placing, score rows, preemption, promises, explanations and jobs of the batch system all ask here, so they cannot
 disagree: a filter that is added to `filters_of` holds for all of them.
@@ -57,7 +57,7 @@ def filters_of(
 
 
 class Feasibility:
-    """Answers over one cluster."""
+    """Apply all filters to the nodes of one cluster."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Feasibility:
         return _all_of(self._dynamic, task)
 
     def by_rules(self, task: Task) -> Bools | None:
-        """Return the same for a task that was promised its node; None means all."""
+        """Return the nodes that are allowed to a task that was pipelined before; None means all."""
         return _all_of(self._by_rules, task)
 
     def to_many(self, task: Task) -> Bools | None:

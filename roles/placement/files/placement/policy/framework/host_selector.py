@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which node a task goes to: the best of those that may have it (see `feasibility`), by the state's columns."""
+"""The selection of the best feasible node for a task (see `feasibility`), by the columns of the state."""
 
 from collections.abc import Generator, Sequence
 from typing import Final
@@ -18,12 +18,12 @@ from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
 from placement.state.score_table import INFEASIBLE, ScoreTable
 
-# So many equal tasks get their nodes in one go.
+# Equal tasks that get their nodes in one step.
 _AT_ONCE: Final = 128
 
 
 class HostSelector:
-    """Answers over one cluster by the scores of one configuration."""
+    """Select nodes of one cluster by the scores of one configuration."""
 
     def __init__(self, cluster: Cluster, rules: PluginSet, reservations: Reservations, faults: Faults) -> None:
         self._cluster = cluster
@@ -44,17 +44,17 @@ class HostSelector:
             preference=rules.node_preference,
             extras=[plugin.score for choice, plugin in site if choice.on("node_order") and plugin.has("score")],
         )
-        # Whether a plugin may allow what it has refused although nothing has happened here.
+        # Whether a plugin of the site may allow what it has refused without an event.
         self.may_change = any(isinstance(item, SiteRule) for item in refusing)
         self._read = [key for _unused, plugin in site for key in plugin.plugin.labels]
         cluster.labelsets.read(self._read)
 
     def close(self) -> None:
-        """Another takes its place: nothing is read for its plugins any more."""
+        """Release the labels that are read for its plugins, because another selector takes its place."""
         self._cluster.labelsets.unread(self._read)
 
     def best(self, task: Task) -> str:
-        """Return the best node for the task; empty if none is feasible."""
+        """Return the name of the best node for the task, empty if there is none."""
         pod = task.pod
         shape = self.shapes.row(pod.spec, pod.request, task.priority)
         liked = None
@@ -66,9 +66,9 @@ class HostSelector:
         return self._name(row) if row >= 0 else ""
 
     def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Task | None]:
-        """Places all tasks, equal ones that follow each other in one go; the answer is the first that does not fit.
+        """Place all tasks, in steps, equal ones that follow each other in one step; return the first that does not fit.
 
-        Between two of them others may have a turn, who find the statement under way and everything frozen.
+        The job cache is in a transaction between two steps, because the statement is not ended.
         """
         start = 0
         while start < len(tasks):
@@ -97,9 +97,9 @@ class HostSelector:
     def place_at(
         self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement
     ) -> Generator[None, None, bool]:
-        """Place each task on the node given for it, in the same way; return whether all may have theirs.
+        """Place each task on the node given for it, in steps; return whether all tasks fit.
 
-        The node was promised before: reservations do not count.
+        The tasks were pipelined to these nodes before, so reservations do not count.
         """
         for task, node in zip(tasks, nodes, strict=True):
             if task is not tasks[0]:
@@ -112,13 +112,13 @@ class HostSelector:
         return True
 
     def one_by_one(self, task: Task) -> bool:
-        """Whether placing one of several equal pods can change where the next may go, beyond the room it takes."""
+        """Return whether placing one of several equal pods changes the nodes of the next, beyond the room it takes."""
         spec = task.pod.spec
         prefers = bool(self._pod_preference) and bool(spec.preferred_pods or spec.spread)
         return prefers or self.feasibility.ties(task)
 
     def never(self, tasks: Sequence[Task]) -> str:
-        """Why so many tasks could not run together even if all their nodes were empty; empty where they might."""
+        """Return why the tasks could not run together even if all nodes were empty; empty if they could."""
         columns = self._cluster.columns
         first = tasks[0].pod
         vector = columns.axis.request(first.request)
@@ -126,7 +126,7 @@ class HostSelector:
         equal = all(alike(task, tasks[0]) for task in tasks)
         enough = np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
         if equal and np.count_nonzero(enough & rows) >= len(tasks):
-            # Each could have a node of its own.
+            # Each task could have a node of its own.
             return ""
         present = self._cluster.masks.present()
         for name, index in ((name, index) for index, name in enumerate(columns.axis.names)):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Taking turns between queues: always the queue that is first in order, as long as it has something to do."""
+"""The loop over queues: always visit the queue that is first in order, until no queue has more to do."""
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
@@ -10,12 +10,12 @@ from typing import Final
 from placement.policy.framework.session import QueueVisit, Session
 from placement.policy.queues.queue import QueueInfo
 
-# Slices after which the next action has its turn, although there is more to do.
+# Slices after which the next action begins, although there is more to do.
 _SLICES: Final = 50
 
 
 def visit_queues(session: Session, visit: QueueVisit) -> Iterator[None]:
-    """Visits queues until each has answered that it has no more to do; the visit is told whether it is the only one."""
+    """Visit queues, in steps, until each visit returns false; a visit is told whether its queue is the last one."""
     cache = session.cache
     cache.queue.unfinished_visits.add(visit)
     for _unused in range(_SLICES):
@@ -26,7 +26,7 @@ def visit_queues(session: Session, visit: QueueVisit) -> Iterator[None]:
         heapify(places)
         while places and session.slice == begun:
             key, queue = heappop(places)
-            # Shares only grow while tasks are placed: a key that is out of date is too small.
+            # Shares only grow while tasks are placed, so a stale key is too small.
             if places and (now := order(queue)) != key:
                 heappush(places, (now, queue))
                 continue
@@ -41,5 +41,5 @@ def visit_queues(session: Session, visit: QueueVisit) -> Iterator[None]:
 
 
 def _used(queue: QueueInfo) -> bool:
-    # In a thousand queues few have jobs that wait for their turn.
+    # Of a thousand queues few have waiting jobs.
     return bool(queue.waiting) and not queue.children and not queue.problem

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A session: the book, the chooser and the plugins, and what the actions have decided so far."""
+"""The session: the job cache, the host selector and the plugins, and what the actions have decided so far."""
 
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ PATIENCE: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a job, or the rest of one, was not placed; with the reasons of the nodes where it came to that."""
+    """Why a job or its remaining tasks were not placed, with the nodes' reasons if nodes were asked."""
 
     reason: str
     message: str
@@ -41,7 +41,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """A pod that could not be evicted, why, and until when nobody asks again."""
+    """Why a pod could not be evicted, and until when no eviction of it is tried, in monotonic seconds."""
 
     message: str
     until: float
@@ -49,52 +49,52 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """A pod has a node and waits for volumes: until when, and for which claims, as they were before that."""
+    """Until when a pod with a node waits for volumes (monotonic seconds), and for which claims as they were before."""
 
     until: float
     claims: tuple[PersistentVolumeClaim, ...]
-    # Of the job of the batch system that it is to be bound for.
+    # Tag of the batch system's job that the pod is bound for.
     tag: str = ""
 
 
 @dataclass(slots=True)
 class Session:
-    """What the actions of a cycle share; a cycle can last several slices, and events come in between."""
+    """Hold what the actions of a cycle share; a cycle can last several slices, with events between them."""
 
     cache: JobCache
     host_selector: HostSelector
     rules: PluginSet
     now: float = 0.0
-    # Moves with every slice: queues and jobs that an action holds may be gone then.
+    # Grows with every slice: queues and jobs that an action holds may be gone then.
     slice: int = 0
-    # Whether an action gave way to the next although it had more to do.
+    # Whether an action ended although it had more to do.
     unfinished: bool = False
     actions: list[Action] = field(default_factory=list)
     refusals: dict[GroupKey, Refused] = field(default_factory=dict)
-    # Pods that the API did not let go, by UID, and jobs that had counted on it.
+    # Pods that the API refused to evict, by UID, and jobs that are blocked by a refusal or by a failed binding.
     unevictable: dict[str, Spared] = field(default_factory=dict)
     blocked: dict[GroupKey, Refused] = field(default_factory=dict)
     # How many evictions the API has refused.
     stays: int = 0
-    # Jobs that room is kept for, and by the first of the tasks that need it together, when that was last looked for.
+    # Jobs with pipelined tasks; by the first of the tasks that are bound together, the state at their last try.
     promises: dict[GroupKey, dict[str, Hashable]] = field(default_factory=dict)
-    # Disruption budgets that were the reason, by UID, and until when nobody is asked to leave beyond them.
+    # Disruption budgets that refused an eviction, by UID, and until when no eviction exceeds them.
     exhausted_budgets: dict[str, float] = field(default_factory=dict)
-    # Gangs that were bound in part: how long they may be so, until when each may, and of whom the bound had to leave.
+    # Gangs that are bound in part: how long they may be (seconds), until when each may, and those that were evicted.
     patience: float = PATIENCE
     deadlines: dict[GroupKey, float] = field(default_factory=dict)
     evicted_partials: dict[GroupKey, Refused] = field(default_factory=dict)
-    # Groups that lack pods, and until when room is kept for them.
+    # Groups that lack pods, and until when room is kept for them (monotonic seconds).
     unclaimed: dict[GroupKey, float] = field(default_factory=dict)
-    # Pods that have a node and wait for volumes, their own or those of others of their gang.
+    # Pods that have a node and wait for their volumes, or for those of other members of their gang.
     provisioning: dict[str, Provisioning] = field(default_factory=dict)
     # Jobs of the batch system that back pods.
     batch_jobs: BatchJobs = field(default_factory=BatchJobs)
     failures: FailureCache = field(default_factory=FailureCache)
-    # Where room can be made for claimants of a kind, kept from one action run to the next.
+    # Candidate finders by kind of preemptor, kept from one run of an action to the next.
     finders: dict[Hashable, Any] = field(default_factory=dict)
     effort: SliceBudget = field(default_factory=SliceBudget)
-    # Who waits for others of the own queue to leave, and who for those of other queues.
+    # Jobs that preempt serves within their queue, and jobs that reclaim serves from other queues.
     preempting: PreemptorQueue = field(init=False)
     reclaiming: PreemptorQueue = field(init=False)
 
@@ -111,30 +111,30 @@ class Session:
 
     @property
     def reservations(self) -> Reservations:
-        """What is kept for the heads of queues."""
+        """Return what is kept for the first jobs of queues."""
         return self.host_selector.reservations
 
     def statement(self) -> Statement:
-        """Begins tentative moves."""
+        """Begin a statement."""
         return Statement(self.cache)
 
     def refuse(self, job: Job, tried: Sequence[Task], refused: Refused) -> None:
-        """Park the job until something happens that can help one of these tasks, and keep what is said of it."""
+        """Make the job unschedulable until an event can help one of these tasks, and keep the reason."""
         self.refusals[job.key] = refused
         if refused.nodes is not None:
             self.reservations.note(job)
         self.cache.queue.park(job, tried)
 
     def bind(self, *tasks: Task, tag: str = "") -> None:
-        """Bind tasks of one job for good; no member of a gang is bound before all have their volumes.
+        """Bind tasks of one job to their nodes; no member of a gang is bound before all have their volumes.
 
-        The tag is that of the job of the batch system that gave them these; without one, what a pod has itself is void.
+        The tag names the batch system's job that gave them the nodes. An empty tag clears the pod's annotation.
         """
         job = tasks[0].job
         for said in (self.refusals, self.blocked, self.evicted_partials, self.reservations.since):
             said.pop(job.key, None)
         claims = {task.uid: self.cache.cluster.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
-        # Most clusters make no volumes for pods, so their members are not looked through.
+        # Most clusters provision no volumes, so the members are not looked through there.
         others = self.provisioning and any(uid in self.provisioning for uid in job.tasks)
         held = self.binds_as_gang(job) and bool(others or any(claims.values()))
         for task in tasks:
@@ -149,7 +149,7 @@ class Session:
                 )
 
     def _provide(self, task: Task, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Give each claim the volume that was chosen for it, or have one made on the task's node."""
+        """Bind each claim to the volume that was chosen for it, or have one provisioned on the task's node."""
         chosen = dict(task.entry.plan[3])
         for claim in claims:
             volume = self.cache.cluster.objects.find(PersistentVolume, chosen.get(claim.uid, ""))
@@ -173,10 +173,10 @@ class Session:
                 self.actions.append(bind)
 
     def binds_as_gang(self, job: Job) -> bool:
-        """Whether the job's members are bound together or not at all: it is a gang that has not been whole yet."""
+        """Return whether the job's members are bound together: it is a gang that has not been complete yet."""
         return self.rules.gangs and job.min_member > 1 and not job.was_ready
 
 
-# One action of a cycle; it yields where the slice may end. In the middle of a statement the book is frozen then.
+# One action of a cycle; it yields where the slice may end. Within a statement the job cache is in a transaction then.
 ActionRun = Callable[[Session], Iterator[None]]
 QueueVisit = Callable[[Session, QueueInfo, bool], Generator[None, None, bool]]

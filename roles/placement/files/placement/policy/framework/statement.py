@@ -1,16 +1,17 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A statement: tentative moves of tasks that become true together or not at all."""
+"""A statement: tentative moves of tasks that are committed or discarded together."""
 
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.jobs.job import Status, Task
 
 
 class Statement:
-    """Moves since it was begun. Between its begin and its end no event is taken in, and there is one at a time.
+    """Collect moves of tasks from its begin to its commit or discard.
 
-    It may last several slices; if it is never ended, its moves are to be taken back.
+    There is one statement at a time, and no event is taken in before it ends. It may last several slices. The owner of
+    a statement that is interrupted discards it.
     """
 
     def __init__(self, cache: JobCache) -> None:
@@ -21,28 +22,28 @@ class Statement:
         self._moves: list[tuple[Task, Status]] = []
 
     def allocate(self, task: Task, node: str) -> None:
-        """Assign the task to this node."""
+        """Place the task on this node."""
         volumes = self._cache.cluster.volumes.choose(task.pod, node) if task.pod.volume_claims else ()
         self._pods.assume(task.uid, node, volumes)
         self._shift(task, Status.ALLOCATED)
 
     def pipeline(self, task: Task, node: str) -> None:
-        """Room that others leave on this node is kept for the task."""
+        """Keep the room that leaving pods free on this node for the task."""
         self._pods.promise(task.uid, node, task.priority)
         self._shift(task, Status.PIPELINED)
 
     def unallocate(self, task: Task) -> None:
-        """Let the task wait for a node again."""
+        """Take the task from its node; it is pending again."""
         self._pods.forget(task.uid)
         self._shift(task, Status.PENDING)
 
     def evict(self, task: Task) -> None:
-        """Have the task leave."""
+        """Evict the task."""
         self._pods.evict(task.uid)
         self._shift(task, Status.RELEASING)
 
     def unevict(self, task: Task, status: Status) -> None:
-        """Let a task that this statement evicted stay, with the status it had."""
+        """Take back an eviction of this statement; the task has this status, which it had before."""
         self._pods.evict(task.uid, evicting=False)
         self._shift(task, status)
 
@@ -51,18 +52,18 @@ class Statement:
         self._cache.shift(task, status)
 
     def savepoint(self) -> tuple[int, int]:
-        """Return a point within the statement to roll back to."""
+        """Return a point within the statement that `rollback_to` can return to."""
         return self._pods.mark(), len(self._moves)
 
     def rollback_to(self, mark: tuple[int, int]) -> None:
-        """Take back the moves since the mark, last first."""
+        """Take back the moves since the mark, the last first."""
         self._pods.rollback(mark[0])
         while len(self._moves) > mark[1]:
             task, status = self._moves.pop()
             self._cache.shift(task, status)
 
     def discard(self) -> None:
-        """Take back everything."""
+        """End the statement and take back all its moves."""
         tasks = {task.uid: task for task, _unused in self._moves}
         self.rollback_to((self._mark, 0))
         for task in tasks.values():
@@ -70,7 +71,7 @@ class Statement:
         self._cache.in_transaction = False
 
     def commit(self) -> None:
-        """Make everything final."""
+        """End the statement and make all its moves final."""
         self._pods.settle()
         first: dict[str, tuple[Task, Status]] = {}
         for task, status in self._moves:
