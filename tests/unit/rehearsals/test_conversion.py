@@ -184,7 +184,7 @@ def broken_off(rehearsals: Any) -> Any:
     rehearsal = rehearsals()
     rehearsal.answer({"failed": True, "msg": "no route to the API"}, module="kube_join", host="n1")
     play = the_play(rehearsal, "site", "Convert the nodes")
-    return rehearsal.play([{**play, "hosts": "converged_nodes"}])
+    return rehearsal.play([{**play, "hosts": "converged_nodes"}], __share_preflight_host=seen())
 
 
 def test_a_join_that_fails_leaves_no_token_and_gives_the_node_back(broken_off: Any) -> None:
