@@ -152,7 +152,8 @@ def spool(home: Path, job: Job, suffix: str) -> Path:
 
 def _arguments(name: str, job: Job, place: Place) -> list[str]:
     first = [job.id, job.owner, job.owner, job.name]
-    limits = ",".join(f"{key}={value}" for key, value in job.resources.items())
+    needed = {**job.resources, "neednodes": job.resources.get("nodes", "1")}
+    limits = ",".join(f"{key}={value}" for key, value in needed.items())
     script = str(place.home / "mom_priv/jobs" / f"{job.file}.SC")
     if name in ("presetup", "prologue", "prologue.user", "prologue.parallel", "prologue.user.parallel", "-l prologue"):
         more = [",".join(reversed(job.hosts))] if name == "presetup" else []

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The XML of qstat and pbsnodes, read into records of text. Pure.
 
-Torque writes elements with text and nothing else, and lets bytes through that no XML may have: one user's job could
-make the whole answer unreadable for a real reader. So this one knows elements, text and the five plain entities; it has
-no document types, defines no entities, and takes any character in a value. An answer that ends before its elements do
-is no answer.
+Torque writes elements with text and nothing else, and lets bytes through that no XML may have, so that one user's job
+could make the whole answer unreadable for a real reader. This one knows elements, text and the five plain entities; it
+has no document types, defines no entities, and takes any character in a value. An answer that ends before its elements
+do is no answer.
 
 PRIVATE to the collection.
 """

@@ -9,7 +9,7 @@ does. A list of all jobs would have every waiting job and array task, with whate
 """
 
 import time
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ..batch import pbs
 from ..model import job_key
@@ -68,6 +68,8 @@ class Told(NamedTuple):
 class PbsBatch(Batch):
     """Jobs of `ignored` queues are those of pods: they take nothing from pods, and hold no node against them."""
 
+    TELLING: Tuple[int, ...] = (0, pbs.UNKNOWN_JOB, pbs.FINISHED_JOB)  # exit codes of qstat that tell something of each job
+
     def __init__(
         self,
         *,
@@ -116,11 +118,11 @@ class PbsBatch(Batch):
         """Judge a job that PBS was asked about. One of which it cannot be told holds what it has."""
         job, here = told.jobs.get(name), nodes.jobs.get(name, frozenset())
         if job is None and name not in told.unknown:
-            known = self.known.get(name) or Known(_key(name), frozenset())
+            known = self.known.get(name) or Known(self._key(name), frozenset())
             self.known[name] = known._replace(hosts=known.hosts | here, asked=False)
             return
         self.known.pop(name, None)
-        key = None if job is None else pbs.key_of(name, job)
+        key = None if job is None else self._key_of(name, job)
         if job is None or key is None:
             return
         ignored = job.queue in self.ignored
@@ -145,13 +147,13 @@ class PbsBatch(Batch):
                 return None
             asked = questions.pop()
             try:
-                answer = self.run((self.qstat, "-f", "-F", "json", *asked))
-                if answer.code not in (0, pbs.UNKNOWN_JOB, pbs.FINISHED_JOB):
+                answer = self.run(self._question(asked))
+                if answer.code not in self.TELLING:
                     text = "{}: exit code {}: {}"
                     self.remark(text.format(self.qstat, answer.code, answer.err.strip()[:200]))
                     return None
-                told.jobs.update(pbs.jobs(answer.out))
-                told.unknown.update(pbs.unknown(answer.err))
+                told.jobs.update(self._read_jobs(answer.out))
+                told.unknown.update(self._read_unknown(answer.err))
             except (TooLongError, ValueError) as error:
                 half = len(asked) // 2
                 questions += [asked[:half], asked[half:]] if half else []
@@ -160,6 +162,21 @@ class PbsBatch(Batch):
                 self.remark(str(error))
                 return None
         return told
+
+    def _question(self, names: Iterable[str]) -> Tuple[str, ...]:
+        return (self.qstat, "-f", "-F", "json", *names)
+
+    def _read_jobs(self, text: str) -> Dict[str, pbs.Job]:
+        return pbs.jobs(text)
+
+    def _read_unknown(self, text: str) -> Set[str]:
+        return pbs.unknown(text)
+
+    def _key_of(self, name: str, job: pbs.Job) -> Optional[str]:
+        return pbs.key_of(name, job)
+
+    def _key(self, name: str) -> str:
+        return _key(name)
 
 
 def in_control(text: str, *, host: str) -> bool:

@@ -31,6 +31,7 @@ from .controller import Controller
 from .decide import Outcome
 from .pbs import PbsBatch
 from .slurm import Batch, SlurmBatch
+from .torque import TorqueBatch
 from .watchdog import Watchdog
 
 LONGEST_REQUEST = hostlist.LONGEST + 4096
@@ -208,8 +209,8 @@ def main(path: str) -> int:
 
 
 def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
-    if settings.wlm == "pbs":
-        return PbsBatch(
+    if settings.wlm in ("pbs", "torque"):
+        return (PbsBatch if settings.wlm == "pbs" else TorqueBatch)(
             run=run_bounded,
             qstat=settings.qstat,
             pbsnodes=settings.pbsnodes,

@@ -70,7 +70,7 @@ CHECKS = {
     "kubeconfig": ABSOLUTE,
     "socket": matching(r"/[^\0\n]{1,100}", "an absolute path of at most 100 characters"),
     "group": matching(r"(?:[A-Za-z0-9_][A-Za-z0-9_.-]{0,31})?", "a group's name, or empty: root only"),
-    "wlm": matching("slurm|pbs", "slurm or pbs"),
+    "wlm": matching("slurm|pbs|torque", "slurm, pbs or torque"),
     "squeue": ABSOLUTE,
     "sinfo": ABSOLUTE,
     "scontrol": ABSOLUTE,

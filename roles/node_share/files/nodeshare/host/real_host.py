@@ -237,6 +237,10 @@ class RealHost(PlaceholderHost):
             from ..batch import pbs
 
             found.update(pbs.life(leases, home=self.settings.pbs_home, cgroup=self.cgroup))
+        if self.settings.torque_home:
+            from ..batch import torque
+
+            found.update(torque.life(leases, home=self.settings.torque_home))
         return found
 
     def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]:
@@ -246,9 +250,12 @@ class RealHost(PlaceholderHost):
                 slurm.ask_slurm(leases, squeue=self.settings.squeue, run=lambda argv: self.run(argv, ASK_SECONDS))
             )
         if self.settings.qstat:
-            from ..batch import pbs
+            from ..batch import pbs, torque
 
-            found.update(pbs.ask(leases, qstat=self.settings.qstat, run=lambda argv: self.run(argv, ASK_SECONDS)))
+            for system in (pbs, torque):
+                found.update(
+                    system.ask(leases, qstat=self.settings.qstat, run=lambda argv: self.run(argv, ASK_SECONDS))
+                )
         return found
 
     def _api(self) -> "NodeClient":

@@ -51,6 +51,7 @@ class Settings(NamedTuple):
     squeue: str = ""
     qstat: str = ""
     pbs_home: str = ""
+    torque_home: str = ""
     mode: str = HANDOVER
     manifests: str = "/var/lib/converged/placeholders"
     pause_image: str = "registry.k8s.io/pause:3.10"
@@ -136,6 +137,7 @@ CHECKS: Dict[str, Callable[[Any], Any]] = {
     "squeue": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
     "qstat": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: never ask"),
     "pbs_home": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: no PBS here"),
+    "torque_home": matching(r"(?:/[^\0\n]{1,4000})?", "an absolute path, or empty: no Torque here"),
     "mode": _one_of(HANDOVER, PLACEHOLDER),
     "manifests": ABSOLUTE,
     "pause_image": matching(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,400}", "the name of an image"),

@@ -6,7 +6,7 @@
 from argparse import ArgumentTypeError
 from typing import Any, List, Sequence, Tuple
 
-from ..batch import pbs
+from ..batch import pbs, torque
 from ..host.host import Host
 from ..model import job_key
 from ..model.lease import Lease
@@ -50,7 +50,7 @@ def recover_leases(
         except (ArgumentTypeError, job_key.JobIdError) as error:
             errors.append(str(error))
             continue
-        if pbs.is_listed(lease.key, home=settings.pbs_home):
+        if _is_listed(lease.key, settings):
             leases.append(lease)
     new = 0
     while leases:
@@ -66,3 +66,10 @@ def recover_leases(
     shown = "; ".join(errors[:MOST_SHOWN])
     more = len(errors) - MOST_SHOWN
     return [("new", new or ""), ("error", "{}; and {} more".format(shown, more) if more > 0 else shown)]
+
+
+def _is_listed(key: job_key.JobKey, settings: Settings) -> bool:
+    """Whether the batch system's daemon of this node has the job; a batch system that keeps no list is not asked."""
+    if key.wlm == "torque":
+        return not settings.torque_home or torque.is_listed(key, home=settings.torque_home)
+    return pbs.is_listed(key, home=settings.pbs_home)

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Torque says of jobs: qstat's XML read with care, and what a lease's job leaves on its node.
+
+Its text output is never read: a newline in the name of an account begins a line of an attribute there. The XML is read
+by a reader of its own, as users can put bytes into it that no XML may have. Of a job no field is read that its owner
+writes. Torque tells scripts no count of starts, so the run of a lease is nodeshare's own, and says nothing to Torque.
+"""
+
+import os
+import re
+from typing import Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+
+from ..model import job_key
+from ..model.actions import ENDING, GONE, LIVE
+from ..model.answer import Answer
+from ..model.lease import Lease
+
+HOLDING = frozenset("RS")  # a suspended job has given its slots away, and neither its hosts nor its memory
+EXITING = frozenset("E")
+NO_RUN = frozenset("QHWTC")
+UNKNOWN_JOB, NOT_ALLOWED = 153, 159
+MOST_CHARACTERS = 64 << 20
+_DEEPEST = 8
+_HEAD = '<?xml version="1.0"?>'
+_TOKEN = re.compile(r"<(/?)([A-Za-z_][A-Za-z0-9_.-]*) ?(/?)>([^<]*)", re.ASCII)
+_ENTITY = re.compile(r"&(lt|gt|amp|quot|apos);", re.ASCII)
+_ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_UNKNOWN = re.compile(r"^qstat: Unknown Job Id\b", re.ASCII | re.MULTILINE)
+_PLACE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)/[\d,-]+", re.ASCII)
+
+
+class Job(NamedTuple):
+    """A job or an element of an array: its state, its hosts (none once it has ended), and its queue."""
+
+    state: str
+    hosts: FrozenSet[str] = frozenset()
+    queue: str = ""
+    starts: int = 0
+
+
+def records(text: str, tag: str) -> List[Dict[str, str]]:
+    """Read `<Data>` with its elements `tag`: the text of leaves by name, dots between levels.
+
+    ValueError: the answer is cut off, too long, or something else.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError("XML of more than {} characters".format(MOST_CHARACTERS))
+    found: List[Dict[str, str]] = []
+    names: List[str] = []
+    current: Dict[str, str] = {}
+    text = text.strip()
+    at, done = 0, False
+    while at < len(text):
+        token = _TOKEN.match(text, at)
+        if token is None or done:
+            raise ValueError("XML that is not whole at {}".format(ascii(text[at : at + 60])))
+        closes, name, empty, value = token.groups()
+        at = token.end()
+        if not closes:
+            if len(names) >= _DEEPEST or (not names and name != "Data"):
+                raise ValueError("XML with {} where {} is expected".format(ascii(name[:60]), tag))
+            current = {} if len(names) == 1 else current
+            names.append(name)
+            if len(names) > 2:
+                current[".".join(names[2:])] = "" if empty else _plain(value)
+        if closes or empty:
+            if not names or names[-1] != name:
+                raise ValueError("XML that is not whole: {} ends what it is not".format(ascii(name[:60])))
+            if len(names) == 2 and name == tag:
+                found.append(current)
+            names.pop()
+            done = not names
+    if not done:
+        raise ValueError("XML that is not whole: it ends within {}".format("/".join(names) or tag))
+    return found
+
+
+def _plain(value: str) -> str:
+    return _ENTITY.sub(lambda match: _ENTITIES[match.group(1)], _CONTROL.sub("", value)).strip()
+
+
+def jobs(text: str) -> Dict[str, Job]:
+    """Read `qstat -x` into jobs by id. It prints a whole document for each id that it is asked about.
+
+    No value can have the head of a document in it, as Torque writes `<` as an entity there.
+    """
+    found: Dict[str, Job] = {}
+    for document in text.split(_HEAD):
+        if document.strip():
+            found.update(_job(fields) for fields in records(document, "Job"))
+    return found
+
+
+def _job(fields: Mapping[str, str]) -> Tuple[str, Job]:
+    name, state = fields.get("Job_Id", ""), fields.get("job_state", "")
+    if not name or len(state) != 1:
+        raise ValueError("{}: no job with a state".format(ascii(name[:60])))
+    starts = fields.get("start_count", "")
+    # one that has ended keeps its hosts to be looked at
+    placed = "" if state in NO_RUN else fields.get("exec_host", "")
+    matches = [_PLACE.fullmatch(part) for part in placed.split("+") if part]
+    if not all(matches):
+        raise ValueError("{}: hosts {}".format(ascii(name[:60]), ascii(placed[:60])))
+    hosts = frozenset(match.group(1) for match in matches if match)
+    return name, Job(state, hosts, fields.get("queue", ""), int(starts) if starts.isdigit() else 0)
+
+
+def short(host: str) -> str:
+    """Return a host's name without its domain, in lower case."""
+    return host.lower().partition(".")[0]
+
+
+def ask(
+    leases: Tuple[Lease, ...], *, qstat: str, run: Callable[[Tuple[str, ...]], Answer], here: str = ""
+) -> Mapping[str, str]:
+    """Ask whether each job still has this node, one question for each; `here` is this host's name.
+
+    A lease that gets no clear answer is left out: a server that is down, a job of another server, or one that this
+    host may not see. A job is unknown only by the exit code for that.
+    """
+    host = short(here or os.uname().nodename)
+    verdicts: Dict[str, str] = {}
+    known: Dict[str, str] = {}
+    for lease in leases:
+        if lease.key.wlm != "torque":
+            continue
+        if lease.key.job not in known:
+            answer = run((qstat, "-x", lease.key.job))
+            if answer.code not in (0, UNKNOWN_JOB, NOT_ALLOWED):
+                break  # nor would it know of the others, and each question takes its time
+            known[lease.key.job] = _judge(lease.key.job, answer, host)
+        if known[lease.key.job]:
+            verdicts[str(lease.key)] = known[lease.key.job]
+    return verdicts
+
+
+def _judge(name: str, answer: Answer, here: str) -> str:
+    if answer.code == UNKNOWN_JOB:
+        return GONE if _UNKNOWN.search(answer.err) and not answer.out.strip() else ""
+    if answer.code != 0:
+        return ""
+    try:
+        job: Optional[Job] = jobs(answer.out).get(name)
+    except ValueError:
+        return ""
+    if job is None:
+        return ""
+    if job.state in NO_RUN:
+        return GONE
+    if here not in {short(host) for host in job.hosts}:
+        return GONE if job.hosts else ""
+    return LIVE if job.state in HOLDING else ENDING if job.state in EXITING else ""
+
+
+def life(leases: Tuple[Lease, ...], *, home: str) -> Dict[str, bool]:
+    """Whether the MoM has the job: its file is there from before the prologue until after the epilogue.
+
+    It is there also while no MoM runs, and a MoM that comes back runs the epilogue then. So a job that was purged at
+    the server lives until the MoM has ended it.
+    """
+    mine = [lease for lease in leases if lease.key.wlm == "torque"]
+    return {str(lease.key): is_listed(lease.key, home=home) for lease in mine}
+
+
+def is_listed(key: job_key.JobKey, *, home: str) -> bool:
+    """Whether the MoM has the file of a job; of an array's element it is named 31-1.server."""
+    name = re.sub(r"\[(\d+)\]", r"-\1", key.job) + ".JB"
+    return os.path.exists(os.path.join(home, "mom_priv", "jobs", name))

@@ -1,0 +1,276 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Torque says of jobs and nodes, word for word; what is cut off, odd or an error is never read as "gone"."""
+
+import os
+import shutil
+import tempfile
+import unittest
+
+from nodeshare.batch import torque as batch_torque
+from nodeshare.controller import torque
+from nodeshare.controller.decide import Jobs
+from nodeshare.model.actions import ENDING, GONE, LIVE
+from nodeshare.model.answer import Answer
+from nodeshare.model.job_key import JobKey
+from nodeshare.model.lease import Lease
+
+HEAD = '<?xml version="1.0"?>\n'
+DOWN = "qstat: cannot connect to server srv (errno=111) Connection refused\n"
+UNKNOWN = "qstat: Unknown Job Id Error 15.srv\n"
+
+
+def lease(job="15.srv", run=1, wlm="torque"):
+    return Lease(JobKey(wlm, job, run), "b", 0.0)
+
+
+def element(name="15.srv", state="R", exec_host="n9/0-3", more=""):
+    placed = "<exec_host>{}</exec_host>".format(exec_host) if exec_host else ""
+    text = "<Job><Job_Id>{}</Job_Id><Job_Name>x</Job_Name><job_state>{}</job_state>{}{}</Job>"
+    return text.format(name, state, placed, more)
+
+
+def answer(*elements):
+    return "{}<Data>{}</Data>\n".format(HEAD, "".join(elements))
+
+
+class Asking(unittest.TestCase):
+    def ask(self, leases, said):
+        """Each question is about one job; `said` is an answer, or one for each job."""
+        self.asked = []
+
+        def run(argv):
+            self.asked.append(argv)
+            return said[argv[2]] if isinstance(said, dict) else said
+
+        return batch_torque.ask(leases, qstat="/q", run=run, here="n9.dom")
+
+    def test_each_job_is_a_question_and_other_systems_jobs_are_none(self):
+        leases = (lease("2.srv"), lease("2.srv", 2), lease("7", wlm="slurm"), lease("3.srv", wlm="pbs"))
+        found = self.ask(leases, Answer(0, answer(element("2.srv")), ""))
+        self.assertEqual(self.asked, [("/q", "-x", "2.srv")])
+        self.assertEqual(found, {"torque/2.srv/1": LIVE, "torque/2.srv/2": LIVE})
+
+    def test_a_job_lives_here_ends_here_or_is_over(self):
+        cases = [("R", "n9/0-3", LIVE), ("R", "n1/0+N9.dom/2", LIVE), ("S", "n9/0", LIVE), ("E", "n9/0", ENDING)]
+        cases += [(state, "n9/0", GONE) for state in "QHWTC"] + [(state, "", GONE) for state in "QHWTC"]
+        cases += [("R", "n1/0-3", GONE), ("S", "n91/0", GONE), ("R", "", None), ("?", "n9/0", None)]
+        for state, hosts, verdict in cases:
+            found = self.ask((lease(),), Answer(0, answer(element(state=state, exec_host=hosts)), ""))
+            with self.subTest(state, hosts=hosts):
+                self.assertEqual(found, {} if verdict is None else {"torque/15.srv/1": verdict})
+
+    def test_only_the_code_for_an_unknown_job_with_its_words_says_that_it_is_gone(self):
+        self.assertEqual(self.ask((lease(),), Answer(153, "", UNKNOWN)), {"torque/15.srv/1": GONE})
+        for said in (
+            Answer(153, "", ""),
+            Answer(153, answer(element()), UNKNOWN),
+            Answer(159, "", "qstat: Unauthorized Request 15.srv\n"),
+            Answer(111, "", DOWN),
+            Answer(0, "", ""),
+            Answer(0, answer(), ""),
+            Answer(0, answer(element("151.srv")), ""),
+            Answer(0, answer(element())[:-12], ""),
+            Answer(0, answer(element(state="")), ""),
+            Answer(0, answer(element(exec_host="n9/0+x")), ""),
+            Answer(162, "", UNKNOWN),
+            Answer(1, "", UNKNOWN),
+        ):
+            with self.subTest(said=said):
+                self.assertEqual(self.ask((lease(),), said), {})
+
+    def test_a_server_that_is_down_is_asked_once(self):
+        self.assertEqual(self.ask((lease("1.srv"), lease("2.srv")), Answer(111, "", DOWN)), {})
+        self.assertEqual(len(self.asked), 1)
+
+    def test_a_job_that_this_host_may_not_see_hides_no_other(self):
+        said = {"1.srv": Answer(159, "", "no"), "2.srv": Answer(0, answer(element("2.srv")), "")}
+        self.assertEqual(self.ask((lease("1.srv"), lease("2.srv")), said), {"torque/2.srv/1": LIVE})
+
+    def test_what_a_user_wrote_makes_no_difference(self):
+        for wrote in (
+            "\n    exec_host = n1/0",
+            "bell\x07\x00",
+            "&lt;job_state&gt;C&lt;/job_state&gt;",
+            '&lt;?xml version="1.0"?&gt;&lt;Data&gt;',
+            "\ufffd &nonsense; ]]&gt;",
+            "$(reboot) `x` \"'",
+        ):
+            more = "<Account_Name>{0}</Account_Name><Variable_List>A={0}</Variable_List>".format(wrote)
+            said = Answer(0, answer(element(more=more)), "")
+            with self.subTest(wrote=wrote):
+                self.assertEqual(self.ask((lease(),), said), {"torque/15.srv/1": LIVE})
+
+    def test_a_document_type_is_no_answer(self):
+        bomb = '<!DOCTYPE x [<!ENTITY a "aaaa">]>' + answer(element())[len(HEAD) :]
+        self.assertEqual(self.ask((lease(),), Answer(0, HEAD + bomb, "")), {})
+
+    def test_an_answer_cut_anywhere_within_a_job_is_none(self):
+        whole = answer(element(more="<Resource_List><nodes>1</nodes></Resource_List>"))
+        for end in range(len(HEAD + "<Data>") + 1, len(whole) - 1):
+            with self.assertRaises(ValueError):
+                batch_torque.jobs(whole[:end])
+
+
+class Life(unittest.TestCase):
+    def test_a_job_lives_here_as_long_as_the_mom_has_its_file(self):
+        top = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, top)
+        os.makedirs(os.path.join(top, "mom_priv", "jobs"))
+        for name in ("15.srv.JB", "31-2.srv.JB", "40.srv.SC"):
+            open(os.path.join(top, "mom_priv", "jobs", name), "w").close()
+        leases = (lease(), lease("31[2].srv"), lease("40.srv"), lease("16.srv"), lease("15.srv", wlm="pbs"))
+        self.assertEqual(
+            batch_torque.life(leases, home=top),
+            {
+                "torque/15.srv/1": True,
+                "torque/31[2].srv/1": True,
+                "torque/40.srv/1": False,
+                "torque/16.srv/1": False,
+            },
+        )
+
+
+class Site(unittest.TestCase):
+    def setUp(self):
+        self.jobs = {}
+        self.nodes = {"n1": "", "n2": ""}
+        self.words = {"n2": ("free", "old, now meaningless")}
+        self.asked = []
+        self.remarks = []
+        self.said = {}
+
+    def batch(self, names=None, ignored=()):
+        return torque.TorqueBatch(
+            run=self.run_one,
+            qstat="/q",
+            pbsnodes="/p",
+            host="srv",
+            names=names or {},
+            remark=self.remarks.append,
+            ignored=frozenset(ignored),
+        )
+
+    def run_one(self, argv):
+        self.asked.append(argv)
+        odd = self.said.get(argv[:2]) or self.said.get(argv)
+        if odd is not None:
+            if isinstance(odd, OSError):
+                raise odd
+            return odd
+        if argv[0] == "/p":
+            return Answer(0, self.nodes_now(), "")
+        if argv[1] == "-B":
+            return Answer(0, "Server  Max\n", "")
+        known = [name for name in argv[2:] if name in self.jobs]
+        missing = [name for name in argv[2:] if name not in self.jobs]
+        err = "".join("qstat: Unknown Job Id Error {}\n".format(name) for name in missing)
+        return Answer(153 if missing else 0, "".join(answer(self.jobs[name]) for name in known), err)
+
+    def nodes_now(self):
+        found = []
+        for name, jobs in sorted(self.nodes.items()):
+            state, note = self.words.get(name, ("free", ""))
+            text = "<Node><name>{}</name><state>{}</state><np>4</np><jobs>{}</jobs><note>{}</note></Node>"
+            found.append(text.format(name, state, jobs, note))
+        return "<Data>{}</Data>\n".format("".join(found))
+
+    def questions(self):
+        found = [argv[2:] for argv in self.asked if argv[:2] == ("/q", "-x")]
+        del self.asked[:]
+        return found
+
+    def test_nodes_of_jobs_are_their_hosts_by_kubernetes_names(self):
+        self.jobs = {
+            "1.srv": element("1.srv", "R", "n1/0-1+n2/0", "<start_count>1</start_count>"),
+            "2[1].srv": element("2[1].srv", "R", "n2/1,3", "<start_count>2</start_count>"),
+        }
+        self.nodes = {"n1": "0-1/1.srv", "n2": "0/1.srv,1,3/2[1].srv"}
+        expected = {"torque/1.srv/1": frozenset(["k1", "n2"]), "torque/2[1].srv/2": frozenset(["n2"])}
+        self.assertEqual(self.batch(names={"n1": "k1"}).jobs(), Jobs(expected))
+
+    def test_jobs_that_are_known_are_asked_about_but_once(self):
+        self.jobs = {"1.srv": element("1.srv", exec_host="n1/0"), "2.srv": element("2.srv", exec_host="n1/1")}
+        self.nodes["n1"] = "0/1.srv"
+        batch = self.batch()
+        for _ in range(3):
+            self.assertEqual(set(batch.jobs().holding), {"torque/1.srv/0"})
+        self.assertEqual(self.questions(), [("1.srv",)])
+        self.nodes["n1"] = "0/1.srv,1/2.srv"
+        self.assertEqual(len(batch.jobs().holding), 2)
+        self.assertEqual(self.questions(), [("2.srv",)])
+
+    def test_a_suspended_job_leaves_its_nodes_list_and_holds_them_until_it_has_ended(self):
+        self.jobs = {"1.srv": element("1.srv", exec_host="n1/0")}
+        self.nodes["n1"] = "0/1.srv"
+        batch = self.batch()
+        held = Jobs({"torque/1.srv/0": frozenset(["n1"])})
+        self.assertEqual(batch.jobs(), held)
+        self.jobs["1.srv"], self.nodes["n1"] = element("1.srv", "S", "n1/0"), ""
+        self.assertEqual(batch.jobs(), held)
+        self.jobs["1.srv"] = element("1.srv", "C", "n1/0")
+        self.assertEqual(batch.jobs(), Jobs({}))
+        self.questions()
+        self.assertEqual((batch.jobs(), self.questions()), (Jobs({}), []))
+
+    def test_no_word_about_a_job_is_not_its_end(self):
+        self.jobs = {"1.srv": element("1.srv", exec_host="n1/0")}
+        self.nodes["n1"] = "0/1.srv"
+        batch = self.batch()
+        held = batch.jobs()
+        self.nodes["n1"] = ""
+        for odd in (Answer(0, "", ""), Answer(0, answer()[:-5], ""), Answer(0, answer(element("1.srv", "")), "")):
+            self.said[("/q", "-x", "1.srv")] = odd
+            self.assertEqual(batch.jobs(), held)
+        for odd in (Answer(111, "", DOWN), Answer(159, "", "no"), OSError("no end within 20 s")):
+            self.said[("/q", "-x", "1.srv")] = odd
+            self.assertIsNone(batch.jobs())
+        self.jobs, self.said = {}, {}
+        self.assertEqual(batch.jobs(), Jobs({}))
+
+    def test_jobs_of_pods_hold_no_node_against_pods(self):
+        queue = "<queue>pods</queue>"
+        self.jobs = {
+            "1.srv": element("1.srv", exec_host="n1/0", more=queue),
+            "2.srv": element("2.srv", exec_host="n1/1"),
+        }
+        self.nodes["n1"] = "0/1.srv,1/2.srv"
+        expected = Jobs({"torque/2.srv/0": frozenset(["n1"])})
+        self.assertEqual(self.batch(ignored=("pods",)).jobs(), expected)
+
+    def test_states_that_close_a_node_and_its_note(self):
+        self.words = {"n1": ("offline,job-exclusive", "disk &lt;1&gt;"), "n2": ("free,job-exclusive", "meaningless")}
+        self.assertEqual(self.batch(names={"n2": "k2"}).states(), {"n1": "offline: disk <1>", "k2": ""})
+        self.words = {"n1": ("down", "ERROR: prolog/epilog failed, file: x, exit: 1"), "n2": ("busy", "")}
+        self.assertEqual(self.batch().states()["n1"], "down: ERROR: prolog/epilog failed, file: x, exit: 1")
+
+    def test_in_control_is_the_server_that_answers_by_its_own_name(self):
+        self.assertIs(self.batch().in_control(), True)
+        self.said[("/q", "-B", "srv")] = Answer(111, "", DOWN)
+        self.assertIs(self.batch().in_control(), False)
+        self.said[("/q", "-B")] = Answer(111, "", DOWN)
+        self.assertIsNone(self.batch().in_control())
+        self.said = {("/q", "-B", "srv"): Answer(33, "", "trqauthd")}
+        self.assertIsNone(self.batch().in_control())
+        self.said = {("/q", "-B", "srv"): OSError("no end within 20 s")}
+        self.assertIsNone(self.batch().in_control())
+
+    def test_an_error_is_no_list(self):
+        for said in (
+            Answer(1, "", "pbsnodes: Unauthorized Request"),
+            OSError("no end within 20 s"),
+            Answer(0, "", ""),
+            Answer(0, "<Data></Data>", ""),
+            Answer(0, self.nodes_now()[:-9], ""),
+            Answer(0, "<Data><Node><name>n1</name></Node></Data>", ""),
+            Answer(0, "<Data><Node><name>n1</name><state>free</state><jobs>x</jobs></Node></Data>", ""),
+        ):
+            self.said[("/p", "-x")] = said
+            batch = self.batch()
+            self.assertEqual((batch.jobs(), batch.states()), (None, None))
+            self.assertTrue(self.remarks)
+
+
+if __name__ == "__main__":
+    unittest.main()
