@@ -14,7 +14,7 @@ import yaml
 from gates.gate import Context, GateFailure
 
 # Of the site, besides converged_*: what all roles ask the batch systems with.
-SHARED = frozenset(["slurm_bin_dir", "pbs_bin_dir"])
+SHARED = frozenset(["slurm_bin_dir", "pbs_bin_dir", "torque_bin_dir", "torque_home"])
 
 
 def check_roles(context: Context) -> None:
