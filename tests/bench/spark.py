@@ -136,8 +136,8 @@ def main() -> int:
             site.play("site")
             spark_site.prepare(bed, drivers=DRIVERS)
         runs = []
-        for way in (ALONE, ONE, MINUTELY):
-            for decommissioning in (True, False):
+        for decommissioning in (True, False):
+            for way in (ALONE, ONE, MINUTELY):
                 load = _figures.load_average()
                 run = play(site, way, decommissioning=decommissioning, tasks=options.tasks, seconds=options.seconds)
                 print(f"  {run.way}, decommissioning {run.decommissioning}: {run.seconds:.0f} s; {load}", flush=True)
