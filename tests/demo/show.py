@@ -158,7 +158,6 @@ class Show:
         site.set("all", node_share_linger=LINGER, node_share_controller_deadline=self.deadline)
         site.set("all", converged_verify_image=workload.IMAGE, converged_verify_command=["sleep", "100000"])
         write_inventory(self.folder, site.hosts)
-        self.prepare(site)
         with self.report.step("Slurm runs a job, as it always has", short="job") as result:
             names = sorted(self.hosts.on("ctl", *EVERYWHERE).split())
             if tuple(names) != NODES:
@@ -166,9 +165,6 @@ class Show:
                 raise DemoError(f"{' '.join(EVERYWHERE)} printed {said_all}, not {' '.join(NODES)}.")
             result.append(" ".join(names))
         return site
-
-    def prepare(self, site: ConvertedSite) -> None:
-        """Add what the site has besides, before anything is compared."""
 
     def played(self) -> Played:
         """Return what ran as pods when the job took its nodes."""

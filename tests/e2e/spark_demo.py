@@ -19,7 +19,6 @@ from demo.kube_record import Pod
 from demo.show import NODES, READY_SECONDS, Show, Watcher, main
 from demo.slurm_record import Job
 from e2e import spark_site
-from e2e.site_of import ConvertedSite
 from e2e.spark_record import FINISHED, LOST, REPEATED, Tasks, application_succeeded, read_tasks
 from testbed import api
 
@@ -61,13 +60,12 @@ class SparkShow(Show):
     # The site's default: executors need their grace, which is below it.
     deadline = 45
 
-    def prepare(self, site: ConvertedSite) -> None:
-        with self.report.step("The placement daemon, on the batch controller", short="placement", is_setup=True):
-            spark_site.Scheduler(site.bed, self.folder / "scheduler").install()
-
     def driver(self) -> None:
         bed = api.find(self.bed)
-        with self.report.step("The image of Spark on every node", short="image", is_setup=True):
+        with self.report.step(
+            "The placement daemon, and the image of Spark on every node", short="image", is_setup=True
+        ):
+            self.scheduler().install()
             spark_site.prepare(bed, drivers=NODES[-1])
         with self.report.step("A Spark application has its executors on all nodes", short="spark") as result:
             spark_site.apply(bed, spark_site.job(spark_site.api_server(bed), tasks=TASKS, seconds=SECONDS))
@@ -96,6 +94,12 @@ class SparkShow(Show):
                 raise DemoError(f"the application found {found or 'no sum'}, the true sum is {wanted}; see {self.log}")
             self.hosts.kubectl("delete", "namespace", spark_site.NAMESPACE)
             result.append(f"succeeded: sum {wanted}")
+        with self.report.step("The placement daemon goes, as it came", short="placement", is_setup=True):
+            self.scheduler().remove()
+
+    def scheduler(self) -> spark_site.Scheduler:
+        """Return the placement daemon of the site, which comes behind the conversion and goes before the way back."""
+        return spark_site.Scheduler(api.find(self.bed), self.folder / "scheduler")
 
     @property
     def log(self) -> Path:

@@ -118,6 +118,11 @@ class Scheduler(playing.Site):
         self.bed.exec("ctl", ["tar", "--extract", "--directory=/opt/wheels"], input=wheels.as_folder(found))
         self.run([play("converged_placement", "placement")])
 
+    def remove(self) -> None:
+        """Take the daemon back, and the wheels."""
+        self.run([play("converged_placement", "placement/restore")])
+        self.bed.exec("ctl", ["rm", "-r", "/opt/wheels"])
+
 
 def prepare(bed: api.RunningBed, *, drivers: str) -> None:
     """Give converged nodes the image of Spark and routes between pods; name a node for drivers; make the namespace."""

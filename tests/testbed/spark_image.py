@@ -23,10 +23,9 @@ from pathlib import Path
 from testbed import images, oci, recipe, rootfs
 from testbed.down import podman_of
 from testbed.errors import BedError
-from testbed.paths import images_dir
 from testbed.progress import say, step
 from testbed.run import run
-from testbed.state import Bed, Host, file_lock, write_synced
+from testbed.state import Bed, Host
 
 NAME = "localhost/spark:local"
 # Raised when the way the image is built changes what is in it.
@@ -87,10 +86,9 @@ ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
 }
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "var/cache", "var/lib/apt/lists")
-FREE_BYTES = 4 * 1024**3
 PIP_SECONDS = 900.0
 IMPORT_SECONDS = 600.0
-ARCHIVE, BUILDING = "spark.tar", ".new-"
+ARCHIVE, KIND = "spark.tar", "image of Spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,33 +116,18 @@ def key() -> str:
 
 def ensure() -> SparkImage:
     """Return the image from the cache; build it where it is not there or damaged."""
-    image = SparkImage(images_dir() / key())
-    work = images_dir() / f"{BUILDING}{key()}"
-    with file_lock(f"image-{key()}", timeout=1800, what="the image of Spark"):
-        if work.exists():
-            shutil.rmtree(work)
-        if image.folder.exists():
-            fault = images.damage(image.folder, large=(ARCHIVE,))
-            if fault is None:
-                return image
-            say(f"  !!  cached image of Spark is damaged: {fault}; building it again")
-            shutil.rmtree(image.folder)
-        images.check_space(images_dir(), need=FREE_BYTES)
-        work.mkdir(parents=True)
-        try:
-            say(f"  ..  image {key()}: built once, in two to four minutes")
-            build(work)
-            (work / "result").rename(image.folder)
-        finally:
-            shutil.rmtree(work)
-    return image
+
+    def make(work: Path) -> None:
+        say(f"  ..  {KIND} {key()}: built once, in one to four minutes")
+        build(work)
+
+    return SparkImage(images.in_cache(key(), KIND, make, large=(ARCHIVE,)))
 
 
 def build(work: Path) -> None:
-    """Make `work`/result, the folder of the image."""
+    """Fill `work`/result, the folder of the image."""
     begun = time.monotonic()
     root, result, layer = work / "root", work / "result", work / "layer.tar"
-    result.mkdir()
     with step(f"Debian {SUITE} with a JRE, by mmdebstrap"):
         bootstrap(root)
     with step(f"the package pyspark {VERSION}, 456 MB"):
@@ -155,12 +138,7 @@ def build(work: Path) -> None:
         config = {"Entrypoint": ["/opt/entrypoint.sh"], "User": str(UID), "WorkingDir": f"{HOME}/work-dir"}
         config["Env"] = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
         oci.write_archive(result / ARCHIVE, name=NAME, layer=layer, config=config, architecture=rootfs.architecture())
-    file = result / ARCHIVE
-    manifest = {
-        "files": {file.name: [file.stat().st_size, images.sha256(file)]},
-        "seconds": round(time.monotonic() - begun, 1),
-    }
-    write_synced(result / images.MANIFEST, json.dumps(manifest, indent=1))
+    images.write_manifest(result, seconds=round(time.monotonic() - begun, 1))
 
 
 def bootstrap(root: Path) -> None:

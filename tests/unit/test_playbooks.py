@@ -382,7 +382,7 @@ def test_a_canary_that_was_skipped_has_proved_nothing(
 
 def verify(programs: str = "/usr/bin") -> dict[str, Any]:
     """The play of the proof, where Kubernetes answers, without what it asks of the batch system first."""
-    _check, play = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    _check, _spark, play = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
     proof = play["tasks"][-1]
     play["tasks"] = [proof]
     play["vars"]["__slurm_here"] = {"bin_dir": programs}

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import shutil
 import subprocess
@@ -116,11 +115,9 @@ def test_a_sound_image_in_the_cache_is_taken_and_a_damaged_one_is_built_again(
     built: list[Path] = []
 
     def build(work: Path) -> None:
-        (work / "result").mkdir()
         archive = work / "result" / spark_image.ARCHIVE
-        archive.write_bytes(io.BytesIO(b"image").read())
-        files = {archive.name: [5, images.sha256(archive)]}
-        (work / "result" / images.MANIFEST).write_text(json.dumps({"files": files, "seconds": 7.5}))
+        archive.write_bytes(b"image")
+        images.write_manifest(work / "result", seconds=7.5)
         built.append(work)
 
     monkeypatch.setattr(spark_image, "build", build)
