@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from e2e import workload
 from e2e.beds import own_bed
-from e2e.cri.stand_in import programs
+from e2e.cri.stand_in import UNPACK, programs
 from e2e.cri.wheels import wheels
 from e2e.handover.sharing import UNTIL_TOLD, Sharing
 from e2e.playing import until
@@ -45,7 +45,7 @@ TIMES = {
 }
 # What a node that is a container of the test bed needs of the role; all else are its defaults.
 IN_CONTAINERS = {
-    "singularity_cri_packages": ["containerd", "runc", "containernetworking-plugins", "python3-venv"],
+    "singularity_cri_packages": ["containernetworking-plugins", "python3-venv"],
     "singularity_cri_v1_wheels": "/opt/wheels",
     "singularity_cri_kernel_modules": [],
     "singularity_cri_sysctls": {"net.ipv4.ip_forward": "1"},
@@ -66,6 +66,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         packed = as_folder(wheels(python="3.11"))
         for node in found.nodes:
             bed.exec(node, ["sh", "-c", "mkdir -p /opt/wheels; tar -xC /opt/wheels"], input=packed)
+            found.node(node, UNPACK)
             engine = (folder / "singularity").read_text(encoding="utf-8")
             found.node(node, "cat > /usr/local/bin/singularity; chmod 755 /usr/local/bin/singularity", input=engine)
         yield found
@@ -155,8 +156,8 @@ def test_logs_exec_attach_and_port_forward_pass_the_bridge(site: Sharing) -> Non
 
 
 def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
-    probe = {"exec": {"command": ["sh", "-c", "test -e /tmp/ready"]}, "periodSeconds": 1}
-    dies = {"exec": {"command": ["sh", "-c", "test ! -e /tmp/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
+    probe = {"exec": {"command": ["sh", "-c", "test -e /ready"]}, "periodSeconds": 1}
+    dies = {"exec": {"command": ["sh", "-c", "test ! -e /dead"]}, "periodSeconds": 1, "failureThreshold": 1}
     small = {"cpu": "500m", "memory": "64Mi"}
     workload.apply(
         site,
@@ -165,7 +166,7 @@ def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
     site.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/probed", "--timeout=280s")
     assert not runs(site, "probed")
     assert limits(site) == (500, 64 << 20)
-    site.kubectl("exec", "probed", "--", "sh", "-c", ": > /tmp/ready")
+    site.kubectl("exec", "probed", "--", "sh", "-c", ": > /ready")
     until(lambda: runs(site, "probed"), "the readiness probe succeeds")
 
     large = {"cpu": "700m", "memory": "96Mi"}
@@ -174,7 +175,7 @@ def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
     until(lambda: limits(site) == (700, 96 << 20), "the container has the new limits")
     until(lambda: not resizing(site), "the kubelet calls the resize done")
 
-    site.kubectl("exec", "probed", "--", "sh", "-c", ": > /tmp/dead")
+    site.kubectl("exec", "probed", "--", "sh", "-c", ": > /dead")
     until(lambda: restarts(site, "probed") == 1, "the liveness probe restarts it")
     site.kubectl("delete", "pod", "probed", "--grace-period=1")
 

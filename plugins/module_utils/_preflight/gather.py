@@ -78,6 +78,9 @@ def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.
         "units": readings.unit_states(said("systemctl", "show", "--property=Id,LoadState,ActiveState", *UNITS)),
         "kubernetes": [path for path in KUBERNETES if os.path.exists(path)],
         "kubelet_file": readings.top_level(text_of("/var/lib/kubelet/config.yaml"), KUBELET_CGROUPS),
+        "kubelet_socket": readings.runtime_endpoint(
+            text_of("/var/lib/kubelet/config.yaml"), text_of("/var/lib/kubelet/kubeadm-flags.env")
+        ),
         "devices": readings.accelerators(_devices()),
         "kubelet": readings.printed_version(said("kubelet", "--version")),
         "runtimes": {name: readings.printed_version(said(name, "--version")) for name in RUNTIMES if found(name)},

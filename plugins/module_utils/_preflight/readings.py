@@ -116,3 +116,14 @@ def total_memory(text: str) -> int:
     """Bytes, of /proc/meminfo; 0 where it does not say."""
     match = re.search(r"^MemTotal:\s+(\d+) kB$", text, re.ASCII | re.MULTILINE)
     return int(match.group(1)) * 1024 if match else 0
+
+
+def runtime_endpoint(config: str, flags: str) -> str:
+    """Return the socket by which the kubelet of this node asks its runtime; empty where no kubelet has been told one.
+
+    Kubeadm writes it into the KubeletConfiguration, and up to 1.34 into the arguments of the kubelet.
+    """
+    found = re.search(r"""--container-runtime-endpoint[= ]["']?([^"'\s]+)""", flags) or re.search(
+        r"""^containerRuntimeEndpoint:[ \t]*["']?([^"'\s]+)""", config, re.MULTILINE
+    )
+    return found.group(1) if found else ""

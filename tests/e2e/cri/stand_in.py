@@ -22,6 +22,7 @@ esac
 SYCRI = """\
 #!/bin/sh
 set -e
+export PATH="/opt/stand-in/usr/bin:/opt/stand-in/usr/sbin:$PATH"
 while test "$1" != -config; do shift; done
 value() { sed -n "s/^$1: *\\"\\\\{0,1\\\\}\\\\([^\\" ]*\\\\)\\"\\\\{0,1\\\\} *$/\\\\1/p" "$config"; }
 config=$2
@@ -49,7 +50,14 @@ images() {
   done
 }
 images &
-exec /usr/bin/containerd --config /run/sycri.toml
+exec containerd --config /run/sycri.toml
+"""
+
+
+# Not as packages: those belong to the role of containerd, and go with it.
+UNPACK = """\
+mkdir -p /opt/stand-in
+for name in containerd runc; do dpkg-deb --extract /opt/testbed/debs/${name}_*.deb /opt/stand-in; done
 """
 
 

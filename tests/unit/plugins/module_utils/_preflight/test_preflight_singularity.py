@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import readings
 from unit.plugins.module_utils._preflight.spoiled_site import said, setting, settled, several
 
 WANTED = several(setting("wanted", "runtime", "singularity_cri"), setting("found", "cgroup", "v1"))
@@ -53,3 +54,17 @@ def test_what_it_cannot_serve_is_refused_with_the_reason(spoil: t.Any, code: str
 def test_a_cgroup_that_was_never_tried_can_be_accepted() -> None:
     spoiled = several(WANTED, setting("found", "cgroup", "v2"), settled(accepted=("cri_cgroup",)))
     assert said(spoiled, "n1", "with cgroup v1 alone") == [("warn", "cri_cgroup")]
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "socket"),
+    [
+        ('cgroupDriver: cgroupfs\ncontainerRuntimeEndpoint: "unix:///run/a.sock"\n', "", "unix:///run/a.sock"),
+        ("containerRuntimeEndpoint: unix:///run/a.sock\n", "", "unix:///run/a.sock"),
+        ("", 'KUBELET_KUBEADM_ARGS="--v=2 --container-runtime-endpoint=unix:///run/b.sock"\n', "unix:///run/b.sock"),
+        ('containerRuntimeEndpoint: ""\n', "", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_runtime_that_a_kubelet_uses_is_read_from_its_files(config: str, flags: str, socket: str) -> None:
+    assert readings.runtime_endpoint(config, flags) == socket

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""In which order a conversion gives a node another runtime, and what it leaves when it breaks off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
+from unit.rehearsals.conftest import USUAL
+
+CONTAINERD, OURS = "containerd", "singularity_cri"
+POLICY = "Keep pods off these nodes that ask for what Singularity-CRI cannot do"
+DRAIN, GET = ["drain", "n1"], ["get", "node", "n1"]
+GIVEN = {"singularity_cri_folder": "/srv", "converged_after_canary": "go_on", "slurm_share_drain_delay": 1}
+
+
+def converted(
+    rehearsal: Any,
+    before: str,
+    after: str,
+    *,
+    found: dict[str, Any] = USUAL["share_node_info"]["found"],
+    wanted: dict[str, Any] | None = None,
+    **given: Any,
+) -> Any:
+    """Convert a site of one kind of node whose n1 has the runtime `before`, and shall have `after`."""
+    role = {CONTAINERD: ["node_runtime"], OURS: ["singularity_cri", "singularity_cri_config"]}[before]
+    found = {**found, "record": [*role, "node_kubelet", "kube_join"], "enabled": True}
+    rehearsal.answer({"changed": True, "socket": "/run/singularity.sock"}, module="singularity_cri_config")
+    rehearsal.answer({"found": found, "wanted": wanted or {}}, module="share_node_info", host="n1")
+    known = {"changed": True, "rc": 0, "stdout": "node/n1", "stderr": ""}
+    rehearsal.answer(known, module="command", args={"argv": kubectl(*GET, "--ignore-not-found", "--output=name")})
+    return rehearsal.playbook(
+        "site", converged_convert="n1", **{**called(rehearsal), **GIVEN, **given, **runtime(after)}
+    )
+
+
+def called(rehearsal: Any) -> dict[str, Any]:
+    """Have Slurm call our scripts already, as on a site that was converted."""
+    config = {key: [f"/etc/converged/slurm/{name}"] for key, name in FILES.items()}
+    rehearsal.answer({**USUAL["slurm_info"], "config": config, "jobs": []}, module="slurm_info")
+    return {"slurm_share_site_scripts": dict.fromkeys(FILES, "")}
+
+
+def runtime(name: str) -> dict[str, str]:
+    return {"converged_runtime": name}
+
+
+def kubectl(*words: str) -> list[str]:
+    return ["kubectl", "--kubeconfig=/admin.conf", *words]
+
+
+def place(done: Any, name: str) -> int:
+    """Return where in what was done for n1 the first task of this name comes."""
+    calls = [call.name for call in done.calls if call.host == "n1" and not call.check]
+    assert name in calls, f"{name}: not among {calls}"
+    return calls.index(name)
+
+
+def names(done: Any) -> set[str]:
+    return {call.name for call in done.calls if call.host == "n1" and not call.check}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answers", "goes"),
+    [
+        (CONTAINERD, OURS, "See the bridge answer", "Take the container runtime away again"),
+        (OURS, CONTAINERD, "Put the container runtime on the node", "Take Singularity-CRI away again"),
+    ],
+)
+def test_a_node_keeps_its_runtime_until_the_new_one_answers_and_it_is_drained(
+    rehearsal: Any, before: str, after: str, answers: str, goes: str
+) -> None:
+    done = converted(rehearsal, before, after)
+    assert done.passed, done.said
+    order = (
+        answers,
+        "Have the jobs of this host run out",
+        "Have its pods run elsewhere",
+        "End the pods and leave the cluster",
+        "Delete the Node object of the runtime of before",
+        goes,
+        "Put nodeshare on the node",
+        "Join the node",
+        "Let pods onto the nodes",
+        "Let jobs start on this host again",
+    )
+    places = [place(done, name) for name in order]
+    assert places == sorted(places), dict(zip(order, places, strict=True))
+
+
+@pytest.mark.parametrize(("before", "after"), [(CONTAINERD, OURS), (OURS, CONTAINERD)])
+def test_the_kubelet_leaves_by_the_old_socket_and_joins_by_the_new_one(rehearsal: Any, before: str, after: str) -> None:
+    sockets = {CONTAINERD: "unix:///run/containerd/containerd.sock", OURS: "unix:///run/converged-cri/cri.sock"}
+    done = converted(rehearsal, before, after)
+    calls = [call for call in done.calls if call.module == "kube_join" and call.host == "n1" and not call.check]
+    used = [(call.args.get("state", "present"), call.args.get("socket")) for call in calls]
+    assert ("absent", sockets[before]) in used
+    assert used[-1] == ("present", sockets[after])
+
+
+def test_a_node_with_the_runtime_that_it_shall_have_is_drained_of_nothing(rehearsal: Any) -> None:
+    done = converted(rehearsal, CONTAINERD, CONTAINERD)
+    assert done.passed, done.said
+    assert names(done).isdisjoint({"Have its pods run elsewhere", "End the pods and leave the cluster", POLICY})
+
+
+def test_what_is_left_of_the_runtime_before_drains_no_node_that_uses_the_new_one(rehearsal: Any) -> None:
+    socket = "unix:///run/converged-cri/cri.sock"
+    found = {**USUAL["share_node_info"]["found"], "kubelet_socket": socket}
+    done = converted(rehearsal, CONTAINERD, OURS, found=found, wanted={"socket": socket})
+    assert done.passed, done.said
+    assert names(done).isdisjoint({"Have its pods run elsewhere", "End the pods and leave the cluster"})
+
+
+def test_a_runtime_that_does_not_answer_keeps_jobs_and_pods_where_they_are(rehearsal: Any) -> None:
+    refused = {"failed": True, "msg": "engine singularity-ce 4.1: from 3.10 on its command oci is a front of runc"}
+    kept = converted_with(rehearsal, refused, module="singularity_cri_config")
+    assert not kept.passed
+    assert "from 3.10 on its command oci" in kept.said
+    done = names(kept)
+    assert done.isdisjoint({"Have the jobs of this host run out", "Have its pods run elsewhere"})
+    assert done.isdisjoint({"End the pods and leave the cluster", "Take the container runtime away again"})
+
+
+def test_pods_that_cannot_leave_keep_the_node_as_it_is_and_it_is_open_again(rehearsal: Any) -> None:
+    budget = {"failed": True, "rc": 1, "stdout": "", "stderr": "cannot delete Pods declare no controller: default/bare"}
+    words = kubectl(*DRAIN, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=600s")
+    done = converted_with(rehearsal, budget, module="command", args={"argv": words})
+    assert not done.passed
+    assert "n1 keeps its runtime: Have its pods run elsewhere: cannot delete Pods declare no controller" in " ".join(
+        done.said.split()
+    )
+    assert {"Let pods come again", "Let jobs start on this host again"} <= names(done)
+    assert "Take the container runtime away again" not in names(done)
+
+
+def test_a_site_that_never_drains_keeps_every_runtime(rehearsal: Any) -> None:
+    done = converted(rehearsal, CONTAINERD, OURS, converged_drain="never")
+    assert not done.passed
+    assert "a node changes its runtime when it has neither jobs nor pods, and converged_drain is never" in " ".join(
+        done.said.split()
+    )
+    assert "Have its pods run elsewhere" not in names(done)
+
+
+def converted_with(rehearsal: Any, result: dict[str, Any], **wanted: Any) -> Any:
+    """Convert n1 to Singularity-CRI while one call fails."""
+    answer = rehearsal.answer
+
+    def last(given: dict[str, Any], **words: Any) -> None:
+        answer(given, **words)
+        answer(result, host="n1", check=False, **wanted)
+
+    rehearsal.answer = last
+    return converted(rehearsal, CONTAINERD, OURS)
