@@ -68,7 +68,8 @@ class Told(NamedTuple):
 class PbsBatch(Batch):
     """Jobs of `ignored` queues are those of pods: they take nothing from pods, and hold no node against them."""
 
-    TELLING: Tuple[int, ...] = (0, pbs.UNKNOWN_JOB, pbs.FINISHED_JOB)  # exit codes of qstat that tell something of each job
+    # Exit codes of qstat that tell something of each job.
+    TELLING: Tuple[int, ...] = (0, pbs.UNKNOWN_JOB, pbs.FINISHED_JOB)
 
     def __init__(
         self,
