@@ -119,6 +119,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight import ga
 from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
+from ansible_collections.converged.hpc.plugins.module_utils._torque.client import bin_dir
 
 # What the roles write or edit, besides the files of slurm.conf.
 TOUCHED = (
@@ -177,11 +178,12 @@ def main() -> None:
 
 
 def _torque(home: str) -> t.Dict[str, t.Any]:
-    """Return what a MoM runs around jobs, without what the scripts say: nobody judges that."""
+    """Return where Torque's programs are, and what a MoM runs around jobs without the scripts' content."""
+    programs = {"bin_dir": bin_dir(None)}
     if not home:
-        return {}
+        return programs
     found = gather_torque.mom(home)
-    return dict(found, scripts=[dict(one, content=None) for one in found["scripts"]])
+    return dict(found, scripts=[dict(one, content=None) for one in found["scripts"]], **programs)
 
 
 if __name__ == "__main__":

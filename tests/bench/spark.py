@@ -119,7 +119,7 @@ def report(runs: list[Run]) -> tuple[str, bool]:
 
 def main() -> int:
     parser = _figures.parser_of(__doc__, "", "--bed spark", "--tasks 60 --seconds 2")
-    parser.add_argument("--bed", metavar="NAME", help="a bed that is up and has been prepared by an earlier run")
+    parser.add_argument("--bed", metavar="BED", help="a bed that is up and has been prepared by an earlier run")
     parser.add_argument(
         "--tasks", type=_figures.count, default=150, help="of each of two stages (default: %(default)s)"
     )

@@ -119,12 +119,12 @@ def test_a_node_is_converted_under_its_job(site: ConvertedSite, job: str) -> Non
 
 
 def assert_nothing_changed(again: Said) -> None:
-    """A run where nothing is to be done costs ten results a node, of which two never leave the controller."""
+    """A run where nothing is to be done costs thirteen results a node, of which five never leave the controller."""
     assert set(again.changed().values()) == {0}, again.out
     results = {host: sum(counts.values()) for host, counts in again.recap().items()}
-    assert results["n2"] <= 10, again.out
+    assert results["n2"] <= 13, again.out
     # What is asked once for all nodes is counted for the first one.
-    assert results["n1"] <= 10 + 6, again.out
+    assert results["n1"] <= 13 + 6, again.out
 
 
 @pytest.mark.soak

@@ -11,7 +11,9 @@ import pytest
 from placement.model.action import Action, Bind, Evict
 from placement.model.event import Object
 from placement.model.pod import Phase
-from placement.policy.cache.job_cache import JobCache
+from placement.policy.cache.job_table import JobTable
+from placement.policy.cache.scheduling_queue import SchedulingQueue
+from placement.policy.cache.usage import Usage
 from placement.policy.framework.host_selector import HostSelector
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import load
@@ -158,7 +160,7 @@ def test_a_new_tree_of_queues_takes_its_jobs_over_between_looks_at_the_clock(
     )
     simulated.run()
     # Pods at rest get their jobs back, and jobs of a queue that there was not before are counted in it.
-    looks = counted(monkeypatch, JobCache, "restore" if resting else "_book_queue")
+    looks = counted(monkeypatch, JobTable if resting else Usage, "restore" if resting else "count_in_queue")
     simulated.see(queue("top"), queue("a", parent="top"))
     decide(simulated, looks)
     assert looks.sum >= 2000
@@ -174,7 +176,7 @@ def test_parked_jobs_get_their_places_back_between_looks_at_the_clock(monkeypatc
     simulated.see(node("n1", allocatable=amounts(cpu="2", pods="10")), busy)
     simulated.see(*(mine(f"p{index}", request=amounts(cpu=f"{1500 + index % 9}m")) for index in range(2000)))
     simulated.run()
-    looks = counted(monkeypatch, JobCache, "push")
+    looks = counted(monkeypatch, SchedulingQueue, "push")
     simulated.gone(busy)
     decide(simulated, looks)
     assert looks.sum >= 2000

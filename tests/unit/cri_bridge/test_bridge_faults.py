@@ -82,7 +82,8 @@ def test_the_runtime_has_the_time_that_the_kubelet_gives(running: Running, runti
     running.call(STATUS, timeout=None)
     given = [each.remaining for each in runtime.received]
     assert given[0] is not None
-    assert 1000 - PATIENCE < given[0] <= 1000
+    # gRPC writes a timeout with few digits, and rounds it up.
+    assert 1000 - PATIENCE < given[0] <= 1000 * 1.02
     assert given[1] is None
 
 

@@ -134,7 +134,7 @@ def prepared(rehearsal: Any) -> dict[str, Any]:
     return {"slurm_share_site_scripts": dict.fromkeys(FILES, "")}
 
 
-def test_a_run_where_nothing_is_to_be_done_costs_ten_results_a_node(rehearsal: Any) -> None:
+def test_a_run_where_nothing_is_to_be_done_costs_thirteen_results_a_node(rehearsal: Any) -> None:
     given = prepared(rehearsal)
     rehearsal.answer(seen(record=["node_kubelet"], enabled=True), module="share_node_info")
     for module in ("node_state", "kubelet_config", "kube_join", "kube_client_config", "k8s"):
@@ -147,7 +147,7 @@ def test_a_run_where_nothing_is_to_be_done_costs_ten_results_a_node(rehearsal: A
     lines = re.findall(r"^(n[12]) +: (.*)$", done.said, re.MULTILINE)
     counts = {host: {word: int(number) for word, number in re.findall(r"(\w+)=(\d+)", said)} for host, said in lines}
     # What is asked once for all nodes is counted for the first one.
-    assert (sum(counts["n2"].values()), sum(counts["n1"].values())) == (10, 10 + 5)
+    assert (sum(counts["n2"].values()), sum(counts["n1"].values())) == (13, 13 + 5)
     assert [str(call) for call in done.calls if call.host == "n2"] == [
         *("share_node_info", "node_state slurm_share", "slurm_conf", "node_state node_share"),
         *("node_state node_runtime", "node_state node_kubelet", "kube_join", "kubelet_config"),

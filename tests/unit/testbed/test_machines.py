@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -226,7 +227,13 @@ def process(paper_bed: Beds, tmp_path: Path) -> tuple[Bed, subprocess.Popen[byte
     own = machines.folder(bed.name, "n1")
     own.mkdir(parents=True)
     argv = [sys.executable, "-c", "import sys; sys.stdin.read()", "-pidfile", str(own / "pid")]
-    return bed, subprocess.Popen(argv, stdin=subprocess.PIPE)
+    running = subprocess.Popen(argv, stdin=subprocess.PIPE)
+    # The kernel closes the pipe by which Popen knows of the exec before it has the new command line.
+    ends = time.monotonic() + 60
+    while not Path(f"/proc/{running.pid}/cmdline").read_bytes():
+        assert time.monotonic() < ends, "the process has no command line"
+        time.sleep(0.01)
+    return bed, running
 
 
 def test_the_process_of_a_machine_is_found_and_killed_by_its_command_line_alone(
