@@ -49,6 +49,7 @@ class Daemon:
             leadership=leadership,
             announcer=[],
             reflectors=self.reflectors,
+            topology=SimpleNamespace(drifts={}),
         )
         add_gauges(parts)
 

@@ -134,6 +134,23 @@ def test_more_changes_than_the_feed_keeps_are_taken_in_too() -> None:
     assert summary(graph) == summary(Graph(cluster.columns, BY_LABELS))
 
 
+@given(histories(), st.integers(1, 3))
+def test_a_graph_that_is_loaded_in_steps_while_events_come_is_the_same(events: list[Event], at_once: int) -> None:
+    cluster = Cluster()
+    half = len(events) // 2
+    for event in events[:half]:
+        cluster.apply(event)
+    graph = Graph(cluster.columns, BY_LABELS, at_once=False)
+    steps = graph.load(at_once)
+    for event in events[half:]:
+        next(steps, None)
+        cluster.apply(event)
+    for _unused in steps:
+        pass
+    assert summary(graph) == summary(fresh(survivors(events)))
+    assert audit(graph, cluster) == []
+
+
 def test_hundreds_of_nodes_in_new_domains_come_and_go() -> None:
     cluster = Cluster()
     graph = Graph(cluster.columns, BY_LABELS)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: `placement run | check | why | queues | status`."""
+"""The command line: `placement run | check | why | queues | status | graph`."""
 
 import argparse
 import json
@@ -17,6 +17,7 @@ from placement.app.file_limit import LimitError, assure_files
 from placement.app.listening import ListenError
 from placement.app.logs import Log
 from placement.app.settings import Settings, SettingsError, is_policy, read_policy, read_settings
+from placement.app.topology import read_topology
 from placement.kube.transport.credentials import Credentials, CredentialsError
 from placement.policy.plugins.configuration import Configuration
 
@@ -31,6 +32,8 @@ examples:
   placement why team-a/trainer-0              what the pod waits for
   placement queues                            shares and what waits
   placement status --json
+  placement graph show --nodes                zones, racks, nodes, and what is in use
+  placement graph dump > cluster.json         the same as JGF, for Fluxion's tools
 """
 
 
@@ -73,7 +76,11 @@ def _parser() -> argparse.ArgumentParser:
     why.set_defaults(run=_why)
     commands.add_parser("queues", help="show shares, use and what waits").set_defaults(run=_queues)
     commands.add_parser("status", help="show how the daemon is doing").set_defaults(run=_status)
-    for name in ("why", "queues", "status"):
+    graph = commands.add_parser("graph", help="show, write or check the tree of racks and nodes")
+    graph.add_argument("do", choices=("show", "dump", "check"), help="as text; as JGF; compare it with the pods")
+    graph.add_argument("--nodes", action="store_true", help="show each node, too")
+    graph.set_defaults(run=_graph)
+    for name in ("why", "queues", "status", "graph"):
         command = commands.choices[name]
         command.add_argument("--socket", type=Path, default=Path(Settings().socket), metavar="PATH")
         command.add_argument("--json", action="store_true", help="print the answer as it came")
@@ -115,6 +122,8 @@ def _check(options: argparse.Namespace) -> int:
         return 0
     settings = read_settings(options.file, with_policy=not options.alone)
     if not options.alone:
+        read_topology(settings)
+    if not options.alone:
         _show(settings.configuration)
     if options.cluster:
         Credentials(Path(settings.kubeconfig) if settings.kubeconfig else None)
@@ -143,6 +152,18 @@ def _queues(options: argparse.Namespace) -> int:
 
 def _status(options: argparse.Namespace) -> int:
     return _print(options, control_socket.ask(options.socket, {"ask": "status"}), render.status)
+
+
+def _graph(options: argparse.Namespace) -> int:
+    question = {"ask": "graph", "do": options.do, **({"nodes": options.nodes} if options.do == "show" else {})}
+    reply = control_socket.ask(options.socket, question)
+    if options.do == "dump":
+        sys.stdout.write(reply["jgf"])
+        return 0
+    if options.do == "show":
+        return _print(options, reply["lines"], "\n".join)
+    _print(options, reply["drift"], render.drift)
+    return FAILED if reply["drift"] else 0
 
 
 def _print(options: argparse.Namespace, found: Any, words: Any) -> int:

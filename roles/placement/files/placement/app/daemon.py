@@ -34,6 +34,8 @@ CRASHED: Final = 1
 DEPOSED: Final = 3
 
 _RELOAD_SECONDS: Final = 2.0
+# How often a part of the resource graph is compared with the pods.
+_AUDIT_SECONDS: Final = 60.0
 # How long the end may take in all: less than TimeoutStopSec= of the unit, 20 s, also with the last word.
 _STOP_SECONDS: Final = 16.0
 # How much of it is left for what has no time limit of its own, the servers and the journal's disk.
@@ -131,7 +133,7 @@ class Daemon:
 
     def _watch_over(self) -> None:
         """What has to be looked at now and then: the loop, the lease, the settings, and moments of rest."""
-        looked = time.monotonic()
+        looked = audited = time.monotonic()
         closing = self._parts.switches.closing
         while not closing.wait(0.1):
             if self._parts.leadership.lost:
@@ -143,6 +145,9 @@ class Daemon:
             self.say_faults()
             if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
                 self._parts.loop.put_call(gc_control.collect, _ROOM_SECONDS)
+            if time.monotonic() - audited >= _AUDIT_SECONDS:
+                audited = time.monotonic()
+                self._parts.loop.put_call(self._audit, _ROOM_SECONDS)
             if time.monotonic() - looked >= _RELOAD_SECONDS:
                 looked = time.monotonic()
                 self._reload()
@@ -157,6 +162,11 @@ class Daemon:
             code = self._verdict() or CRASHED
             bound.cancel()
             self._end(code)
+
+    def _audit(self) -> None:
+        """Compare a part of the resource graph with the pods, and log what differed; it is healed."""
+        for drift in self._parts.topology.check_some():
+            self._log.warning("the resource graph was wrong", **drift._asdict())
 
     def say_faults(self) -> None:
         """Log what plugins of the site did wrong, each method once until the settings are reloaded."""
@@ -208,9 +218,15 @@ class Daemon:
                     return {"queues": [dataclasses.asdict(report) for report in loop.ask(loop.scheduler.queues)]}
                 case {"ask": "status"}:
                     return self._status()
+                case {"ask": "graph", "do": "show", "nodes": bool(nodes)}:
+                    return {"lines": loop.ask_in_steps(self._parts.topology.show(nodes=nodes))}
+                case {"ask": "graph", "do": "dump"}:
+                    return {"jgf": loop.ask_in_steps(self._parts.topology.dump())}
+                case {"ask": "graph", "do": "check"}:
+                    return {"drift": loop.ask_in_steps(self._parts.topology.check())}
         except Unanswered as error:
             return {"error": str(error)}
-        return {"error": "unknown question; ask for why, queues or status"}
+        return {"error": "unknown question; ask for why, queues, status or graph"}
 
     def _status(self) -> Json:
         parts = self._parts

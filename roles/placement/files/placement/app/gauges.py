@@ -64,6 +64,11 @@ def add_gauges(parts: Assembly) -> None:
         },
     )
     parts.metrics.count(
+        "graph_drift_total",
+        "What the resource graph had wrong, by what it was; it should stay at zero",
+        lambda: {(("what", what),): float(number) for what, number in list(parts.topology.drifts.items())},
+    )
+    parts.metrics.count(
         "watch_relists_total",
         "Whole lists since the start",
         lambda: {(("source", item.source.name),): float(item.health.relists) for item in parts.reflectors},

@@ -78,6 +78,13 @@ def status(found: Json) -> str:
     return "\n".join([*lines, table(rows)])
 
 
+def drift(found: Sequence[Json]) -> str:
+    """`placement graph check`."""
+    if not found:
+        return "the graph agrees with the pods"
+    return "\n".join(f"{item['where']}: {item['what']}: held {item['held']}, true {item['true']}" for item in found)
+
+
 def amounts(found: Iterable[Sequence[Any]]) -> str:
     """Amounts in one word."""
     return ",".join(f"{name}={format_amount(name, amount)}" for name, amount in found) or "-"

@@ -68,6 +68,10 @@ class Settings:
     # How long the first job of a queue waits before nodes are kept for it on which pods have no known end.
     reserve_after_seconds: float = RESERVE_AFTER
     log_level: str = "info"
+    # The levels of the tree of nodes from the outermost to the innermost, with their labels: `zone=KEY, rack=KEY`.
+    topology_levels: str = ""
+    # Slurm's topology.conf, or JGF; empty takes the labels.
+    topology_file: str = ""
     # Where PBS's programs are; empty where no queue is backed by PBS.
     pbs_bin_dir: str = ""
     # JMESPath over `namespace.name`, `namespace.labels` and `queue`.
@@ -120,6 +124,7 @@ FIXED: Final = frozenset(
         *("scheduler_name", "kubeconfig", "leader_election", "lease_namespace", "lease_name", "lease_duration"),
         *("renew_deadline", "retry_period", "listen", "socket", "journal", "journal_megabytes", "journal_files"),
         *("binders", "events_waiting", "default_queue", "log_level"),
+        *("topology_levels", "topology_file"),
         *("pbs_bin_dir", "pbs_queue", "pbs_account", "pbs_project", "pbs_place", "pbs_cores", "pbs_resources"),
         *("pbs_chunk", "pbs_user", "pbs_least_uid", "pbs_labels", "pbs_grace_seconds", "pbs_linger_seconds"),
         *("pbs_timeout", "pbs_make_room", "pbs_lost_seconds"),
@@ -164,6 +169,17 @@ def _read_by(read: Callable[[str], object], what: str) -> Callable[[object], str
     return check
 
 
+def read_levels(text: str) -> list[tuple[str, str]]:
+    """Return levels with their labels from `LEVEL=LABEL, LEVEL, ...`; ValueError says what is wrong."""
+    found = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        level, equals, label = word.partition("=")
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", level) or (equals and not re.fullmatch(r"[A-Za-z0-9./_-]+", label)):
+            raise ValueError(f"{word!r} is not LEVEL=LABEL")
+        found.append((level, label))
+    return found
+
+
 def _level(value: object) -> str:
     return "" if value in ("debug", "info", "warning", "error") else "debug, info, warning or error"
 
@@ -187,6 +203,7 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "half_gang_seconds": _between(1, 86_400),
     "reserve_after_seconds": _between(1, 604_800),
     "log_level": _level,
+    "topology_levels": _read_by(read_levels, "a list of levels"),
     "pbs_queue": _expression,
     "pbs_account": _expression,
     "pbs_project": _expression,

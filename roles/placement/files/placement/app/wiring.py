@@ -16,6 +16,7 @@ from placement.app.logs import Log
 from placement.app.loop import Loop
 from placement.app.metrics import Metrics
 from placement.app.settings import Settings, identity
+from placement.app.topology import TopologyView, read_topology
 from placement.core.scheduler import Scheduler
 from placement.kube.leader_election import LeaderElection, NoElection
 from placement.kube.transport.backoff import Backoff
@@ -92,6 +93,7 @@ class Assembly:
             backing=rules_of(settings, identities),
             timed=self.metrics.timed,
         )
+        self.topology = TopologyView(scheduler.cluster, read_topology(settings))
         self.batch = BatchSide(
             ledger_of(settings, identities),
             self.carrier,

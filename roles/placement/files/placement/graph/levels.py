@@ -89,6 +89,7 @@ class Levels:
     def __init__(self, topology: Topology, capacity: int) -> None:
         self.topology = topology
         self.levels = [Level(name, capacity) for name in topology.levels]
+        self._nodes: dict[int, Node] = {}
         self._paths: dict[int, Path] = {}
         self._keys: dict[int, _Key] = {}
         self._sorted: list[tuple[_Key, int]] = []
@@ -104,8 +105,15 @@ class Levels:
 
     def set(self, row: int, node: Node | None) -> bool:
         """Put the row where its node belongs, nowhere without a node; return whether it has moved."""
+        known = self._nodes.get(row)
+        if node is not None and known is not None and (node.name, node.labels) == (known.name, known.labels):
+            return False
         path = self.topology.path(node) if node is not None else None
         key = None if node is None or path is None else _key(path, node.name)
+        if node is None:
+            self._nodes.pop(row, None)
+        else:
+            self._nodes[row] = node
         old = self._keys.get(row)
         if key == old:
             return False

@@ -7,7 +7,7 @@ Nothing here is told of pods, jobs or nodes. The state notes each row that it ch
 reads from them what has changed since it was last asked: whatever holds room in the state holds room here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -47,7 +47,10 @@ class Drift(NamedTuple):
 class Graph:
     """One graph over the columns of one cluster."""
 
-    def __init__(self, columns: NodeColumns, topology: Topology, *, class_label: str = "") -> None:
+    def __init__(
+        self, columns: NodeColumns, topology: Topology, *, class_label: str = "", at_once: bool = True
+    ) -> None:
+        """Make the graph of all nodes; without `at_once` it has none before `load` has been gone through."""
         self.columns = columns
         self.topology = topology
         self.fits = FitTable(columns)
@@ -55,7 +58,19 @@ class Graph:
         # What each row adds to its domains, and the sums by level and domain: see `_contribution`.
         self.seen: Int64s
         self.sums: dict[str, Int64s]
-        self._rebuild()
+        self.levels = Levels(topology, columns.capacity)
+        self._facts, self._touched = columns.facts.count, columns.touched.count
+        self._add_up()
+        if at_once:
+            self._rebuild()
+
+    def load(self, at_once: int = 256) -> Iterator[None]:
+        """Put all nodes into the tree, so many between two yields; events may be applied there."""
+        for start in range(0, len(self.columns.nodes), at_once):
+            self.sync()
+            for row in range(start, min(start + at_once, len(self.columns.nodes))):
+                self._move(row)
+            yield
 
     def _rebuild(self) -> None:
         """Make everything from the columns as they are."""
@@ -65,7 +80,10 @@ class Graph:
         for row, node in enumerate(columns.nodes):
             if node is not None:
                 self.levels.set(row, node)
-        self.seen = _contribution(columns)
+        self._add_up()
+
+    def _add_up(self) -> None:
+        self.seen = _contribution(self.columns)
         self.sums = {level.name: self._added_up(level.name) for level in self.levels.levels}
 
     def _added_up(self, level: str) -> Int64s:
@@ -86,17 +104,20 @@ class Graph:
         if (self._facts, self._touched) == (columns.facts.count, columns.touched.count):
             return
         facts, touched = columns.facts.since(self._facts), columns.touched.since(self._touched)
-        if facts is None or touched is None or len(self.seen) != 2 * len(columns.axis):
-            self._rebuild()
-            return
         if columns.capacity != self.seen.shape[1]:
             self.levels.resize(columns.capacity)
             self.seen = np.pad(self.seen, ((0, 0), (0, columns.capacity - self.seen.shape[1])))
+        if facts is None:
+            # Too long ago to tell: every node is looked at, but only those that have moved are put elsewhere.
+            facts = np.arange(len(columns.nodes))
+        new_axis = len(self.seen) != 2 * len(columns.axis)
         # A row twice would be moved and added twice.
         if len(facts):
             for row in dict.fromkeys(facts.tolist()):
                 self._move(row)
-        if len(touched) > _ONE_BY_ONE:
+        if touched is None or new_axis:
+            self._add_up()
+        elif len(touched) > _ONE_BY_ONE:
             self._add(np.unique(touched))
         else:
             for row in dict.fromkeys(touched.tolist()):
@@ -195,14 +216,17 @@ class Graph:
         self.sync()
         half = len(self.columns.axis)
         starts, ends = self.runs(level)
-        found = []
-        for run, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            if level in (CLUSTER, NODE):
-                sums = self.seen[:, self.order.rows[start:end]].sum(axis=1).tolist()
-            else:
-                sums = self.sums[level][:, self.order.runs(level)[2][run]].tolist()
-            found.append(Use(level, self.domain_name(level, run), end - start, tuple(sums[half:]), tuple(sums[:half])))
-        return found
+        numbers = ends - starts
+        if level == NODE:
+            sums = self.seen[:, self.order.rows]
+        elif level == CLUSTER:
+            sums = self.seen[:, self.order.rows].sum(axis=1)[:, None]
+        else:
+            sums = self.sums[level][:, self.order.runs(level)[2]]
+        return [
+            Use(level, self.domain_name(level, run), number, tuple(each[half:]), tuple(each[:half]))
+            for run, (number, each) in enumerate(zip(numbers.tolist(), sums.T.tolist(), strict=True))
+        ]
 
     def findings(self) -> list[str]:
         """Return nodes without a place in the tree, and labels that contradict the file the tree is from."""

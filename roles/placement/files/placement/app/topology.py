@@ -1,0 +1,109 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The resource graph of the running daemon: read from the settings, made at the first question, checked every minute.
+
+All of it but reading the settings is done in the loop's thread, in steps.
+"""
+
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+from placement.app.settings import Settings, SettingsError, read_levels
+from placement.graph.audit import audit
+from placement.graph.jgf import read_jgf, write_jgf
+from placement.graph.show import show
+from placement.graph.switches import read_switches
+from placement.graph.topology import Topology, TopologyError
+from placement.graph.tree import Drift, Graph
+from placement.state.cluster import Cluster
+
+Json = dict[str, Any]
+# Rows that are compared in one go, and pieces of JGF that are made in one go.
+_ROWS: Final = 256
+_PIECES: Final = 256
+
+
+def read_topology(settings: Settings) -> Topology:
+    """Return the topology that the settings name; SettingsError names the key, or the file and what is wrong there."""
+    pairs = read_levels(settings.topology_levels)
+    levels, labels = tuple(level for level, _label in pairs), tuple(label for _level, label in pairs)
+    try:
+        if not settings.topology_file:
+            for level, label in pairs:
+                if not label:
+                    raise SettingsError(
+                        f"topology_levels: the level {level} has no label, and no file says where nodes are"
+                    )
+            return Topology(levels=levels, labels=labels, source="topology_levels")
+        text = Path(settings.topology_file).read_bytes()
+        if text.lstrip().startswith(b"{"):
+            return read_jgf(text, settings.topology_file, levels or None, labels).topology
+        return read_switches(text.decode("utf-8"), settings.topology_file, levels or None, labels)
+    except OSError as error:
+        raise SettingsError(f"{settings.topology_file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{settings.topology_file}: not UTF-8: {error.reason} at byte {error.start}") from None
+    except TopologyError as error:
+        raise SettingsError(str(error)) from None
+
+
+class TopologyView:
+    """The graph over one cluster, and what is asked about it."""
+
+    def __init__(self, cluster: Cluster, topology: Topology) -> None:
+        self.cluster = cluster
+        self._topology = topology
+        self._graph: Graph | None = None
+        self._part = 0
+        # How often something differed, by what it was.
+        self.drifts: Counter[str] = Counter()
+
+    def _obtain(self) -> Generator[None, None, Graph]:
+        if self._graph is None:
+            graph = Graph(self.cluster.columns, self._topology, at_once=False)
+            yield from graph.load(_ROWS)
+            self._graph = graph
+        return self._graph
+
+    def show(self, *, nodes: bool) -> Generator[None, None, list[str]]:
+        """Return the tree as lines, and what does not agree about it."""
+        graph = yield from self._obtain()
+        yield
+        return [*show(graph, nodes=nodes), *(f"note: {sentence}" for sentence in graph.findings())]
+
+    def dump(self) -> Generator[None, None, str]:
+        """Return the tree as JGF."""
+        graph = yield from self._obtain()
+        pieces: list[str] = []
+        for piece in write_jgf(graph):
+            pieces.append(piece)
+            if not len(pieces) % _PIECES:
+                yield
+        return "".join(pieces)
+
+    def check(self) -> Generator[None, None, list[Json]]:
+        """Compare everything with the pods, heal the graph, and return what differed."""
+        graph = yield from self._obtain()
+        parts = len(self.cluster.columns.nodes) // _ROWS + 1
+        found: list[Drift] = []
+        for part in range(parts):
+            yield
+            found += self._audit(graph, part, parts)
+        return [drift._asdict() for drift in found]
+
+    def check_some(self) -> list[Drift]:
+        """Do the same for the next few hundred nodes; nothing before the graph has been asked for."""
+        if self._graph is None:
+            return []
+        parts = len(self.cluster.columns.nodes) // _ROWS + 1
+        self._part = (self._part + 1) % parts
+        return self._audit(self._graph, self._part, parts)
+
+    def _audit(self, graph: Graph, part: int, parts: int) -> list[Drift]:
+        found = audit(graph, self.cluster, part, parts)
+        for drift in found:
+            self.drifts[drift.what.partition(" ")[0].rstrip(":")] += 1
+        return found
