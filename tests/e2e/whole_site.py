@@ -18,9 +18,9 @@ NOT_COMPARED = {"unit network-online.target", CONF}
 KINDS = "nodes,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings"
 # Of the packet filter everything but counters: tables and chains that are empty count too.
 NETWORK = r"ip -o link && printf '\0' && { iptables-legacy-save; ip6tables-legacy-save; nft --stateless list ruleset; }"
-# Each with owner, mode, time of its content and the content itself.
+# Each with owner, mode, time of its content and the content itself; a folder's own time tells what came and went.
 TORQUE_SCRIPTS = (
-    "cd /var/spool/torque/mom_priv && stat --format='%n %U %G %a %Y %F' . *logue* config"
+    "cd /var/spool/torque/mom_priv && stat --format='%U %G %a %F' . && stat --format='%n %U %G %a %Y %F' *logue* config"
     " && sha256sum $(find . -maxdepth 1 -type f -name '*logue*') config"
 )
 OURS = "app.kubernetes.io/managed-by=converged.hpc"
