@@ -142,6 +142,7 @@ def progress(tasks: Tasks, job: Job) -> go.Figure:
         title={"text": f"Spark's tasks while job {job.number} takes {' and '.join(job.nodes)}"},
         template="plotly_white",
         height=420,
+        showlegend=True,
         xaxis={"title": {"text": f"seconds since {zero:%H:%M:%S} UTC"}, "ticksuffix": " s"},
         yaxis={"title": {"text": "tasks"}, "rangemode": "tozero"},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
