@@ -161,6 +161,13 @@ def _await_ready(process: subprocess.Popen[str], ready: socket.socket) -> None:
             raise AssertionError(f"the bridge is not ready; exit status {process.poll()}")
 
 
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as end:
+        port: int = end.getsockname()[1]
+        return port
+
+
 def at_once(number: int, act: Callable[[int], Any]) -> Sequence[Any]:
     """Do something as often in as many threads, which begin together; return all results."""
     gate = threading.Barrier(number)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cri_kit.runtime import PATIENCE, Runtime, bridge, command, environment
+from cri_kit.runtime import PATIENCE, Runtime, bridge, command, environment, free_port
 
 BACKEND = ("--backend", "unix:///run/runtime.sock")
 VERSION = "/runtime.v1.RuntimeService/Version"
@@ -130,12 +130,6 @@ def test_the_check_succeeds_while_bridge_and_runtime_answer(runtime: Runtime, tm
     done = run("--check", "--listen", running.address)
     assert done.returncode == 1
     assert re.fullmatch(r"cri_bridge: unix://\S+ does not answer: UNAVAILABLE: .+\n", done.stderr)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as end:
-        port: int = end.getsockname()[1]
-        return port
 
 
 def test_metrics_count_calls_errors_times_and_hits(runtime: Runtime, tmp_path: Path) -> None:

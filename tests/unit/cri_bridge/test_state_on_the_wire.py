@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ import pytest
 from cri_bridge.methods import METHODS, SERVED, Changes
 from cri_bridge.processes import pid_of
 from cri_kit.definitions import V1ALPHA2, message_class
-from cri_kit.runtime import PATIENCE, Running, Runtime, bridge
+from cri_kit.runtime import PATIENCE, Running, Runtime, bridge, free_port
 
 PATHS = {method.name: path for path, method in SERVED.items()}
 LISTS = ("ListPodSandbox", "ListContainers")
@@ -134,11 +136,35 @@ def test_lists_are_given_again_while_the_processes_of_all_pods_run(
 
 
 @pytest.mark.parametrize("kind", STATUSES)
-def test_the_end_of_a_process_is_seen_at_once(kind: str, pods: Pods, running: Running, runtime: Runtime) -> None:
+def test_the_end_of_a_process_is_seen_without_a_question(
+    kind: str, pods: Pods, runtime: Runtime, tmp_path: Path
+) -> None:
+    pods.start("PodSandboxStatus", "s")
+    pods.start("ContainerStatus", "c")
+    port = free_port()
+    with bridge(tmp_path, runtime.address, *SHORT, "--metrics", f"127.0.0.1:{port}") as running:
+        settle(running, runtime)
+        process = pods.processes[kind, {"PodSandboxStatus": "s", "ContainerStatus": "c"}[kind]]
+        process.kill()
+        process.wait(PATIENCE)
+        until(lambda: gauge(port, "cached_answers") == 0)
+        assert gauge(port, "watched_processes") == 1
+
+
+def gauge(port: int, name: str) -> float:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+        text = answer.read().decode()
+    return float(next(line for line in text.splitlines() if line.startswith(f"cri_bridge_{name} ")).split()[1])
+
+
+@pytest.mark.parametrize("kind", STATUSES)
+def test_the_next_list_shows_what_has_ended_and_is_settled_again(
+    kind: str, pods: Pods, running: Running, runtime: Runtime
+) -> None:
     pods.start("PodSandboxStatus", "s")
     pods.start("ContainerStatus", "c")
     settle(running, runtime)
-    process = pods.processes[kind, kind[0].lower().replace("p", "s")]
+    process = pods.processes[kind, {"PodSandboxStatus": "s", "ContainerStatus": "c"}[kind]]
     process.kill()
     process.wait(PATIENCE)
     method = {"PodSandboxStatus": "ListPodSandbox", "ContainerStatus": "ListContainers"}[kind]
@@ -226,13 +252,13 @@ def test_a_runtime_that_starts_again_is_asked_anew(runtime: Runtime, tmp_path: P
         for method in ("Version", *LISTS, "ListImages"):
             assert is_given_again(running, runtime, method)
         runtime.stop()
-        until(lambda: fails(lambda: running.call(PATHS["Version"])))
+        until(lambda: fails(lambda: running.call(PATHS["Status"])))
         runtime.start()
-        until(lambda: not fails(lambda: running.call(PATHS["Version"])))
+        until(lambda: not fails(lambda: running.call(PATHS["Status"])))
         runtime.received.clear()
-        for method in (*LISTS, "ListImages"):
+        for method in ("Version", *LISTS, "ListImages"):
             running.call(PATHS[method])
-        assert {each.method for each in runtime.received} >= {*LISTS, "ListImages"}
+        assert {each.method for each in runtime.received} >= {"Version", *LISTS, "ListImages"}
 
 
 def fails(call: Callable[[], Any]) -> bool:
@@ -255,6 +281,26 @@ def test_after_each_call_that_changes_pods_the_runtime_is_asked_anew(
         running.call(PATHS["ListContainers"])
         running.call(PATHS["ListImages"])
         assert (runtime.calls("ListContainers"), runtime.calls("ListImages")) == (before[0] + 1, before[1])
+
+
+def test_an_answer_from_the_middle_of_a_change_is_not_given_after_it(runtime: Runtime, tmp_path: Path) -> None:
+    called, go_on = threading.Event(), threading.Event()
+
+    def wait(request: bytes, context: grpc.ServicerContext) -> bytes:
+        called.set()
+        go_on.wait(PATIENCE)
+        return b""
+
+    runtime.answers["StartContainer"] = wait
+    with bridge(tmp_path, runtime.address, *LONG) as running:
+        call = running.channel.unary_unary(PATHS["StartContainer"]).future(b"", timeout=PATIENCE)
+        assert called.wait(PATIENCE)
+        assert is_given_again(running, runtime, "ListContainers")
+        go_on.set()
+        assert call.result(PATIENCE) == b""
+        before = runtime.calls("ListContainers")
+        running.call(PATHS["ListContainers"])
+        assert runtime.calls("ListContainers") == before + 1
 
 
 def test_an_error_is_not_given_again(runtime: Runtime, tmp_path: Path) -> None:
