@@ -57,7 +57,7 @@ PLAYBOOKS = {
             "slurm_share": ("disable", "unconfigure", "remove", "restore"),
             "pbs_share": ("disable", "unconfigure", "restore"),
             "torque_share": ("disable", "remove", "restore"),
-            "singularity_cri": ("restore",),
+            "singularity_cri": ("restore", "policy"),
         },
     ),
     "verify": Playbook(
