@@ -15,8 +15,8 @@ description:
   - Makes a host of the server, in the group C(torque_servers).
   - In names of groups, other characters than letters, digits and underscores become underscores. Two properties whose
     groups would then have one name are an error.
-  - Asks C(pbsnodes) and C(qmgr) on the host that runs Ansible, or through a command such as C(ssh), with the rights of
-    an operator. Without a whole answer there is no inventory.
+  - Asks C(pbsnodes) and C(qmgr) on the host that runs Ansible, or through a command such as C(ssh). Without a whole
+    answer there is no inventory.
   - Uses a configuration file whose name ends in C(torque.yml) or C(torque.yaml).
 author:
   - converged.hpc maintainers (@converged)

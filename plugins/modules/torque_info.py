@@ -25,7 +25,7 @@ extends_documentation_fragment:
 options:
   gather:
     description:
-      - What to read. V(nodes) needs the rights of an operator, such as root has on the host of the server.
+      - What to read.
       - V(jobs) has only what Torque shows to the user. Operators see all jobs; others see all only where the server has
         C(query_other_jobs = True).
     type: list

@@ -38,7 +38,7 @@ def main(state: State, arguments: list[str]) -> int:
         return _queues(state, words, full="-f" in options)
     if not words:
         jobs = [job for job in state.jobs.values() if callers.may_see(state, job) and not job.forgotten]
-        jobs = [job for job in jobs if _listed(job, every="-t" in options, full=bool({"-f", "-x"} & options))]
+        jobs = [job for job in jobs if (not job.indices if "-t" in options else job.index is None)]
         if jobs or "-x" in options:
             _show(state, jobs, options)
         return 0
@@ -54,11 +54,6 @@ def main(state: State, arguments: list[str]) -> int:
             continue
         _show(state, jobs, options)
     return status
-
-
-def _listed(job: Job, *, every: bool, full: bool) -> bool:
-    """A plain list has an array's parent, others have its elements."""
-    return (not job.indices) if every or full else job.index is None
 
 
 def _show(state: State, jobs: list[Job], options: set[str]) -> None:

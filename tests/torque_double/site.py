@@ -126,7 +126,7 @@ class Site:
 
     def jobs(self) -> dict[str, dict[str, str]]:
         """All jobs by id, as the manager sees them: names of elements with dots for levels."""
-        answer = self.cluster.call("qstat", "-x")
+        answer = self.cluster.call("qstat", "-t", "-x")
         assert answer.rc == 0, answer
         return {fields["Job_Id"]: fields for fields in (_fields(text) for text in _split(answer.out, "Job"))}
 
@@ -168,5 +168,7 @@ def _fields(text: str) -> dict[str, str]:
             levels.pop()
         else:
             levels.append(name)
-            found[".".join(levels)] = value.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+            found[".".join(levels)] = (
+                value.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"').replace("&amp;", "&")
+            )
     return found

@@ -72,7 +72,7 @@ def nodes(text: str) -> list[Node]:
 
 
 def jobs(text: str) -> list[Job]:
-    """`qstat -x`; elements of arrays one by one. It prints nothing at all where there is no job."""
+    """`qstat -t -x`; elements of arrays one by one. It prints nothing at all where there is no job."""
     if not text.strip():
         return []
     return [_job(fields) for fields in elements.records(text, "Job", program="qstat")]

@@ -83,7 +83,7 @@ class Torque:
 
     def jobs(self) -> list[answers.Job]:
         """All jobs that Torque lets this user see; to see all takes an operator, or query_other_jobs at the server."""
-        return answers.jobs(self._ask("qstat", "-x"))
+        return answers.jobs(self._ask("qstat", "-t", "-x"))
 
     def offline(self, names: t.Sequence[str], note: str) -> None:
         """Mark nodes and give them a note."""
