@@ -27,7 +27,9 @@ JOB_SECONDS = 20
 MINUTE = 60.0
 FACTOR = 1.3
 """Times the undisturbed run, plus the time that nodes were away: what is asked of a run with decommissioning."""
-WITHOUT = dict.fromkeys(spark_site.DECOMMISSIONING, "false")
+# Spark refuses dynamic allocation where nothing keeps shuffle files: neither decommissioning nor this.
+TRACKING = {"spark.dynamicAllocation.shuffleTracking.enabled": "true"}
+WITHOUT = {**dict.fromkeys(spark_site.DECOMMISSIONING, "false"), **TRACKING}
 ALONE, ONE, MINUTELY = "alone", "one hand-over", "one every minute"
 
 
