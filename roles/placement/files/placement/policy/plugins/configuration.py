@@ -328,7 +328,7 @@ def _about_tiers(actions: tuple[str, ...], plugins: Mapping[str, PluginChoice]) 
     """Where kube-batch's tiers, which intersect what their plugins answer, would choose other victims."""
     yield (
         "tiers: only their order counts, and gang and conformance protect pods in whatever tier they stand; kube-batch"
-        " takes whom all plugins of the first tier with an answer agree on"
+        " takes the victims on which all plugins of the first tier with an answer agree"
     )
     if "preempt" in actions and plugins.keys() >= {"priority", "drf"}:
         yield "preempt: priority and drf are asked one after the other, and either is enough, also within one tier"
