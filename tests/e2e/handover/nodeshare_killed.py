@@ -36,7 +36,7 @@ def at_point(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Carrier(executor.Executor):
+class Executor(executor.Executor):
     def __init__(self, **named: Any) -> None:
         super().__init__(at_point=at_point, **named)
 
@@ -46,5 +46,5 @@ class LeaseStore(lease_store.LeaseStore):
         super().__init__(directory, at_point=at_point, **named)
 
 
-vars(cli).update(Carrier=Carrier, LeaseStore=LeaseStore)
+vars(cli).update(Executor=Executor, LeaseStore=LeaseStore)
 sys.exit(cli.main(sys.argv[1:], make_world=RealHost))
