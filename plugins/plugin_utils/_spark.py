@@ -37,12 +37,17 @@ def judge(text: str, name: str, deadlines: t.Mapping[str, t.Mapping[str, float]]
     `deadlines` has for each variable of the site the seconds that it is on each host.
     """
     try:
-        objects = [one for one in yaml.safe_load_all(text) if one is not None]
+        documents = [one for one in yaml.safe_load_all(text) if one is not None]
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f" line {where.line + 1}" if where is not None else ""
         return Judged("", DEFAULT_GRACE, (f"{name}{line}: this is not YAML",), ())
-    known = [one for one in objects if isinstance(one, dict) and isinstance(one.get("metadata"), dict)]
+    lists = [
+        one["items"] if isinstance(one, dict) and isinstance(one.get("items"), list) else [one] for one in documents
+    ]
+    known = [
+        one for objects in lists for one in objects if isinstance(one, dict) and isinstance(one.get("metadata"), dict)
+    ]
     drivers = [(one, spec) for one in known for spec in [_driver(one)] if spec is not None]
     if len(drivers) != 1:
         found = f"{len(drivers)} Jobs or Pods with the label spark-role: driver"

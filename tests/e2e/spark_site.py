@@ -62,12 +62,12 @@ def uptime(log: str) -> float:
 
 def namespace() -> list[Json]:
     """Return the objects of namespace.yml as they ship."""
-    return list(yaml.safe_load_all((EXAMPLE / "namespace.yml").read_text(encoding="utf-8")))
+    return list(yaml.safe_load((EXAMPLE / "namespace.yml").read_text(encoding="utf-8"))["items"])
 
 
 def job(api_server: str, *, tasks: int, seconds: float, settings: Mapping[str, str] | None = None) -> list[Json]:
     """Return the objects of job.yml with the lines changed that it marks: image, API server, size, arguments."""
-    objects = list(yaml.safe_load_all((EXAMPLE / "job.yml").read_text(encoding="utf-8")))
+    objects = list(yaml.safe_load((EXAMPLE / "job.yml").read_text(encoding="utf-8"))["items"])
     config = next(one for one in objects if one["kind"] == "ConfigMap")
     config["data"]["spark.properties"] = changed(config["data"]["spark.properties"], {**SMALL, **(settings or {})})
     template = next(one for one in objects if one["kind"] == "Job")["spec"]["template"]

@@ -135,7 +135,7 @@ def test_the_check_succeeds_while_bridge_and_runtime_answer(runtime: Runtime, tm
 def test_metrics_count_calls_errors_times_and_hits(runtime: Runtime, tmp_path: Path) -> None:
     port = free_port()
     with bridge(tmp_path, runtime.address, "--metrics", f"127.0.0.1:{port}", "--cache-seconds", "60") as running:
-        for _ in range(3):
+        for _unused in range(3):
             running.call("/runtime.v1.RuntimeService/ListPodSandbox")
         with pytest.raises(Exception, match="UNIMPLEMENTED"):
             running.call("/runtime.v1.RuntimeService/CheckpointContainer")

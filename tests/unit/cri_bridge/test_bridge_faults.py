@@ -102,7 +102,7 @@ def held(runtime: Runtime, method: str) -> tuple[threading.Event, threading.Even
 
 
 def test_a_call_past_its_deadline_ends_at_the_runtime_too(running: Running, runtime: Runtime) -> None:
-    _, given_up, go_on = held(runtime, "ExecSync")
+    _called, given_up, go_on = held(runtime, "ExecSync")
     assert code_of(lambda: running.call(EXEC_SYNC, timeout=1)) is grpc.StatusCode.DEADLINE_EXCEEDED
     assert given_up.wait(PATIENCE)
     go_on.set()
@@ -119,7 +119,7 @@ def test_a_call_that_the_kubelet_gives_up_ends_at_the_runtime_too(running: Runni
 
 
 def test_a_runtime_that_hangs_in_one_call_answers_others(running: Running, runtime: Runtime) -> None:
-    called, _, go_on = held(runtime, "ExecSync")
+    called, _given_up, go_on = held(runtime, "ExecSync")
     call = running.channel.unary_unary(EXEC_SYNC).future(b"", timeout=PATIENCE)
     assert called.wait(PATIENCE)
     assert code_of(lambda: running.call(STATUS)) is grpc.StatusCode.OK
@@ -166,7 +166,7 @@ def test_a_runtime_that_is_not_there_yet_is_found_when_it_comes(tmp_path: Path) 
 
 
 def test_a_runtime_that_dies_in_a_call_ends_it_and_is_found_again(running: Running, runtime: Runtime) -> None:
-    called, _, go_on = held(runtime, "ExecSync")
+    called, _given_up, go_on = held(runtime, "ExecSync")
     call = running.channel.unary_unary(EXEC_SYNC).future(b"", timeout=PATIENCE)
     assert called.wait(PATIENCE)
     runtime.stop()

@@ -189,7 +189,7 @@ def test_a_container_without_a_process_number_is_asked_for_each_time(
     pods.start("ContainerStatus", "other")
     # The control: the other container is watched in the end, so nothing else keeps the list from being settled.
     until(lambda: is_given_again(running, runtime, "ContainerStatus", status_of("other")))
-    assert not any(is_given_again(running, runtime, "ListContainers") for _ in range(20))
+    assert not any(is_given_again(running, runtime, "ListContainers") for _unused in range(20))
 
 
 def status_of(name: str) -> bytes:
@@ -205,7 +205,7 @@ def test_a_list_that_leaves_out_a_live_container_is_not_given_again(
     settle(running, runtime)
     pods.left_out.add("b")
     running.call(PATHS["StartContainer"])  # makes the kept list void
-    assert not any(is_given_again(running, runtime, "ListContainers") for _ in range(20))
+    assert not any(is_given_again(running, runtime, "ListContainers") for _unused in range(20))
     pods.left_out.clear()
     until(lambda: is_given_again(running, runtime, "ListContainers"))
 
@@ -231,7 +231,7 @@ def test_only_a_list_of_all_that_runs_can_be_settled(
     if whole:
         until(lambda: is_given_again(running, runtime, "ListContainers", request))
     else:
-        assert not any(is_given_again(running, runtime, "ListContainers", request) for _ in range(20))
+        assert not any(is_given_again(running, runtime, "ListContainers", request) for _unused in range(20))
 
 
 def test_the_process_of_a_container_that_is_gone_is_watched_no_more(

@@ -186,7 +186,7 @@ def profile(kind: str, ref: str) -> object:
     return made(profile_type=made.ProfileType.Value(kind), localhost_ref=ref)
 
 
-@pytest.mark.parametrize(("kind", "ref", "old"), [(kind, ref, old) for kind, ref, old, _ in PROFILES if old])
+@pytest.mark.parametrize(("kind", "ref", "old"), [(kind, ref, old) for kind, ref, old, _new in PROFILES if old])
 def test_seccomp_of_a_sandbox_is_said_in_the_old_words(
     kind: str, ref: str, old: str, running: Running, runtime: Runtime
 ) -> None:
@@ -201,7 +201,7 @@ def test_seccomp_of_a_sandbox_is_said_in_the_old_words(
     assert read.config.linux.security_context.seccomp_profile_path == old
 
 
-@pytest.mark.parametrize(("kind", "ref", "old"), [(kind, ref, old) for kind, ref, old, _ in PROFILES if old])
+@pytest.mark.parametrize(("kind", "ref", "old"), [(kind, ref, old) for kind, ref, old, _new in PROFILES if old])
 def test_seccomp_of_a_container_is_said_in_the_old_words(
     kind: str, ref: str, old: str, running: Running, runtime: Runtime
 ) -> None:
@@ -212,7 +212,7 @@ def test_seccomp_of_a_container_is_said_in_the_old_words(
     assert table(message_class(V1, "CreateContainerRequest").FromString(runtime.received[0].request)) == table(request)
 
 
-@pytest.mark.parametrize(("kind", "ref", "old"), [(kind, ref, old) for kind, ref, _, old in PROFILES if old])
+@pytest.mark.parametrize(("kind", "ref", "old"), [(kind, ref, old) for kind, ref, _new, old in PROFILES if old])
 def test_apparmor_of_a_container_is_said_in_the_old_words(
     kind: str, ref: str, old: str, running: Running, runtime: Runtime
 ) -> None:

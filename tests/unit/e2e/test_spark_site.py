@@ -15,7 +15,7 @@ from testbed import spark_image
 
 def shipped() -> dict[str, Any]:
     text = (spark_site.EXAMPLE / "job.yml").read_text(encoding="utf-8")
-    return {one["kind"]: one for one in yaml.safe_load_all(text)}
+    return {one["kind"]: one for one in yaml.safe_load(text)["items"]}
 
 
 def settings(config: dict[str, Any]) -> dict[str, str]:

@@ -54,7 +54,7 @@ def _seconds(text: str) -> float:
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
+    host, _colon, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65536:
         raise argparse.ArgumentTypeError(f"'{text}' is no address; write 127.0.0.1:PORT")
     return host.strip("[]"), int(port)

@@ -168,7 +168,7 @@ def _asked_for(method: str, request: bytes) -> tuple[str, bool]:
     """Return the kind of object that a query is for, and whether it asks for all live objects of this kind."""
     if method not in _LISTS:
         return method, False
-    kind, _ = _LISTS[method]
+    kind = _LISTS[method][0]
     wanted = messages.parse(method + "Request", request).filter
     every_state = not wanted.HasField("state") or wanted.state.state == _LIVE[kind]
     wanted.ClearField("state")
