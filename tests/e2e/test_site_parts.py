@@ -72,6 +72,8 @@ def test_nodeshare_goes_back_alone_from_a_node_that_a_job_holds(site: ConvertedS
     words = ["sbatch", "--parsable", "--nodelist=n1", "--output=/dev/null", "--wrap", "sleep 3600"]
     job = site.bed.ssh("ctl", words).out.strip()
     site.until("ctl", f"squeue -h -j {job} -t R -o %N | grep -qx n1")
+    # Slurm says that the job runs as soon as its Prolog does.
+    site.until("kube", "kubectl get node n1 -o json | grep -q converged.hpc/leases")
     assert annotations(site) == {
         "converged.hpc/leases": f'["slurm/{job}/0"]',
         "converged.hpc/held-by": f"slurm/{job}/0",

@@ -40,7 +40,10 @@ def test_the_defaults_are_those_of_the_role() -> None:
             "job.yml: Job numbers: container driver has the image of the example, registry.example/spark:CHANGE-ME;",
         ),
         (SITE_IMAGE.replace("image: &image registry.site.org/spark:4.3.0", "image: &image"), "has no image"),
-        (SITE_IMAGE.replace("      namespace: spark\n    spec:\n      # A driver", "    spec:\n      # A driver"), "names no namespace"),
+        (
+            SITE_IMAGE.replace("      namespace: spark\n    spec:\n      # A driver", "    spec:\n      # A driver"),
+            "names no namespace",
+        ),
         (SITE_IMAGE.replace("PeriodSeconds  40", "PeriodSeconds  soon"), "terminationGracePeriodSeconds is 'soon'"),
         ("a: [", "job.yml line 1: this is not YAML"),
         ("", "found 0 Jobs or Pods with the label spark-role: driver, expected one"),
