@@ -25,8 +25,8 @@ from testbed.paths import bed_dir
 
 BED = f"vm-{os.getpid()}"
 MODULES = {"overlay", "br_netfilter"}
-# What they depend on.
-DEPENDENCIES = {"bridge", "stp", "llc"}
+# What they depend on, and what `nft` loads when it is asked for its tables.
+DEPENDENCIES = {"bridge", "stp", "llc", "nf_tables", "nfnetlink", "libcrc32c", "crc32c_intel"}
 BRIDGED = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 # The role without packages, files and units: only the kernel is of interest, and an installation takes a minute.
 ONLY_THE_KERNEL = {"node_runtime_packages": [], "_node_runtime_files": [], "_node_runtime_units": []}
