@@ -287,6 +287,9 @@ def test_taints(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
     for name in tainted:
         cluster.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [taint]}})
     try:
+        # Nodes and pods come by watches of their own, in any order: so first wait until the daemon has the last taint.
+        team.pod("probe", cpu="33", nodeSelector={"kubernetes.io/hostname": tainted[-1]})
+        until(lambda: "taint" in team.condition("probe")[1], "the daemon knows the last taint")
         team.job("plain", replicas=NODES, least=HALF, cpu=WHOLE)
         until(lambda: len(team.bound("plain")) == HALF, "half of the job has the nodes without taint")
         team.job("tolerant", replicas=HALF, cpu=WHOLE, tolerations=[{**taint, "operator": "Exists"}])
