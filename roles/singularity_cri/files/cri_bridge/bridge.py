@@ -44,12 +44,17 @@ TO_RUNTIME: Final = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 TO_KUBELET: Final = (*_SIZES, ("grpc.so_reuseport", 0))
-# Names of status codes, which older versions of grpc give as numbers.
-_NAMES: Final[dict[Any, str]] = {
-    **{code: code.name for code in grpc.StatusCode},
-    **{code.value[0]: code.name for code in grpc.StatusCode},
-}
 Context = Any  # grpc.aio.ServicerContext of bytes
+
+
+class _Refusal(Exception):
+    """A call is to end with this status code, these details and this metadata."""
+
+    def __init__(self, code: grpc.StatusCode, details: str, trailing: tuple[tuple[str, str | bytes], ...] = ()) -> None:
+        super().__init__(details)
+        self.code = code
+        self.details = details
+        self.trailing = trailing
 
 
 class Bridge:
@@ -129,18 +134,21 @@ class Bridge:
         async def counted(request: bytes, context: Context) -> bytes:
             begin = self._clock()
             code = "UNKNOWN"
+            refusal = None
             try:
                 given = await answer(method, request, context)
                 code = "OK"
-                return given
-            except grpc.aio.AbortError:
-                code = _NAMES[context.code()]
-                raise
+            except _Refusal as error:
+                refusal, code = error, error.code.name
             except asyncio.CancelledError:
                 code = "CANCELLED"
                 raise
             finally:
                 self.metrics.called(method.name, code, self._clock() - begin)
+            # A call is counted before the kubelet has its answer, so a scrape after the answer shows it.
+            if refusal is not None:
+                await context.abort(refusal.code, refusal.details, refusal.trailing)
+            return given
 
         return counted
 
@@ -149,8 +157,7 @@ class Bridge:
 
     async def _refuse(self, method: Method, request: bytes, context: Context) -> bytes:
         text = f"cri_bridge: the runtime speaks CRI v1alpha2, which has no {method.name}"
-        await context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
-        raise AssertionError("abort raises")
+        raise _Refusal(grpc.StatusCode.UNIMPLEMENTED, text)
 
     async def _forward(self, method: Method, request: bytes, context: Context) -> bytes:
         kept = self._keeping and method.kept is not Kept.NOT
@@ -160,12 +167,10 @@ class Bridge:
                 self.metrics.hit(method.name)
                 return known
             asked = self._cache.asked(method, request)
-        rewritten = await _rewritten(
-            self._requests.get(method.name), request, context, grpc.StatusCode.INVALID_ARGUMENT
-        )
+        rewritten = _rewritten(self._requests.get(method.name), request, grpc.StatusCode.INVALID_ARGUMENT)
         received = await self._send(method, rewritten, context)
         self._memory.passed(len(request) + len(received))
-        answer = await _rewritten(rewriting.ANSWERS.get(method.name), received, context, grpc.StatusCode.INTERNAL)
+        answer = _rewritten(rewriting.ANSWERS.get(method.name), received, grpc.StatusCode.INTERNAL)
         if kept:
             settled = method.kept is Kept.SETTLED and self._processes.settles(method.name, request, answer)
             self._cache.keep(asked, answer, settled=settled)
@@ -181,24 +186,19 @@ class Bridge:
             )
             well = True
         except grpc.aio.AioRpcError as error:
-            trailing = _passed(error.trailing_metadata())
-            await context.abort(error.code(), error.details() or "", trailing)
-            raise
+            raise _Refusal(error.code(), error.details() or "", _passed(error.trailing_metadata())) from error
         finally:
             self._cache.end(method.changes, well=well)
         return answer
 
 
-async def _rewritten(
-    rewrite: rewriting.Rewrite | None, data: bytes, context: Context, otherwise: grpc.StatusCode
-) -> bytes:
+def _rewritten(rewrite: rewriting.Rewrite | None, data: bytes, otherwise: grpc.StatusCode) -> bytes:
     if rewrite is None:
         return data
     try:
         return rewrite(data)
     except (DecodeError, rewriting.Unreadable) as error:
-        await context.abort(otherwise, f"cri_bridge: cannot read the message: {error}")
-        raise
+        raise _Refusal(otherwise, f"cri_bridge: cannot read the message: {error}") from error
 
 
 def _passed(metadata: Any) -> tuple[tuple[str, str | bytes], ...]:
