@@ -41,7 +41,7 @@ def torque_scripts(
 def torque_jobs_on(jobs: t.Iterable[t.Mapping[str, t.Any]], host: str) -> list[str]:
     """`JOB/RUN` for each job of `torque_info` that has slots on the host, as C(nodeshare adopt) takes it.
 
-    Each has the whole host: nobody tells how much memory a job has there that runs already.
+    Each has the whole host: Torque does not tell how much memory a job has that runs already.
     """
     found = []
     for job in jobs:

@@ -13,7 +13,7 @@ short_description: Take nodes of Torque offline and give them back
 version_added: 0.1.0
 description:
   - Marks nodes offline with a note that begins with C(converged.hpc), and ends only marks whose note does.
-  - A node that somebody else has marked is neither marked again, which would replace the note, nor given back.
+  - A node that others have marked is neither marked again, which would replace the note, nor given back.
   - A note that was there before is kept behind ours, and is there again when the node is given back.
   - Running jobs go on. RV(busy) names the nodes that still run one, so that a task can wait with C(until).
   - All nodes are handled in one call. A name that Torque does not know stops it before anything is done.
@@ -88,7 +88,7 @@ given_back:
   elements: str
   sample: []
 others:
-  description: The nodes that somebody else has marked, with the note; they are left as they are.
+  description: The nodes that others have marked, with the note; they are left as they are.
   returned: always
   type: dict
   sample: {n2: disk is full}

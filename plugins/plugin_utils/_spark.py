@@ -17,7 +17,7 @@ GRACE = "spark.kubernetes.executor.terminationGracePeriodSeconds"
 DEFAULT_GRACE = 30
 DECOMMISSIONING = ("spark.decommission.enabled", "spark.storage.decommission.enabled")
 PROPERTIES = "spark.properties"
-# What an image of an example is called before somebody has named the site's own.
+# What an image of an example is called before the site's own is named.
 UNNAMED = re.compile(r"registry\.example/|CHANGE-ME")
 UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 

@@ -114,7 +114,7 @@ def elements(found: t.Iterable[Attribute]) -> str:
 
 
 def job_text(name: str, found: t.Iterable[Attribute], *, wrapped: bool) -> str:
-    """`qstat -f`: readable, and forged by whoever has a newline in a value."""
+    """`qstat -f`: readable, and forged by a value with a newline."""
     lines = [f"Job Id: {name}"]
     for attribute, value in found:
         shown = time.ctime(int(value)) if attribute in _TIMES else value

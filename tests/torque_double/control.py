@@ -22,7 +22,7 @@ Action = t.Callable[[State, Job, dict[str, str]], None]
 
 
 def found_jobs(state: State, word: str) -> list[Job]:
-    """The job of an id, whose server's name may be left out; for an array its parent."""
+    """Return the job of an id, with or without the server's name; for an array its parent."""
     match = _ID.fullmatch(word)
     if match is None:
         raise Refused(1, f"illegally formed job identifier: {word}")

@@ -4,7 +4,7 @@
 """A job's way from its start to its end: which scripts its hosts run, in which order, and what follows from each.
 
 presetup (first host), join (each sister: prologue.parallel), begin (first host: prologue), run, end (each sister:
-epilogue.parallel), finish (first host: epilogue). All of it is R to whoever asks.
+epilogue.parallel), finish (first host: epilogue). qstat shows R for all of it.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Mom:
             self._update(state)
 
     def serve(self) -> None:
-        """Until who made the cluster is gone."""
+        """Run until the process that made the cluster is gone."""
         while self._owner.exists():
             self._reap()
             os.utime(self._home / "mom_priv/mom.lock")
@@ -237,7 +237,7 @@ class Mom:
             os._exit(0)
 
     def _launch(self, job: Job) -> subprocess.Popen[bytes]:
-        """The job's own process. Where the MoM has been started anew meanwhile, nobody waits for it."""
+        """The job's own process. A MoM that was restarted meanwhile does not wait for it."""
         streams = [
             os.open(pelog.spool(self._home, job, each), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             for each in ("OU", "ER")

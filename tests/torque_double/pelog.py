@@ -204,7 +204,7 @@ def home_of(user: str) -> str:
 
 
 def uid_of(user: str) -> int:
-    """The number of a user; without root, everybody is whoever runs this."""
+    """The number of a user; without root, each user is the one that runs this."""
     if os.geteuid() != 0:
         return os.geteuid()
     try:

@@ -220,7 +220,7 @@ def alive(pid: int) -> bool:
 
 
 def mom_runs(state: State, host: str) -> bool:
-    """Whether a MoM holds its lock. A node whose MoM never came has none."""
+    """Whether a MoM holds its lock. Without one the MoM never came."""
     if host not in state.homes:
         return False
     try:

@@ -22,7 +22,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
 )
 
 MARGIN = 5  # seconds before Torque's alarm at which a script of ours is done
-SILENT = 150  # seconds after which a server calls a node down whose MoM tells nothing (node_check_rate)
+SILENT = 150  # seconds without news from a MoM after which its server calls the node down (node_check_rate)
 PLAIN = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
 
 

@@ -24,7 +24,7 @@ STAMPS = {
     "app/logs.py": "lines of the log",
     "app/metrics.py": "how old pods are when they get a node, as a figure",
     "kube/write/event_recorder.py": "times and names of Events",
-    "kube/leader_election.py": "renewTime, which nobody who is awake trusts",
+    "kube/leader_election.py": "renewTime, which no running daemon trusts",
     "kube/write/executor.py": "lastTransitionTime of conditions",
 }
 

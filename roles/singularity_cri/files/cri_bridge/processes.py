@@ -75,7 +75,7 @@ class Processes:
         if method not in _LISTS:
             return settled
         # A watched process runs, so its object is not gone: a list of all live objects without it is one from which the
-        # runtime left it out because its query failed. Of other lists nobody can say what they lack.
+        # runtime left it out because its query failed. What other lists lack cannot be told.
         missing = [key for key in self._watched if whole and key[0] == kind and key not in objects]
         for key in missing:
             self._begin(key)
@@ -129,14 +129,11 @@ class Processes:
             self._unwatchable.add(key)
             LOG.debug("pidfd_open(%d): %s", pid, error)
             return
-        try:
-            same = await self._pid(key) == pid
-        except BaseException:
-            os.close(descriptor)
-            raise
-        if not same or key in self._watched:
-            os.close(descriptor)
-            return
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, descriptor)
+            if await self._pid(key) != pid or key in self._watched:
+                return
+            undo.pop_all()
         self._watched[key] = descriptor
         asyncio.get_running_loop().add_reader(descriptor, self._gone, key)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -47,11 +48,10 @@ class OwnSocket:
             lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
         except OSError as error:
             raise Refused(f"cannot open {name}: {error.strerror}; its folder must exist") from error
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, lock)
             self._clear(lock)
-        except BaseException:
-            os.close(lock)
-            raise
+            undo.pop_all()
         self._lock = lock
 
     def _clear(self, lock: int) -> None:
@@ -88,7 +88,7 @@ def _answers(path: Path) -> bool:
         try:
             end.connect(str(path))
         except OSError as error:
-            # A socket whose listener is busy is in use; one that nobody listens on refuses.
+            # A socket whose listener is busy is in use; one without a listener refuses.
             return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
     return True
 

@@ -14,7 +14,7 @@ from .client import MERGE_PATCH, ApiError, Client, TooLong
 
 WRITER = "?fieldManager=nodeshare-on-node"  # so that the API tells when the controllers have written last
 PAGE = 100  # pods of one answer: as many as a kubelet runs by default, nearly
-SMALLER = 8  # by what a page shrinks whose pods are too long for one answer
+SMALLER = 8  # a page shrinks by this when its pods are too long for one answer
 PAGES_SECONDS = 10.0  # for all pages of a list, in timeouts of one
 RUNNING_FIELDS = ",status.phase!=Succeeded,status.phase!=Failed"  # finished pods need no room, and there may be many
 GONE = (404, 409)  # no such pod any more, or another one by its name
@@ -86,7 +86,7 @@ class NodeClient:
                 raise ApiError(0, "GET {}: the pages take too long".format(path[:-1]))
 
     def announce(self, text: str, *, tries: int = 3) -> None:
-        """Set our annotation by compare-and-set: whoever has changed the Node since we looked is looked at first."""
+        """Set our annotation by compare-and-set: a Node that has changed since we looked is read again first."""
         for attempt in range(tries):
             node, self.seen = self.seen or self.client.request("GET", self.path), None
             if announcement(node) == text:
