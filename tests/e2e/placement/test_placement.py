@@ -274,7 +274,7 @@ def test_a_bad_policy_is_refused_while_the_old_one_stays_in_force(
         # The daemon must not meet a file that is half written.
         policy.with_suffix(".new").write_text(text, encoding="utf-8")
         policy.with_suffix(".new").replace(policy)
-        number = f'placement_settings_reloads_total{{result="{result}"}} 1\n'
+        number = f'placement_settings_reloads_total{{result="{result}"}} 1.0\n'
         until(lambda: number in daemon.page("/metrics"), f"the policy is {result}")
 
     reloads(good.replace("backfill", "conquer"), "refused")

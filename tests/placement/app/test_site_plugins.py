@@ -175,7 +175,7 @@ def test_a_plugin_that_fails_is_logged_once_and_counted(install, policy, monkeyp
         made.say_faults()
     assert logged == ["plugin site-nodes: allowed failed: KeyError: 'team'; pods that it is asked about wait"]
     lines = [line for line in made._parts.metrics.text().splitlines() if "plugin_failures" in line]
-    assert lines[-1].startswith('placement_plugin_failures_total{plugin="site-nodes",method="allowed"} ')
+    assert lines[-1].startswith('placement_plugin_failures_total{method="allowed",plugin="site-nodes"} ')
     assert float(lines[-1].split()[-1]) >= 2
 
 

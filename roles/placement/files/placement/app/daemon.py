@@ -180,7 +180,7 @@ class Daemon:
             new = (self._watched.changed() if self._watched is not None else None) or self._untaken
         except SettingsError as error:
             self._untaken = None
-            parts.metrics.reloads.add(result="refused")
+            parts.metrics.reloads.labels("refused").inc()
             self._log.error("settings not reloaded, the old ones stay in force", error=str(error))
             return
         if new is None:
@@ -188,7 +188,7 @@ class Daemon:
         fixed = changed_fixed(parts.settings, new)
         self._untaken = None
         if fixed:
-            parts.metrics.reloads.add(result="refused")
+            parts.metrics.reloads.labels("refused").inc()
             self._log.error("settings not reloaded: restart to change them", keys=fixed)
             return
         configure = partial(
@@ -202,7 +202,7 @@ class Daemon:
             return
         parts.settings = new
         parts.loop.slice_seconds = new.slice_milliseconds / 1000
-        parts.metrics.reloads.add(result="taken")
+        parts.metrics.reloads.labels("taken").inc()
         self._log.info("settings reloaded", report=list(new.configuration.report))
 
     def _answer(self, question: Json) -> Json:

@@ -203,7 +203,7 @@ class Loop:
                 self._left = None
             if self._clock() >= until or (self._left is None and not self._next(0.0)):
                 break
-        self._metrics.applied.add(number)
+        self._metrics.applied.inc(number)
         return True
 
     def _next(self, pause: float) -> bool:
@@ -240,8 +240,8 @@ class Loop:
         if binds:
             metrics.bound([pods[uid].pod.created for uid in binds if uid in pods])
         if said:
-            metrics.attempts.add(len(said), result="unschedulable")
+            metrics.attempts.labels("unschedulable").inc(len(said))
         served = sum(bool(action.nominated_node) for action in said)
         if served:
-            metrics.preemptions.add(served)
+            metrics.preemptions += served
         metrics.evicted([action.reason for action in actions if isinstance(action, Evict)])

@@ -262,20 +262,20 @@ class Assembly:
             self._journal.note(actions)
 
     def _observe(self, what: str, status: int, seconds: float) -> None:
-        self.metrics.api.observe(seconds, request=what, status=str(status))
+        self.metrics.api.labels(what, str(status)).observe(seconds)
 
     def _refused(self, action: Action, status: int, message: str) -> None:
         kind = type(action).__name__
-        self.metrics.refused.add(action=kind, status=str(status))
+        self.metrics.refused.labels(kind, str(status)).inc()
         self.log.warning(message, action=kind, status=status, uid=action.uid, name=action.name)
 
     def _event_lost(self, telling: Telling, status: int) -> None:
-        self.metrics.refused.add(action="Event", status=str(status))
+        self.metrics.refused.labels("Event", str(status)).inc()
         self.log.warning("Event not accepted", reason=telling.reason, name=telling.subject.name, status=status)
 
     def _event_shed(self, telling: Telling) -> None:
         kind = "Warning" if telling.warning else "Normal"
-        self.metrics.events_shed.add(type=kind, reason=telling.reason)
+        self.metrics.events_shed.labels(kind, telling.reason).inc()
         now = time.monotonic()
         if now - self._shed_said >= _SHED_SECONDS:
             self._shed_said = now
@@ -283,7 +283,7 @@ class Assembly:
             self.log.warning("Events are shed, the oldest first: too many wait", type=kind, events_waiting=most)
 
     def _journal_lost(self, lines: int, error: OSError) -> None:
-        self.metrics.journal_lost.add(lines)
+        self.metrics.journal_lost.inc(lines)
         if str(error) != self._journal_error:
             self._journal_error = str(error)
             self.log.warning("the journal of decisions loses lines", error=self._journal_error)
