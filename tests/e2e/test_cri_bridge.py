@@ -401,8 +401,6 @@ def test_nothing_is_left_of_a_runtime_that_was_refused(site: Sharing) -> None:
     assert set(site.play("site").changed().values()) == {0}
 
 
-# Has not been seen to pass yet: a fault was mended since.
-@pytest.mark.soak
 def test_the_variable_takes_the_node_back_to_containerd(site: Sharing) -> None:
     use(site, "containerd")
 
@@ -417,8 +415,6 @@ def test_the_variable_takes_the_node_back_to_containerd(site: Sharing) -> None:
     assert set(site.play("site").changed().values()) == {0}
 
 
-# Has not been seen to pass yet: a fault was mended since.
-@pytest.mark.soak
 def test_a_site_is_as_it_was_after_the_way_back_from_either_runtime(
     site: Sharing, before: Mapping[str, Mapping[str, object]]
 ) -> None:

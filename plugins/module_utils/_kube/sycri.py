@@ -27,12 +27,14 @@ from .._record.session import Session
 from . import fields
 from .errors import KubeError
 from .leftovers import Sweep
+from .membership import KUBELET_CONF
 
 JSON = t.Dict[str, t.Any]
 ROLE = "singularity_cri_config"
 REQUIRED = ("listenSocket", "storageDir", "baseRunDir")
 PATHS = (*REQUIRED, "cniBinDir", "cniConfDir", "trashDir")
 KEYS = (*PATHS, "streamingURL", "debug")
+CNI_STATE = "/var/lib/cni"
 _LONGEST_SOCKET = 107
 _QUICK = 30.0
 _STOP = 120.0
@@ -91,13 +93,21 @@ def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JS
 
 
 def take_back(session: Session, *, path: str, unit: str, check: bool) -> JSON:
-    """Everything as it was. Images that were pulled into a directory of ours go with it."""
+    """Put everything back as it was.
+
+    Images that were pulled into a directory of ours go with it. So does what CNI plugins know of pods, unless the node
+    is in a cluster: then its pods run by another runtime, which uses the same directory.
+    """
     sweep = Sweep(check=check)
-    storage = _storage_of_ours(session, path)
-    if storage:
-        if not check and _runs(unit):
-            _cmd.run(["systemctl", "stop", "--", unit], timeout=_STOP)
-        sweep.contents(storage)
+    storage = str(fields.read(path, _text(path), ["storageDir"]) or "")
+    filled = [storage] if storage else []
+    if not os.path.exists(KUBELET_CONF):
+        filled.append(CNI_STATE)
+    filled = [folder for folder in filled if _is_ours(session, folder)]
+    if filled and not check and _runs(unit):
+        _cmd.run(["systemctl", "stop", "--", unit], timeout=_STOP)
+    for folder in filled:
+        sweep.contents(folder)
     report = session.restore(ROLE, check=check)
     steps = [*(f"remove {name}" for name in sweep.removed), *report.steps]
     left = [*sweep.left, *report.left]
@@ -142,13 +152,12 @@ def _text(path: str) -> str:
         raise KubeError(f"{path}: is not UTF-8 text") from error
 
 
-def _storage_of_ours(session: Session, path: str) -> str:
-    """The directory of images, if it was not there before us and nobody else's record names it."""
-    storage = fields.read(path, _text(path), ["storageDir"])
+def _is_ours(session: Session, folder: str) -> bool:
+    """Tell whether the directory was not there before us and our record still names it."""
     view = session.store.load()
-    entry = view.entries.get(key("path", storage)) if storage else None
-    ours = entry is not None and isinstance(entry.state, PathState) and entry.state.kind == ABSENT
-    return str(storage) if ours and view.claims.get(key("path", storage)) else ""
+    entry = view.entries.get(key("path", folder))
+    absent = entry is not None and isinstance(entry.state, PathState) and entry.state.kind == ABSENT
+    return absent and bool(view.claims.get(key("path", folder)))
 
 
 def _answers(path: str) -> bool:
