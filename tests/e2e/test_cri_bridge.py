@@ -21,15 +21,12 @@ import pytest
 from e2e import workload
 from e2e.beds import own_bed
 from e2e.cri import real
-from e2e.cri.stand_in import UNPACK, programs
-from e2e.cri.wheels import wheels
+from e2e.cri.site import NODE, OTHER, prepared
 from e2e.handover.sharing import UNTIL_TOLD, Sharing
 from e2e.playing import until
-from e2e.wheel_folders import as_folder
 from e2e.whole_site import differences, look
 
 BED = f"cri-{os.getpid()}"
-NODE, OTHER = "n1", "n2"
 TAINT = "converged.hpc/singularity-cri"
 LABEL = "node-restriction.kubernetes.io/converged-runtime"
 POLICY = "converged-singularity-cri"
@@ -39,44 +36,13 @@ BRIDGE_SOCKET = "/run/converged-cri/cri.sock"
 UNITS = ("converged-cri-bridge", "sycri")
 TOLERATED = [{"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}]
 MANIFESTS = "/etc/kubernetes/manifests"
-TIMES = {
-    "node_share_linger": 2,
-    "node_share_deadline": 4,
-    "node_share_repair_interval": 5,
-    "node_share_controller_period": 2,
-}
-# What a node that is a container of the test bed needs of the role; all else are its defaults.
-IN_CONTAINERS = {
-    "singularity_cri_packages": ["containernetworking-plugins", "python3-venv"],
-    "singularity_cri_v1_wheels": "/opt/wheels",
-    "singularity_cri_kernel_modules": [],
-    "singularity_cri_sysctls": {"net.ipv4.ip_forward": "1"},
-    "share_preflight_accept": ["cri_cgroup"],
-}
 
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
     """Two plain nodes of a Slurm cluster, with an engine and a folder of wheels as a site has them."""
     with own_bed(request, BED) as bed:
-        found = Sharing(bed, tmp_path_factory.mktemp("cri"))
-        found.set("all", **TIMES)
-        itself = real.found()
-        folder = itself or programs(found.folder)
-        found.set("converged_nodes", singularity_cri_folder=str(folder), **IN_CONTAINERS)
-        found.set(NODE, converged_runtime="singularity_cri")  # for tests that begin in the middle, with --bed
-        packed = as_folder(wheels(python="3.11"))
-        for node in found.nodes:
-            bed.exec(node, ["sh", "-c", "mkdir -p /opt/wheels; tar -xC /opt/wheels"], input=packed)
-            if itself:
-                bed.exec(node, ["tar", "-xC", "/"], input=real.packed(itself))
-                continue
-            found.node(node, UNPACK)
-            engine = (folder / "singularity").read_text(encoding="utf-8")
-            found.node(node, "cat > /usr/local/bin/singularity; chmod 755 /usr/local/bin/singularity", input=engine)
-        if itself:
-            found.set("converged_nodes", singularity_cri_engine_folder=real.PREFIX)
-        yield found
+        yield prepared(bed, tmp_path_factory.mktemp("cri"))
 
 
 @pytest.fixture(autouse=True)
