@@ -24,7 +24,7 @@ from testbed import binaries
 HOSTS = ("n1", "n2")
 UNIT = "converged-placement.service"
 SCHEDULER = "deployed"
-VENVS = "/usr/local/lib/converged/placement-venv"
+VENVS, FORMER_VENVS = "/usr/local/lib/converged-placement", "/usr/local/lib/converged/placement-venv"
 FOLDER, INDEX = "/opt/wheels", "/opt/index"
 INDEX_PORT = "8180"
 SETTINGS = {"scheduler_name": SCHEDULER, "lease_name": SCHEDULER}
@@ -94,13 +94,17 @@ def test_check_mode_says_what_it_would_do_on_hosts_that_have_nothing(
 
 @pytest.fixture(scope="module")
 def former(cluster: Cluster) -> dict[str, Any]:
-    """Variables by which the role installs another version of the package."""
+    """Variables by which the role installs another version of the package, with the packages where they were then."""
     folder = cluster.folder / "former-package"
     shutil.copytree(ROLE / "files/placement", folder, ignore=shutil.ignore_patterns("__pycache__"))
     with (folder / "__init__.py").open("a", encoding="utf-8") as file:
         file.write("# Another version.\n")
     files = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))["_placement_program_files"]
-    return {"_placement_program_files": [{**files[0], "src": str(folder)}, *files[1:]]}
+    return {
+        "_placement_program_files": [{**files[0], "src": str(folder)}, *files[1:]],
+        "_placement_venvs": FORMER_VENVS,
+        "_placement_former_venvs": "/usr/local/lib/none",
+    }
 
 
 def test_two_hosts_become_replicas_of_which_one_leads(
@@ -119,7 +123,8 @@ def test_an_upgrade_takes_over_a_gang_that_is_bound_in_part(deployment: Deployme
         team.pod(f"gang-{number}", nodeName=f"load-{number:05}", **member)
     before = {host: deployment.show(host, "MainPID") for host in HOSTS}
     for host, age in itertools.product(HOSTS, ("2001", "2002")):
-        deployment.bed.exec(host, ["mkdir", f"{VENVS}/{age}"])
+        deployment.bed.exec(host, ["test", "-d", FORMER_VENVS])
+        deployment.bed.exec(host, ["mkdir", "-p", f"{VENVS}/{age}"])
         deployment.bed.exec(host, ["touch", f"--date={age}-01-01", f"{VENVS}/{age}"])
     deployment.role()
     for host in HOSTS:
@@ -127,6 +132,7 @@ def test_an_upgrade_takes_over_a_gang_that_is_bound_in_part(deployment: Deployme
         kept = deployment.bed.exec(host, ["ls", VENVS]).out.split()
         assert len(kept) == 2
         assert "2002" in kept
+        assert deployment.bed.exec(host, ["test", "-e", FORMER_VENVS], check=False).rc == 1
     until(lambda: sum(deployment.leads(host) for host in HOSTS) == 1, "one of them leads")
     team.pod("gang-2", **member)
     until(lambda: team.bound() == {"gang-0", "gang-1", "gang-2"}, "the gang is whole")
@@ -207,14 +213,26 @@ def test_its_requests_wait_behind_nobody_else_s(cluster: Cluster, deployment: De
     until(lambda: all(now > before[flow] for flow, now in dispatched().items()), "both levels have served it")
 
 
+def difference(deployment: Deployment, before: dict[str, dict[str, object]], host: str) -> set[str]:
+    """Return what differs on a host from what it was before the role."""
+    # systemd knows no way back from having reached it.
+    return set(listing.difference(before[host], deployment.listing(host))) - {"unit network-online.target"}
+
+
+def test_the_way_back_of_a_site_takes_the_daemon_from_its_hosts_alone(
+    deployment: Deployment, before: dict[str, dict[str, object]]
+) -> None:
+    deployment.run("converged.hpc.restore", converged_hosts="n2")
+    assert difference(deployment, before, "n2") == set()
+    until(lambda: deployment.leads("n1"), "the daemon on a host that is not of this run has its rights")
+
+
 def test_restore_leaves_the_hosts_and_the_api_as_they_were(
     deployment: Deployment, cluster: Cluster, before: dict[str, dict[str, object]]
 ) -> None:
     deployment.role("placement/restore")
     for host in HOSTS:
-        changed = listing.difference(before[host], deployment.listing(host))
-        # systemd knows no way back from having reached it.
-        assert set(changed) <= {"unit network-online.target"}
+        assert difference(deployment, before, host) == set()
     labelled = cluster.bed.kubectl(
         *(
             "get",

@@ -27,6 +27,24 @@ def restored(rehearsals: Any) -> Any:
     return rehearsal.playbook("restore")
 
 
+@pytest.mark.parametrize("given", [{}, {"converged_restore_role": "placement"}])
+def test_what_the_placement_daemon_has_in_no_record_goes_before_what_holds_it(rehearsal: Any, given: Any) -> None:
+    roles = ["placement", "placement_program", "placement_identity"]
+    shared = {"roles": roles, "sharing": {"node": {"leases": [], "placeholders": None}}}
+    rehearsal.answer({"ansible_facts": {"converged_share": shared}}, module="share_facts", host="ctl")
+    done = rehearsal.playbook("restore", **given)
+    assert done.passed, done.said
+    calls = [call for call in done.calls if call.host == "ctl"]
+    gone = [call.args["path"] for call in calls if call.module == "file"]
+    assert {"/usr/local/lib/converged-placement", "/usr/local/lib/converged/placement-venv"} <= set(gone)
+    names = [call.name for call in calls]
+    removed = names.index("Remove what the daemon and its installation have made")
+    assert names.index("Stop the daemon") < removed < names.index("Take the program away"), names
+    assert names.index("Take the identity away") < names.index("Put back what was there before"), names
+    # A daemon on a host that is not of this site goes on using them.
+    assert "converged-placement" not in str([call.args for call in done.calls if call.module == "k8s"])
+
+
 def positions(done: Any, what: str) -> list[int]:
     """Return where among all that was done this comes."""
     calls = [call for call in done.calls if not call.check]
