@@ -3,7 +3,7 @@
 ENTER := sh tests/bootstrap/enter.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check soak bench docs clean
+.PHONY: help demo test check soak bench docs shared clean
 
 help:
 	@echo "make demo    the main job, seen working on a test bed of real parts (KEEP=1 leaves it up, SPARK=1 runs a real Spark)"
@@ -12,6 +12,7 @@ help:
 	@echo "make soak    the long random and fault tests, with new seeds (GATE='NAME ...' runs parts of them)"
 	@echo "make bench   the figures in docs/ (GATE='NAME ...' runs parts of them)"
 	@echo "make docs    builds the documentation site: guides, glossary, reference of modules and roles"
+	@echo "make shared  copies the files that several programs share from their one source"
 	@echo "make clean   takes the test beds down and removes the cache"
 
 demo:
@@ -26,5 +27,5 @@ check:
 soak bench:
 	@$(ENTER) $@ $(GATE)
 
-docs clean:
+docs shared clean:
 	@$(ENTER) $@

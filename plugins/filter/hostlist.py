@@ -8,15 +8,15 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 
 
-def hostlist_expand(text: t.Any, limit: int = _hostlist.MAX_HOSTS) -> list[str]:
+def hostlist_expand(text: t.Any, limit: int = hostlist.MAX_HOSTS) -> list[str]:
     if not isinstance(text, str):
         raise AnsibleFilterError(f"hostlist_expand: expected text, found {type(text).__name__}")
     try:
-        return _hostlist.expand(text, limit=limit)
-    except _hostlist.HostlistError as error:
+        return hostlist.expand(text, limit=limit)
+    except hostlist.HostlistError as error:
         raise AnsibleFilterError(f"hostlist_expand: {error}") from error
 
 
@@ -24,8 +24,8 @@ def hostlist_fold(names: t.Any, sort: bool = False) -> str:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise AnsibleFilterError("hostlist_fold: expected a list of host names")
     try:
-        return _hostlist.fold(sorted(set(names), key=_hostlist.natural_key) if sort else names)
-    except _hostlist.HostlistError as error:
+        return hostlist.fold(sorted(set(names), key=hostlist.natural_key) if sort else names)
+    except hostlist.HostlistError as error:
         raise AnsibleFilterError(f"hostlist_fold: {error}") from error
 
 

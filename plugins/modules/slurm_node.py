@@ -102,7 +102,8 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold, _hostlist, _programs, _states
+from ansible_collections.converged.hpc.plugins.module_utils import _hold, _programs, _states
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
@@ -149,7 +150,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     slurm = Slurm(
         bin_dir=_programs.slurm_bin_dir(params["bin_dir"]), conf_path=params["conf_path"], timeout=params["timeout"]
     )
-    names = _hostlist.expand(",".join(params["names"]))
+    names = hostlist.expand(",".join(params["names"]))
     nodes = read(slurm, names)
     change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
     if not module.check_mode:
@@ -175,7 +176,7 @@ def main() -> None:
     _states.settle(module)
     try:
         result = run(module)
-    except (SlurmError, _hold.HoldError, _hostlist.HostlistError) as error:
+    except (SlurmError, _hold.HoldError, hostlist.HostlistError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -46,6 +46,7 @@ TARGETS = {
     "bench": Target(program=("-m", "gates", "bench"), need=TESTS),
     "gate": Target(program=("-m", "gates", "only"), need=TESTS, groups=("dev", "importer")),
     "docs": Target(program=("-m", "gates.reference")),
+    "shared": Target(program=("-m", "gates.shared")),
 }
 # Gates on beds, and their groups, have names that begin with one of these words.
 GATES_ON_BEDS = {"bench", "demo", "e2e", "molecule", "soak", "supplies"}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 from e2e import playing
 from e2e.hosts import Hosts
 from testbed import api
@@ -64,7 +64,7 @@ class Report:
 def hosts_of(text: str) -> list[str]:
     """The hosts of a list such as (cluster),n[1-2]."""
     names = re.findall(r"\(cluster\)|[^,\[]+(?:\[[^\]]*\])?", text)
-    return [host for name in names for host in ([name] if name == "(cluster)" else _hostlist.expand(name))]
+    return [host for name in names for host in ([name] if name == "(cluster)" else hostlist.expand(name))]
 
 
 def preflight(bed: api.RunningBed, folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Report:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._hostlist import expand, fold
+from ansible_collections.converged.hpc.plugins.module_utils._shared.hostlist import expand, fold
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import load
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError

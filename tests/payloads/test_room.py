@@ -35,11 +35,14 @@ class Quantities(unittest.TestCase):
             ("129e6", 129000000000),
             ("12E-1", 1200),
             ("0", 0),
+            ("+1", 1000),
+            ("9Ei", 1000 * (2**63 - 1)),  # the API caps what is binary
+            ("1e99", 10**102),
         ):
             self.assertEqual(pod_resources.thousandths(text), amount, text)
 
     def test_what_is_no_quantity_is_refused(self):
-        for text in ("", ".", "m", "-1", "1_000", " 1", "NaN", "1KB", "1.5.5", "1" * 31, "1e999", "1\n"):
+        for text in ("", ".", "m", "-1", "1_000", " 1", "NaN", "1KB", "1.5.5", "1" * 65, "1e999", "1\n"):
             with self.assertRaises(ValueError, msg=text):
                 pod_resources.thousandths(text)
 

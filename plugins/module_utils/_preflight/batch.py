@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist, _share_mode
+from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
     JSON,
     Findings,
@@ -20,6 +20,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
     shown,
     warn,
 )
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept, prologflags
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
@@ -103,8 +104,8 @@ def power_saving(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> Find
     listed = str(config.get("SuspendExcNodes") or "")
     written = re.sub(r":\d+(?=,|$)", "", listed)
     try:
-        excluded = set(_hostlist.expand(written))
-    except _hostlist.HostlistError as error:
+        excluded = set(hostlist.expand(written))
+    except hostlist.HostlistError as error:
         yield refuse("power_saving", f"SuspendExcNodes: {error}", "correct it")
         return
     # With ":N" only so many of the listed nodes stay on, and nobody knows which.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist, _share_mode
+from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
@@ -21,6 +21,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
     shown,
     warn,
 )
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 
 
 def share_mode(wanted: JSON, wlm: str) -> Findings:
@@ -101,7 +102,7 @@ def excepted(written: t.Sequence[str]) -> t.Tuple[t.Set[str], t.List[Finding]]:
     wrong = []
     for text in written:
         try:
-            names |= set(_hostlist.expand(text))
-        except _hostlist.HostlistError as error:
+            names |= set(hostlist.expand(text))
+        except hostlist.HostlistError as error:
             wrong.append(refuse("hostlist", f"excepted nodes: {error}", "correct the host list"))
     return names, wrong

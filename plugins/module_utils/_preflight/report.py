@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, LEVELS, Finding
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 
 EXAMPLES = 3
 _Lines = t.List[t.Tuple[str, str]]
@@ -54,8 +54,8 @@ def hosts(names: t.Iterable[str]) -> str:
     plain = [name for name in those if name != CLUSTER]
     cluster = [CLUSTER] if CLUSTER in those else []
     try:
-        return ",".join([*cluster, *([_hostlist.fold(plain)] if plain else [])])
-    except _hostlist.HostlistError:
+        return ",".join([*cluster, *([hostlist.fold(plain)] if plain else [])])
+    except hostlist.HostlistError:
         return ",".join([*cluster, *plain])
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import NoAnswerError
 
@@ -263,6 +263,6 @@ def _words(text: str) -> tuple[str, ...]:
 
 def _hosts(text: str) -> tuple[str, ...]:
     try:
-        return tuple(_hostlist.expand("" if text == "(null)" else text))
-    except _hostlist.HostlistError as error:
+        return tuple(hostlist.expand("" if text == "(null)" else text))
+    except hostlist.HostlistError as error:
         raise NoAnswerError(str(error)) from error

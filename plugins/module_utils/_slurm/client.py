@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd, _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils import _cmd
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers, version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import (
     ConfError,
@@ -97,7 +98,7 @@ class Slurm:
             raise ConfError(f"Slurm would refuse it: {'; '.join(answer.err.split(chr(10))).strip('; ')}")
 
     def _update(self, names: t.Sequence[str], *words: str) -> None:
-        self._ask("scontrol", "update", f"nodename={_hostlist.fold(names)}", *words)
+        self._ask("scontrol", "update", f"nodename={hostlist.fold(names)}", *words)
 
     def _ask(self, program: str, *words: str, **environment: str) -> str:
         if self._conf_path is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _hostlist
+from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conftext, version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import ConfText, Statement
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
@@ -102,8 +102,8 @@ def _check_host_lists(conf: Conf) -> None:
 
 def _expanded(statement: Statement, written: str) -> list[str]:
     try:
-        return _hostlist.expand(written)
-    except _hostlist.HostlistError as error:
+        return hostlist.expand(written)
+    except hostlist.HostlistError as error:
         raise ConfError(f"{statement.place}: {error}") from error
 
 

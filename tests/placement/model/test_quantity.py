@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.model.quantity import (
-    BINARY_CAP,
-    MAX_LENGTH,
-    NANO,
     QuantityError,
     add,
     format_amount,
@@ -21,6 +18,7 @@ from placement.model.quantity import (
     round_amount,
     round_amounts,
 )
+from placement.shared.quantity import BINARY_CAP, MAX_LENGTH, NANO
 
 # Amounts as apimachinery 0.36 computes them.
 NANO_AMOUNTS = {

@@ -245,7 +245,7 @@ def test_each_target_asks_for_what_it_starts() -> None:
     needs = {name: target.need for name, target in cli.TARGETS.items()}
     assert needs.pop("demo") == needs.pop("demo-spark") == DEMO
     assert {name for name, need in needs.items() if need == TESTS} == {"test", "soak", "bench", "gate"}
-    assert {name for name, need in needs.items() if need == CODE_ONLY} == {"check", "docs"}
+    assert {name for name, need in needs.items() if need == CODE_ONLY} == {"check", "docs", "shared"}
 
 
 def test_a_build_that_has_not_ended_is_none(tmp_path: Path) -> None:

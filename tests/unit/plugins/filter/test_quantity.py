@@ -36,7 +36,7 @@ def test_an_amount_becomes_a_whole_number(name: str, arguments: tuple[object, ..
         ("quantity_bytes", (True,), "found bool"),
         ("quantity_bytes", (1.5,), "found float"),
         ("quantity_bytes", ("1", "torque"), "kubernetes, slurm or pbs"),
-        ("quantity_millicores", (-1,), "is no Kubernetes quantity"),
+        ("quantity_millicores", (-1,), "is negative"),
         ("quantity_seconds", ("a day",), "is no duration"),
     ],
 )

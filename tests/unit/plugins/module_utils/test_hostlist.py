@@ -9,7 +9,7 @@ import contextlib
 import tracemalloc
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._hostlist import (
+from ansible_collections.converged.hpc.plugins.module_utils._shared.hostlist import (
     MAX_HOSTS,
     HostlistError,
     expand,

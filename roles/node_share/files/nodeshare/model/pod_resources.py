@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What pods request, in thousandths."""
 
-import re
 from typing import Any, Dict, Iterable, Mapping, Optional
+
+from ..shared import quantity
 
 GANG_NAMES = (  # annotations and labels by which schedulers know a gang's members
     "scheduling.k8s.io/group-name",
@@ -12,23 +13,15 @@ GANG_NAMES = (  # annotations and labels by which schedulers know a gang's membe
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
 )
-_QUANTITY = re.compile(r"([0-9]{0,30})(?:\.([0-9]{0,30}))?([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,2})?", re.ASCII)
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_GRAIN = quantity.NANO // 1000
 
 
 def thousandths(text: str) -> int:
-    """Return a quantity of the API in thousandths; what is smaller than one counts as one."""
-    found = _QUANTITY.fullmatch(text)
-    if found is None or not (found.group(1) or found.group(2)):
-        raise ValueError("{} is not a quantity".format(ascii(text[:40])))
-    whole, fraction, suffix = found.group(1), found.group(2) or "", found.group(3) or ""
-    number, power = int(whole + fraction), 3 - len(fraction)
-    if suffix.endswith("i"):
-        number *= 1024 ** ("KMGTPE".index(suffix[0]) + 1)
-    else:
-        power += _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
-    scale = int(10 ** abs(power))
-    return number * scale if power >= 0 else -(-number // scale)
+    """Return a quantity of the API in thousandths, rounded up. ValueError: it is none, or negative."""
+    nano = quantity.kubernetes(text)
+    if nano < 0:
+        raise quantity.QuantityError("{!a} is negative".format(text))
+    return -(-nano // _GRAIN)
 
 
 def amounts(quantities: Optional[Mapping[str, Any]]) -> Dict[str, int]:

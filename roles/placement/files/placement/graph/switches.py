@@ -9,8 +9,8 @@ level above the highest of its children. Slurm's own manual, topology.conf(5), s
 
 from typing import Final
 
-from placement.graph.hostlist import HostlistError, expand
 from placement.graph.topology import Path, Topology, TopologyError, check_name, filled
+from placement.shared.hostlist import HostlistError, expand
 
 _KEYS: Final = frozenset({"switchname", "switches", "nodes", "linkspeed", "blockname", "blocksizes"})
 _LONGEST: Final = 1 << 24
@@ -121,8 +121,9 @@ def _fields(line: str, where: str) -> dict[str, str]:
 
 
 def _hosts(text: str, where: str) -> list[str]:
+    """Return the names, each once."""
     try:
-        return [check_name(name, where) for name in expand(text)]
+        return [check_name(name, where) for name in dict.fromkeys(expand(text))]
     except HostlistError as error:
         raise TopologyError(f"{where}: {error}") from None
 

@@ -8,17 +8,16 @@ anything; only the finished sum is rounded up, to milli for CPU and to whole uni
 three containers of 0.5m are 2m, not 3m, and it is what kube-scheduler and the kubelet do.
 """
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-NANO: Final = 10**9
-# A quantity from the API server has at most about 25 characters; a longer one is an attack on the parser.
-MAX_LENGTH: Final = 64
-MAX_EXPONENT: Final = 99
-# The API caps binary quantities at 2^63-1 of their unit.
-BINARY_CAP: Final = (2**63 - 1) * NANO
+from placement.shared import quantity
+from placement.shared.quantity import NANO
+
+QuantityError = quantity.QuantityError
+# The amount in nano units; the same few texts come again and again.
+parse_quantity: Final = lru_cache(maxsize=8192)(quantity.kubernetes)
 
 # More than this of anything, on a node or in a pod, is no amount to calculate with: a PiB, or 10^12 cores. Sums of
 # 2^12 such amounts still fit a signed 64-bit column.
@@ -33,48 +32,6 @@ PODS: Final = "pods"
 ResourceList = Mapping[str, int]
 # Rounded amounts (milli for CPU) by resource name, sorted, without zeros: hashable, so that equal requests are shared.
 Amounts = tuple[tuple[str, int], ...]
-
-_GRAMMAR: Final = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?:[eE](?P<exponent>[+-]?[0-9]+)|(?P<suffix>[A-Za-z]{0,2}))"
-)
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-
-
-class QuantityError(ValueError):
-    """The text is not a quantity; the message says why, in words fit for a pod's event."""
-
-
-@lru_cache(maxsize=8192)
-def parse_quantity(text: str) -> int:
-    """The amount in nano units; a fraction finer than that is rounded away from zero, as the API does."""
-    if len(text) > MAX_LENGTH:
-        raise QuantityError(f"quantity of {len(text)} characters, at most {MAX_LENGTH} are read")
-    match = _GRAMMAR.fullmatch(text)
-    # apimachinery reads "." and "k" as zero; the documented grammar wants a digit, and so do we.
-    if match is None or not (match["whole"] or match["part"]):
-        raise QuantityError(f"{text!r} is not a quantity")
-    part = match["part"] or ""
-    digits = int(match["whole"] + part)
-    suffix = match["suffix"] or ""
-    if suffix in _BINARY:
-        magnitude = min(_shift(digits << _BINARY[suffix], 9 - len(part)), BINARY_CAP)
-    elif match["exponent"] is not None:
-        exponent = int(match["exponent"])
-        if abs(exponent) > MAX_EXPONENT:
-            raise QuantityError(f"{text!r}: exponent beyond {MAX_EXPONENT}")
-        magnitude = _shift(digits, exponent + 9 - len(part))
-    elif suffix in _DECIMAL:
-        magnitude = _shift(digits, _DECIMAL[suffix] + 9 - len(part))
-    else:
-        raise QuantityError(f"{text!r}: unknown suffix {suffix!r}")
-    return -magnitude if match["sign"] == "-" else magnitude
-
-
-def _shift(digits: int, exponent: int) -> int:
-    """digits * 10**exponent, rounded up."""
-    scale: int = 10 ** abs(exponent)
-    return digits * scale if exponent >= 0 else -(-digits // scale)
 
 
 def format_quantity(nano: int) -> str:

@@ -8,10 +8,8 @@ readable configuration each time. Well-formed lists give what Slurm gives: same 
 suffix behind the last bracket as from Slurm 23.02 on). Malformed lists, of which Slurm makes odd names such as ``n]``,
 are errors here. The names are counted before the first is made, so that no list can exhaust memory.
 
-PRIVATE to the collection.
+One source with copies: edit it in plugins/module_utils/_shared, then type `make shared`. PRIVATE to the collection.
 """
-
-from __future__ import annotations
 
 import itertools
 import re
@@ -38,7 +36,7 @@ class _Range(t.NamedTuple):
     high: int
     width: int
 
-    def count(self) -> int:
+    def size(self) -> int:
         return self.high - self.low + 1
 
 
@@ -46,11 +44,11 @@ class _Piece(t.NamedTuple):
     """Literal text and the ranges of the bracket behind it (none at the end of a name)."""
 
     text: str
-    ranges: tuple[_Range, ...]
+    ranges: t.Tuple[_Range, ...]
 
 
-def expand(text: str, limit: int = MAX_HOSTS) -> list[str]:
-    """All names of a host list, in Slurm's order, duplicates kept; more than ``limit`` names are an error."""
+def expand(text: str, limit: int = MAX_HOSTS) -> t.List[str]:
+    """Return all names of a host list, in Slurm's order, duplicates kept; more than ``limit`` names are an error."""
     if len(text) > MAX_TEXT:
         raise HostlistError(f"host list of {len(text)} characters: at most {int(MAX_TEXT)} are read")
     tokens = [_parse(token) for token in _tokens(text)]
@@ -61,8 +59,8 @@ def expand(text: str, limit: int = MAX_HOSTS) -> list[str]:
 
 
 def fold(names: t.Iterable[str]) -> str:
-    """The shortest list Slurm itself would print: neighbours are joined, order and duplicates stay."""
-    groups: list[tuple[str, list[_Range]]] = []
+    """Return the shortest list that Slurm itself would print: neighbours are joined, order and duplicates stay."""
+    groups: t.List[t.Tuple[str, t.List[_Range]]] = []
     for name in names:
         prefix, found = _split(name)
         ranges = groups[-1][1] if groups else []
@@ -77,8 +75,8 @@ def fold(names: t.Iterable[str]) -> str:
     return ",".join(_group_text(prefix, ranges) for prefix, ranges in groups)
 
 
-def natural_key(name: str) -> tuple[t.Any, ...]:
-    """Sort key under which n2 comes before n10, and equal numbers by their padding."""
+def natural_key(name: str) -> t.Tuple[t.Any, ...]:
+    """Return the sort key under which n2 comes before n10, and equal numbers by their padding."""
     parts = re.split(r"([0-9]+)", name)
     return tuple((int(part), len(part)) if index % 2 else part for index, part in enumerate(parts))
 
@@ -103,8 +101,8 @@ def _tokens(text: str) -> t.Iterator[str]:
         yield text[start:]
 
 
-def _parse(token: str) -> list[_Piece]:
-    pieces = []
+def _parse(token: str) -> t.List[_Piece]:
+    pieces: t.List[_Piece] = []
     for match in _PIECE.finditer(token):
         literal, inside = match.groups()
         if _UNFIT.search(literal):
@@ -126,17 +124,17 @@ def _range(text: str, token: str) -> _Range:
     if max(len(low), len(high)) > _MAX_DIGITS:
         raise HostlistError(f"host list: a number in {_shown(token)} has more than {int(_MAX_DIGITS)} digits")
     found = _Range(int(low), int(high), len(low))
-    if found.count() < 1:
+    if found.size() < 1:
         raise HostlistError(f"host list: range {text} in {_shown(token)} ends before it begins")
-    if found.count() > MAX_HOSTS:
+    if found.size() > MAX_HOSTS:
         raise HostlistError(f"host list: range {text} in {_shown(token)} is longer than {int(MAX_HOSTS)}")
     return found
 
 
-def _count(pieces: list[_Piece]) -> int:
+def _count(pieces: t.List[_Piece]) -> int:
     total = 1
     for piece in pieces:
-        total *= sum(r.count() for r in piece.ranges) if piece.ranges else 1
+        total *= sum(r.size() for r in piece.ranges) if piece.ranges else 1
     return total
 
 
@@ -144,8 +142,8 @@ def _length(piece: _Piece) -> int:
     return len(piece.text) + max((max(r.width, len(str(r.high))) for r in piece.ranges), default=0)
 
 
-def _names(pieces: list[_Piece]) -> t.Iterator[str]:
-    """As Slurm counts: the last bracket fastest, then those before it from the left: first, second, third."""
+def _names(pieces: t.List[_Piece]) -> t.Iterator[str]:
+    """Count as Slurm does: the last bracket fastest, then those before it from the left: first, second, third."""
     bracketed = [index for index, piece in enumerate(pieces) if piece.ranges]
     order = bracketed[-2::-1] + bracketed[-1:]
     parts = [piece.text for piece in pieces]
@@ -161,7 +159,7 @@ def _spelled(piece: _Piece) -> t.Iterator[str]:
             yield f"{piece.text}{number:0{found.width}d}"
 
 
-def _split(name: str) -> tuple[str, _Range | None]:
+def _split(name: str) -> t.Tuple[str, t.Optional[_Range]]:
     if not name or len(name) > MAX_NAME or _UNFIT.search(name):
         raise HostlistError(f"{_shown(name)} is not a host name")
     match = _NUMBERED.match(name)
@@ -172,22 +170,22 @@ def _split(name: str) -> tuple[str, _Range | None]:
 
 
 def _continues(before: _Range, after: _Range) -> bool:
-    """One range may hold both when the numbers follow and one width spells both as they were written."""
-    follows = before.high + 1 == after.low and before.count() < MAX_HOSTS
+    """Return whether one range may hold both: the numbers follow, and one width spells both as they were written."""
+    follows = before.high + 1 == after.low and before.size() < MAX_HOSTS
     return follows and f"{after.low:0{before.width}d}" == f"{after.low:0{after.width}d}"
 
 
-def _group_text(prefix: str, ranges: list[_Range]) -> str:
+def _group_text(prefix: str, ranges: t.List[_Range]) -> str:
     if not ranges:
         return prefix
     parts = []
     for found in ranges:
         low = f"{found.low:0{found.width}d}"
-        parts.append(low if found.count() == 1 else f"{low}-{found.high:0{found.width}d}")
-    single = len(ranges) == 1 and ranges[0].count() == 1
+        parts.append(low if found.size() == 1 else f"{low}-{found.high:0{found.width}d}")
+    single = len(ranges) == 1 and ranges[0].size() == 1
     return prefix + (parts[0] if single else f"[{','.join(parts)}]")
 
 
 def _shown(text: str) -> str:
-    """Text for a one-line message: quoted, control characters escaped, and short."""
+    """Return text for a one-line message: quoted, control characters escaped, and short."""
     return ascii(text if len(text) <= 60 else text[:57] + "...")
