@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gates.artifact import run_importer
+from gates.english import check_english
 from gates.file_sets import FileMap, load
 from gates.gate import LONGEST_LIMIT, Context, Gate, commands
 from gates.lengthy import bench_parts, soak_parts
@@ -53,6 +54,7 @@ WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] =
     ("pbs", run_pbs_tests, FULL),
     ("torque", run_torque_tests, FULL),
     ("docs", check_docs, QUICK),
+    ("english", check_english, QUICK),
     ("ansible-lint", lint_ansible, QUICK),
     ("types", check_types, QUICK),
     ("format", commands(["ruff", "format", "--check", "."]), QUICK),

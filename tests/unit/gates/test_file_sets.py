@@ -201,10 +201,10 @@ def test_a_change_runs_what_reads_it() -> None:
     beds = {name for name in every if name.startswith(("e2e-", "molecule-", "demo"))}
 
     assert gates_that_read("pyproject.toml") == gates_that_read("a/file/of/no/set") == every
-    texts = {"docs", "importer", "roles", "sanity-prose", "unit-prose", "yamllint"}
+    texts = {"docs", "english", "importer", "roles", "sanity-prose", "unit-prose", "yamllint"}
     assert gates_that_read("docs/architecture.md") == gates_that_read("README.md") == texts
     changelog = gates_that_read("changelogs/fragments/placement.yml")
-    assert changelog == {*texts, "ansible-lint", "changelog"} - {"roles"}
+    assert changelog == {*texts, "ansible-lint", "changelog"} - {"english", "roles"}
     assert {name for name in daemon & beds if "placement" not in name} == {"e2e-pbs-site", "e2e-spark"}
     assert {"unit", "types", "molecule-placement"} <= daemon
     assert not {name for name in nodeshare if "placement" in name}
