@@ -28,8 +28,8 @@ MODULES = ("plugins/**.py", "roles/*/files/**.py")
 CODE = "CODE"
 # What a docstring quotes: `code`, "words of a program", {a: mapping}, an address.
 QUOTED = re.compile(r"`[^`]*`|\"[^\"\n]*\"|\{[^{}\n]*\}|\bhttps?://\S+")
-# A full stop ends a sentence where a word follows that begins one; not that of an abbreviation.
-END = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!\bvs\.)(?<=[.!?])[)*_]*\s+(?=[(*_]*[A-Z\d])")
+# A full stop ends a sentence, also before the name of a program in small letters; not that of an abbreviation.
+END = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!\bvs\.)(?<=[.!?])[)*_]*\s+")
 WORD = re.compile(r"[^\W_][\w'’./-]*")
 
 

@@ -18,6 +18,8 @@ NO_VARIABLES = {"converged_hook", "converged_share"}
 GROUPS = re.compile(
     r"converged_(nodes|controllers|kube|excepted|done|pending|waiting|planned|skipped|converted|left_out)"
 )
+# How names of variables begin.
+PREFIXES = ("converged_", "node_", "pbs_share_", "share_preflight_", "slurm_", "torque_")
 pytestmark = pytest.mark.prose
 
 
@@ -66,3 +68,14 @@ def test_what_most_sites_look_at_are_variables_that_exist() -> None:
     words = {name for name in named(tier(2)) if name.startswith(("converged_", "slurm_", "pbs_", "node_", "share_"))}
     assert words
     assert words - defaults() - of_playbooks() == set()
+
+
+@pytest.mark.parametrize("page", ["docs/guides/inventory.md", "roles/node_share/README.md"])
+def test_a_page_for_the_first_reading_names_only_variables_that_exist(page: str) -> None:
+    words = {name for name in named((ROOT / page).read_text(encoding="utf-8")) if name.startswith(PREFIXES)}
+    assert words
+    groups = {name for name in words if GROUPS.fullmatch(name)} | NO_VARIABLES
+    assert (
+        words - defaults() - of_playbooks() - groups - {"converged_record_copy_dir", "torque_bin_dir", "torque_home"}
+        == set()
+    )

@@ -50,7 +50,7 @@ def test_each_rule_finds_its_sentence(tmp_path: Path, text: str, rule: str) -> N
         "A user who may submit jobs, and administrators who read this.",
         "Such as those of PBS; as much as one of them.",
         "Neither pods nor jobs are left, as it is.",
-        "Use it, e.g. The Name of " + "a " * 10 + ". Then " + "a " * 25,
+        "Use it, e.g. The Name of " + "a " * 10 + ". systemd starts it, " + "a " * 25,
         "```\nnobody shall\n```\n\n    whom it concerns\n\n`nobody` [text](https://example.org/nobody/whom)",
         "| a | b |\n|---|---|\n| `whoever` | " + "a " * 16 + "| " + "b " * 16 + "|\n",
         "<!-- nobody -->\n\n- one " + "a " * 20 + "\n- two " + "a " * 20,
