@@ -20,10 +20,10 @@ import typing as t
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.converged.hpc.plugins.module_utils._record.argument_spec import ARGUMENT_SPEC
-from ansible_collections.converged.hpc.plugins.module_utils._record.copying import LocalCopy, unpack
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.sources import Source, expand
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.argument_spec import ARGUMENT_SPEC
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.sources import Source, expand
+from ansible_collections.converged.hpc.plugins.module_utils._record.store.controller_copy import LocalCopy, unpack
 from ansible_collections.converged.hpc.plugins.plugin_utils._planned import VARIABLE, as_planned
 
 COPY_DIR = "~/.local/state/converged.hpc/record"

@@ -156,11 +156,11 @@ from ansible_collections.converged.hpc.plugins.module_utils._kube import client_
 from ansible_collections.converged.hpc.plugins.module_utils._kube.certificate import check_pin
 from ansible_collections.converged.hpc.plugins.module_utils._kube.client import Client, OpenSSL
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._record.desired import role_name
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.report import diff_of
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.desired import role_name
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.report import diff_of
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 
 Result = t.Dict[str, t.Any]
 

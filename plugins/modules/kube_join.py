@@ -163,9 +163,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils._kube import certificate, cluster, joining
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 
 Result = t.Dict[str, t.Any]
 

@@ -108,9 +108,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _states
 from ansible_collections.converged.hpc.plugins.module_utils._kube import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 
 _SPEC: t.Dict[str, t.Any] = {
     "config": {"type": "dict", "default": {}},

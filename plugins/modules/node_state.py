@@ -310,9 +310,12 @@ report:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._record.answer import answer
-from ansible_collections.converged.hpc.plugins.module_utils._record.argument_spec import ARGUMENT_SPEC, SENT_SPEC
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.argument_spec import (
+    ARGUMENT_SPEC,
+    SENT_SPEC,
+)
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.module_result import answer
 
 
 def main():

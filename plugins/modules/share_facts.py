@@ -90,10 +90,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _cmd
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
-from ansible_collections.converged.hpc.plugins.module_utils._record.view import View
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.replay import View
+from ansible_collections.converged.hpc.plugins.module_utils._record.store.store import Store
 
 FLAG = "/etc/converged/enabled"
 NODESHARE = "/usr/local/sbin/nodeshare"

@@ -116,9 +116,9 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm, gather_torque
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.store.store import Store
 from ansible_collections.converged.hpc.plugins.module_utils._torque.client import bin_dir
 
 # What the roles write or edit, besides the files of slurm.conf.

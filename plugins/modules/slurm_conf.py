@@ -169,9 +169,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs, _states
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import carry_out
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm

@@ -18,10 +18,10 @@ import signal
 import subprocess
 import sys
 
-from module_utils._record import desired
-from module_utils._record.contents import Contents
-from module_utils._record.host import Host
-from module_utils._record.session import Session
+from module_utils._record.host.host import Host
+from module_utils._record.request import desired
+from module_utils._record.request.contents import Contents
+from module_utils._record.run.session import Session
 
 
 class MortalHost(Host):

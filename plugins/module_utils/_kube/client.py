@@ -17,10 +17,10 @@ import time
 import typing as t
 
 from .. import _cmd
-from .._record.contents import Contents
-from .._record.desired import resolve
-from .._record.model import Desired, DirectoryItem, FileItem
-from .._record.session import Outcome, Session
+from .._record.model.items import Desired, DirectoryItem, FileItem
+from .._record.request.contents import Contents
+from .._record.request.desired import resolve
+from .._record.run.session import Outcome, Session
 from . import client_config as config
 from . import x509
 from .client_config import Held, Wanted

@@ -17,12 +17,12 @@ import tempfile
 import typing as t
 
 from .. import _cmd
-from .._record.contents import Contents
-from .._record.desired import resolve
 from .._record.kinds.package import is_installed
 from .._record.kinds.packet_filter import RULESET
-from .._record.model import Desired, DirectoryItem, MadeItem, key
-from .._record.session import Session
+from .._record.model.items import Desired, DirectoryItem, MadeItem, key
+from .._record.request.contents import Contents
+from .._record.request.desired import resolve
+from .._record.run.session import Session
 from . import membership
 from .errors import KubeError
 from .leftovers import KUBELET_STATE, Sweep

@@ -14,11 +14,11 @@ import os
 import time
 import typing as t
 
-from .._record.contents import Contents
-from .._record.desired import resolve
-from .._record.model import Desired, EditItem, UnitItem
-from .._record.report import diff_of
-from .._record.session import Session
+from .._record.model.items import Desired, EditItem, UnitItem
+from .._record.request.contents import Contents
+from .._record.request.desired import resolve
+from .._record.run.report import diff_of
+from .._record.run.session import Session
 from . import fields
 from .errors import KubeError
 

@@ -19,11 +19,11 @@ import time
 import typing as t
 
 from .. import _cmd
-from .._record.contents import Contents
-from .._record.desired import resolve
-from .._record.model import ABSENT, Desired, DirectoryItem, EditItem, PathState, UnitItem, key
-from .._record.report import diff_of
-from .._record.session import Session
+from .._record.model.items import ABSENT, Desired, DirectoryItem, EditItem, PathState, UnitItem, key
+from .._record.request.contents import Contents
+from .._record.request.desired import resolve
+from .._record.run.report import diff_of
+from .._record.run.session import Session
 from . import fields
 from .errors import KubeError
 from .leftovers import Sweep

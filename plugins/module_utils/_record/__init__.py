@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The record: what a node was like before roles changed it, and the one way they change it and change it back.
 
-PRIVATE to the collection. Standard library only, and importable without Ansible: modules use it through `session`.
+PRIVATE to the collection. Standard library only, and importable without Ansible: modules use it through `run.session`.
+A room imports from rooms below it only; import-linter holds that.
 
-    model    what can be asked for and what can be found      desired   a role's arguments, checked
-    host     every read and every effect, nothing else        store     the record on disk, write-ahead
-    observe  found = read(node)                               kinds     one file per kind: plan, perform, put back
-    plan     steps = plan(desired, found, record), pure       restore   steps = undo(record, found), pure
-             (draft, plan_paths, plan_units, edits, lines)    apply     carries out steps
-    answer   what the module answers                          copying   the controller's copy of a record
-    session  converge and restore: lock, observe, plan, record, apply
+    run        sessions of a role: lock, observe, plan, record, apply; restores; what a module answers
+    planning   steps = plan(desired, found, record), pure: functions over one PlanBuilder
+    undoing    steps = undo(record, found), pure: functions over one UndoBuilder
+    request    what a role asks for: arguments, checked; contents, sent in one bundle
+    kinds      one file per kind of thing: read, changed and put back; `observe` and `apply` for all kinds together
+    store      the record on disk, its lock, the controller's copy, versions of the site that are kept aside
+    host       every read and every effect, one method each; paths that can be trusted
+    model      what can be asked for and found, baselines and journal in memory, edits of lines
 """

@@ -20,11 +20,11 @@ import tempfile
 import time
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._record import paths
-from ansible_collections.converged.hpc.plugins.module_utils._record.contents import Contents
-from ansible_collections.converged.hpc.plugins.module_utils._record.desired import resolve
-from ansible_collections.converged.hpc.plugins.module_utils._record.model import Desired, EditItem, key
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Outcome, Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.host import paths
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.items import Desired, EditItem, key
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.contents import Contents
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.desired import resolve
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Outcome, Session
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conftext, edits, running, version
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..errors import RecordError
-from ..host import Host, reason
+from ..host.host import Host, reason
+from ..model.errors import RecordError
 
 _LOADED = "loaded"
 _SECONDS = 60

@@ -12,7 +12,7 @@ import os
 import re
 import typing as t
 
-from ..host import Host
+from ..host.host import Host
 
 MOUNTS = "/proc/self/mountinfo"
 _OCTAL = re.compile(r"\\([0-7]{3})")

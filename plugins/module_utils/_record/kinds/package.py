@@ -16,9 +16,9 @@ import re
 import stat
 import typing as t
 
-from ..errors import RecordError
-from ..host import Host
-from ..model import PackageItem
+from ..host.host import Host
+from ..model.errors import RecordError
+from ..model.items import PackageItem
 
 _INSTALL_SECONDS = 1800
 _LOCK_SECONDS = 120

@@ -10,9 +10,9 @@ import re
 import typing as t
 from dataclasses import dataclass
 
-from ..errors import RecordError
-from ..host import Host
-from ..model import JSON
+from ..host.host import Host
+from ..model.errors import RecordError
+from ..model.items import JSON
 from . import kernel
 
 RULESET = "ruleset"

@@ -9,10 +9,10 @@ import os
 import stat
 import typing as t
 
-from ..errors import RecordError
-from ..host import Host, permissions, reason
-from ..model import ABSENT, DIRECTORY, FILE, LINK, OTHER, PathState
-from ..paths import discard, staging
+from ..host.host import Host, permissions, reason
+from ..host.paths import discard, staging
+from ..model.errors import RecordError
+from ..model.items import ABSENT, DIRECTORY, FILE, LINK, OTHER, PathState
 
 _NAME_FOR_VALIDATE = "%s"
 _VALIDATE_SECONDS = 60

@@ -9,9 +9,9 @@ import os
 import stat
 import typing as t
 
-from ..errors import RecordError
-from ..host import Host
-from ..model import UnitState
+from ..host.host import Host
+from ..model.errors import RecordError
+from ..model.items import UnitState
 
 FOLDER = "/etc/systemd/system"
 FOLDERS = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._record.view import View
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.replay import View
 from ansible_collections.converged.hpc.plugins.modules import share_facts
 
 NOTHING: dict[str, t.Any] = {

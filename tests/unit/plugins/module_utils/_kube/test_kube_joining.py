@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
 from ansible_collections.converged.hpc.plugins.module_utils._kube import joining
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 
 TOKEN = "abcdef.0123456789abcdef"
 JOIN = joining.Join("n1", "api:6443", ["sha256:1"], TOKEN, "unix:///run/x.sock", "/bin/kubeadm", [], [], 60)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._kube import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 from unit.plugins.module_utils._record.fake_node import FakeNode
 from unit.plugins.module_utils._record.site_node import RECORD, call, world_in_a_folder
 

@@ -17,8 +17,8 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 
 ETC_UNITS = "/etc/systemd/system"
 LIB_UNITS = "/usr/lib/systemd/system"

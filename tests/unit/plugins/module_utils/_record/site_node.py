@@ -13,10 +13,10 @@ import tempfile
 import typing as t
 from dataclasses import replace
 
-from ansible_collections.converged.hpc.plugins.module_utils._record import desired as desired_
-from ansible_collections.converged.hpc.plugins.module_utils._record.contents import Contents
-from ansible_collections.converged.hpc.plugins.module_utils._record.model import MadeItem
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Report, Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.items import MadeItem
+from ansible_collections.converged.hpc.plugins.module_utils._record.request import desired as desired_
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.contents import Contents
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Report, Session
 from unit.plugins.module_utils._record.fake_node import MOUNTED, MOUNTINFO, FakeNode, Package, World
 
 RECORD = "/var/lib/converged/record"

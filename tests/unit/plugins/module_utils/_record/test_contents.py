@@ -11,9 +11,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._record.contents import Contents
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.sources import Source, expand
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.contents import Contents
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.sources import Source, expand
 
 
 def test_what_is_not_text_is_written_as_json() -> None:

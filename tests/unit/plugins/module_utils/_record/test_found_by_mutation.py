@@ -11,9 +11,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._record import copying
-from ansible_collections.converged.hpc.plugins.module_utils._record.lock import locked
-from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
+from ansible_collections.converged.hpc.plugins.module_utils._record.store import controller_copy as copying
+from ansible_collections.converged.hpc.plugins.module_utils._record.store.lock import locked
+from ansible_collections.converged.hpc.plugins.module_utils._record.store.store import Store
 from unit.plugins.module_utils._record.fake_node import FakeNode, World
 from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
 

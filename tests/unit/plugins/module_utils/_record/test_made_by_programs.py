@@ -9,13 +9,9 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.kinds.mount import mounted_on_itself
-from ansible_collections.converged.hpc.plugins.module_utils._record.kinds.packet_filter import (
-    Tables,
-    parse,
-    to_delete,
-)
+from ansible_collections.converged.hpc.plugins.module_utils._record.kinds.packet_filter import Tables, parse, to_delete
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 
 ROOT = "20 1 254:0 / / rw - ext4 /dev/vda rw"
 KUBELET = "/var/lib/kubelet"

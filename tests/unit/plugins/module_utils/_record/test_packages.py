@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.kinds.package import Apt, Rpm, needed
-from ansible_collections.converged.hpc.plugins.module_utils._record.model import PackageItem
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.items import PackageItem
 
 DNF_INSTALL = """\
 Dependencies resolved.

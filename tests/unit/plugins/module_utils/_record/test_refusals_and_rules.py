@@ -10,8 +10,8 @@ import os
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 from unit.plugins.module_utils._record.fake_node import MOUNTED, MOUNTINFO, FakeNode, Killed, Mortal, World
 from unit.plugins.module_utils._record.site_node import MADE, RECORD, call, restore, world_in_a_folder
 

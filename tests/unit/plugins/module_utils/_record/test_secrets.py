@@ -9,8 +9,8 @@ import os
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._record.desired import _edit
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.request.desired import _edit
 from unit.plugins.module_utils._record.fake_node import FakeNode, World
 from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
 

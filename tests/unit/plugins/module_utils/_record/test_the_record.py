@@ -12,12 +12,12 @@ import signal
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._record import copying
-from ansible_collections.converged.hpc.plugins.module_utils._record.errors import RecordError
-from ansible_collections.converged.hpc.plugins.module_utils._record.host import Host
-from ansible_collections.converged.hpc.plugins.module_utils._record.lock import locked
-from ansible_collections.converged.hpc.plugins.module_utils._record.session import Session
-from ansible_collections.converged.hpc.plugins.module_utils._record.store import Store
+from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
+from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
+from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
+from ansible_collections.converged.hpc.plugins.module_utils._record.store import controller_copy as copying
+from ansible_collections.converged.hpc.plugins.module_utils._record.store.lock import locked
+from ansible_collections.converged.hpc.plugins.module_utils._record.store.store import Store
 from unit.plugins.module_utils._record.fake_node import FakeNode, Killed, Mortal, World
 from unit.plugins.module_utils._record.site_node import RECORD, call, restore, world_in_a_folder
 
