@@ -135,7 +135,7 @@ class Backed(Simulated):
         self.batch.mark = mark_of(self.scheduler.cluster, OURS)
         # Whether pods that are asked to leave take their time.
         self.stubborn = False
-        self.see(*(node(name) for name in HOSTS), queue("backed", backed_by="pbs"), queue("default"))
+        self.see(*(node(name) for name in HOSTS), queue("backed", placed_by="pbs"), queue("default"))
 
     def pod(self, name: str, *, group: str = "", **more: Any) -> Pod:
         """A pod of the backed queue."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from placement.core.scheduler import Decision, Scheduler
+from placement.graph.topology import Topology
 from placement.model.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus
 from placement.model.event import Deleted, Event, Object, Upserted
 from placement.model.node import Node
@@ -29,9 +30,10 @@ class Simulated:
         scheduler_name: str = OURS,
         reserve_after: float = RESERVE_AFTER,
         epoch: float | None = None,
+        topology: Topology | None = None,
     ) -> None:
         self.scheduler = Scheduler(
-            configuration, scheduler_name=scheduler_name, reserve_after=reserve_after, epoch=epoch
+            configuration, scheduler_name=scheduler_name, reserve_after=reserve_after, epoch=epoch, topology=topology
         )
         self.pods: dict[str, Pod] = {}
         self.actions: list[Action] = []

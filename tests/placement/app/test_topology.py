@@ -12,6 +12,7 @@ from placement.app.control_socket import LocalSocket
 from placement.app.settings import Settings, SettingsError, read_settings
 from placement.app.topology import TopologyView, read_topology
 from placement.graph.jgf import read_jgf
+from placement.graph.source import GraphSource
 from placement.model.event import Deleted, Upserted
 from placement.model.node import Node
 from placement.state.cluster import Cluster
@@ -26,6 +27,10 @@ def cluster_of_three() -> Cluster:
         cluster.apply(Upserted(node(f"n{index}", labels=(("example.com/rack", f"r{index // 2}"),))))
     cluster.apply(Upserted(pod("p1", node="n1", request=amounts(cpu="3"))))
     return cluster
+
+
+def view_of(cluster: Cluster, settings: Settings) -> TopologyView:
+    return TopologyView(cluster, GraphSource(cluster.columns, read_topology(settings)))
 
 
 def result(steps):
@@ -93,7 +98,7 @@ def test_the_check_of_settings_reads_the_file_that_they_name(tmp_path, capsys) -
 @pytest.fixture
 def ask(tmp_path):
     """The command line, asking about three nodes."""
-    view = TopologyView(cluster_of_three(), read_topology(Settings(topology_levels="rack=example.com/rack")))
+    view = view_of(cluster_of_three(), Settings(topology_levels="rack=example.com/rack"))
 
     def answer(question):
         match question:
@@ -145,7 +150,7 @@ def test_the_check_agrees_and_fails_where_it_does_not(ask, capsys) -> None:
 
 
 def test_a_part_is_checked_at_a_time_once_the_graph_was_asked_for() -> None:
-    view = TopologyView(cluster_of_three(), read_topology(Settings()))
+    view = view_of(cluster_of_three(), Settings())
     columns = view.cluster.columns
     columns.charge(columns.rows["n2"], columns.axis.request(amounts(cpu="1")), 1)
     assert view.check_some() == []
@@ -155,7 +160,7 @@ def test_a_part_is_checked_at_a_time_once_the_graph_was_asked_for() -> None:
 
 def test_the_graph_follows_what_happens_between_two_questions() -> None:
     cluster = cluster_of_three()
-    view = TopologyView(cluster, read_topology(Settings(topology_levels="rack=example.com/rack")))
+    view = view_of(cluster, Settings(topology_levels="rack=example.com/rack"))
     assert len(result(view.show(nodes=False))) == 3
     cluster.apply(Deleted(Node, "uid-n1", 9))
     assert [line.split()[0] for line in result(view.show(nodes=True))] == ["cluster", "rack", "node", "node"]

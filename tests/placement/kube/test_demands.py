@@ -28,7 +28,7 @@ TIES: dict[str, Json] = {
     VOLCANO: {"annotations": (("scheduling.k8s.io/group-name", "g"),)},
     COSCHEDULING: {"labels": (("scheduling.x-k8s.io/pod-group", "g"),)},
 }
-CONSTRAINTS = {"topology": [{"key": "topology.kubernetes.io/rack"}]}
+CONSTRAINTS = {"topology": [{"key": "topology.kubernetes.io/rack"}, {"key": "topology.kubernetes.io/zone"}]}
 CLAIMS = [{"name": "gpus", "resourceClaimName": "x"}]
 BOTH = {"schedulingPolicy": {"gang": {"minCount": 1}, "basic": {}}}
 REFUSED = [
@@ -50,8 +50,14 @@ REFUSED = [
     (UPSTREAM_ALPHA, {**GANG, "resourceClaims": CLAIMS}, "resourceClaims", "gpus"),
     (UPSTREAM, {**GANG, "parentCompositePodGroupName": "above"}, "parentCompositePodGroupName", "above"),
     (UPSTREAM, BOTH, "schedulingPolicy", "basic and gang"),
-    (VOLCANO, {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}, "networkTopology.mode", "hard"),
-    (VOLCANO, {"networkTopology": {"highestTierName": "rack"}}, "networkTopology.mode", "hard"),
+    (VOLCANO, {"networkTopology": {"mode": "firm", "highestTierAllowed": 1}}, "networkTopology.mode", "firm"),
+    (
+        VOLCANO,
+        {"networkTopology": {"highestTierName": "rack", "highestTierAllowed": 2}},
+        "networkTopology.highestTierAllowed",
+        "2",
+    ),
+    (VOLCANO, {"networkTopology": {"highestTierAllowed": 0}}, "networkTopology.highestTierAllowed", "0"),
     (VOLCANO, {"subGroupPolicy": [{"name": "workers", "subGroupSize": 2}]}, "subGroupPolicy", "workers"),
 ]
 SERVED = [
@@ -119,7 +125,7 @@ def test_a_group_of_another_scheduler_may_demand_what_it_likes() -> None:
 
 def test_a_group_that_stops_to_demand_it_starts() -> None:
     simulated = Simulated()
-    hard = group(VOLCANO, {"networkTopology": {"mode": "hard"}})
+    hard = group(VOLCANO, {"subGroupPolicy": [{"name": "workers"}]})
     simulated.see(node("n1"), hard, mine("p", **TIES[VOLCANO]))
     simulated.run()
     assert not simulated.placements()

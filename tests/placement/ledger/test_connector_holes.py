@@ -133,7 +133,7 @@ def test_1_4_16_a_host_need_not_be_called_as_its_node_is():
     site.see(
         node("worker-1", labels=pairs(**{"node-restriction.kubernetes.io/converged-batch-node": "n1"})),
         node("n2.cluster.example.org"),
-        queue("backed", backed_by="pbs"),
+        queue("backed", placed_by="pbs"),
     )
     site.see(*(site.pod(f"p{number}", request=amounts(cpu="3")) for number in range(2)))
     site.settle()

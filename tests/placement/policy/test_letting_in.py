@@ -97,7 +97,7 @@ def test_a_group_is_let_in_whether_it_has_its_pods_or_not(
 
 def test_a_group_of_a_queue_that_a_batch_system_backs_is_let_in_and_keeps_no_room_of_ours() -> None:
     simulated = Simulated(ENQUEUE, scheduler_name=VOLCANO_SCHEDULER)
-    simulated.see(node("n1"), queue_of("default"), queue_of("hpc", backed_by="pbs"))
+    simulated.see(node("n1"), queue_of("default"), queue_of("hpc", placed_by="pbs"))
     simulated.see(volcano(queue="hpc", min_resources=TOO_MUCH))
     simulated.run()
     assert simulated.groups()["g"].phase is INQUEUE

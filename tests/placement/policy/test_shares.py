@@ -119,7 +119,7 @@ def test_pods_of_others_that_fill_a_node_beyond_its_size_take_nothing_from_other
 def test_what_a_backed_queue_holds_and_wants_leaves_the_shares_of_others_alone() -> None:
     simulated = acting()
     simulated.see(node("n1"), node("b1", taints=(BACKED,), allocatable=amounts(cpu="40", memory="80Gi", pods="100")))
-    simulated.see(queue("a"), queue("b"), queue("batch", backed_by="pbs"))
+    simulated.see(queue("a"), queue("b"), queue("batch", placed_by="pbs"))
     simulated.see(
         *(of("batch", index, node="b1", phase=Phase.RUNNING, request=amounts(cpu="10")) for index in range(3))
     )

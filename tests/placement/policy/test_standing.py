@@ -112,17 +112,17 @@ def test_no_job_is_submitted_for_a_pod_that_is_shut_out() -> None:
     site.batch.closed = True
     site.see(*(site.pod(f"p{index}") for index in range(CROWD)))
     site.run()
-    site.see(queue("backed", backed_by="pbs", is_open=False))
+    site.see(queue("backed", placed_by="pbs", is_open=False))
     site.read()
     found: list[Action] = []
     for _unused in range(20):
         found += site.run_once()
     assert not [action for action in found if isinstance(action, Submit)]
     # Those that have jobs already keep them while their queue is read again.
-    site.see(queue("backed", backed_by="pbs"))
+    site.see(queue("backed", placed_by="pbs"))
     site.settle()
     assert len(site.batch.jobs) == CROWD
-    site.see(queue("backed", backed_by="pbs", weight=2))
+    site.see(queue("backed", placed_by="pbs", weight=2))
     site.settle()
     assert len(site.batch.jobs) == CROWD
 

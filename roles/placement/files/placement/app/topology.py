@@ -15,6 +15,7 @@ from placement.app.settings import Settings, SettingsError, read_levels
 from placement.graph.audit import audit
 from placement.graph.jgf import read_jgf, write_jgf
 from placement.graph.show import show
+from placement.graph.source import GraphSource
 from placement.graph.switches import read_switches
 from placement.graph.topology import Topology, TopologyError
 from placement.graph.tree import Drift, Graph
@@ -53,30 +54,22 @@ def read_topology(settings: Settings) -> Topology:
 class TopologyView:
     """The graph over one cluster, and what is asked about it."""
 
-    def __init__(self, cluster: Cluster, topology: Topology) -> None:
+    def __init__(self, cluster: Cluster, source: GraphSource) -> None:
         self.cluster = cluster
-        self._topology = topology
-        self._graph: Graph | None = None
+        self._source = source
         self._part = 0
         # How often something differed, by what it was.
         self.drifts: Counter[str] = Counter()
 
-    def _obtain(self) -> Generator[None, None, Graph]:
-        if self._graph is None:
-            graph = Graph(self.cluster.columns, self._topology, at_once=False)
-            yield from graph.load(_ROWS)
-            self._graph = graph
-        return self._graph
-
     def show(self, *, nodes: bool) -> Generator[None, None, list[str]]:
         """Return the tree as lines, and what does not agree about it."""
-        graph = yield from self._obtain()
+        graph = yield from self._source.obtain()
         yield
         return [*show(graph, nodes=nodes), *(f"note: {sentence}" for sentence in graph.findings())]
 
     def dump(self) -> Generator[None, None, str]:
         """Return the tree as JGF."""
-        graph = yield from self._obtain()
+        graph = yield from self._source.obtain()
         pieces: list[str] = []
         for piece in write_jgf(graph):
             pieces.append(piece)
@@ -86,7 +79,7 @@ class TopologyView:
 
     def check(self) -> Generator[None, None, list[Json]]:
         """Compare everything with the pods, heal the graph, and return what differed."""
-        graph = yield from self._obtain()
+        graph = yield from self._source.obtain()
         parts = len(self.cluster.columns.nodes) // _ROWS + 1
         found: list[Drift] = []
         for part in range(parts):
@@ -96,11 +89,11 @@ class TopologyView:
 
     def check_some(self) -> list[Drift]:
         """Do the same for the next few hundred nodes; nothing before the graph has been asked for."""
-        if self._graph is None:
+        if self._source.graph is None:
             return []
         parts = len(self.cluster.columns.nodes) // _ROWS + 1
         self._part = (self._part + 1) % parts
-        return self._audit(self._graph, self._part, parts)
+        return self._audit(self._source.graph, self._part, parts)
 
     def _audit(self, graph: Graph, part: int, parts: int) -> list[Drift]:
         found = audit(graph, self.cluster, part, parts)

@@ -91,9 +91,10 @@ class Assembly:
             reserve_after=settings.reserve_after_seconds,
             epoch=time.time() - time.monotonic(),
             backing=rules_of(settings, identities),
+            topology=read_topology(settings),
             timed=self.metrics.timed,
         )
-        self.topology = TopologyView(scheduler.cluster, read_topology(settings))
+        self.topology = TopologyView(scheduler.cluster, scheduler.graph)
         self.batch = BatchSide(
             ledger_of(settings, identities),
             self.carrier,

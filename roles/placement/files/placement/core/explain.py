@@ -74,7 +74,7 @@ class Explainer:
                 uid=uid, namespace=namespace, name=name, state="Foreign", node=entry.pod.node, limit=limit
             )
         job = task.job
-        found = self._session.feasibility.reasons(task) if task.status is Status.PENDING else None
+        found = self._session.placer(job).reasons(task) if task.status is Status.PENDING else None
         refusing = found.refusing if found else ()
         return Explanation(
             uid=uid,
@@ -227,7 +227,7 @@ class Explainer:
             pending_groups=pending,
             running_groups=running,
             pending_pods=pods,
-            begins=self._begins(queue) if queue.record.backed_by else None,
+            begins=self._begins(queue) if queue.record.backed else None,
             problem=queue.problem,
         )
 

@@ -26,6 +26,8 @@ from typing import Final
 from placement.core.explain import Explainer
 from placement.core.node_backoff import NodeBackoff
 from placement.core.overcommitted_nodes import OvercommittedNodes
+from placement.graph.source import GraphSource
+from placement.graph.topology import Topology
 from placement.model.action import Action, Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
 from placement.model.batch import BackingRules
 from placement.model.event import (
@@ -53,6 +55,7 @@ from placement.policy.actions.reserve import reserve
 from placement.policy.backing.reconcile import reconcile
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.framework.conditions import StatusReporter
+from placement.policy.framework.graph_placer import GraphPlacer
 from placement.policy.framework.host_selector import HostSelector
 from placement.policy.framework.session import PATIENCE, ActionRun, Refused, Session, Spared
 from placement.policy.jobs.batch_jobs import mark_of
@@ -114,6 +117,7 @@ class Scheduler:
         reserve_after: float = RESERVE_AFTER,
         epoch: float | None = None,
         backing: BackingRules | None = None,
+        topology: Topology | None = None,
         timed: Timed = _untimed,
     ) -> None:
         self.cluster = Cluster()
@@ -125,7 +129,10 @@ class Scheduler:
         reservations = Reservations(self.cluster.columns)
         reservations.patience, reservations.epoch = reserve_after, epoch
         host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
-        self.session = Session(self.cache, host_selector, rules, patience=patience)
+        # Racks and switches; made at once where the settings name levels, else when something asks for it.
+        self.graph = GraphSource(self.cluster.columns, topology or Topology())
+        graph_placer = GraphPlacer(self.cache, self.graph, host_selector)
+        self.session = Session(self.cache, host_selector, graph_placer, rules, patience=patience)
         self.session.batch_jobs.rules = backing or BackingRules()
         self._announcer = StatusReporter(self.session)
         self._explainer = Explainer(self.session, self._announcer)
@@ -155,6 +162,7 @@ class Scheduler:
         self.session.host_selector.close()
         self.plugin_faults.begin_anew()
         self.session.host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
+        self.session.graph_placer = GraphPlacer(self.cache, self.graph, self.session.host_selector)
         # Only enqueue looks whether kept room has lapsed.
         self.session.unclaimed.clear()
         self.cache.reconfigure(rules)
@@ -383,6 +391,8 @@ class Scheduler:
 
     def _run(self) -> Iterator[None]:
         """One cycle: the configured actions in their order, then what is to be told."""
+        if self.graph.graph is None and self.graph.topology.levels:
+            yield from self.graph.obtain()
         yield from bind_pipelined(self.session)
         yield from evict_partial_gangs(self.session)
         yield from reconcile(self.session)

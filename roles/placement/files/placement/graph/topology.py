@@ -17,6 +17,7 @@ from placement.state.node_columns import label_value
 
 CLUSTER: Final = "cluster"
 NODE: Final = "node"
+_HOSTNAME: Final = "kubernetes.io/hostname"
 # More levels than this are a mistake, and each costs a column.
 MOST_LEVELS: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
@@ -47,6 +48,20 @@ class Topology:
         check_levels(self.levels, self.source)
         if (self.labels or self.paths is None) and len(self.labels) != len(self.levels):
             raise TopologyError(f"{self.source}: {len(self.levels)} levels but {len(self.labels)} labels")
+
+    def level_of(self, name: str) -> str | None:
+        """Return the level that has this name or is made of this label of nodes; None if there is none."""
+        if name in (CLUSTER, NODE) or name in self.levels:
+            return name
+        if name == _HOSTNAME:
+            return NODE
+        return next((level for level, label in zip(self.levels, self.labels, strict=False) if label == name), None)
+
+    def depth(self, level: str) -> int:
+        """Return how far below the cluster a level is."""
+        if level == CLUSTER:
+            return 0
+        return len(self.levels) + 1 if level == NODE else self.levels.index(level) + 1
 
     def path(self, node: Node) -> Path:
         """Return the path of the node; below a level where the node has no domain it has none either."""

@@ -178,6 +178,23 @@ class Graph:
             raise TopologyError(f"level {level[:60]!a} is unknown, the levels are {known}")
         return self.order.runs(level)[:2]
 
+    def domain_of(self, level: str, row: int) -> int:
+        """Return the number of the row's domain at a level, -1 where it is in none."""
+        if level == CLUSTER:
+            return 0
+        return row if level == NODE else int(self.levels[level].of_row[row])
+
+    def within(self, level: str, number: int) -> NDArray[np.bool_]:
+        """Return the rows of a domain."""
+        found = np.zeros(self.columns.capacity, np.bool_)
+        if level == CLUSTER:
+            found[self.order.rows] = True
+        elif level == NODE:
+            found[number] = True
+        else:
+            np.equal(self.levels[level].of_row, number, out=found)
+        return found
+
     def may_hold(self, level: str, need: Int64s) -> NDArray[np.bool_]:
         """Return for each domain, as in `runs`, whether what is free there is as much as needed in total.
 

@@ -32,6 +32,8 @@ class Bind:
     node: str
     # The tag of the job of the batch system that it is bound for; None leaves its annotation as it is.
     tag: str | None = None
+    # The domains of the node, for its annotation, where the graph chose it.
+    selection: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

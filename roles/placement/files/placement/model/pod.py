@@ -13,6 +13,7 @@ from typing import Final
 from placement.model.affinity import PodAffinityTerm, TopologySpread, WeightedPodAffinityTerm
 from placement.model.quantity import Amounts
 from placement.model.selector import ANY_NODE, LabelPairs, NodeSelector, NodeSelectorTerm, Toleration
+from placement.model.topology import TopologyRequest
 
 # What a Binding writes on a pod that a job of the batch system backs: the tag of that job.
 JOB_TAG: Final = "converged.hpc/job-tag"
@@ -72,6 +73,8 @@ class PodSpec:
     host_ports: tuple[HostPort, ...] = ()
     # `activeDeadlineSeconds`.
     deadline: int | None = None
+    # Where the pods of its sub-group are to be together.
+    topology: TopologyRequest | None = None
     # Not supported and therefore refused: what the pod uses, in words for its condition.
     unsupported: tuple[str, ...] = ()
 

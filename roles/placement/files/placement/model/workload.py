@@ -8,6 +8,7 @@ from typing import Final
 
 from placement.model.quantity import Amounts
 from placement.model.selector import LabelPairs
+from placement.model.topology import TopologyRequest
 
 # The APIs that groups and queues come in; where one name is found in several, the first of these counts.
 UPSTREAM: Final = "scheduling.k8s.io/v1beta1"
@@ -20,6 +21,12 @@ VOLCANO: Final = "scheduling.volcano.sh/v1beta1"
 COSCHEDULING: Final = "scheduling.x-k8s.io/v1alpha1"
 DIALECTS: Final = (UPSTREAM, UPSTREAM_ALPHA, CONVERGED, INCUBATOR, SIGS, VOLCANO, COSCHEDULING)
 
+
+# What chooses the nodes of a queue's pods: the scores of nodes, the tree of racks, or the batch system PBS.
+COLUMNS: Final = "columns"
+GRAPH: Final = "graph"
+PBS: Final = "pbs"
+PLACERS: Final = (COLUMNS, GRAPH, PBS)
 
 # What phases say of groups that have never been let in, and of those that have ended, in the words of all dialects.
 NOT_LET_IN: Final = frozenset({"", "Pending"})
@@ -50,6 +57,8 @@ class PodGroup:
     preempts: bool = True
     # Fields that demand what is not served, each with what was found and what was expected.
     unsupported: tuple[str, ...] = ()
+    # Where its pods are to be together.
+    topology: TopologyRequest | None = None
 
     @property
     def has_priority(self) -> bool:
@@ -73,10 +82,16 @@ class Queue:
     is_open: bool = True
     priority: int = 0
     namespaces: frozenset[str] | None = None
-    # The batch system whose jobs its pods are; empty where the daemon itself chooses their nodes.
-    backed_by: str = ""
+    # What chooses the nodes of its pods, and the match policy of the tree where that does.
+    placed_by: str = COLUMNS
+    match_policy: str = ""
     # As in a group; of what a queue of another API demands.
     unsupported: tuple[str, ...] = ()
+
+    @property
+    def backed(self) -> bool:
+        """Whether a batch system chooses the nodes, and each group is a job there."""
+        return self.placed_by == PBS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,7 @@ class Cluster:
                     pass
             case BindFailed(uid, node, _unused):
                 entry = self.pods.by_uid.get(uid)
-                if entry is not None and entry.plan[0] == node:
+                if entry is not None and entry.plan.assumed == node:
                     self.pods.forget(uid)
                     self.pods.settle()
                     self._note(Pod, uid)

@@ -10,7 +10,7 @@ kept by the node's name and charged when it appears.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from placement.model.pod import TERMINAL, Pod, PodSpec
 from placement.state.labelsets import LabelSet, LabelSets, keys_of
@@ -19,10 +19,23 @@ from placement.state.ports import PortTable
 from placement.state.vectors import Vector
 from placement.state.volume_claims import ClaimTable, Volumes
 
-# What we intend with a pod: the node we assume it on, the node where room is promised to it, whether it is to go, and
-# the volumes that its claims are to get.
-Plan = tuple[str, str, bool, Volumes]
-NO_PLAN: Plan = ("", "", False, ())
+
+class Plan(NamedTuple):
+    """What we intend with a pod."""
+
+    # The node we assume it on, and the node where room is promised to it.
+    assumed: str = ""
+    promised: str = ""
+    # Whether it is to go.
+    evicting: bool = False
+    # The volumes that its claims are to get.
+    volumes: Volumes = ()
+    # Where in the tree of racks its node was chosen, in words of the placer.
+    selection: str = ""
+
+
+NO_PLAN: Final = Plan()
+_EVICTED: Final = Plan(evicting=True)
 # In place of a promise: the nomination that the API still shows is void. No node has such a name.
 _NOWHERE: Final = "/"
 
@@ -48,7 +61,7 @@ class PodEntry:
     @property
     def leaving(self) -> bool:
         """Whether what it holds is on its way out."""
-        return self.pod.terminating or self.plan[2]
+        return self.pod.terminating or self.plan.evicting
 
 
 class PodTable:
@@ -82,8 +95,10 @@ class PodTable:
             self._deposit(entry)
             return
         # Once the truth has spoken only the wish that it leaves is still ours.
-        plan = ("", "", entry.plan[2], ()) if pod.node or pod.phase in TERMINAL else entry.plan
-        same = plan[3] == entry.plan[3] and _belongs(pod, plan) == (entry.at, entry.charged)
+        plan = entry.plan
+        if pod.node or pod.phase in TERMINAL:
+            plan = _EVICTED if plan.evicting else NO_PLAN
+        same = plan.volumes == entry.plan.volumes and _belongs(pod, plan) == (entry.at, entry.charged)
         if same and _alike(entry.pod, pod):
             # Most news is of what is charged already: it is where we have put it, and it runs there.
             entry.pod, entry.plan = pod, plan
@@ -149,10 +164,10 @@ class PodTable:
         for entry in entries:
             self._charge(entry)
 
-    def assume(self, uid: str, node: str, volumes: Volumes = ()) -> None:
+    def assume(self, uid: str, node: str, volumes: Volumes = (), selection: str = "") -> None:
         """We have decided to put the pod there, with these volumes."""
         entry = self.by_uid[uid]
-        self._plan(entry, (node, "", entry.plan[2], volumes))
+        self._plan(entry, Plan(node, "", entry.plan.evicting, volumes, selection))
 
     def promise(self, uid: str, node: str, rank: int | None = None) -> None:
         """Keep room on this node for the pod until it is placed; its rank is its priority unless another is given."""
@@ -161,18 +176,17 @@ class PodTable:
             self._withdraw(entry)
             entry.rank = rank
             self._deposit(entry)
-        self._plan(entry, ("", node, entry.plan[2], ()))
+        self._plan(entry, Plan("", node, entry.plan.evicting))
 
     def forget(self, uid: str) -> None:
         """The pod is not where we wanted it, and the truth says so; what it was nominated for is void, too."""
         entry = self.by_uid[uid]
-        self._plan(entry, ("", _NOWHERE if entry.pod.nominated_node else "", entry.plan[2], ()))
+        self._plan(entry, Plan("", _NOWHERE if entry.pod.nominated_node else "", entry.plan.evicting))
 
     def evict(self, uid: str, *, evicting: bool = True) -> None:
         """The pod is to leave, or is not after all."""
         entry = self.by_uid[uid]
-        assumed, promised, _unused, volumes = entry.plan
-        self._plan(entry, (assumed, promised, evicting, volumes))
+        self._plan(entry, entry.plan._replace(evicting=evicting))
 
     def mark(self) -> int:
         """A point to come back to. Between it and the way back no event may be applied."""
@@ -241,17 +255,17 @@ class PodTable:
             self._ports.place(pod.spec.host_ports, row, number)
         if pod.volume_claims:
             self._claims.use(pod, row, number)
-        for claim, volume in entry.plan[3]:
+        for claim, volume in entry.plan.volumes:
             self._claims.speak_for(claim, volume, entry.at, number)
 
 
 def _belongs(pod: Pod, plan: Plan) -> tuple[str, bool]:
     """The node it belongs to, and whether it is charged there (or else promised)."""
-    assumed, promised, _unused, _volumes = plan
     if pod.phase in TERMINAL:
         return "", False
-    if pod.node or assumed:
-        return pod.node or assumed, True
+    if pod.node or plan.assumed:
+        return pod.node or plan.assumed, True
+    promised = plan.promised
     return "" if promised == _NOWHERE else promised or pod.nominated_node, False
 
 

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from placement.kube.decode.scheduling_rules import Affinity, read_affinity, read_spread, read_tolerations
+from placement.kube.dialects.topology import read_topology
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_request
@@ -18,11 +19,13 @@ from placement.kube.wire import core
 from placement.model.affinity import TopologySpread
 from placement.model.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
 from placement.model.selector import LabelPairs, NodeSelector, Toleration
+from placement.model.topology import PATH, TopologyRequest
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 # Its value: the uid of the static pod. Only a kubelet's own has this form, so no pod of a user is behind it.
 _STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
-# Annotations that the scheduler reads; the others would only cost memory.
+# Annotations that the scheduler reads; the others would only cost memory, or are what a Binding wrote.
+_WRITTEN: Final = (JOB_TAG, PATH)
 _KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/", "pod-group.scheduling.")
 _NO_STATUS = core.PodStatus()
 _NO_AFFINITY = Affinity()
@@ -76,7 +79,8 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
     version = require_identity(meta, namespaced=True)
     labels = sharing.labels(meta.labels)
     annotations = meta.annotations or {}
-    kept = {k: v for k, v in annotations.items() if k.startswith(_KEPT_ANNOTATIONS) and k != JOB_TAG}
+    kept = {k: v for k, v in annotations.items() if k.startswith(_KEPT_ANNOTATIONS) and k not in _WRITTEN}
+    topology, problems = read_topology(annotations, meta.labels) if annotations else (None, ())
     owner = next((item for item in meta.owner_references or () if item.controller), None)
     try:
         phase = Phase(status.phase or "Pending")
@@ -89,7 +93,7 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         namespace=sys.intern(meta.namespace),
         name=meta.name,
         version=version,
-        spec=_read_spec(spec, sys.intern(meta.namespace), labels, sharing),
+        spec=_read_spec(spec, sys.intern(meta.namespace), labels, sharing, topology=topology, problems=problems),
         labels=labels,
         annotations=sharing.labels(kept),
         request=sharing.amounts(read_request(spec, status)),
@@ -121,7 +125,15 @@ def _rejection(status: core.PodStatus) -> tuple[bool, bool]:
     return rejected, rejected and not about_node
 
 
-def _read_spec(spec: core.PodSpec, namespace: str, labels: LabelPairs, sharing: Sharing) -> PodSpec:
+def _read_spec(
+    spec: core.PodSpec,
+    namespace: str,
+    labels: LabelPairs,
+    sharing: Sharing,
+    *,
+    topology: TopologyRequest | None,
+    problems: tuple[str, ...],
+) -> PodSpec:
     affinity_text, tolerations_text = bytes(spec.affinity), bytes(spec.tolerations)
     spread_text = bytes(spec.topology_spread_constraints)
     placed = bool(spec.node_name)
@@ -147,7 +159,8 @@ def _read_spec(spec: core.PodSpec, namespace: str, labels: LabelPairs, sharing: 
             spread=spread,
             host_ports=tuple(sorted(set(_host_ports(spec)))),
             deadline=spec.active_deadline_seconds,
-            unsupported=tuple(_unsupported(spec)),
+            topology=topology,
+            unsupported=(*_unsupported(spec), *problems),
         )
     )
 

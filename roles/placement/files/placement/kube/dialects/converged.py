@@ -14,7 +14,8 @@ from placement.kube.dialects.volcano import written
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing
 from placement.model.action import QueueStatus
-from placement.model.workload import CONVERGED, Queue
+from placement.model.topology import MATCH_POLICIES
+from placement.model.workload import COLUMNS, CONVERGED, PBS, PLACERS, Queue
 
 _queue = msgspec.json.Decoder(wire_group.OwnQueue)
 _NO_QUEUE: Final = wire_group.OwnQueueSpec()
@@ -24,6 +25,7 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
     """The queue."""
     found = _queue.decode(raw)
     spec = found.spec or _NO_QUEUE
+    placed_by = _placer(spec)
     return reading.queue(
         found.metadata,
         dialect,
@@ -31,18 +33,31 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
         sharing,
         guarantee=reading.amounts(spec.guarantee, "spec.guarantee", sharing),
         # What backed pods hold is the batch system's to take back.
-        reclaimable=spec.reclaimable is not False and not spec.backed_by,
+        reclaimable=spec.reclaimable is not False and placed_by != PBS,
         parent=spec.parent or "",
         is_open=spec.is_open is not False,
         priority=reading.priority(spec.priority),
         namespaces=None if spec.namespaces is None else frozenset(spec.namespaces),
-        backed_by=_system(spec.backed_by),
+        placed_by=placed_by,
+        match_policy=_policy(spec.match_policy),
     )
 
 
-def _system(name: str | None) -> str:
-    if name not in (None, "", "pbs"):
-        raise FieldError("spec.backedBy", f"{shown(name)} is no batch system that is known; pbs is")
+def _placer(spec: wire_group.OwnQueueSpec) -> str:
+    """Return what chooses the nodes; `backedBy` is the older field for a batch system."""
+    system, placer = spec.backed_by or "", spec.placed_by or ""
+    if system not in ("", PBS):
+        raise FieldError("spec.backedBy", f"{shown(system)} is no batch system that is known; pbs is")
+    if placer and placer not in PLACERS:
+        raise FieldError("spec.placedBy", f"{shown(placer)} is not one of {', '.join(PLACERS)}")
+    if system and placer and placer != system:
+        raise FieldError("spec.placedBy", f"{shown(placer)} contradicts spec.backedBy, which is {shown(system)}")
+    return placer or system or COLUMNS
+
+
+def _policy(name: str | None) -> str:
+    if name and name not in MATCH_POLICIES:
+        raise FieldError("spec.matchPolicy", f"{shown(name)} is not one of {', '.join(MATCH_POLICIES)}")
     return name or ""
 
 

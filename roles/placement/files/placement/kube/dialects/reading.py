@@ -9,11 +9,13 @@ import msgspec
 
 from placement.kube.dialects import wire_group
 from placement.kube.dialects.dialect import Raw
-from placement.kube.fields.field_error import FieldError, shown
+from placement.kube.dialects.topology import read_topology
+from placement.kube.fields.field_error import FieldError, demand
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_resources
 from placement.kube.wire import core
 from placement.model.quantity import MAX_AMOUNT, Amounts, round_amounts
+from placement.model.topology import TopologyRequest
 from placement.model.workload import PodGroup, Queue
 
 # Of queues; Volcano's and ours are in this range too.
@@ -56,11 +58,6 @@ def bounds(resources: core.Resources, field: str, sharing: Sharing) -> Amounts:
     return sharing.amounts(tuple(sorted((*amounts(resources, field, sharing), *zeros))))
 
 
-def demand(field: str, found: object, expected: str = "nothing") -> str:
-    """Return the sentence about a field that demands what is not served: its name, what was found, what is expected."""
-    return f"{field}: found {shown(found)}, expected {expected}"
-
-
 def is_object_of(raw: Raw, key: str) -> bool:
     """Return whether this is an object with no other key than this one."""
     try:
@@ -83,8 +80,15 @@ def group(
     priority: int | None = None,
     preempts: bool = True,
     unsupported: tuple[str, ...] = (),
+    topology: TopologyRequest | None = None,
 ) -> PodGroup:
-    """The group with its identity."""
+    """Return the group with its identity; `topology` is what its spec asks, and annotations may ask it instead."""
+    asked, problems = read_topology(meta.annotations)
+    if topology is not None and asked is not None:
+        problems = (
+            *problems,
+            demand(asked.field, asked.required or asked.preferred, f"nothing beside {topology.field}"),
+        )
     return PodGroup(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -100,7 +104,8 @@ def group(
         phase=phase,
         priority=priority,
         preempts=preempts,
-        unsupported=unsupported,
+        unsupported=(*unsupported, *problems),
+        topology=topology or asked,
     )
 
 

@@ -15,11 +15,14 @@ import msgspec
 
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect, Json, Raw
+from placement.kube.fields.field_error import demand
 from placement.kube.fields.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus
+from placement.model.topology import TopologyRequest
 from placement.model.workload import UPSTREAM, UPSTREAM_ALPHA, PodGroup
 
 MEMBER_FIELD: Final = "spec.schedulingPolicy.gang.minCount"
+TOPOLOGY_FIELD: Final = "spec.schedulingConstraints.topology"
 _group = msgspec.json.Decoder(wire_group.UpstreamGroup)
 _NO_GROUP: Final = wire_group.UpstreamSpec()
 _NO_POLICY: Final = wire_group.Policy()
@@ -44,24 +47,34 @@ def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
         priority=spec.priority,
         preempts=spec.preemption_policy != "Never",
         unsupported=tuple(_unsupported(spec)),
+        topology=_topology(spec),
     )
+
+
+def _keys(spec: wire_group.UpstreamSpec) -> list[str]:
+    constraints = spec.scheduling_constraints
+    return [item.key for item in (constraints.topology if constraints is not None else None) or ()]
+
+
+def _topology(spec: wire_group.UpstreamSpec) -> TopologyRequest | None:
+    keys = _keys(spec)
+    return TopologyRequest(required=(keys[0],), field=TOPOLOGY_FIELD) if keys else None
 
 
 def _unsupported(spec: wire_group.UpstreamSpec) -> Iterator[str]:
     policy = spec.scheduling_policy or _NO_POLICY
     if policy.gang is not None and policy.basic is not None:
-        yield reading.demand("spec.schedulingPolicy", "basic and gang", "one of them")
-    constraints = spec.scheduling_constraints
-    keys = [item.key for item in (constraints.topology if constraints is not None else None) or ()]
-    if keys:
-        yield reading.demand("spec.schedulingConstraints.topology", keys)
+        yield demand("spec.schedulingPolicy", "basic and gang", "one of them")
+    keys = _keys(spec)
+    if len(keys) > 1:
+        yield demand(TOPOLOGY_FIELD, keys, "one key")
     mode = spec.disruption_mode
     if bytes(mode) not in _ONE_BY_ONE and not reading.is_object_of(mode, "single"):
-        yield reading.demand("spec.disruptionMode", bytes(mode).decode(errors="replace"), "Pod, or single")
+        yield demand("spec.disruptionMode", bytes(mode).decode(errors="replace"), "Pod, or single")
     if spec.resource_claims:
-        yield reading.demand("spec.resourceClaims", [item.name for item in spec.resource_claims])
+        yield demand("spec.resourceClaims", [item.name for item in spec.resource_claims])
     if spec.parent_composite_pod_group_name:
-        yield reading.demand("spec.parentCompositePodGroupName", spec.parent_composite_pod_group_name)
+        yield demand("spec.parentCompositePodGroupName", spec.parent_composite_pod_group_name)
 
 
 def _is_scheduled(found: wire_group.UpstreamGroup, name: str) -> bool:

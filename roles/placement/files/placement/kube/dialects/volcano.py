@@ -12,9 +12,11 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.kube_batch import unschedulable
+from placement.kube.fields.field_error import demand
 from placement.kube.fields.metadata import Sharing
 from placement.model.action import GroupPhase, GroupStatus, QueueStatus
 from placement.model.quantity import Amounts, format_amount
+from placement.model.topology import TopologyRequest
 from placement.model.workload import VOLCANO, PodGroup, Queue
 
 _group = msgspec.json.Decoder(wire_group.Group)
@@ -23,6 +25,9 @@ _NO_GROUP: Final = wire_group.GroupSpec()
 _NO_QUEUE: Final = wire_group.QueueSpec()
 _NO_AFFINITY: Final = wire_group.QueueAffinity()
 _CLOSED: Final = frozenset({"Closed", "Closing"})
+_TIER: Final = "spec.networkTopology.highestTierAllowed"
+# No tree has so many tiers.
+_ANY_TIER: Final = 1 << 10
 
 
 def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
@@ -38,7 +43,22 @@ def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
         min_resources=reading.amounts(spec.min_resources, "spec.minResources", sharing),
         phase=(found.status.phase if found.status else None) or "",
         unsupported=tuple(_group_demands(spec)),
+        topology=_topology(spec.network_topology),
     )
+
+
+def _topology(wish: wire_group.NetworkTopology | None) -> TopologyRequest | None:
+    """Return the wish for one domain of a tier; without a word of the tier a hard one is for the innermost."""
+    if wish is None:
+        return None
+    hard = wish.mode != "soft"
+    if wish.highest_tier_name:
+        levels, field = (wish.highest_tier_name,), "spec.networkTopology.highestTierName"
+        return TopologyRequest(required=levels if hard else (), preferred=() if hard else levels, field=field)
+    tier = wish.highest_tier_allowed
+    if tier is None:
+        tier = 1 if hard else _ANY_TIER
+    return TopologyRequest(tier=max(1, tier), tier_required=hard, field=_TIER)
 
 
 def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
@@ -63,15 +83,19 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
 
 def _group_demands(spec: wire_group.GroupSpec) -> Iterator[str]:
     topology = spec.network_topology
-    if topology is not None and topology.mode != "soft":
-        yield reading.demand("spec.networkTopology.mode", topology.mode or "hard", "soft")
+    if topology is not None and topology.mode not in (None, "", "hard", "soft"):
+        yield demand("spec.networkTopology.mode", topology.mode, "hard or soft")
+    if topology is not None and topology.highest_tier_name and topology.highest_tier_allowed is not None:
+        yield demand(_TIER, topology.highest_tier_allowed, "nothing beside spec.networkTopology.highestTierName")
+    if topology is not None and topology.highest_tier_allowed is not None and topology.highest_tier_allowed < 1:
+        yield demand(_TIER, topology.highest_tier_allowed, "a number from 1")
     if spec.sub_group_policy:
-        yield reading.demand("spec.subGroupPolicy", [item.name for item in spec.sub_group_policy])
+        yield demand("spec.subGroupPolicy", [item.name for item in spec.sub_group_policy])
 
 
 def _queue_demands(spec: wire_group.QueueSpec) -> Iterator[str]:
     if spec.deserved:
-        yield reading.demand("spec.deserved", spec.deserved, "nothing: a queue deserves a part by its weight")
+        yield demand("spec.deserved", spec.deserved, "nothing: a queue deserves a part by its weight")
     affinity = spec.affinity or _NO_AFFINITY
     for name, groups in (
         ("nodeGroupAffinity", affinity.node_group_affinity),
@@ -79,11 +103,11 @@ def _queue_demands(spec: wire_group.QueueSpec) -> Iterator[str]:
     ):
         if groups is not None and groups.required:
             field = f"spec.affinity.{name}.requiredDuringSchedulingIgnoredDuringExecution"
-            yield reading.demand(field, groups.required)
+            yield demand(field, groups.required)
     if spec.extend_clusters:
-        yield reading.demand("spec.extendClusters", [item.name for item in spec.extend_clusters])
+        yield demand("spec.extendClusters", [item.name for item in spec.extend_clusters])
     if spec.dequeue_strategy not in (None, "", "traverse"):
-        yield reading.demand("spec.dequeueStrategy", spec.dequeue_strategy, "traverse")
+        yield demand("spec.dequeueStrategy", spec.dequeue_strategy, "traverse")
 
 
 def group_status(status: GroupStatus, now: str) -> Json:

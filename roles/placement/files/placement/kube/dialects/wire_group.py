@@ -21,6 +21,8 @@ class NetworkTopology(Wire):
     """Volcano's demand that a gang stays within one tier of the network."""
 
     mode: str | None = None
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str | None = None
 
 
 class GroupSpec(Wire):
@@ -164,6 +166,8 @@ class OwnQueueSpec(Wire):
     priority: int | None = None
     namespaces: list[str] | None = None
     backed_by: str | None = None
+    placed_by: str | None = None
+    match_policy: str | None = None
 
 
 class OwnQueue(Named):

@@ -17,3 +17,8 @@ def shown(text: object, *, limit: int = 80) -> str:
     """A value from outside, quoted and cut, for a message."""
     quoted = repr(text)
     return quoted if len(quoted) <= limit else quoted[: limit - 1] + "…"
+
+
+def demand(field: str, found: object, expected: str = "nothing") -> str:
+    """Return the sentence about a field that demands what is not served: its name, what was found, what is expected."""
+    return f"{field}: found {shown(found)}, expected {expected}"

@@ -15,6 +15,7 @@ from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect
 from placement.kube.wire.volume import BOUND_BY_CONTROLLER, SELECTED_NODE
 from placement.model.action import Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
 from placement.model.pod import JOB_TAG
+from placement.model.topology import PATH
 
 Json = dict[str, Any]
 JSON: Final = "application/json"
@@ -69,8 +70,10 @@ def bind(action: Bind) -> Request:
 
     The decoding of unknown fields is not asked for: it costs the server a second pass.
     """
-    annotations = None if action.tag is None else {JOB_TAG: action.tag}
-    body = _encode(_Binding(_Meta(action.name, action.uid, annotations), _Target(action.node)))
+    annotations = {} if action.tag is None else {JOB_TAG: action.tag}
+    if action.selection:
+        annotations[PATH] = action.selection
+    body = _encode(_Binding(_Meta(action.name, action.uid, annotations or None), _Target(action.node)))
     return Request("POST", f"{pod_path(action.namespace, action.name)}/binding?fieldValidation=Ignore", body)
 
 

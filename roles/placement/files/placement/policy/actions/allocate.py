@@ -15,6 +15,8 @@ from placement.policy.queues.queue import Place, QueueInfo
 
 # So many tasks of one job are placed in one go where no other job waits.
 _RUN: Final = 64
+# So many tasks of one job are placed together where they are to be in one rack.
+_TOGETHER: Final = 1 << 12
 # Kinds of members that are passed over in one go.
 _KINDS: Final = 8
 
@@ -42,6 +44,9 @@ def place_first(session: Session, queue: QueueInfo, places: list[Place], alone: 
     needed = session.rules.needed(job)
     if needed == 1 and alone and not places:
         needed = _RUN
+    if job.topological:
+        # Where the first pod goes decides where the others can.
+        needed = max(needed, min(job.pending, _TOGETHER))
     tasks = job.next_tasks(needed)
     if len(tasks) >= session.rules.needed(job):
         yield from _place(session, queue, job, tasks)
@@ -65,7 +70,8 @@ def _place(
         _put_back(job, tasks)
         session.refuse(job, (), Refused("QueueLimit", limit))
         return
-    kind = session.feasibility.kind(tasks) if len(tasks) == together == job.pending else None
+    placer = session.placer(job)
+    kind = placer.kind(tasks) if len(tasks) == together == job.pending else None
     known = session.failures.find(session.cache.versions.room, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
@@ -73,22 +79,27 @@ def _place(
         return
     statement = session.statement()
     try:
-        failed = yield from session.host_selector.place(tasks, statement)
+        unplaced = yield from placer.place(tasks, statement)
     except GeneratorExit:
         statement.discard()
         _put_back(job, tasks)
         session.cache.queue.push(job)
         raise
+    failed = unplaced.task if unplaced is not None else None
     placed = len(tasks) if failed is None else tasks.index(failed)
-    if failed is not None and placed < together:
-        nodes = session.feasibility.reasons(failed)
+    if unplaced is not None and failed is not None and placed < together:
+        nodes = placer.reasons(failed)
         statement.discard()
         _put_back(job, tasks[placed:])
+        if job.topological and len(tasks) > together:
+            # More were asked for than have to start together.
+            yield from _place(session, queue, job, job.next_tasks(together), passed)
+            return
         others = _others(job, together, (*passed, failed))
         if others:
             yield from _place(session, queue, job, others, (*passed, failed))
             return
-        failure = Failure(placed, nodes, session.host_selector.never(tasks[:together]))
+        failure = Failure(placed, nodes, placer.never(tasks[:together]), unplaced.why)
         if kind is not None:
             session.failures.note(session.cache.versions.room, kind, failure)
         _refuse(session, job, (*passed, *tasks[: placed + 1]), failure)
@@ -99,7 +110,7 @@ def _place(
     if failed is not None:
         _put_back(job, tasks[placed:])
         tried = (*passed, *tasks[: placed + 1])
-        session.refuse(job, tried, Refused("NotEnoughResources", "", session.feasibility.reasons(failed)))
+        session.refuse(job, tried, Refused("NotEnoughResources", "", placer.reasons(failed)))
 
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
@@ -133,4 +144,6 @@ def _refuse(session: Session, job: Job, tried: Sequence[Task], failure: Failure)
         session.unfinished = True
         return
     short = f"{job} needs {together} pods placed together, {failure.placed} fit" if together > 1 else ""
+    if failure.why:
+        short = f"{job} needs {together} pods placed together; {failure.why}" if together > 1 else failure.why
     session.refuse(job, tried, Refused("NotEnoughResources", short, failure.nodes))

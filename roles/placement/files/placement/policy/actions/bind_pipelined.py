@@ -62,7 +62,8 @@ def _redeem(session: Session, job: Job) -> Iterator[None]:
 def _moment(session: Session, group: list[Task]) -> Hashable | None:
     """Return what is equal as long as trying these tasks again would end as before; None where that is not known."""
     columns, cache = session.cache.cluster.columns, session.cache
-    if any(session.host_selector.one_by_one(task) for task in group):
+    placer = session.placer(group[0].job)
+    if any(placer.one_by_one(task) for task in group):
         return None
     rows = {columns.rows.get(task.node, -1) for task in group}
     arrays = (columns.free, columns.releasing, columns.nominated)
@@ -83,11 +84,12 @@ def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Iterator[
         for task in group:
             statement.unallocate(task)
         mark = statement.savepoint()
-        placed = (yield from session.host_selector.place(group, statement)) is None
+        placer = session.placer(job)
+        placed = (yield from placer.place(group, statement)) is None
         if not placed:
             # Where one takes the best node for it, another may have none.
             statement.rollback_to(mark)
-            placed = yield from session.host_selector.place_at(group, promised, statement)
+            placed = yield from placer.place_at(group, promised, statement)
     except GeneratorExit:
         statement.discard()
         raise
@@ -151,7 +153,7 @@ def _unmade(session: Session, task: Task) -> Iterator[str]:
     has changed since that was chosen, and does not name it.
     """
     before = {claim.uid: claim.version for claim in session.provisioning[task.uid].claims}
-    chosen = dict(task.entry.plan[3])
+    chosen = dict(task.entry.plan.volumes)
     for claim in session.cache.cluster.volumes.waiting(task.pod):
         name = chosen.get(claim.uid, "")
         if claim.uid not in before and not claim.volume:

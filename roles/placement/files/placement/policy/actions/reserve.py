@@ -123,7 +123,7 @@ def _stands(session: Session, item: Reservation, found: Sequence[Reservation]) -
 def _waits(session: Session, name: str, job: Job) -> bool:
     """Return whether the job waits in the queue of this name, and for room alone."""
     cache, queue = session.cache, session.cache.tree.by_name.get(name)
-    if queue is None or queue.record.backed_by or cache.jobs.by_key.get(job.key) is not job or job.queue != name:
+    if queue is None or queue.record.backed or cache.jobs.by_key.get(job.key) is not job or job.queue != name:
         return False
     apart = job.key in cache.queue.backoff or job.key in cache.queue.gated
     return bool(job.pending) and not apart and cache.admission.admits(job) and cache.queue.has_min_member(job)

@@ -24,7 +24,7 @@ OPEN: Final = float("inf")
 def is_served(session: Session, job: Job) -> bool:
     """Whether its pods are what the batch system backs."""
     queue = session.cache.tree.by_name.get(job.queue)
-    return queue is not None and bool(queue.record.backed_by) and (job.group is not None or not job.key.named)
+    return queue is not None and queue.record.backed and (job.group is not None or not job.key.named)
 
 
 def hold(session: Session, unit: BackedUnit, known: Job | None) -> None:

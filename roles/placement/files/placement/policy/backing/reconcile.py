@@ -91,7 +91,7 @@ def _serve(session: Session, job: Job) -> Iterator[bool]:
     """Do what a job needs; yield whether nothing more is to be done until something changes."""
     if not is_served(session, job):
         queue = session.cache.tree.by_name.get(job.queue)
-        if queue is not None and queue.record.backed_by:
+        if queue is not None and queue.record.backed:
             _tell(session, job, Refused("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
         return
     units = session.batch_jobs.units

@@ -22,6 +22,8 @@ class Failure:
     placed: int
     nodes: Reasons
     never: str
+    # What the racks or other domains lack, where the graph was asked.
+    why: str = ""
 
 
 class FailureCache:

@@ -51,7 +51,7 @@ class JobTable:
         queue = self._context.tree.by_name.get(job.queue)
         settled = task.status in (Status.BOUND, Status.RUNNING) and job.key.source is Source.POD
         # A pod that a batch system backs is watched as long as it runs.
-        if not settled or queue is None or queue.record.backed_by or job.problem is not None:
+        if not settled or queue is None or queue.record.backed or job.problem is not None:
             return False
         del self.by_key[job.key], queue.jobs[job.key], queue.begun[job.key]
         queue.archived.setdefault(_kind(task), {})[task.uid] = task

@@ -121,7 +121,7 @@ class SchedulingQueue:
         if group is not None and group.dialect == VOLCANO and self.owns_group(job):
             # The controller may wait for the admission before it creates the pods.
             self._enter(queue, job, group)
-        if queue.record.backed_by:
+        if queue.record.backed:
             self.backed[job.key] = job
             return
         if job.problem is not None or not job.pending or not self.has_min_member(job) or job.key in self.backoff:
@@ -146,7 +146,7 @@ class SchedulingQueue:
         if not job.occupied and (group.phase in NOT_LET_IN or job.lapses):
             if job.problem is not None:
                 return
-            if self._context.rules.enqueues and group.min_resources and not queue.record.backed_by:
+            if self._context.rules.enqueues and group.min_resources and not queue.record.backed:
                 self._gate(job, group)
                 return
         job.inqueue = True
@@ -166,7 +166,7 @@ class SchedulingQueue:
         add(self.reserved, self._reserved_for.pop(job.key, ()), -1)
         self.unclaimed.pop(job.key, None)
         group = job.group
-        if group is None or not group.min_resources or (queue is not None and queue.record.backed_by):
+        if group is None or not group.min_resources or (queue is not None and queue.record.backed):
             return
         if job.inqueue and not job.occupied and job.problem is None and not is_over(job):
             self._reserved_for[job.key] = group.min_resources

@@ -130,13 +130,13 @@ class StatusReporter:
         queue = session.cache.tree.by_name.get(job.queue)
         if refused is not None or queue is None:
             return refused
-        idle = job.pending and not job.asking and not queue.record.backed_by
+        idle = job.pending and not job.asking and not queue.record.backed
         if idle and "backfill" not in session.rules.actions:
             return Refused("NotBackfilled", _NOT_BACKFILLED)
         if session.rules.overused(queue):
             deserved = shown((name, part) for name, part in queue.deserved.items() if part)
             task = job.peek()
-            nodes = self._session.feasibility.reasons(task) if task is not None else None
+            nodes = session.placer(job).reasons(task) if task is not None else None
             return Refused("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
         return None
 

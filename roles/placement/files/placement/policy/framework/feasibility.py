@@ -196,13 +196,15 @@ class Feasibility:
         why = next((why for item in self._filters if (why := item.why_backed(task, row, end))), "")
         return f"node {node} {why}" if why else ""
 
-    def reasons(self, task: Task) -> Reasons:
-        """Return why no node can have the task as things stand."""
+    def reasons(self, task: Task, rest: str = "") -> Reasons:
+        """Return why no node can have the task as things stand; `rest` is said of nodes that could by themselves."""
         tally = Tally(self._columns, self._cluster.masks.present())
         for item in self._filters:
             if not tally.left.any():
                 break
             tally.take(item.refused(task))
+        if rest:
+            tally.take({rest: tally.left})
         return tally.reasons()
 
 

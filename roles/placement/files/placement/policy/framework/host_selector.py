@@ -3,19 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The selection of the best feasible node for a task (see `feasibility`), by the columns of the state."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Sequence
 from typing import Final
 
 import numpy as np
 
 from placement.model.quantity import format_amount
 from placement.policy.framework.feasibility import Feasibility
+from placement.policy.framework.placer import Unplaced
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.job import Task, alike
 from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.plugins.site_filter import Faults, Guarded, SiteRule, site_filters
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
+from placement.state.diagnosis import Reasons
+from placement.state.node_filters import Bools
 from placement.state.score_table import INFEASIBLE, ScoreTable
 
 # Equal tasks that get their nodes in one step.
@@ -65,7 +68,7 @@ class HostSelector:
         )
         return self._name(row) if row >= 0 else ""
 
-    def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Task | None]:
+    def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Unplaced | None]:
         """Place all tasks, in steps, equal ones that follow each other in one step; return the first that does not fit.
 
         The job cache is in a transaction between two steps, because the statement is not ended.
@@ -89,7 +92,7 @@ class HostSelector:
                     yield
                 node = self.best(task)
                 if not node:
-                    return task
+                    return Unplaced(task)
                 statement.allocate(task, node)
             start = end
         return None
@@ -141,6 +144,18 @@ class HostSelector:
             if not vector.unknown and int(each.sum()) < len(tasks):
                 return f"{int(each.sum())} of {len(tasks)} would fit on its nodes if they were empty"
         return ""
+
+    def kind(self, tasks: Sequence[Task]) -> Hashable:
+        """Return what is equal for tasks that fit where the others fit; None where that is not known."""
+        return self.feasibility.kind(tasks)
+
+    def reasons(self, task: Task) -> Reasons:
+        """Return why no node can have the task as things stand."""
+        return self.feasibility.reasons(task)
+
+    def domains(self, _task: Task) -> list[Bools]:
+        """Return nothing: a task may be anywhere."""
+        return []
 
     def _name(self, row: int) -> str:
         node = self._cluster.columns.nodes[row]

@@ -9,11 +9,14 @@ from typing import Any, Final
 
 from placement.model.action import Action, Bind, BindVolume, SelectNode
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim
+from placement.model.workload import GRAPH
 from placement.policy.cache.equivalence_cache import FailureCache
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.cache.preemptor_queue import PreemptorQueue
 from placement.policy.framework.feasibility import Feasibility
+from placement.policy.framework.graph_placer import GraphPlacer
 from placement.policy.framework.host_selector import HostSelector
+from placement.policy.framework.placer import Placer
 from placement.policy.framework.slice_budget import SliceBudget
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.batch_jobs import BatchJobs
@@ -63,6 +66,7 @@ class Session:
 
     cache: JobCache
     host_selector: HostSelector
+    graph_placer: GraphPlacer
     rules: PluginSet
     now: float = 0.0
     # Grows with every slice: queues and jobs that an action holds may be gone then.
@@ -104,6 +108,13 @@ class Session:
         said = (self.refusals, self.blocked, self.deadlines, self.evicted_partials, self.unclaimed)
         self.cache.known += (*said, self.promises, self.reservations.since, *turns)
 
+    def placer(self, job: Job) -> Placer:
+        """Return what chooses the job's nodes: the graph where the job or its queue asks for that, else the columns."""
+        if job.topological:
+            return self.graph_placer
+        queue = self.cache.tree.by_name.get(job.queue)
+        return self.graph_placer if queue is not None and queue.record.placed_by == GRAPH else self.host_selector
+
     @property
     def feasibility(self) -> Feasibility:
         """Return what says which nodes may hold a pod."""
@@ -144,13 +155,19 @@ class Session:
                 self.provisioning[pod.uid] = Provisioning(self.now + PROVISIONING, tuple(waiting), tag)
             else:
                 known = tag if tag or pod.tag else None
-                self.actions.append(
-                    Bind(uid=pod.uid, namespace=pod.namespace, name=pod.name, node=task.node, tag=known)
+                bind = Bind(
+                    uid=pod.uid,
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    node=task.node,
+                    tag=known,
+                    selection=task.entry.plan.selection,
                 )
+                self.actions.append(bind)
 
     def _provide(self, task: Task, claims: Sequence[PersistentVolumeClaim]) -> None:
         """Bind each claim to the volume that was chosen for it, or have one provisioned on the task's node."""
-        chosen = dict(task.entry.plan[3])
+        chosen = dict(task.entry.plan.volumes)
         for claim in claims:
             volume = self.cache.cluster.objects.find(PersistentVolume, chosen.get(claim.uid, ""))
             if volume is None:

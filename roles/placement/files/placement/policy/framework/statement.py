@@ -21,10 +21,10 @@ class Statement:
         self._mark = self._pods.mark()
         self._moves: list[tuple[Task, Status]] = []
 
-    def allocate(self, task: Task, node: str) -> None:
-        """Place the task on this node."""
+    def allocate(self, task: Task, node: str, selection: str = "") -> None:
+        """Place the task on this node; the selection says where that is in the tree, if the graph chose it."""
         volumes = self._cache.cluster.volumes.choose(task.pod, node) if task.pod.volume_claims else ()
-        self._pods.assume(task.uid, node, volumes)
+        self._pods.assume(task.uid, node, volumes, selection)
         self._shift(task, Status.ALLOCATED)
 
     def pipeline(self, task: Task, node: str) -> None:

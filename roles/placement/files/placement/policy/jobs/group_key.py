@@ -17,6 +17,8 @@ from placement.model.workload import COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UP
 
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 GROUP_MIN_MEMBER: Final = "scheduling.k8s.io/group-min-member"
+# By which Fluence knows how many pods a group has that no object describes.
+FLUENCE_SIZE: Final = "fluence.group-size"
 VOLCANO_GROUP_NAME: Final = "scheduling.volcano.sh/group-name"
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 # Annotations and labels by which any scheduler knows a gang's members; nodeshare has the same names in the same order.

@@ -13,6 +13,7 @@ from typing import Final
 from placement.model.action import GroupStatus
 from placement.model.pod import Phase, Pod
 from placement.model.quantity import PODS, Amounts
+from placement.model.topology import TopologyRequest
 from placement.model.totals import Totals, add
 from placement.model.workload import PodGroup
 from placement.policy.jobs.group_key import GroupKey, group_key
@@ -170,7 +171,9 @@ class Job:
         "queue",
         "reclaim_tried_at",
         "said",
+        "strict",
         "tasks",
+        "topological",
         "unschedulable_at",
         "untold",
         "waiting",
@@ -190,6 +193,8 @@ class Job:
         self.tasks: dict[str, Task] = {}
         # Whether some of the tasks may have to be placed otherwise than the others.
         self.motley = False
+        # Whether the group or one of its pods asks where they are to be together, and whether they wait for that.
+        self.topological = self.strict = False
         # What was last said of all pending tasks, but of those that came to wait since.
         self.said: Said | None = None
         self.untold: dict[str, Task] = {}
@@ -269,6 +274,12 @@ class Job:
             self.was_ready = True
         elif not any(counts[held] for held in _THERE):
             self.was_ready = False
+
+    def heed(self, topology: TopologyRequest | None) -> None:
+        """Take note of what the group or a member asks of racks and switches."""
+        if topology is not None:
+            self.topological = True
+            self.strict = self.strict or topology.strict
 
     def wait(self, task: Task) -> None:
         """Put a task into the job's own order."""

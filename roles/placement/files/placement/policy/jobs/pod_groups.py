@@ -6,7 +6,15 @@
 from dataclasses import dataclass
 
 from placement.model.workload import PodGroup, PriorityClass
-from placement.policy.jobs.group_key import GROUP_MIN_MEMBER, LOOKED_UP, QUEUE_NAMES, SOURCE_OF, GroupKey, value_of
+from placement.policy.jobs.group_key import (
+    FLUENCE_SIZE,
+    GROUP_MIN_MEMBER,
+    LOOKED_UP,
+    QUEUE_NAMES,
+    SOURCE_OF,
+    GroupKey,
+    value_of,
+)
 from placement.policy.jobs.job import Job, Problem
 from placement.state.cluster import Cluster
 
@@ -101,7 +109,11 @@ class GroupIndex:
             priority = found.value if found is not None else 0
         members = group.min_member if group else 1
         if group is None and job.key.named:
-            members, problem = self._unwritten(job, value_of(annotations, GROUP_MIN_MEMBER))
+            size, field = value_of(annotations, GROUP_MIN_MEMBER), f"annotation {GROUP_MIN_MEMBER}"
+            if not size:
+                sizes = (value_of(task.pod.labels, FLUENCE_SIZE) for task in tasks)
+                size, field = next(filter(None, sizes), ""), f"label {FLUENCE_SIZE}"
+            members, problem = self._unwritten(job, size, field)
         elif group is not None and not 1 <= members <= _MAX_MEMBERS:
             problem = Problem("InvalidGroup", f"{group.member_field}: {members} is not a number of pods from 1")
         if group is not None and group.unsupported and problem is None:
@@ -113,7 +125,7 @@ class GroupIndex:
         created = group.created if group is not None and group.created else first
         return JobFacts(group, max(1, members), queue or self._default_queue, priority, created, problem)
 
-    def _unwritten(self, job: Job, members: str) -> tuple[int, Problem | None]:
+    def _unwritten(self, job: Job, members: str, field: str) -> tuple[int, Problem | None]:
         """Judge a group that no object describes: kube-batch takes its size from the pods."""
         refused = next(
             (
@@ -128,7 +140,7 @@ class GroupIndex:
         if not members:
             return 1, Problem("UnknownGroup", f"there is no PodGroup {job.key}")
         if not (members.isascii() and members.isdigit() and 1 <= int(members[:11]) <= _MAX_MEMBERS):
-            return 1, Problem("InvalidGroup", f"annotation {GROUP_MIN_MEMBER}: {members[:80]!r} is not a number from 1")
+            return 1, Problem("InvalidGroup", f"{field}: {members[:80]!r} is not a number from 1")
         return int(members[:11]), None
 
     def preempts(self, group: PodGroup | None) -> bool:

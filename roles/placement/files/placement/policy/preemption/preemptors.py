@@ -18,7 +18,12 @@ _VAIN: Final = 16
 
 
 def needs_room(session: Session, job: Job, tried: int) -> bool:
-    """Whether the job wants room, and something has changed since none was found for it."""
+    """Whether the job wants room, and something has changed since none was found for it.
+
+    Victims are chosen node by node, so nobody is evicted for a job that must be within one rack.
+    """
+    if job.strict:
+        return False
     fresh = bool(job.pending) and session.cache.admission.admits(job) and tried != session.cache.versions.retry
     return fresh and session.cache.queue.has_min_member(job)
 

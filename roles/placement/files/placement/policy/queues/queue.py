@@ -107,7 +107,7 @@ class QueueInfo:
     def admission(self) -> object:
         """Return what decides whether a job may be in the queue; equal if that is the same."""
         doors = [(at.name, at.record.is_open, at.record.namespaces) for at in self.path]
-        backed = replace(self.record, version=0) if self.record.backed_by else None
+        backed = replace(self.record, version=0) if self.record.backed else None
         return (self.problem, bool(self.children), doors, backed)
 
     def book(self, amounts: Amounts, *, allocated: int, held: int, promised: int, requests: int) -> None:

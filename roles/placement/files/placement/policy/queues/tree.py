@@ -279,7 +279,7 @@ def _claim(node: QueueInfo, name: str, below: Sequence[Claim]) -> Claim:
 
 
 def _is_backed(node: QueueInfo) -> bool:
-    return bool(node.record.backed_by) and not node.children
+    return node.record.backed and not node.children
 
 
 def _precedence(record: Queue) -> tuple[str, int, str]:

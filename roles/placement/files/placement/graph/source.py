@@ -1,0 +1,33 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The one graph of a cluster, made when it is first asked for, in steps."""
+
+from collections.abc import Generator
+from typing import Final
+
+from placement.graph.topology import Topology
+from placement.graph.tree import Graph
+from placement.state.node_columns import NodeColumns
+
+# Nodes that are put into the tree in one step.
+_ROWS: Final = 256
+
+
+class GraphSource:
+    """Make the graph once, for all that ask for it."""
+
+    def __init__(self, columns: NodeColumns, topology: Topology) -> None:
+        self.columns = columns
+        self.topology = topology
+        # None until it has been asked for.
+        self.graph: Graph | None = None
+
+    def obtain(self) -> Generator[None, None, Graph]:
+        """Return the graph; events may be applied between two steps."""
+        if self.graph is None:
+            graph = Graph(self.columns, self.topology, at_once=False)
+            yield from graph.load(_ROWS)
+            if self.graph is None:
+                self.graph = graph
+        return self.graph

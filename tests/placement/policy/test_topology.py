@@ -1,0 +1,372 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Groups that ask for a rack: placed in one, in step with what others place, and told what is missing."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from placement.graph.audit import audit
+from placement.graph.topology import Topology
+from placement.model.action import Bind, Evict, GroupStatus, PodCondition
+from placement.model.affinity import PodAffinityTerm
+from placement.model.pod import Pod
+from placement.model.topology import TopologyRequest
+from placement.policy.plugins.configuration import load
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, priority_class, queue
+from placement_kit.simulated import Simulated
+
+ZONES = Topology(levels=("zone", "rack"), labels=("zone", "example.com/rack"))
+RACK = TopologyRequest(required=("rack",), field="converged.hpc/required-topology")
+NEAR = TopologyRequest(preferred=("rack",), field="converged.hpc/preferred-topology")
+
+
+class Site(Simulated):
+    """Racks of nodes with four cores: r0 and r1 in zone a, r2 in zone b, with so many nodes each."""
+
+    def __init__(self, *sizes: int, **more: Any) -> None:
+        super().__init__(topology=ZONES, **more)
+        self.racks: dict[str, str] = {}
+        self.see(queue("default"))
+        for index, size in enumerate(sizes):
+            for number in range(size):
+                self.add(f"r{index}n{number}", index)
+
+    def add(self, name: str, rack: int) -> None:
+        labels = tuple(sorted({"zone": "ab"[rack // 2], "example.com/rack": f"r{rack}"}.items()))
+        self.racks[name] = f"r{rack}"
+        self.see(node(name, labels=labels))
+
+    def fill(self, *names: str, cores: int = 4) -> None:
+        """Pods of another scheduler take so much of these nodes."""
+        for name in names:
+            self.see(pod(f"foreign-{name}", node=name, request=amounts(cpu=str(cores))))
+
+    def ask(self, name: str, number: int, topology: TopologyRequest | None, *, cores: int = 4, **more: Any) -> None:
+        """Make a gang of so many pods, each of which takes a whole node unless cores says otherwise."""
+        self.see(gang(name, number, topology=topology, **more))
+        self.members(name, range(number), cores=cores)
+
+    def members(self, name: str, numbers: range, *, cores: int = 4, **more: Any) -> None:
+        for index in numbers:
+            self.see(mine(f"{name}-{index}", group=name, request=amounts(cpu=str(cores)), **more))
+
+    def where(self, name: str) -> Counter[str]:
+        """Return how many pods of the group are in each rack."""
+        return Counter(self.racks[item.node] for item in self.of(name) if item.node)
+
+    def of(self, name: str) -> list[Pod]:
+        return [item for item in self.pods.values() if item.name.startswith(f"{name}-")]
+
+    def drift(self) -> list[object]:
+        graph = self.scheduler.graph.graph
+        assert graph is not None
+        return list(audit(graph, self.scheduler.cluster))
+
+    def limit(self, name: str) -> str:
+        found = self.explain("team", name)
+        assert found is not None
+        return found.limit
+
+
+def test_a_gang_that_asks_for_a_rack_is_placed_in_one() -> None:
+    site = Site(2, 3, 4)
+    site.ask("g", 3, RACK)
+    site.run()
+    assert site.where("g") == {"r1": 3}
+
+
+def test_a_gang_that_asks_for_nothing_is_placed_as_before() -> None:
+    site = Site(2, 2)
+    site.ask("g", 4, None)
+    site.run()
+    assert site.where("g") == {"r0": 2, "r1": 2}
+    assert all(not action.selection for action in site.actions if isinstance(action, Bind))
+
+
+def test_the_binding_carries_the_domains_of_the_node() -> None:
+    site = Site(1, 2)
+    site.ask("g", 2, RACK)
+    site.run()
+    assert {action.selection for action in site.actions if isinstance(action, Bind)} == {"a/r1"}
+
+
+def test_a_gang_goes_to_another_rack_where_a_foreign_pod_takes_room() -> None:
+    site = Site(2, 2)
+    site.fill("r0n1", cores=1)
+    site.ask("g", 2, RACK)
+    site.run()
+    assert site.where("g") == {"r1": 2}
+
+
+def test_a_gang_keeps_off_a_rack_with_a_cordoned_node() -> None:
+    site = Site(2, 2)
+    site.see(
+        replace(
+            node("r0n0", labels=pairs(zone="a")), labels=(("example.com/rack", "r0"), ("zone", "a")), unschedulable=True
+        )
+    )
+    site.ask("g", 2, RACK)
+    site.run()
+    assert site.where("g") == {"r1": 2}
+
+
+def test_a_gang_waits_where_no_rack_has_room_and_the_reason_names_level_and_rack() -> None:
+    site = Site(2, 2, 2)
+    site.fill("r0n0", "r1n0", "r2n0", "r2n1")
+    site.ask("g", 2, RACK)
+    decided = site.run()
+    assert not site.where("g")
+    told = next(action for action in decided if isinstance(action, PodCondition))
+    assert "rack: at most 1 of 2 pods fit, in a/r0" in told.message
+    assert "rack: at most 1 of 2 pods fit, in a/r0" in site.limit("g-0")
+    status = next(action for action in decided if isinstance(action, GroupStatus) and action.reason)
+    assert "rack: at most 1 of 2" in status.message
+    assert not status.scheduled
+    site.gone(site.named("foreign-r1n0"))
+    site.run()
+    assert site.where("g") == {"r1": 2}
+
+
+def test_a_preferred_rack_is_left_where_none_has_room() -> None:
+    site = Site(2, 2)
+    site.ask("g", 3, NEAR)
+    site.run()
+    assert sum(site.where("g").values()) == 3
+
+
+def test_a_preferred_rack_is_taken_where_one_has_room() -> None:
+    site = Site(2, 3)
+    site.ask("g", 3, NEAR)
+    site.run()
+    assert site.where("g") == {"r1": 3}
+
+
+def test_the_best_level_that_fits_is_taken() -> None:
+    site = Site(2, 2, 3)
+    site.fill("r2n0", "r2n1")
+    site.ask("g", 3, TopologyRequest(required=("rack", "zone")))
+    site.run()
+    assert site.where("g") == {"r0": 2, "r1": 1}
+
+
+def test_a_level_may_be_called_by_its_label() -> None:
+    site = Site(1, 2)
+    site.ask("g", 2, TopologyRequest(required=("example.com/rack",)))
+    site.run()
+    assert site.where("g") == {"r1": 2}
+
+
+@pytest.mark.parametrize(("tier", "racks"), [(1, {}), (2, {"r0": 2, "r1": 1})])
+def test_a_tier_is_a_level_counted_from_the_innermost(tier: int, racks: dict[str, int]) -> None:
+    site = Site(2, 2)
+    site.ask("g", 3, TopologyRequest(tier=tier, tier_required=True, field="spec.networkTopology.highestTierAllowed"))
+    site.run()
+    assert site.where("g") == racks
+
+
+def test_an_unknown_level_is_refused_by_field_found_and_expected() -> None:
+    site = Site(2)
+    site.ask("g", 1, replace(RACK, required=("block",)))
+    decided = site.run()
+    assert not site.where("g")
+    said = "converged.hpc/required-topology: found 'block', expected one of the levels cluster, zone, rack, node"
+    assert any(said in action.message for action in decided if isinstance(action, PodCondition))
+    assert any(said in action.message for action in decided if isinstance(action, GroupStatus))
+
+
+def test_a_gang_larger_than_every_rack_is_told_at_once_that_it_never_fits() -> None:
+    site = Site(2, 2)
+    site.fill("r0n0")
+    site.ask("g", 3, RACK)
+    site.run()
+    assert "NeverFits" in site.limit("g-0")
+    assert "rack: at most 2 of 3 pods fit" in site.limit("g-0")
+    site.add("r1n9", 1)
+    site.run()
+    assert site.where("g") == {"r1": 3}
+
+
+def test_a_member_that_is_made_again_goes_to_the_rack_of_the_others() -> None:
+    site = Site(2, 2)
+    site.fill("r0n0")
+    site.ask("g", 2, RACK)
+    site.run()
+    assert site.where("g") == {"r1": 2}
+    site.gone(site.named("foreign-r0n0"), site.named("g-1"))
+    site.members("g", range(2, 3))
+    site.run()
+    assert site.where("g") == {"r1": 2}
+
+
+def test_a_member_that_is_made_again_waits_for_room_in_the_rack_of_the_others() -> None:
+    site = Site(2, 2)
+    site.ask("g", 2, RACK)
+    site.run()
+    site.gone(site.named("g-1"))
+    there = next(item.node for item in site.of("g") if item.node)
+    site.fill(*({"r0n0", "r0n1"} - {there}))
+    site.members("g", range(2, 3))
+    site.run()
+    assert site.where("g") == {"r0": 1}
+    assert "rack: too little room in a/r0, where others of the group are" in site.limit("g-2")
+
+
+def test_a_gang_whose_rack_is_lost_starts_in_another() -> None:
+    site = Site(2, 2)
+    site.ask("g", 2, RACK)
+    site.run()
+    assert site.where("g") == {"r0": 2}
+    site.gone(*(node(name) for name in ("r0n0", "r0n1")))
+    site.gone(*site.of("g"))
+    site.members("g", range(2, 4))
+    site.run()
+    assert site.where("g") == {"r1": 2}
+
+
+def test_pods_beyond_the_minimum_go_to_the_same_rack_if_one_holds_them() -> None:
+    site = Site(2, 4)
+    site.see(gang("g", 2, topology=RACK))
+    site.members("g", range(4))
+    site.run()
+    assert site.where("g") == {"r1": 4}
+
+
+def test_the_minimum_starts_alone_where_no_rack_holds_all() -> None:
+    site = Site(2, 3)
+    site.see(gang("g", 2, topology=RACK))
+    site.members("g", range(4))
+    site.run()
+    (racks,) = site.where("g").items()
+    assert racks[1] >= 2
+
+
+def test_sub_groups_get_racks_of_their_own() -> None:
+    site = Site(2, 2)
+    site.see(gang("g", 4))
+    for name in ("left", "right"):
+        wish = TopologyRequest(required=("rack",), sub_group=name)
+        site.members("g", range(*((0, 2) if name == "left" else (2, 4))), topology=wish)
+    site.run()
+    assert site.where("g") == {"r0": 2, "r1": 2}
+    assert {site.racks[site.named(f"g-{index}").node] for index in (0, 1)} != {
+        site.racks[site.named(f"g-{index}").node] for index in (2, 3)
+    }
+
+
+def test_a_driver_and_its_workers_share_the_rack_of_their_group() -> None:
+    site = Site(1, 3)
+    site.see(gang("g", 4, topology=RACK))
+    site.members("g", range(1), cores=2)
+    site.members("g", range(1, 3))
+    site.members("g", range(3, 4), cores=2)
+    site.run()
+    assert site.where("g") == {"r1": 4}
+
+
+def test_pods_without_a_group_object_ask_by_themselves() -> None:
+    site = Site(1, 2)
+    for index in range(2):
+        annotations = (("scheduling.k8s.io/group-min-member", "2"), ("scheduling.k8s.io/group-name", "g"))
+        one = mine(f"g-{index}", request=amounts(cpu="4"), topology=RACK)
+        site.see(replace(one, annotations=annotations))
+    site.run()
+    assert site.where("g") == {"r1": 2}
+
+
+def test_so_many_pods_go_on_each_node() -> None:
+    site = Site(3)
+    site.ask("g", 4, TopologyRequest(per_node=2), cores=1)
+    site.run()
+    assert sorted(Counter(item.node for item in site.of("g")).values()) == [2, 2]
+
+
+def test_pods_are_spread_evenly_over_the_rack() -> None:
+    site = Site(3)
+    site.ask("g", 6, replace(RACK, even=True), cores=1)
+    site.run()
+    assert sorted(Counter(item.node for item in site.of("g")).values()) == [2, 2, 2]
+
+
+def test_exclusive_nodes_are_empty_when_the_group_starts() -> None:
+    site = Site(3)
+    site.fill("r0n0", cores=1)
+    site.ask("g", 2, TopologyRequest(exclusive=True), cores=1)
+    site.run()
+    assert "r0n0" not in {item.node for item in site.of("g")}
+
+
+def test_rules_about_other_pods_hold_in_the_rack_too() -> None:
+    site = Site(1, 2)
+    apart: PodAffinityTerm = near("kubernetes.io/hostname", app="g")
+    for name, rack in site.racks.items():
+        labels = (("example.com/rack", rack), ("kubernetes.io/hostname", name), ("zone", "a"))
+        site.see(node(name, labels=labels))
+    site.see(gang("g", 2, topology=RACK))
+    site.members("g", range(2), cores=1, labels=pairs(app="g"), anti_affinity=(apart,))
+    site.run()
+    assert site.where("g") == {"r1": 2}
+    assert len({item.node for item in site.of("g")}) == 2
+
+
+def test_nobody_is_evicted_for_a_group_that_needs_a_rack() -> None:
+    site = Site(
+        2,
+        2,
+        configuration=load(
+            'actions: "allocate, preempt"\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n', "t"
+        ),
+    )
+    site.see(priority_class("high", 10))
+    for name in ("r0n0", "r1n0"):
+        site.see(mine(f"low-{name}", node=name, request=amounts(cpu="4")))
+    site.ask("g", 2, RACK, priority_class="high")
+    decided = site.run()
+    assert not site.where("g")
+    assert not any(isinstance(action, Evict) for action in decided)
+
+
+def test_a_queue_of_the_graph_keeps_groups_together_that_ask_for_nothing() -> None:
+    site = Site(2, 3)
+    site.see(queue("near", placed_by="graph"))
+    site.ask("g", 3, None, queue="near")
+    site.run()
+    assert site.where("g") == {"r1": 3}
+    site.ask("h", 3, None, queue="near", cores=1)
+    site.run()
+    assert sum(site.where("h").values()) == 3
+
+
+def test_a_queue_of_the_graph_has_a_match_policy() -> None:
+    site = Site(2, 2, 2)
+    site.see(queue("near", placed_by="graph", match_policy="high"))
+    site.ask("g", 2, None, queue="near")
+    site.run()
+    assert site.where("g") == {"r2": 2}
+
+
+def test_what_is_undone_leaves_no_charge_and_the_graph_has_not_drifted() -> None:
+    site = Site(2, 2)
+    site.ask("g", 2, RACK)
+    cut = iter(range(100))
+    site.decide(lambda: next(cut) == 0)
+    site.finish_what_is_under_way()
+    site.scheduler.follow()
+    free = site.scheduler.cluster.columns.free.copy()
+    site.run()
+    assert site.where("g") == {"r0": 2}
+    site.gone(*site.of("g"))
+    site.run()
+    assert (site.scheduler.cluster.columns.free >= free).all()
+    assert site.drift() == []
+
+
+def test_a_daemon_without_levels_says_so_to_who_asks_for_a_rack() -> None:
+    plain = Simulated()
+    plain.see(queue("default"), node("n1"), gang("g", 1, topology=RACK), mine("g-0", group="g"))
+    decided = plain.run()
+    assert not any(isinstance(action, Bind) for action in decided)
+    said = "found 'rack', expected one of the levels cluster, node"
+    assert any(said in action.message for action in decided if isinstance(action, PodCondition))
