@@ -42,8 +42,8 @@ def as_folder(found: Path) -> bytes:
 
 
 def as_index(found: Path) -> bytes:
-    """The same as a package index: a folder for each package, below `simple`."""
-    names = {wheel: wheel.name.partition("-")[0].lower() for wheel in found.iterdir()}
+    """The same as a package index: a folder for each package by the name that pip asks for, below `simple`."""
+    names = {wheel: wheel.name.partition("-")[0].lower().replace("_", "-") for wheel in found.iterdir()}
     return _packed({f"simple/{name}/{wheel.name}": wheel for wheel, name in names.items()})
 
 

@@ -34,7 +34,7 @@ state = "$(value baseRunDir)"
 [grpc]
   address = "$socket"
 [plugins."io.containerd.internal.v1.opt"]
-  path = "/opt/stand-in/opt"
+  path = "/run/sycri-opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "localhost/pause:local"
   restrict_oom_score_adj = true
