@@ -13,6 +13,7 @@ short_description: Read release and nodes of a Kubernetes cluster
 version_added: 0.1.0
 description:
   - Asks the API once for its release and once for all Node objects, and returns what preflight compares.
+  - Says whether the Python package C(kubernetes) is here, on which other tasks on this host depend.
   - An API that does not answer fails the module. An empty list always means that there is none.
 author:
   - converged.hpc maintainers (@converged)
@@ -53,8 +54,13 @@ nodes:
       unschedulable: false
       taints: ["converged.hpc/batch:NoSchedule"]
       held_by: slurm/4711/0
+python_client:
+  description: Whether this host's Python has the package C(kubernetes), which the modules of C(kubernetes.core) need.
+  returned: always
+  type: bool
 """
 
+import importlib.util
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
@@ -86,7 +92,9 @@ def main() -> None:
     module = AnsibleModule(argument_spec=dict(ARGUMENT_SPEC), supports_check_mode=True)
     kube = Kubectl.of(module.params)
     try:
-        module.exit_json(changed=False, version=kube.version(), nodes=described(kube.nodes()))
+        version, nodes = kube.version(), described(kube.nodes())
+        client = importlib.util.find_spec("kubernetes") is not None
+        module.exit_json(changed=False, version=version, nodes=nodes, python_client=client)
     except KubeError as error:
         module.fail_json(msg=str(error))
 

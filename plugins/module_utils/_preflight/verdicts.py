@@ -21,6 +21,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
     beside,
     machine,
     names,
+    pods,
     releases,
     room,
     singularity,
@@ -138,7 +139,12 @@ def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) 
     those = {host: one for host, one in nodes.items() if one["wanted"].get("is_node", True)}
     wlm_names = {host: str(one["wanted"]["wlm_node"]) for host, one in those.items()}
     kube_names = {host: str(one["wanted"]["kube_node"]) for host, one in those.items() if _is_shared(one)}
-    twice = (names.twice(wlm_names, "converged_wlm_node"), names.twice(kube_names, "converged_kube_node"))
+    ranges = {host: str(one["wanted"].get("pod_cidr") or "") for host, one in those.items() if _is_shared(one)}
+    twice = (
+        names.twice(wlm_names, "converged_wlm_node"),
+        names.twice(kube_names, "converged_kube_node"),
+        pods.overlapping(ranges),
+    )
     reference = _reference(nodes, settings)
     found: t.Dict[str, t.List[Finding]] = {
         CLUSTER: [*wrong, *wrong_listed, *wrong_unjudged, *_cluster(cluster, settings, nodes)]
@@ -219,6 +225,9 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
         yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")
     else:
         yield from releases.made_by(str(cluster.kube["version"]))
+        if not cluster.kube.get("python_client", True):
+            text = "the host in converged_kube lacks the Python package kubernetes, which tasks there need"
+            yield refuse("python_client", text, "install python3-kubernetes there, or kubernetes by pip")
 
 
 def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:

@@ -72,6 +72,14 @@ CASES = [
     ("an unknown name", renamed("x1"), "n1", "refuse", "unknown_to_slurm", "no node 'x1'"),
     ("a list for a name", renamed("n[1-9999999]"), "n1", "refuse", "unknown_to_slurm", "n[1-9999999]"),
     ("one name twice", renamed("n2"), "n1", "refuse", "name_twice", "as of n2"),
+    (
+        "no range for pods",
+        setting("wanted", "pod_cidr", "10.244.1.7/24"),
+        "n1",
+        "refuse",
+        "pod_cidr",
+        "has host bits set",
+    ),
     ("another machine", setting("slurm_node", "hostname", "n7"), "n1", "refuse", "other_machine", "the machine n7"),
     ("no name for Kubernetes", setting("wanted", "kube_node", "N1"), "n1", "refuse", "kube_name", "lower-case"),
     (

@@ -47,6 +47,33 @@ def test_a_silent_api_is_named_and_hides_no_other_finding() -> None:
     assert [one.code for one in judged["n1"].refusals] == ["swap"]
 
 
+def test_a_host_that_cannot_tell_the_api_what_may_be_done_is_refused_before_anything_is_planned() -> None:
+    site = Site()
+    site.kube["python_client"] = False
+    assert [one.code for one in site.judge()[CLUSTER].refusals] == ["python_client"]
+    site.kube["python_client"] = True
+    assert site.judge()[CLUSTER].refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("ranges", "refused"),
+    [
+        (("10.244.1.0/24", "10.244.1.0/24"), {"n1", "n2"}),
+        (("10.244.0.0/16", "10.244.7.0/24"), {"n1", "n2"}),
+        (("10.244.1.0/24", "10.244.2.0/24"), set()),
+        (("fd00::/64", "10.244.2.0/24"), set()),
+        (("", ""), set()),
+    ],
+)
+def test_two_nodes_do_not_give_their_pods_the_same_addresses(ranges: tuple[str, str], refused: set[str]) -> None:
+    site = Site()
+    for host, text in zip(("n1", "n2"), ranges, strict=True):
+        site.nodes[host]["wanted"]["pod_cidr"] = text
+    judged = site.judge()
+    assert {host for host in ("n1", "n2") if [one.code for one in judged[host].refusals] == ["pod_cidr"]} == refused
+    assert not [one for host in ("n1", "n2") for one in judged[host].findings if host not in refused]
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

@@ -1,0 +1,192 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The guide "Your first canary", followed as it is written: its inventory, its commands, and what each should say.
+
+Slurm's programs are in /opt/slurm, where no daemon of Slurm is beside them; pods have a bridge; the second node is in a
+partition that stays unshared. Only names of hosts are changed, and what a test bed lacks of a site is added.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from e2e import listing
+from e2e.beds import own_bed
+from e2e.playing import IN_CONTAINERS, Said, until
+from e2e.site_of import IMAGE, ConvertedSite
+from e2e.whole_site import NOT_COMPARED
+
+BED = f"canary-{os.getpid()}"
+GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/first-canary.md"
+NAMES = {"node[001:600]": "n[1:2]", "node001": "n1", "slurmctl": "ctl", "kubectl-host": "kube", "USER": "ops"}
+HOSTS = ("ctl", "n1", "n2")
+BIN_DIR = "/opt/slurm/bin"
+PROGRAMS = "sacct sacctmgr salloc sattach sbatch sbcast scancel scontrol sinfo squeue srun sstat"
+CONF = "/etc/slurm/slurm.conf"
+
+
+def guide() -> str:
+    """Return the guide, with the names of the bed's hosts."""
+    text = GUIDE.read_text(encoding="utf-8")
+    for name, here in NAMES.items():
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", here, text)
+    return text
+
+
+def runs(name: str) -> list[str]:
+    """Return the options of each command of the guide that runs a playbook of the collection."""
+    found = re.findall(rf"ansible-playbook -i hosts.yml ([^`\n]*converged\.hpc\.{name}\b[^`\n]*)", guide())
+    assert found, f"the guide does not run {name}"
+    return found
+
+
+class Canary(ConvertedSite):
+    """An administrator with the guide's inventory."""
+
+    def __init__(self, bed: Any, folder: Path) -> None:
+        super().__init__(bed, folder)
+        (block,) = re.findall(r"```yaml\n(.*?)```", guide(), re.DOTALL)
+        written = yaml.safe_load(block)
+        here = self.hosts["all"]
+        reached = {"bed": {"hosts": {host: here["children"][group]["hosts"][host] for host, group in GROUPS.items()}}}
+        kube = here["children"]["converged_kube"]["hosts"]["localhost"]
+        reached["bed"]["hosts"]["kube"] = kube
+        groups = {name: group for name, group in written.items() if name != "all"}
+        given = {name: here["vars"][name] for name in OF_THE_BED if name in here["vars"]}
+        lacks = {name: value for name, value in IN_CONTAINERS.items() if name not in {"node_runtime_pod_cidr"}}
+        self.written = written["all"]["vars"]
+        self.hosts = {
+            "all": {"vars": {**self.written, **given}, "children": {**groups, **reached}},
+        }
+        self.set("converged_nodes", **lacks)
+
+    def as_written(self, words: str, **variables: Any) -> Said:
+        """Run a command of the guide."""
+        options = shlex.split(words)
+        (playbook,) = [word for word in options if word.startswith("converged.hpc.")]
+        options.remove(playbook)
+        return self.run(playbook, *options, check=False, **variables)
+
+    def user(self, words: str) -> Said:
+        """Run a command on the batch controller, as a user with Slurm's programs on the search path."""
+        done = self.bed.ssh("ctl", ["env", f"PATH={BIN_DIR}:/usr/bin:/bin", *shlex.split(words)], check=False)
+        return Said(done.rc, done.out, done.err)
+
+
+GROUPS = {"ctl": "converged_controllers", "n1": "converged_nodes", "n2": "converged_nodes"}
+# How this machine reaches the hosts, and where the cluster's administrator is here.
+OF_THE_BED = (
+    *("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_python_interpreter"),
+    *("converged_api_server", "converged_kubeconfig", "converged_kubectl", "converged_record_copy_dir"),
+)
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Canary]:
+    """Two nodes, of which the second is in a partition of its own as well."""
+    with own_bed(request, BED, "--nodes", "2") as bed:
+        found = Canary(bed, tmp_path_factory.mktemp("canary"))
+        for host in HOSTS:
+            found.node(host, f"mkdir -p {BIN_DIR} && cd /usr/bin && mv {PROGRAMS} {BIN_DIR}/")
+        yield found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def before(site: Canary) -> Mapping[str, Mapping[str, object]]:
+    return {host: site.listing(host) for host in HOSTS}
+
+
+@pytest.fixture(scope="module")
+def job(site: Canary) -> str:
+    """A job on the node that stays unshared; it outlives everything here."""
+    return site.user("sbatch --parsable --partition=rack2 --output=/dev/null --wrap 'sleep 3600'").out.strip()
+
+
+def refusals(said: Said) -> list[str]:
+    return [line for line in said.out.splitlines() if line.startswith("refuse [")]
+
+
+def test_without_the_one_variable_the_plan_says_what_to_set(site: Canary, job: str) -> None:
+    site.hosts["all"]["vars"].pop("slurm_bin_dir")
+    said = site.as_written(runs("site")[0])
+    site.set("all", slurm_bin_dir=site.written["slurm_bin_dir"])
+    assert said.rc != 0
+    assert len(refusals(said)) == 1, said.out
+    (line,) = refusals(said)
+    assert "Slurm does not answer: scontrol: command not found" in line
+    assert f"set slurm_bin_dir to their folder, such as {BIN_DIR}" in line
+    assert "put it into group_vars/all.yml" in line
+
+
+def test_the_plan_changes_nothing_and_shows_what_comes_into_slurm_conf(
+    site: Canary, before: Mapping[str, Mapping[str, object]]
+) -> None:
+    words = runs("site")[0]
+    assert words.endswith("--check --diff")
+    said = site.as_written(words)
+    assert said.rc == 0, said.out
+    assert "fit to be shared: n1" in said.out
+    assert "fit for scripts that do nothing: n2" in said.out
+    assert re.search(r"^\+.*Prolog", said.out, re.MULTILINE)
+    assert [host for host in HOSTS if listing.difference(before[host], site.listing(host))] == []
+
+
+def test_the_canary_is_converted_and_every_look_at_it_says_what_the_guide_says(site: Canary, job: str) -> None:
+    said = site.as_written(runs("site")[1])
+    assert said.rc == 0, said.out
+    assert list(site.objects("nodes")) == ["n1"]
+    assert site.user("squeue -h -t R -o '%A %N'").out == f"{job} n2\n"
+
+    rows = re.findall(r"^ +\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", guide(), re.MULTILINE)[1:]
+    looks = {
+        where.partition(",")[0] + str(at): (re.findall(r"`([^`]+)`", do), say)
+        for at, (where, do, say) in enumerate(rows)
+    }
+    ready, shown, run, taint, status = looks
+    (asked,), words = looks[ready]
+    assert words in f"`{site.kubectl(*shlex.split(asked)[1:]).split()[6]}`"
+    (show,), words = looks[shown]
+    said_there = site.node("n1", show)
+    assert all(word in said_there for word in re.findall(r"`([^`]+)`", words)), said_there
+    (srun, show), words = looks[run]
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(site.user, srun)
+        (held,) = re.findall(r"`([^`]+)`", words)
+        until(lambda: held in site.node("n1", show), "the job has the node")
+        assert "leases: 1" in site.node("n1", show)
+        assert site.tainted() == {"n1"}
+        site.user("scancel --user=ops --nodelist=n1")
+        running.result()
+    until(lambda: site.tainted() == set(), looks[taint][1])
+    said = site.as_written(looks[status][0][0].partition("hosts.yml ")[2])
+    for word in re.findall(r"`([^`]+)`", looks[status][1]):
+        assert word in said.out
+
+
+def test_a_pod_and_a_job_prove_it(site: Canary) -> None:
+    (words,) = runs("verify")
+    pod = {
+        "converged_verify_image": IMAGE,
+        "converged_verify_command": ["sleep", "100000"],
+        "converged_verify_wait": 300,
+    }
+    said = site.as_written(words, **pod)
+    assert '"proved"' in said.out, said.out
+
+
+def test_the_way_back_leaves_nothing(site: Canary, before: Mapping[str, Mapping[str, object]], job: str) -> None:
+    said = site.as_written("-f 50 converged.hpc.restore")
+    assert said.rc == 0, said.out
+    for host in HOSTS:
+        assert set(listing.difference(before[host], site.listing(host))) - NOT_COMPARED == set()
+    assert "converged" not in site.node("ctl", f"cat {CONF}")
+    assert site.user("squeue -h -t R -o '%A %N'").out == f"{job} n2\n"
