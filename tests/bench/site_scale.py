@@ -10,6 +10,7 @@ checks of the inventory and of the joint verdict run as they are.
 import importlib.util
 import os
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -87,7 +88,7 @@ def done(nodes: list[str], new: str) -> Mapping[str, Mapping[str, Any]]:
         "share_node_info": rehearsals.seen(record=["node_kubelet"], enabled=True),
         "share_facts": {"ansible_facts": {"converged_share": fact()}},
         "slurm_info": {
-            "version": "23.11.4",
+            **rehearsals.USUAL["slurm_info"],
             "config": config,
             "nodes": [{"name": name, "state": "IDLE", "flags": []} for name in nodes],
             "jobs": [],
@@ -135,6 +136,8 @@ def stage(folder: Path) -> Any:
 def main() -> int:
     parser = _figures.parser_of(__doc__, "--nodes 50")
     parser.add_argument("--nodes", type=_figures.count, default=600, help="how many (default: %(default)s)")
+    parser.add_argument("--only", metavar="WORD", default="", help="only runs that have this word in their name")
+    parser.add_argument("--times", type=_figures.count, default=1, help="how often each run; medians are printed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         site = Many(stage(Path(folder)), options.nodes)
@@ -149,8 +152,10 @@ def main() -> int:
         print("| what | seconds | of processors | calls of modules |\n|---|---|---|---|")
         print(f"| the joint verdict alone | {judged(options.nodes):.1f} | | |", flush=True)
         for what, playbook, shared, new, given in runs:
-            seconds, spent, calls = site.run(playbook, shared=shared, new=new, **given)
-            print(f"| {what} | {seconds:.0f} | {spent:.0f} | {calls} |", flush=True)
+            if options.only in what:
+                done = [site.run(playbook, shared=shared, new=new, **given) for _time in range(options.times)]
+                seconds, spent, calls = (statistics.median(column) for column in zip(*done, strict=True))
+                print(f"| {what} | {seconds:.0f} | {spent:.0f} | {calls:.0f} |", flush=True)
     return 0
 
 
