@@ -19,6 +19,7 @@ PLACEMENT = Path("roles/placement/files/placement/shared")
 # By file, the folders that have a copy. Each file obeys the lowest floor of all: Python 3.6 and its standard library.
 COPIES = {
     "hostlist.py": (NODESHARE, PLACEMENT),
+    "pbs_json.py": (NODESHARE, PLACEMENT),
     "quantity.py": (NODESHARE, PLACEMENT),
 }
 COMMAND = "make shared"

@@ -80,6 +80,13 @@ class Asking(unittest.TestCase):
                 with self.subTest(state, **placed):
                     self.assertEqual(self.ask((lease(),), out=out)[1], {"pbs/15.srv/1": verdict})
 
+    def test_a_run_is_the_one_that_hooks_see_whatever_the_owner_of_the_job_has_set(self):
+        for count in (0, 1, 9):
+            for version, verdict in ((1, LIVE), (2, GONE)):
+                out = answer("Jobs", {"15.srv": job("R", count, run_version=version)})
+                with self.subTest(count=count, version=version):
+                    self.assertEqual(self.ask((lease(),), out=out)[1], {"pbs/15.srv/1": verdict})
+
     def test_a_job_that_pbs_does_not_know_is_gone_and_the_others_are_judged(self):
         leases = (lease("1.srv"), lease("2.srv"), lease("3[4].srv"))
         err = "qstat: Unknown Job Id 1.srv\nqstat: 3[4].srv Job has finished, use -x or -H to obtain historical jobs\n"

@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils import _quantity
+from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError
 from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist, quantity
 from hypothesis import given
 from hypothesis import strategies as st
+from nodeshare.batch import pbs as pbs_on_node
 from nodeshare.batch.hostlist import expand as expand_on_node
 from nodeshare.model.pod_resources import thousandths
+from placement.ledger import pbs_answers
 from placement.model.quantity import parse_quantity
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -86,3 +91,27 @@ def test_a_list_of_hosts_has_the_same_names_on_a_node_each_once(words: list[str]
     names = tuple(dict.fromkeys(hostlist.expand("".join(words))))
     if all(name[0].isalnum() for name in names):
         assert expand_on_node("".join(words)) == names
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+@pytest.mark.parametrize("version", [None, 1, 2])
+def test_a_job_of_pbs_is_in_the_same_run_to_all_whatever_its_owner_has_set(count: int, version: int | None) -> None:
+    fields = {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "exec_host": "n1/0", "run_count": count}
+    fields.update({} if version is None else {"run_version": version})
+    text = json.dumps({"timestamp": 1, "Jobs": {"7.srv": fields}})
+    wanted = count if version is None else version
+    assert [job.run for job in answers.jobs(text)] == [wanted]
+    assert pbs_on_node.jobs(text)["7.srv"].run == wanted
+    assert [job.run for job in pbs_answers.read_jobs(text, owner="placement")] == [wanted]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"timestamp": "x"}', '{"timestamp": 1, "Jobs": []}', '{"timestamp": 1']
+)
+def test_what_is_no_whole_answer_of_qstat_is_none_to_all(text: str) -> None:
+    with pytest.raises(NoAnswerError, match="qstat"):
+        answers.jobs(text)
+    with pytest.raises(ValueError, match="qstat"):
+        pbs_on_node.jobs(text)
+    with pytest.raises(pbs_answers.AnswerError, match="qstat"):
+        pbs_answers.read_jobs(text, owner="placement")

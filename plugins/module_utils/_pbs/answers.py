@@ -18,18 +18,15 @@ from __future__ import annotations
 import calendar
 import json
 import re
-import sys
 import time
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _quantity
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError
+from ansible_collections.converged.hpc.plugins.module_utils._shared import pbs_json
 
-_CHUNK = re.compile(r"\(([^()]+)\)")
 _NAMES = frozenset(["arch", "host", "vnode"])
 _JOB_ID = re.compile(r"(\d+)(?:\[(\d*)\])?(\.\S+)\Z", re.ASCII)
-# PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
 
 
 class Node(t.NamedTuple):
@@ -101,18 +98,15 @@ def jobs(text: str) -> list[Job]:
 
 def chunks(exec_vnode: str) -> tuple[dict[str, t.Any], ...]:
     """``(a:ncpus=2:mem=1gb)+(b[0]:ncpus=1+b[1]:ncpus=1)``: what is taken of each vnode, sizes in bytes."""
-    inner = _CHUNK.findall(exec_vnode)
-    if "+".join(f"({part})" for part in inner) != exec_vnode:
-        raise NoAnswerError(f"exec_vnode {exec_vnode[:60]!a}: expected (vnode:resource=amount) joined by +")
-    return tuple(_chunk(part) for group in inner for part in group.split("+"))
-
-
-def _chunk(text: str) -> dict[str, t.Any]:
-    vnode, *amounts = text.split(":")
-    pairs = [amount.partition("=") for amount in amounts]
-    if not vnode or any(not name or not mark for name, mark, _value in pairs):
-        raise NoAnswerError(f"exec_vnode part {text[:60]!a}: expected vnode:resource=amount")
-    return {"vnode": vnode, "resources": {name: _amount(value) for name, _mark, value in pairs}}
+    try:
+        found = pbs_json.chunks(exec_vnode)
+    except pbs_json.AnswerError as error:
+        raise NoAnswerError(str(error)) from error
+    return tuple(
+        {"vnode": vnode, "resources": {name: _amount(value) for name, value in amounts}}
+        for chunk in found
+        for vnode, amounts in chunk
+    )
 
 
 def _amount(value: str) -> int | str:
@@ -125,15 +119,9 @@ def _amount(value: str) -> int | str:
 
 def _section(text: str, program: str, key: str, *, needed: bool) -> dict[str, dict[str, t.Any]]:
     try:
-        answer = json.loads(text, strict=False)
-    except (ValueError, RecursionError) as error:
-        raise NoAnswerError(f"{program} printed JSON that is not whole: {error}") from error
-    if not isinstance(answer, dict) or "timestamp" not in answer or (needed and key not in answer):
-        raise NoAnswerError(f"{program} printed JSON without {key if needed else 'timestamp'}")
-    found = answer.get(key, {})
-    if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
-        raise NoAnswerError(f"{program}: {key} is not an object of objects")
-    return found
+        return pbs_json.section(pbs_json.answer(text, program), key, program, needed=needed)
+    except pbs_json.AnswerError as error:
+        raise NoAnswerError(str(error)) from error
 
 
 def _node(name: str, fields: dict[str, t.Any]) -> Node:
@@ -171,8 +159,7 @@ def _job(name: str, fields: dict[str, t.Any]) -> Job:
     state = fields.get("job_state")
     if match is None or not isinstance(state, str):
         raise NoAnswerError(f"qstat: {name[:60]!a} is no job with a state")
-    # its owner may set run_count; the other is what hooks see, and shown to root
-    placed, run = fields.get("exec_vnode"), _number(fields.get("run_version", fields.get("run_count")))
+    placed, run = fields.get("exec_vnode"), pbs_json.run_of(fields) or 0
     if placed is not None and not isinstance(placed, str):
         raise NoAnswerError(f"qstat: job {name[:60]!a} has exec_vnode {placed!a}")
     resources = fields.get("Resource_List")

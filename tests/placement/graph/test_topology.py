@@ -67,7 +67,7 @@ def test_blocks_are_one_level() -> None:
         ),
         ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "line 2: a is also in line 1"),
         ("\n\nSwitchName=a", "line 3: a has neither Nodes and Switches"),
-        ("SwitchName=a Nodes=n[1-", "line 1: 'a bracket is not closed"),
+        ("SwitchName=a Nodes=n[1-", "line 1: .*: a bracket is not closed"),
         ("SwitchName=a Node=n1", "line 1: 'Node=n1' is none of"),
         ("SwitchName=a Nodes=n1 Nodes=n2", "line 1: Nodes is there twice"),
         ("Nodes=n1", "line 1: neither SwitchName nor BlockName"),

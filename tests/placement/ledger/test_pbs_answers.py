@@ -57,6 +57,8 @@ def test_a_job_of_ours_that_runs_says_what_it_has_of_each_host():
         ("(n2[0]:ncpus=2+n2[1]:ncpus=2)", "n2/0*0", (Share(host="n2", cores=4),)),
         ("(v:ncpus=1)+(v:ncpus=1)", "n2/0+n2/1", (Share(host="n2", cores=1),) * 2),
         ("(n1:ncpus=0:mem=1b)", "n1/0*0", (Share(host="n1", cores=0, memory=1),)),
+        # PBS writes a size in words of 8 bytes where the user did.
+        ("(n1:ncpus=1:mem=1kw)", "n1/0", (Share(host="n1", cores=1, memory=8),)),
     ],
 )
 def test_vnodes_are_not_hosts(exec_vnode, exec_host, shares):

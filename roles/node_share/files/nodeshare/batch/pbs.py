@@ -4,13 +4,11 @@
 """What PBS says of jobs: qstat's JSON read with care, and what a lease's job leaves on its node.
 
 With the server down qstat prints JSON without jobs, so an exit code or a text that is not understood is no answer. Of a
-job no field is read that its owner writes, but for `run_count`, which `qalter` sets: it alone ends no run.
+job no field is read that its owner writes, but for `run_count` of a PBS without `run_version`: it alone ends no run.
 """
 
-import json
 import os
 import re
-import sys
 import time
 from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -18,6 +16,7 @@ from ..model import job_key
 from ..model.actions import ENDING, GONE, LIVE
 from ..model.answer import Answer
 from ..model.lease import Lease
+from ..shared import pbs_json
 
 HOLDING = frozenset("RSU")  # a suspended job has given its cores away, and neither its hosts nor its memory
 EXITING = frozenset("E")
@@ -26,8 +25,6 @@ UNKNOWN_JOB, FINISHED_JOB = 153, 35
 LISTED_SECONDS = 600.0
 _VNODE = re.compile(r"[(+]([^():+]+)")
 _ABSENT = re.compile(r"qstat: (?:Unknown Job Id (\S+)|(\S+) Job has finished\b.*)", re.ASCII)
-# PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
 
 
 class Job(NamedTuple):
@@ -40,28 +37,19 @@ class Job(NamedTuple):
     queue: str = ""
 
 
-def section(text: str, key: str, *, needed: bool) -> Dict[str, Dict[str, Any]]:
+def section(text: str, program: str, key: str, *, needed: bool) -> Dict[str, Dict[str, Any]]:
     """Return the objects below a key of an answer. ValueError: the text is no whole answer."""
-    try:
-        answer = json.loads(text, strict=False)
-    except RecursionError as error:
-        raise ValueError("JSON too deep") from error
-    if not isinstance(answer, dict) or "timestamp" not in answer or (needed and not answer.get(key)):
-        raise ValueError("JSON without {}".format(key if needed else "timestamp"))
-    found = answer.get(key, {})
-    if not isinstance(found, dict) or not all(isinstance(fields, dict) for fields in found.values()):
-        raise ValueError("{} is not an object of objects".format(key))
-    return found
+    return pbs_json.section(pbs_json.answer(text, program), key, program, needed=needed)
 
 
 def jobs(text: str) -> Dict[str, Job]:
     """By id; the parent of an array is one of them."""
-    return {name: _job(name, fields) for name, fields in section(text, "Jobs", needed=False).items()}
+    return {name: _job(name, fields) for name, fields in section(text, "qstat", "Jobs", needed=False).items()}
 
 
-def _job(name: str, fields: Mapping[str, Any]) -> Job:
-    state, run, placed = fields.get("job_state"), fields.get("run_count", 0), fields.get("exec_vnode", "")
-    if not isinstance(state, str) or not isinstance(placed, str) or not isinstance(run, int) or isinstance(run, bool):
+def _job(name: str, fields: Dict[str, Any]) -> Job:
+    state, run, placed = fields.get("job_state"), pbs_json.run_of(fields), fields.get("exec_vnode", "")
+    if not isinstance(state, str) or not isinstance(placed, str) or run is None:
         raise ValueError("{}: no job with a state".format(ascii(name[:60])))
     vnodes = frozenset(_VNODE.findall(placed))
     words = str(fields.get("exec_host", "")).split("+")

@@ -181,7 +181,7 @@ class PbsBatch(Batch):
 
 
 def in_control(text: str, *, host: str) -> bool:
-    for name, fields in pbs.section(text, "Server", needed=True).items():
+    for name, fields in pbs.section(text, "qstat", "Server", needed=True).items():
         active = str(fields.get("server_host", name))
         return active.partition(".")[0] == host.partition(".")[0]
     return False
@@ -190,7 +190,7 @@ def in_control(text: str, *, host: str) -> bool:
 def read_nodes(text: str) -> Nodes:
     """Read all nodes. One closed vnode closes its host."""
     found = Nodes({}, {}, {})
-    for name, fields in pbs.section(text, "nodes", needed=True).items():
+    for name, fields in pbs.section(text, "pbsnodes", "nodes", needed=True).items():
         words = fields.get("state")
         if not isinstance(words, str) or not words:
             raise ValueError("{}: no node with a state".format(ascii(name[:60])))

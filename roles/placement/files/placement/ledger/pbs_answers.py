@@ -9,22 +9,18 @@ of the wrong type is no answer, and the exit status is for whoever ran the comma
 """
 
 import calendar
-import json
 import re
-import sys
 import time
 from typing import Any, Final
 
 from placement.ledger.identity import USER
 from placement.model.batch import BatchJob, Share
+from placement.shared import pbs_json, quantity
 
 _ID: Final = re.compile(r"(\d+)(?:\[(\d*)\])?\.[A-Za-z0-9_.-]+", re.ASCII)
 # What a chunk of exec_host or exec_vnode begins with; vnodes of one host differ in what stands in brackets.
 _HOST: Final = re.compile(r"(?:^|[+(])\(?([A-Za-z0-9_.-]+)(?=[\[/:])", re.ASCII)
-_GROUP: Final = re.compile(r"\(([^()]+)\)")
-_AMOUNT: Final = re.compile(r"(\d{1,18})([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
 _DURATION: Final = re.compile(r"(\d{1,9}):(\d\d):(\d\d)", re.ASCII)
-_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 # The variable of a job that has its tag. PBS reads values of variables as JSON where it can: a tag cannot be that.
 VARIABLE: Final = "CONVERGED_TAG"
 PREFIX: Final = "cv-"
@@ -44,12 +40,7 @@ Json = dict[str, Any]
 # Holds the job's place until it is deleted; the work is done by the pods' containers.
 HOLDER: Final = ("/bin/sleep", "infinity")
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-# PBS reads what users write as JSON, up to 1000 deep, where Python's own reader gives up.
-sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
-
-
-class AnswerError(Exception):
-    """The text is not the whole answer; nothing follows from it."""
+AnswerError = pbs_json.AnswerError
 
 
 def read_jobs(text: str, *, owner: str, queue: str | None = None) -> tuple[BatchJob, ...]:
@@ -59,29 +50,20 @@ def read_jobs(text: str, *, owner: str, queue: str | None = None) -> tuple[Batch
     them as that user, and who makes one himself has at most made a job that ends. Whose it may be is not seen here.
     With `queue` none has that is in another.
     """
-    try:
-        whole = json.loads(text, strict=False)
-    except (ValueError, RecursionError) as error:
-        raise AnswerError(f"qstat printed JSON that is not whole: {str(error)[:100]}") from None
-    if not isinstance(whole, dict) or not isinstance(whole.get("timestamp"), int):
-        raise AnswerError("qstat printed JSON without a timestamp")
-    jobs = whole.get("Jobs", {})
-    if not isinstance(jobs, dict):
-        raise AnswerError("qstat: Jobs is no object")
+    whole = pbs_json.answer(text, "qstat")
+    jobs = pbs_json.section(whole, "Jobs", "qstat", needed=False)
     return tuple(_job(name, fields, whole["timestamp"], owner, queue) for name, fields in jobs.items())
 
 
-def _job(name: str, fields: Any, now: int, owner: str, queue: str | None) -> BatchJob:
+def _job(name: str, fields: Json, now: int, owner: str, queue: str | None) -> BatchJob:
     match = _ID.fullmatch(name)
-    if match is None or not isinstance(fields, dict):
+    if match is None:
         raise AnswerError(f"qstat: {name[:60]!a} is no job")
     state = fields.get("job_state")
     if not isinstance(state, str) or not state:
         raise AnswerError(f"qstat: job {name} has no state")
     placed = fields.get("exec_vnode")
     runs = state == "R" and placed is not None
-    # Nobody can alter the version, which is what nodes announce; an owner can alter the count.
-    run = fields.get("run_version", fields.get("run_count"))
     # No other user can submit as ours, so a tag alone makes no job one of ours.
     user = str(fields.get("Job_Owner", "")).partition("@")[0]
     tag = _tag(fields) if match[2] is None else None
@@ -104,7 +86,7 @@ def _job(name: str, fields: Any, now: int, owner: str, queue: str | None) -> Bat
     begins = _seconds_until(estimated.get("start_time"), now)
     return BatchJob(
         job=name,
-        run=run if isinstance(run, int) else 0,
+        run=pbs_json.run_of(fields) or 0,
         state=state,
         system="pbs",
         runs=runs,
@@ -135,14 +117,8 @@ def read_down(text: str) -> frozenset[str]:
 
     A server that has only just started says `state-unknown,down` of all hosts, which is no knowledge.
     """
-    try:
-        whole = json.loads(text, strict=False)
-    except (ValueError, RecursionError) as error:
-        raise AnswerError(f"pbsnodes printed JSON that is not whole: {str(error)[:100]}") from None
-    nodes = whole.get("nodes") if isinstance(whole, dict) else None
-    if not isinstance(nodes, dict):
-        raise AnswerError("pbsnodes printed no nodes")
-    states = {name: str(node.get("state", "")) for name, node in nodes.items() if isinstance(node, dict)}
+    nodes = pbs_json.section(pbs_json.answer(text, "pbsnodes"), "nodes", "pbsnodes", needed=True)
+    states = {name: str(node.get("state", "")) for name, node in nodes.items()}
     words = {name: {word.strip() for word in state.split(",")} for name, state in states.items()}
     return frozenset(name for name, said in words.items() if "down" in said and "state-unknown" not in said)
 
@@ -162,30 +138,25 @@ def _shares(name: str, exec_vnode: Any, exec_host: Any) -> tuple[Share, ...]:
     """`(a:ncpus=2:mem=1kb)+(b[0]:ncpus=1+b[1]:ncpus=1)` on `a/0*2+b/0*0`: what the job has of each host."""
     if not isinstance(exec_vnode, str) or not isinstance(exec_host, str):
         raise AnswerError(f"qstat: job {name} runs nowhere")
-    groups, hosts = _GROUP.findall(exec_vnode), exec_host.split("+")
-    if (
-        "+".join(f"({group})" for group in groups) != exec_vnode
-        or len(groups) != len(hosts)
-        or len(hosts) > _MOST_SHARES
-    ):
+    chunks, hosts = pbs_json.chunks(exec_vnode), exec_host.split("+")
+    if len(chunks) != len(hosts) or len(hosts) > _MOST_SHARES:
         raise AnswerError(f"qstat: job {name} runs on {exec_vnode[:80]!a} at {exec_host[:80]!a}")
-    return tuple(_share(name, group, host) for group, host in zip(groups, hosts, strict=True))
+    return tuple(_share(name, chunk, host) for chunk, host in zip(chunks, hosts, strict=True))
 
 
-def _share(name: str, group: str, host: str) -> Share:
+def _share(name: str, chunk: tuple[pbs_json.Vnode, ...], host: str) -> Share:
     totals: dict[str, int] = {}
-    for part in group.split("+"):
-        for resource, _mark, value in (pair.partition("=") for pair in part.split(":")[1:]):
-            found = _AMOUNT.fullmatch(value)
-            if found is None:
-                continue
-            amount = int(found[1]) << _UNITS[found[2].lower()]
-            if resource == "mem":
-                amount = -(-amount // _KIB)
-            totals[resource] = totals.get(resource, 0) + amount
+    for resource, value in (amount for _vnode, amounts in chunk for amount in amounts):
+        try:
+            amount = quantity.pbs_size(value)
+        except quantity.QuantityError:
+            continue
+        if resource == "mem":
+            amount = -(-amount // _KIB)
+        totals[resource] = totals.get(resource, 0) + amount
     name_of_host, slash, _slot = host.partition("/")
     if not slash or "ncpus" not in totals:
-        raise AnswerError(f"qstat: job {name} has {group[:80]!a} of {host[:80]!a}")
+        raise AnswerError(f"qstat: job {name} has {str(chunk)[:80]!a} of {host[:80]!a}")
     cores, memory = totals.pop("ncpus"), totals.pop("mem", 0)
     return Share(host=name_of_host, cores=cores, memory=memory, devices=tuple(sorted(totals.items())))
 
