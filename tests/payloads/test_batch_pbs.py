@@ -13,8 +13,8 @@ import unittest
 from nodeshare.batch import pbs as batch_pbs
 from nodeshare.controller import pbs
 from nodeshare.controller import settings as controller_settings
-from nodeshare.controller.command import TooLongError
 from nodeshare.controller.decide import Jobs
+from nodeshare.host.command import TooLongError
 from nodeshare.model import settings
 from nodeshare.model.actions import ENDING, GONE, LIVE
 from nodeshare.model.answer import Answer

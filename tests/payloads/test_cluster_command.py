@@ -1,14 +1,16 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs of the batch system as the controller runs them: bounded in time and in what they say."""
+"""Programs as nodeshare runs them, on nodes and for the controller: bounded in time and in what they say."""
 
 import os
 import shutil
 import tempfile
 import unittest
 
-from nodeshare.controller.command import LONGEST_ERROR, TooLongError, run_bounded
+from nodeshare.host.command import LONGEST_ERROR, TooLongError, run_bounded
+from nodeshare.host.host import HostError
+from nodeshare.host.real_host import run_command
 
 
 class Commands(unittest.TestCase):
@@ -53,6 +55,12 @@ class Commands(unittest.TestCase):
             with self.subTest(text), self.assertRaisesRegex(OSError, "no end within 0.5 s"):
                 self.sh("echo $$ > $1/pid; " + text, seconds=0.5)
             self.assertTrue(self.ended())
+
+    def test_a_node_ends_a_program_in_time_with_the_child_that_keeps_its_pipe(self):
+        text = "sleep 1000 & echo $! > $1/pid; exec sleep 1000"
+        with self.assertRaisesRegex(HostError, "/bin/sh -c: no end within 0.5 s"):
+            run_command(("/bin/sh", "-c", text, "sh", self.directory), 0.5)
+        self.assertTrue(self.ended())
 
     def test_a_program_that_is_not_there_is_named(self):
         with self.assertRaisesRegex(OSError, "/none: No such file"):

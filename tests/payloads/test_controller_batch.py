@@ -32,7 +32,6 @@ class Hostlists(unittest.TestCase):
             ("r[1-2]n[1,3]", ["r1n1", "r1n3", "r2n1", "r2n3"]),
             ("n[1-2]-ib", ["n1-ib", "n2-ib"]),
             ("n1,n1", ["n1"]),
-            ("n1 n2, n3\n", ["n1", "n2", "n3"]),
             ("a[1-2]b[3-4]c[5-6]", ["a1b3c5", "a1b3c6", "a2b3c5", "a2b3c6", "a1b4c5", "a1b4c6", "a2b4c5", "a2b4c6"]),
             ("", []),
         )
@@ -42,13 +41,13 @@ class Hostlists(unittest.TestCase):
 
     def test_what_is_no_list_is_refused_and_a_bomb_at_once(self):
         bombs = ("n[1-9999999]", "n[1-60000][1-60000]", "n[1-65536],m[1-2]", "n" * (2 << 20))
-        for text in (*bombs, "n[1", "n1]", "n[[1]]", "n[a-b]", "n[]", "n1 _x", "-rf", "$(id)", "n[3-1]x y"):
+        for text in (*bombs, "n[1", "n1]", "n[[1]]", "n[a-b]", "n[]", "a b", "-rf", "$(id)", "n1\n", "n[3-1]x y"):
             with self.subTest(text[:40]), self.assertRaises(hostlist.HostlistError):
                 hostlist.expand(text)
 
     def test_one_odd_name_hides_no_other(self):
         cases = (
-            ("n[1-2],a;b,m3", ["n1", "n2", "m3"]),
+            ("n[1-2],a b,m3", ["n1", "n2", "m3"]),
             ("n1,n[a-b],r[1-2]n[3,5]", ["n1", "r1n3", "r1n5", "r2n3", "r2n5"]),
             ("n1,n[1-9999999],n2", ["n1", "n2"]),
             ("n[1", []),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The names in Slurm's host lists that can be names of nodes, each once."""
+"""The names in host lists as Slurm prints them, which can be names of nodes, each once."""
 
 import contextlib
 import re
@@ -12,11 +12,18 @@ from ..shared import hostlist
 HostlistError = hostlist.HostlistError
 MOST = hostlist.MAX_HOSTS
 LONGEST = hostlist.MAX_TEXT
+_BLANK = re.compile(r"\s")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
 
 
 def expand(text: str) -> Tuple[str, ...]:
-    """Return the names in their order, each once. A name becomes part of a request to the API, so it must be one."""
+    """Return the names in their order, each once.
+
+    Slurm reads blanks between names and prints none, so a text with blanks is not Slurm's. A name becomes part of a
+    request to the API, so it must be one.
+    """
+    if _BLANK.search(text[:LONGEST]):
+        raise HostlistError("host list {}: a blank".format(ascii(text[:60])))
     names = tuple(dict.fromkeys(hostlist.expand(text)))
     for name in names:
         if not _NAME.fullmatch(name):

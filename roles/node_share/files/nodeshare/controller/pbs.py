@@ -12,8 +12,8 @@ import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ..batch import pbs
+from ..host.command import TooLongError
 from ..model import job_key
-from .command import TooLongError
 from .decide import Jobs
 from .slurm import Batch, Run, plain
 

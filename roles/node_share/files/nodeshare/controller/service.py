@@ -20,13 +20,13 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..batch import hostlist
+from ..host.command import run_bounded
 from ..model import job_key
 from ..model.settings import SettingsError
 from ..store import log_line
 from ..store.spool import Spool
 from . import api as cluster_api
 from . import settings as site
-from .command import run_bounded
 from .controller import Controller
 from .decide import Outcome
 from .pbs import PbsBatch

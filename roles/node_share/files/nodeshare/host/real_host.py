@@ -34,28 +34,16 @@ MARGIN = 512 << 20  # bytes that pods which stay may gain beside a job that has 
 
 
 def run_command(argv: Tuple[str, ...], seconds: float) -> answer.Answer:
-    """Nothing of the caller's environment goes on: a job's owner may have written it."""
-    import subprocess
+    """Run a program and return its answer. HostError: it cannot be started, or was ended with all that it has started.
 
-    environment: Dict[str, str] = {"PATH": PATH, "LC_ALL": "C", "SYSTEMD_PAGER": ""}
+    Nothing of the caller's environment goes on: a job's owner may have written it.
+    """
+    from . import command
+
     try:
-        done = subprocess.run(  # noqa: UP022 - Python 3.6 has no capture_output
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            timeout=seconds,
-            env=environment,
-            cwd="/",
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise HostError("{}: no end within {:g} s".format(" ".join(argv[:2]), seconds)) from error
+        return command.run_bounded(argv, seconds=seconds)
     except OSError as error:
-        raise HostError("{}: {}".format(argv[0], error.strerror)) from error
-    return answer.Answer(
-        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-    )
+        raise HostError(str(error)) from error
 
 
 class RealHost(PlaceholderHost):

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a batch system's program for the controller, bounded in time and in what it may say.
+"""Runs a program, bounded in time and in what it may say.
 
-What a program prints grows with what users submit. The service keeps no more of it than fits, and ends the program and
-all that it has started.
+What a program prints grows with what users submit. No more of it is kept than fits, and a program that does not end in
+time is ended with all that it has started.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ import subprocess
 import time
 from typing import Dict, Tuple
 
-from ..host.real_host import PATH
 from ..model.answer import Answer
+from .real_host import PATH
 
 SECONDS = 20.0  # for one question to the batch system
 LONGEST = 64 << 20  # bytes of an answer
@@ -39,7 +39,7 @@ def run_bounded(argv: Tuple[str, ...], *, seconds: float = SECONDS, longest: int
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={"PATH": PATH, "LC_ALL": "C"},
+            env={"PATH": PATH, "LC_ALL": "C", "SYSTEMD_PAGER": ""},
             cwd="/",
             start_new_session=True,
         )
