@@ -121,9 +121,5 @@ class InventoryModule(ClusterInventory):
     failures = (PbsError, InventoryError)
 
     def hosts(self) -> list[Host]:
-        pbs = Pbs(
-            prefix=self.get_option("command_prefix"),
-            bin_dir=self.get_option("bin_dir"),
-            timeout=self.get_option("timeout"),
-        )
+        pbs = Pbs(**self.way())
         return [*node_hosts(pbs.nodes(), pbs.queues()), server_host(pbs.server_host())]

@@ -107,9 +107,5 @@ class InventoryModule(ClusterInventory):
     failures = (PbsError, InventoryError)
 
     def hosts(self) -> list[Host]:
-        torque = Torque(
-            prefix=self.get_option("command_prefix"),
-            bin_dir=self.get_option("bin_dir"),
-            timeout=self.get_option("timeout"),
-        )
+        torque = Torque(**self.way())
         return [*node_hosts(torque.nodes()), server_host(torque.server_host())]

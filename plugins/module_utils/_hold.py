@@ -80,6 +80,26 @@ def named(system: str, nodes: t.Sequence[Node], names: t.Sequence[str]) -> list[
     return [known[name] for name in dict.fromkeys(names)]
 
 
+class Marks(t.Protocol):
+    """A batch system that marks nodes offline, with a text."""
+
+    def offline(self, names: t.Sequence[str], text: str, /) -> None: ...
+
+    def online(self, names: t.Sequence[str], /) -> None: ...
+
+    def explain(self, names: t.Sequence[str], text: str, /) -> None: ...
+
+
+def mark(system: Marks, change: Change) -> None:
+    """Carry out a change: one command for all nodes that get the same text."""
+    for text in dict.fromkeys(change.drain.values()):
+        system.offline([name for name, given in change.drain.items() if given == text], text)
+    if change.undrain:
+        system.online(change.undrain)
+    for name, text in change.explain.items():
+        system.explain([name], text)
+
+
 def result_of(change: Change, nodes: t.Sequence[Node], *, held: str) -> dict[str, t.Any]:
     """What a module returns, with a diff of the nodes that change; `held` is the batch system's word for it."""
     changing = {**change.drain, **dict.fromkeys(change.undrain, ""), **change.explain}

@@ -129,16 +129,6 @@ def read(pbs: Pbs, names: t.Sequence[str]) -> t.List[_hold.Node]:
     return _hold.named("PBS", nodes, [vnode for name in names for vnode in by_host.get(name, [name])])
 
 
-def apply(pbs: Pbs, change: _hold.Change) -> None:
-    """One command for all vnodes that get the same comment."""
-    for comment in dict.fromkeys(change.drain.values()):
-        pbs.offline([name for name, given in change.drain.items() if given == comment], comment)
-    if change.undrain:
-        pbs.online(change.undrain)
-    for name, comment in change.explain.items():
-        pbs.explain([name], comment)
-
-
 def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read the vnodes, decide, act."""
     params = module.params
@@ -146,7 +136,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     nodes = read(pbs, params["names"])
     change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
     if not module.check_mode:
-        apply(pbs, change)
+        _hold.mark(pbs, change)
     return _hold.result_of(change, nodes, held="offline")
 
 

@@ -116,8 +116,9 @@ jobs:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
-from ansible_collections.converged.hpc.plugins.module_utils._torque.client import ARGUMENT_SPEC, Torque, bin_dir
+from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque, bin_dir
 
 KINDS = ["server", "queues", "nodes", "jobs"]
 

@@ -104,9 +104,10 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _hold
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, PbsError
 from ansible_collections.converged.hpc.plugins.module_utils._torque.answers import Node
-from ansible_collections.converged.hpc.plugins.module_utils._torque.client import ARGUMENT_SPEC, Torque, bin_dir
+from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque, bin_dir
 
 
 def read(torque: Torque, names: t.Sequence[str]) -> t.List[_hold.Node]:
@@ -121,13 +122,8 @@ def _as_hold(node: Node) -> _hold.Node:
 
 
 def apply(torque: Torque, change: _hold.Change) -> None:
-    """One command for all nodes that get the same note; then look whether it has come true."""
-    for note in dict.fromkeys(change.drain.values()):
-        torque.offline([name for name, given in change.drain.items() if given == note], note)
-    if change.undrain:
-        torque.online(change.undrain)
-    for name, note in change.explain.items():
-        torque.explain([name], note)
+    """Mark the nodes; then look whether it has come true."""
+    _hold.mark(torque, change)
     changed = [*change.drain, *change.undrain]
     if changed:
         held = {node.name: node.held for node in read(torque, changed)}

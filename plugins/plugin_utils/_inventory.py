@@ -62,6 +62,14 @@ class ClusterInventory(BaseInventoryPlugin, Constructable):
     def hosts(self) -> list[Host]:
         raise NotImplementedError
 
+    def way(self) -> dict[str, t.Any]:
+        """Return how the options say that the programs of the batch system are reached."""
+        return {
+            "prefix": self.get_option("command_prefix"),
+            "bin_dir": self.get_option("bin_dir"),
+            "timeout": self.get_option("timeout"),
+        }
+
     def verify_file(self, path: str) -> bool:
         return super().verify_file(path) and path.endswith(self.suffixes)
 

@@ -17,7 +17,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers,
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, WishError
 
 BIN_DIR = "/opt/pbs/bin"
-# As the doc fragment _pbs has it.
+# As the doc fragments _pbs and _torque have it.
 ARGUMENT_SPEC: t.Dict[str, t.Any] = {
     "bin_dir": {"type": "path"},
     "timeout": {"type": "int", "default": 60},

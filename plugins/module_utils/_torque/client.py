@@ -17,7 +17,7 @@ import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils import _cmd
 from ansible_collections.converged.hpc.plugins.module_utils._pbs import qmgr
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import Runner
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import TIMEOUT, Runner
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, WishError
 from ansible_collections.converged.hpc.plugins.module_utils._torque import answers
 
@@ -25,12 +25,6 @@ BIN_DIR = "/usr/local/bin"
 HOME = "/var/spool/torque"
 # Where an administrator's own build lies, beside the search path.
 _FOLDERS = ("/usr/local/bin", "/opt/torque/bin", "/usr/bin")
-# As the doc fragment _torque has it.
-ARGUMENT_SPEC: t.Dict[str, t.Any] = {
-    "bin_dir": {"type": "path"},
-    "timeout": {"type": "int", "default": 60},
-}
-TIMEOUT = 60.0
 _LONGEST = 100  # nodes named in one command
 _MOST_NOTE = 250
 
