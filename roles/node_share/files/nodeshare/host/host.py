@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All that can be seen of a node and done to it. node.py is the real one; tests have one in simulated time."""
+"""All that can be seen of a node and done to it. `real_host` has the real one; tests have one in simulated time."""
 
 from abc import ABC, abstractmethod
 from typing import FrozenSet, Mapping, Optional, Tuple
@@ -17,7 +17,7 @@ class HostError(Exception):
 
 
 class Host(ABC):
-    """The node, the API and the batch system. Every method is bounded in time and raises only WorldError."""
+    """The node, the API and the batch system. Every method is bounded in time and raises only HostError."""
 
     @abstractmethod
     def now(self) -> float: ...

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Mapping, Opti
 
 from ..batch import slurm
 from ..model import answer
-from ..model.cpu_list import CpusetError
+from ..model.job_key import JobKey
 from ..model.lease import Lease
-from ..model.observed import Api, Pod
+from ..model.observed import Api, Pod, Room
+from ..model.placeholder import Placeholder
 from ..model.settings import Settings
-from ..store import files
 from . import job_liveness
 from .cpuset import Cpuset
-from .host import HostError
-from .placeholder_host import PlaceholderHost
+from .host import Host, HostError
+from .placeholders import Placeholders
+from .pod_cgroups import PodCgroups
 from .pod_processes import Workloads
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ EVICTIONS_AT_ONCE = 16
 STOP_SECONDS = 15.0
 START_SECONDS = 30.0
 ASK_SECONDS = 5.0
-MARGIN = 512 << 20  # bytes that pods which stay may gain beside a job that has the whole node
 
 
 def run_command(argv: Tuple[str, ...], seconds: float) -> answer.Answer:
@@ -46,7 +46,9 @@ def run_command(argv: Tuple[str, ...], seconds: float) -> answer.Answer:
         raise HostError(str(error)) from error
 
 
-class RealHost(PlaceholderHost):
+class RealHost(Host):
+    """The node itself. Placeholders and the cgroups of pods are parts of their own, which get what they need of it."""
+
     def __init__(
         self,
         settings: Settings,
@@ -63,6 +65,10 @@ class RealHost(PlaceholderHost):
         self.dev = dev
         self.workloads = Workloads(proc=proc, cgroup=cgroup)
         self.cpuset = Cpuset(cgroup=cgroup, saved=os.path.join(settings.run_dir, "cpuset.json"))
+        self.placeholders = Placeholders(settings, api=self._api, local_pods=self.local_pods)
+        self.pod_cgroups = PodCgroups(
+            settings, proc=proc, cgroup=cgroup, cpuset=self.cpuset, active_units=self.active_units
+        )
         self.client: Optional[NodeClient] = None
 
     def now(self) -> float:
@@ -153,33 +159,31 @@ class RealHost(PlaceholderHost):
         return devices.holders(self.proc, devices.accelerators(self.dev))
 
     def confine(self, cpus: str) -> None:
-        """Both in any case: what could not be done is told, and no reason to leave the other undone."""
-        from .limits import LimitsError
-
-        limits = self._fencing().limits
-        steps: List[Callable[[], None]] = [lambda: self.cpuset.confine(cpus), lambda: limits.hold(margin=MARGIN)]
-        errors = []
-        for step in steps:
-            try:
-                step()
-            except (CpusetError, LimitsError, files.StoreError) as error:
-                errors.append(str(error))
-        if errors:
-            raise HostError("; ".join(errors))
-        if not (self.cpuset.found() and limits.found()):
-            self._need_no_pods()
+        self.pod_cgroups.confine(cpus)
 
     def release(self) -> None:
-        from .limits import LimitsError
+        self.pod_cgroups.release()
 
-        errors = []
-        for give_back in (self.cpuset.release, self._fencing().limits.release):
-            try:
-                give_back()
-            except (CpusetError, LimitsError, files.StoreError) as error:
-                errors.append(str(error))
-        if errors:
-            raise HostError("; ".join(errors))
+    def draw_fence(self, leases: Tuple[Lease, ...]) -> Tuple[str, ...]:
+        return self.pod_cgroups.draw_fence(leases)
+
+    def allowance(self) -> Mapping[str, str]:
+        return self.pod_cgroups.allowance()
+
+    def ask_room(self) -> Room:
+        return self.placeholders.ask_room()
+
+    def placed(self) -> Mapping[str, str]:
+        return self.placeholders.placed()
+
+    def place(self, placeholders: Tuple[Placeholder, ...]) -> None:
+        self.placeholders.place(placeholders)
+
+    def unplace(self, names: Tuple[str, ...]) -> None:
+        self.placeholders.unplace(names)
+
+    def admitted(self, placed: Mapping[str, str], key: Optional[JobKey]) -> FrozenSet[str]:
+        return self.placeholders.admitted(placed, key)
 
     def active_units(self, units: Tuple[str, ...]) -> Tuple[str, ...]:
         if not units:
