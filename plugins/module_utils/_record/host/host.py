@@ -43,28 +43,28 @@ class Host:
         self._lock: t.Tuple[int, ...] = ()
 
     def at(self, path: str) -> str:
-        """Where the node's `path` lies for this process."""
+        """Return where the node's `path` lies for this process."""
         return self._root + path
 
     # Reads
 
     def now(self) -> float:
-        """Seconds since the epoch; only shown to people."""
+        """Return seconds since the epoch; only shown to people."""
         return time.time()
 
     def lstat(self, path: str) -> t.Optional[os.stat_result]:
-        """None where there is nothing."""
+        """Return what `lstat` says of a path; None where there is nothing."""
         try:
             return os.lstat(self.at(path))
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def read(self, path: str) -> bytes:
-        """The whole of a file, never through a link."""
+        """Return the whole of a file, never through a link."""
         return b"".join(self.chunks(path))
 
     def chunks(self, path: str) -> t.Iterator[bytes]:
-        """A file piece by piece, never through a link."""
+        """Yield a file piece by piece, never through a link."""
         with os.fdopen(os.open(self.at(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             while True:
                 chunk = file.read(CHUNK)
@@ -73,25 +73,25 @@ class Host:
                 yield chunk
 
     def digest(self, path: str) -> str:
-        """The sha256 of a file."""
+        """Return the sha256 of a file."""
         total = hashlib.sha256()
         for chunk in self.chunks(path):
             total.update(chunk)
         return total.hexdigest()
 
     def names(self, path: str) -> t.List[str]:
-        """What a directory holds; nothing where there is none."""
+        """Return the names in a directory; none where there is no such directory."""
         try:
             return sorted(os.listdir(self.at(path)))
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def link_target(self, path: str) -> str:
-        """Where a link points."""
+        """Return the target of a link."""
         return os.readlink(self.at(path))
 
     def xattrs(self, path: str) -> t.Dict[str, bytes]:
-        """Extended attributes: ACLs, SELinux context, capabilities, the site's own."""
+        """Return extended attributes: ACLs, SELinux context, capabilities, the site's own."""
         where = self.at(path)
         try:
             found = os.listxattr(where, follow_symlinks=False)
@@ -102,7 +102,7 @@ class Host:
             raise
 
     def immutable(self, path: str) -> bool:
-        """`chattr +i`, where the file system knows it."""
+        """Return whether a path has `chattr +i`, where the file system knows it."""
         try:
             fd = os.open(self.at(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -116,35 +116,35 @@ class Host:
             os.close(fd)
 
     def space(self, path: str) -> os.statvfs_result:
-        """The file system that holds a path."""
+        """Return the figures of the file system that holds a path."""
         return os.statvfs(self.at(path))
 
     def owner_id(self, name: str) -> t.Optional[int]:
-        """A user's number; None where the node does not know the name."""
+        """Return a user's number; None where the node does not know the name."""
         try:
             return int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
         except KeyError:
             return None
 
     def group_id(self, name: str) -> t.Optional[int]:
-        """A group's number; None where the node does not know the name."""
+        """Return a group's number; None where the node does not know the name."""
         try:
             return int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
         except KeyError:
             return None
 
     def ids(self) -> t.Tuple[int, int]:
-        """Who this process is."""
+        """Return user and group of this process."""
         return os.geteuid(), os.getegid()
 
     def ask(self, argv: t.Sequence[str], *, timeout: float = 60, ok: t.Container[int] = (0,)) -> Completed:
-        """Runs a program that only reads."""
+        """Run a program that only reads."""
         return _run(argv, timeout=timeout, ok=ok)
 
     # Effects
 
     def open_lock(self, path: str) -> int:
-        """A file to lock, root-only; the caller closes it.
+        """Open a file to lock, root-only; the caller closes it.
 
         Programs that change the node inherit it: one that outlives this process still holds the lock.
         """
@@ -153,13 +153,13 @@ class Host:
         return fd
 
     def close_lock(self, fd: int) -> None:
-        """Lets go of it for everybody: a program that still runs when all went well holds nothing."""
+        """Release a lock for every process: a program that still runs when all went well holds nothing."""
         self._lock = ()
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
     def make_file(self, path: str, chunks: t.Iterable[bytes]) -> str:
-        """A new file, root-only and on disk; returns its sha256."""
+        """Make a new file, root-only and on disk; return its sha256."""
         total = hashlib.sha256()
         fd = os.open(self.at(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
@@ -171,7 +171,7 @@ class Host:
         return total.hexdigest()
 
     def append(self, path: str, data: bytes, *, at: int) -> None:
-        """Adds to a file after its first `at` bytes (what a crash left behind them is dropped), on disk."""
+        """Append to a file after its first `at` bytes, on disk; drop what a crash left behind these."""
         fd = os.open(self.at(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
             if os.fstat(file.fileno()).st_size > at:
@@ -183,7 +183,7 @@ class Host:
 
     @contextlib.contextmanager
     def _itself(self, path: str) -> t.Iterator[str]:
-        """A name for the very file at `path`: who may write its directory could put another in its place meanwhile."""
+        """Yield a name for the very file at `path`: a user who may write its directory could replace it meanwhile."""
         fd = os.open(self.at(path), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             found = os.fstat(fd)
@@ -194,59 +194,59 @@ class Host:
             os.close(fd)
 
     def set_owner(self, path: str, uid: int, gid: int) -> None:
-        """Clears set-id bits, as chown does: call before `set_mode`."""
+        """Set owner and group. This clears set-id bits, as chown does: call it before `set_mode`."""
         with self._itself(path) as itself:
             os.chown(itself, uid, gid)
 
     def set_link_owner(self, path: str, uid: int, gid: int) -> None:
-        """Of a symbolic link."""
+        """Set owner and group of a symbolic link."""
         os.lchown(self.at(path), uid, gid)
 
     def set_mode(self, path: str, mode: int) -> None:
-        """Permission bits."""
+        """Set the permission bits of a path."""
         with self._itself(path) as itself:
             os.chmod(itself, mode)
 
     def set_xattr(self, path: str, name: str, value: bytes) -> None:
-        """One extended attribute."""
+        """Set one extended attribute."""
         with self._itself(path) as itself:
             os.setxattr(itself, name, value)
 
     def remove_xattr(self, path: str, name: str) -> None:
-        """One extended attribute."""
+        """Remove one extended attribute."""
         with self._itself(path) as itself:
             os.removexattr(itself, name)
 
     def set_mtime(self, path: str, mtime_ns: int) -> None:
-        """The time of last change."""
+        """Set the time of last change."""
         os.utime(self.at(path), ns=(mtime_ns, mtime_ns), follow_symlinks=False)
 
     def rename(self, old: str, new: str) -> None:
-        """Takes the place of `new` in one step."""
+        """Put a file in the place of `new` in one step."""
         os.rename(self.at(old), self.at(new))
 
     def publish(self, old: str, new: str) -> None:
-        """Gives a finished file its name, and never to one that is taken."""
+        """Give a finished file its name, unless the name is taken."""
         os.link(self.at(old), self.at(new))
 
     def make_link(self, path: str, target: str) -> None:
-        """A new symbolic link."""
+        """Make a symbolic link."""
         os.symlink(target, self.at(path))
 
     def make_directory(self, path: str, mode: int) -> None:
-        """A new directory."""
+        """Make a directory."""
         os.mkdir(self.at(path), mode)
 
     def remove(self, path: str) -> None:
-        """A file or a link."""
+        """Remove a file or a link."""
         os.unlink(self.at(path))
 
     def remove_directory(self, path: str) -> None:
-        """Only when it is empty."""
+        """Remove a directory if it is empty."""
         os.rmdir(self.at(path))
 
     def sync_directory(self, path: str) -> None:
-        """Makes the names in a directory last."""
+        """Write the names in a directory to disk."""
         fd = os.open(self.at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -254,7 +254,7 @@ class Host:
             os.close(fd)
 
     def write_value(self, path: str, value: str) -> None:
-        """Below /proc/sys, where there is no rename."""
+        """Write a value below /proc/sys, where there is no rename."""
         with open(self.at(path), "w", encoding="ascii") as file:
             file.write(value + "\n")
 
@@ -266,7 +266,7 @@ class Host:
         env: t.Optional[t.Mapping[str, str]] = None,
         ok: t.Container[int] = (0,),
     ) -> Completed:
-        """Runs a program that changes the node."""
+        """Run a program that changes the node."""
         return _run(argv, timeout=timeout, env=env, ok=ok, pass_fds=self._lock)
 
 
@@ -278,15 +278,15 @@ def _run(argv: t.Sequence[str], **how: t.Any) -> Completed:
 
 
 def reason(error: OSError) -> str:
-    """An operating system's error in words that say what to look at."""
+    """Return an operating system's error in words that say what to look at."""
     return _REASONS.get(error.errno or 0) or (error.strerror or str(error))
 
 
 def is_trusted(found: os.stat_result, host: Host) -> bool:
-    """A link that only root, or the user who runs this, can have made."""
+    """Return whether only root, or the user who runs this, can have made this link."""
     return found.st_uid in (0, host.ids()[0])
 
 
 def permissions(found: os.stat_result) -> int:
-    """The permission bits of a mode."""
+    """Return the permission bits of a mode."""
     return stat.S_IMODE(found.st_mode)

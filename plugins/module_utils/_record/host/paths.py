@@ -22,7 +22,7 @@ _MOST_LINKS = 40
 
 
 def check(path: str) -> str:
-    """`path` itself, when it can only mean one thing."""
+    """Return `path` itself; refuse one that can mean more than one thing."""
     if not path.startswith("/") or path.startswith("//") or os.path.normpath(path) != path or path == "/":
         raise RecordError(f"path {path!r}: expected an absolute, normalised path without '..' or a final slash")
     if any(ord(letter) < 32 or ord(letter) == 127 for letter in path):
@@ -31,7 +31,7 @@ def check(path: str) -> str:
 
 
 def resolve(host: Host, path: str, *, follow_last: bool) -> str:
-    """Where `path` really is. A last component that is missing is kept; one behind a link is an error."""
+    """Return where `path` really is. A last component that is missing is kept; one behind a link is an error."""
     todo = [name for name in reversed(check(path).split("/")) if name]
     done, links = "", 0
     while todo:
@@ -64,7 +64,7 @@ def _refuse_dangling(host: Host, path: str) -> None:
 
 
 def staging(path: str) -> str:
-    """Where the next content of `path` is made: one fixed name beside it, so that what a crash left is found."""
+    """Return where the next content of `path` is made: one fixed name beside it, found again after a crash."""
     folder, name = os.path.split(path)
     if len(os.fsencode(name)) > _LONGEST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
@@ -72,7 +72,7 @@ def staging(path: str) -> str:
 
 
 def discard(host: Host, path: str) -> None:
-    """Removes what an earlier run may have left staged."""
+    """Remove what an earlier run may have left staged."""
     found = host.lstat(staging(path))
     if found is not None and stat.S_ISDIR(found.st_mode):
         host.remove_directory(staging(path))
@@ -81,7 +81,7 @@ def discard(host: Host, path: str) -> None:
 
 
 def parents(path: str) -> t.List[str]:
-    """The directories above `path`, nearest first, without the root."""
+    """Return the directories above `path`, nearest first, without the root."""
     found = []
     path = os.path.dirname(path)
     while path != "/":

@@ -19,7 +19,7 @@ Chunks = t.Callable[[str], t.Iterable[bytes]]
 
 
 def check_space(host: Host, steps: t.Sequence[Step]) -> None:
-    """Before anything: is there room on every file system, and may it be written at all?"""
+    """Refuse steps for which a file system has no room, or may not be written at all."""
     wanted: t.Dict[int, t.Tuple[str, t.List[int]]] = {}
     for step in steps:
         if step.kind in PATH_STEPS:
@@ -45,7 +45,7 @@ def _check_file_system(place: str, found: os.statvfs_result, sizes: t.Sequence[i
 
 
 def perform_all(host: Host, steps: t.Sequence[Step], chunks: Chunks) -> None:
-    """Stops at the first error; what is staged is taken away again."""
+    """Perform all steps; stop at the first error, and remove what is staged."""
     staged: t.List[str] = []
     try:
         for step in steps:
@@ -81,7 +81,7 @@ def _stage(host: Host, step: Step, chunks: Chunks) -> None:
 
 
 def _settle(host: Host, steps: t.Sequence[Step]) -> None:
-    """Directories to disk, and SELinux's own label for files that are new."""
+    """Write directories to disk, and give new files SELinux's own label."""
     for folder in sorted({os.path.dirname(step.name) for step in steps}):
         host.sync_directory(folder)
     new = [step.name for step in steps if step.data.new]
@@ -90,14 +90,14 @@ def _settle(host: Host, steps: t.Sequence[Step]) -> None:
 
 
 def perform_write(host: Host, step: Step, chunks: Chunks) -> None:
-    """One file by itself, staged and put in place."""
+    """Write one file by itself: stage it and put it in place."""
     _stage(host, step, chunks)
     perform(host, step)
     _settle(host, [step])
 
 
 def perform(host: Host, step: Step) -> None:
-    """One step; a write must have been staged."""
+    """Perform one step; a write must have been staged."""
     try:
         _PERFORM[step.kind](host, step)
     except OSError as error:

@@ -16,7 +16,7 @@ _SECONDS = 60
 
 
 def sysctl_path(name: str) -> str:
-    """As sysctl(8) reads names: the first of '.' and '/' that comes up separates, the other one stands for it."""
+    """Return a sysctl's path, by sysctl(8)'s rule: the first of '.' and '/' separates, the other stands for it."""
     slash, dot = name.find("/"), name.find(".")
     if slash != -1 and (dot == -1 or slash < dot):
         return "/proc/sys/" + name
@@ -24,7 +24,7 @@ def sysctl_path(name: str) -> str:
 
 
 def read_sysctl(host: Host, name: str) -> t.Optional[str]:
-    """Its value with single spaces; None where the kernel does not have it."""
+    """Return a sysctl's value with single spaces; None where the kernel does not have it."""
     path = sysctl_path(name)
     if host.lstat(path) is None:
         return None
@@ -35,7 +35,7 @@ def read_sysctl(host: Host, name: str) -> t.Optional[str]:
 
 
 def write_sysctl(host: Host, name: str, value: str) -> None:
-    """Sets it, and reads it back: some settings take another value than they are given."""
+    """Set a sysctl and read it back: some settings take another value than they are given."""
     path = sysctl_path(name)
     try:
         host.write_value(path, value)
@@ -47,7 +47,7 @@ def write_sysctl(host: Host, name: str, value: str) -> None:
 
 
 def read_module(host: Host, name: str) -> str:
-    """`loaded` (also when built in) or nothing."""
+    """Return `loaded`, also for a module that is built in, or nothing."""
     return _LOADED if host.lstat(f"/sys/module/{name}") is not None else ""
 
 
@@ -65,12 +65,12 @@ def is_waiting(host: Host, name: str) -> bool:
 
 
 def load_module(host: Host, name: str) -> None:
-    """By modprobe, with what it needs."""
+    """Load a kernel module by modprobe, with what it needs."""
     host.run(["modprobe", "--", name], timeout=_SECONDS)
 
 
 def unload_module(host: Host, name: str) -> t.Optional[str]:
-    """This one alone: what it depends on may be the site's. The reason when it is in use."""
+    """Unload this module alone, as what it depends on may be the site's; say why if it is in use."""
     path = f"/sys/module/{name}/refcnt"
     if host.lstat(path) is None:
         return "it is built into the kernel"

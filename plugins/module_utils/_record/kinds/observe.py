@@ -52,11 +52,11 @@ class Found:
     ids: t.Tuple[int, int] = (0, 0)
 
     def path(self, name: str) -> PathState:
-        """What is at a path that was looked at."""
+        """Return what is at a path that was looked at."""
         return self.paths.get(name, NOTHING)
 
     def state(self, key: str) -> State:
-        """What the record calls the state of a thing."""
+        """Return what the record calls the state of a thing."""
         kind, name = split_key(key)
         if kind == "path":
             return self.path(name)
@@ -78,7 +78,7 @@ class Found:
 
 
 def observe(host: Host, desired: Desired, *, show: bool) -> Found:
-    """What `desired` speaks of. `show`: also the texts that a diff needs."""
+    """Read all that `desired` speaks of. `show`: also the texts that a diff needs."""
     found = Found(ids=host.ids())
     files = [item.path for item in desired.files]
     edits = [item.path for item in desired.edits]
@@ -120,7 +120,7 @@ def _look_at_made(host: Host, found: Found, names: t.Mapping[str, t.Sequence[str
 
 
 def _units(desired: Desired) -> t.List[str]:
-    """Those named, and those whose unit files or drop-ins are ours: systemd may have to read them again."""
+    """Return units that are named, and those with unit files or drop-ins of ours: systemd may have to read them."""
     if not (desired.units or desired.files or desired.links):
         return []
     named = [item.name for item in desired.units]
@@ -134,7 +134,7 @@ _LOADABLE = (".service", ".socket", ".timer", ".target", ".path", ".mount", ".au
 
 
 def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") -> Found:
-    """What the record's `keys` are now. `role`: who is about to let go of them, where not everyone is."""
+    """Read what the record's `keys` are now. `role`: the one that lets go of them, or empty for all."""
     found = Found(ids=host.ids())
     names: t.Dict[str, t.List[str]] = {}
     for key in keys:

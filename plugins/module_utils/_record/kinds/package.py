@@ -66,18 +66,18 @@ class Packages:
         return self.installed()
 
     def repair(self, ours: t.Container[str]) -> None:
-        """Ends what a killed run began with packages of ours."""
+        """End what a killed run began with packages of ours."""
 
     def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
-        """All that installing `items` brings. Raises when it would change what the site has."""
+        """Return all that installing `items` brings. Raise RecordError if it would change what the site has."""
         raise NotImplementedError
 
     def install(self, items: t.Sequence[PackageItem]) -> None:
-        """Without a question, in bounded time."""
+        """Install packages without a question, in bounded time."""
         raise NotImplementedError
 
     def would_remove(self, names: t.Sequence[str]) -> t.List[str]:
-        """All that removing `names` takes away."""
+        """Return all that removing `names` takes away."""
         raise NotImplementedError
 
     def remove(self, names: t.Sequence[str]) -> None:
@@ -175,7 +175,7 @@ def _is_file(host: Host, path: str) -> bool:
 
 
 def _md5(host: Host, path: str) -> str:
-    """What dpkg compares by."""
+    """Return the digest that dpkg compares by."""
     return hashlib.md5(host.read(path)).hexdigest()
 
 
@@ -214,7 +214,7 @@ class Rpm(Packages):
         self._host.run([*self._command(), "remove", *names], timeout=_INSTALL_SECONDS)
 
     def own_files(self, names: t.Sequence[str]) -> t.List[OwnFile]:
-        """rpm removes configuration that is as it came, and leaves what was changed under another name."""
+        """Return their configuration. rpm removes files that are as they came, and renames those that were changed."""
         if not names:
             return []
         out = self._host.ask(["rpm", "-q", "--queryformat", _RPM_FILES, "--", *names], ok=range(256)).out
@@ -246,7 +246,7 @@ class Rpm(Packages):
 
 
 def needed(packages: Packages, ours: t.Sequence[str]) -> t.Dict[str, str]:
-    """Which of our packages cannot go without one of the site's, and which that is."""
+    """Return which of our packages cannot go without one of the site's, and which that is."""
     found: t.Dict[str, str] = {}
     going = list(ours)
     while going:
@@ -266,7 +266,7 @@ def needed(packages: Packages, ours: t.Sequence[str]) -> t.Dict[str, str]:
 
 
 def parse_dnf(text: str) -> t.Dict[str, t.List[str]]:
-    """The transaction table: packages by what happens to them."""
+    """Read the transaction table: packages by what happens to them."""
     found: t.Dict[str, t.List[str]] = {}
     section = ""
     for line in text.splitlines():
@@ -280,7 +280,7 @@ def parse_dnf(text: str) -> t.Dict[str, t.List[str]]:
 
 
 def parse_zypper(text: str) -> t.Dict[str, t.List[str]]:
-    """The lists below 'The following ... going to be ...:'."""
+    """Read the lists below 'The following ... going to be ...:'."""
     found: t.Dict[str, t.List[str]] = {}
     section = ""
     for line in text.splitlines():
@@ -298,7 +298,7 @@ def _rpm_name(item: PackageItem) -> str:
 
 
 def manager(host: Host) -> Packages:
-    """The package manager of this node."""
+    """Return the package manager of this node."""
     for tool in ("dpkg-query", "dnf", "zypper"):
         for folder in ("/usr/bin", "/bin"):
             if host.lstat(f"{folder}/{tool}") is not None:

@@ -19,7 +19,7 @@ _VALIDATE_SECONDS = 60
 
 
 def read(host: Host, path: str) -> PathState:
-    """What is at `path`, without following it."""
+    """Return what is at `path`, without following it."""
     found = host.lstat(path)
     if found is None:
         return PathState(ABSENT)
@@ -49,7 +49,7 @@ def _read(host: Host, path: str, found: os.stat_result) -> PathState:
 
 
 def stage(host: Host, path: str, want: PathState, chunks: t.Iterable[bytes], *, exact: bool) -> None:
-    """Makes the new content beside its place, with owner, mode and attributes. `exact` also sets the time."""
+    """Make the new content beside its place, with owner, mode and attributes. `exact` also sets the time."""
     temporary = staging(path)
     discard(host, path)
     found = host.make_file(temporary, chunks)
@@ -62,7 +62,7 @@ def stage(host: Host, path: str, want: PathState, chunks: t.Iterable[bytes], *, 
 
 
 def validate(host: Host, path: str, argv: t.Sequence[str]) -> None:
-    """Asks the file's own checker about what is staged."""
+    """Ask the file's own checker about what is staged."""
     named = [word.replace(_NAME_FOR_VALIDATE, staging(path)) for word in argv]
     try:
         host.ask(named, timeout=_VALIDATE_SECONDS)
@@ -71,12 +71,12 @@ def validate(host: Host, path: str, argv: t.Sequence[str]) -> None:
 
 
 def commit(host: Host, path: str) -> None:
-    """What is staged takes its place."""
+    """Put what is staged into its place."""
     host.rename(staging(path), path)
 
 
 def set_attributes(host: Host, path: str, want: PathState, now: PathState) -> None:
-    """Owner first (it clears set-id bits), then mode, then attributes (an ACL also sets the mode's group bits)."""
+    """Set the owner first (clears set-id bits), then mode, then attributes (an ACL sets the mode's group bits, too)."""
     if (want.uid, want.gid) != (now.uid, now.gid):
         host.set_owner(path, want.uid, want.gid)
         now = read(host, path)
@@ -94,13 +94,13 @@ def set_attributes(host: Host, path: str, want: PathState, now: PathState) -> No
 
 
 def read_mode(host: Host, path: str) -> int:
-    """The permission bits as they are now."""
+    """Return the permission bits as they are now."""
     found = host.lstat(path)
     return permissions(found) if found is not None else 0
 
 
 def make_directory(host: Host, path: str, want: PathState) -> None:
-    """A directory with its owner, mode and attributes; an existing one only gets those."""
+    """Make a directory with its owner, mode and attributes; give an existing one these alone."""
     if host.lstat(path) is None:
         discard(host, path)
         host.make_directory(staging(path), 0o700)
@@ -112,7 +112,7 @@ def make_directory(host: Host, path: str, want: PathState) -> None:
 
 
 def make_link(host: Host, path: str, want: PathState) -> None:
-    """A link, new or in place of an older one of ours."""
+    """Make a link, new or in place of an older one of ours."""
     discard(host, path)
     host.make_link(staging(path), want.target)
     if (want.uid, want.gid) != host.ids():
@@ -122,7 +122,7 @@ def make_link(host: Host, path: str, want: PathState) -> None:
 
 
 def remove(host: Host, path: str, kind: str) -> bool:
-    """Takes a path away; False when it is a directory that still holds something."""
+    """Remove a path; return False for a directory that still holds something."""
     if kind == DIRECTORY:
         if host.names(path):
             return False

@@ -27,7 +27,7 @@ _RUNNING = ("active", "reloading", "activating", "refreshing")
 
 
 def read_all(host: Host, names: t.Sequence[str]) -> t.Dict[str, UnitState]:
-    """The state of every unit named."""
+    """Return the state of every unit named."""
     if not names:
         return {}
     links = read_links(host)
@@ -56,13 +56,13 @@ def _state(host: Host, name: str, block: t.Mapping[str, str], links: t.Sequence[
 
 
 def _is_held(host: Host, name: str) -> bool:
-    """Whether systemd would skip a start, as a condition of the unit does not hold. None before 250 tells."""
+    """Return whether systemd would skip a start, as a condition of the unit does not hold. None before 250 tells."""
     answer = host.ask(["systemd-analyze", "condition", f"--unit={name}"], ok=(0, 1))
     return "Conditions failed" in answer.out + answer.err
 
 
 def read_links(host: Host) -> t.List[t.Tuple[str, str]]:
-    """Every link in /etc/systemd/system and one level below, and where it points."""
+    """Return every link in /etc/systemd/system and one level below, and its target."""
     found = []
     for name in host.names(FOLDER):
         path = f"{FOLDER}/{name}"
@@ -80,7 +80,7 @@ def _is_link(host: Host, path: str) -> bool:
 
 
 def unit_of(path: str) -> str:
-    """The unit that a unit file, a drop-in or a link in a systemd directory belongs to; nothing for other paths."""
+    """Return the unit of a unit file, a drop-in or a link in a systemd directory; nothing for other paths."""
     for folder in FOLDERS:
         if path.startswith(f"{folder}/"):
             first = path[len(folder) + 1 :].split("/")[0]
@@ -89,7 +89,7 @@ def unit_of(path: str) -> str:
 
 
 def act(host: Host, verb: str, name: str) -> None:
-    """start, restart, stop, enable, disable; the error says where to look further."""
+    """Perform start, restart, stop, enable or disable; the error says where to look further."""
     try:
         host.run(["systemctl", verb, "--", name], timeout=START_SECONDS)
     except RecordError as error:
@@ -97,17 +97,17 @@ def act(host: Host, verb: str, name: str) -> None:
 
 
 def reload(host: Host) -> None:
-    """systemd reads its unit files again."""
+    """Let systemd read its unit files again."""
     host.run(["systemctl", "daemon-reload"], timeout=START_SECONDS)
 
 
 def reset_failed(host: Host, name: str) -> None:
-    """Forgets a failure; a unit that is gone has none."""
+    """Reset a failure; a unit that is gone has none."""
     host.run(["systemctl", "reset-failed", "--", name], timeout=START_SECONDS, ok=(0, 1))
 
 
 def put_links(host: Host, now: UnitState, was: UnitState) -> None:
-    """Enablement back to the very links it was."""
+    """Put the enablement back to the very links it was."""
     for path, target in now.links:
         if (path, target) not in was.links and _is_link(host, path):
             host.remove(path)

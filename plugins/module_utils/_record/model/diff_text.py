@@ -9,22 +9,22 @@ from .items import FILE, PathState
 
 
 def attributes(state: PathState) -> str:
-    """Owner and mode."""
+    """Return owner and mode in words."""
     return f"owner {state.uid}:{state.gid} mode {state.mode:04o}"
 
 
 def size(count: int) -> str:
-    """Of a content."""
+    """Return a content's size in words."""
     return f"{count} bytes"
 
 
 def digest(state: PathState) -> str:
-    """In place of a content that a diff cannot show."""
+    """Return what stands for a content that a diff cannot show."""
     return f"sha256 {state.sha256}, {size(state.size)}" if state.kind == FILE else ""
 
 
 def is_text(data: bytes) -> bool:
-    """Whether a diff can show it."""
+    """Return whether a diff can show a content."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError:

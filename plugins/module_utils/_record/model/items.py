@@ -133,18 +133,18 @@ class PathState:
     nlink: int = field(default=1, compare=False)
 
     def to_json(self) -> JSON:
-        """For the record; the number of names is no property of what was there."""
+        """Return it for the record; the number of names is no property of what was there."""
         found = asdict(self)
         del found["nlink"]
         return found
 
     @staticmethod
     def from_json(data: JSON) -> PathState:
-        """Raises KeyError, TypeError or ValueError for what `to_json` cannot have written."""
+        """Read a state; raise KeyError, TypeError or ValueError for what `to_json` cannot have written."""
         return PathState(**dict(data, xattrs=tuple((str(name), str(value)) for name, value in data["xattrs"])))
 
     def same_attributes(self, other: PathState) -> bool:
-        """Owner, mode and extended attributes."""
+        """Compare owner, mode and extended attributes."""
         return (self.uid, self.gid, self.mode, self.xattrs) == (other.uid, other.gid, other.mode, other.xattrs)
 
 
@@ -170,7 +170,7 @@ class UnitState:
         return self.load != "not-found"
 
     def to_json(self) -> JSON:
-        """For the record."""
+        """Return it for the record."""
         found = asdict(self)
         for name in ("needs_reload", "oneshot", "held"):
             del found[name]
@@ -178,7 +178,7 @@ class UnitState:
 
     @staticmethod
     def from_json(data: JSON) -> UnitState:
-        """Raises KeyError, TypeError or ValueError for what `to_json` cannot have written."""
+        """Read a state; raise KeyError, TypeError or ValueError for what `to_json` cannot have written."""
         return UnitState(**dict(data, links=tuple((str(path), str(target)) for path, target in data["links"])))
 
 
@@ -224,11 +224,11 @@ class Change:
 
 
 def split_key(this: str) -> t.Tuple[str, str]:
-    """Kind and name of a thing."""
+    """Split a key into kind and name of a thing."""
     kind, name = this.split(":", 1)
     return kind, name
 
 
 def key(kind: str, name: str) -> str:
-    """How the record names a thing."""
+    """Return how the record names a thing."""
     return f"{kind}:{name}"

@@ -39,12 +39,12 @@ class Undone:
 
 
 def spec(edits: t.Sequence[LineEdit]) -> str:
-    """What these edits ask for."""
+    """Return a text that says what these edits ask for."""
     return json.dumps([[edit.line, edit.regexp, edit.present] for edit in edits])
 
 
 def apply_edits(path: str, edits: t.Sequence[LineEdit], text: bytes) -> bytes:
-    """`text` with every edit made; the same text when all of them stand already."""
+    """Return `text` with every edit made; the same text when all of them stand already."""
     before, newline = _split(text)
     lines = before
     for edit in edits:
@@ -74,7 +74,7 @@ def _matches(edit: LineEdit, line: bytes, old: bytes) -> bool:
 
 
 def undo(*, ours: bytes, without: bytes, now: bytes) -> Undone:
-    """`now` without the change that led from `without` to `ours`."""
+    """Return `now` without the change that led from `without` to `ours`."""
     if now == ours:
         return Undone(without, ())
     our_lines, our_newline = _split(ours)
@@ -109,7 +109,7 @@ def undo(*, ours: bytes, without: bytes, now: bytes) -> Undone:
 
 
 def current_pair(view: View, this: str, role: str, text: bytes, text_of: t.Callable[[str], bytes]) -> t.Optional[Pair]:
-    """The edit that `text` shows: the last one, unless a run ended after it was recorded and before it was written."""
+    """Return the edit that `text` shows: the last one, unless a run ended before it wrote what it had recorded."""
     found = hashlib.sha256(text).hexdigest()
     pairs = view.edit_of(this, role, found)
     while pairs and found == pairs[-1].before and found != pairs[-1].ours:
@@ -121,12 +121,12 @@ def current_pair(view: View, this: str, role: str, text: bytes, text_of: t.Calla
 
 
 def undo_pair(pair: Pair, text: bytes, text_of: t.Callable[[str], bytes]) -> Undone:
-    """`text` without what this edit did."""
+    """Return `text` without what this edit did."""
     return undo(ours=text_of(pair.ours), without=text_of(pair.without), now=text)
 
 
 def _hunks(ours: t.List[bytes], base: t.List[bytes]) -> t.Iterator[t.Tuple[int, int, t.List[bytes]]]:
-    """What leads back: in place of ours[lo:hi] stood `back`. One line for one line where that is what we did."""
+    """Yield what leads back: in place of ours[lo:hi] stood `back`. One line for one line where that is what we did."""
     matcher = difflib.SequenceMatcher(None, ours, base, autojunk=False)
     for tag, lo, hi, base_lo, base_hi in matcher.get_opcodes():
         if tag == "equal":
@@ -139,7 +139,7 @@ def _hunks(ours: t.List[bytes], base: t.List[bytes]) -> t.Iterator[t.Tuple[int, 
 
 
 def _positions(ours: t.List[bytes], now: t.List[bytes]) -> t.Dict[int, int]:
-    """Where each line of `ours` that still stands is now."""
+    """Return where each line of `ours` that still stands is now."""
     found: t.Dict[int, int] = {}
     for block in difflib.SequenceMatcher(None, ours, now, autojunk=False).get_matching_blocks():
         found.update((block.a + offset, block.b + offset) for offset in range(block.size))
@@ -147,7 +147,7 @@ def _positions(ours: t.List[bytes], now: t.List[bytes]) -> t.Dict[int, int]:
 
 
 def _anchor(where: t.Dict[int, int], at: int, our_length: int, now_length: int) -> t.Optional[int]:
-    """Where something goes that stood before line `at` of ours: beside a neighbour that still stands."""
+    """Return the place of what stood before line `at` of ours: beside a neighbour that still stands."""
     if at == 0 and at not in where:
         return 0
     if at - 1 in where:
@@ -158,13 +158,13 @@ def _anchor(where: t.Dict[int, int], at: int, our_length: int, now_length: int) 
 
 
 def _describe(ours: t.Sequence[bytes], back: t.Sequence[bytes]) -> str:
-    """For a person: what we had written and what had stood there."""
+    """Say what we had written and what had stood there."""
     shown = [" | ".join(line.decode("utf-8", "replace") for line in lines) for lines in (ours, back)]
     return f"our line {shown[0]!r} was changed since" + (f"; before us it was {shown[1]!r}" if back else "")
 
 
 def _split(text: bytes) -> t.Tuple[t.List[bytes], bool]:
-    """Lines without their ends, and whether the last one has one."""
+    """Split a text into lines without their ends; tell whether the last one has an end."""
     if not text:
         return [], False
     newline = text.endswith(b"\n")

@@ -32,7 +32,7 @@ class Entry:
 
     @staticmethod
     def from_json(data: JSON, segment: int) -> Entry:
-        """Raises KeyError, TypeError or ValueError for what the store cannot have written."""
+        """Read a baseline; raise KeyError, TypeError or ValueError for what the store cannot have written."""
         kind = str(data["key"]).partition(":")[0]
         state = data["state"]
         if kind == "path":
@@ -67,7 +67,7 @@ class View:
     _later: t.Dict[str, t.List[Entry]] = field(default_factory=dict)
 
     def add_baseline(self, entry: Entry) -> None:
-        """A thing has one baseline while it is ours; the journal closes it."""
+        """Add a baseline. A thing has one while it is ours; the journal closes it."""
         self.entries.setdefault(entry.key, entry)
         if self.entries[entry.key].order < entry.order:
             self._later.setdefault(entry.key, []).append(entry)
@@ -75,7 +75,7 @@ class View:
             self.secrets.add(entry.key)
 
     def replay(self, event: JSON) -> None:
-        """One event. Raises KeyError or ValueError for an event that the store cannot have written."""
+        """Replay one event; raise KeyError or ValueError for an event that the store cannot have written."""
         name = event["event"]
         if name == "claim":
             self.known.add(event["role"])
@@ -124,23 +124,23 @@ class View:
                 self.add_baseline(later.pop(0))
 
     def held(self, role: str) -> t.List[Entry]:
-        """What `role`, or everyone where it is empty, claims."""
+        """Return the things that `role` claims, or all roles where it is empty."""
         return [entry for this, entry in self.entries.items() if not role or role in self.claims.get(this, {})]
 
     def packages(self) -> t.List[str]:
-        """Those that we installed."""
+        """Return the packages that we installed."""
         return [name for kind, name in map(split_key, self.wrote) if kind == "package"]
 
     def doubled(self) -> t.List[str]:
-        """Things with a second baseline while the first is open: none, unless the record is damaged."""
+        """Return things with a second baseline while the first is open: none, unless the record is damaged."""
         return sorted(key for key, later in self._later.items() if later)
 
     def edit_of(self, key: str, role: str, sha256: str) -> t.List[Pair]:
-        """The edits of a role that a text with this digest may show: none when it is the text without them."""
+        """Return the edits of a role that a text with this digest may show: none if it is the text without them."""
         pairs = self.pairs.get((key, role), [])
         clean = sha256 in self.undone.get((key, role), []) or any(pair.without == sha256 for pair in pairs)
         return [] if clean and not any(pair.ours == sha256 for pair in pairs) else pairs
 
     def roles(self) -> t.List[str]:
-        """Everyone who claims something."""
+        """Return the roles that claim something."""
         return sorted({role for owners in self.claims.values() for role in owners})

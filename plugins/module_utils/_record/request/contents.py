@@ -28,15 +28,15 @@ class Contents:
             raise RecordError(f"bundle {self._bundle}: cannot be read: {error}: run again") from error
 
     def has(self, sha256: str) -> bool:
-        """Whether it can be had without asking the controller."""
+        """Return whether a content can be had without asking the controller."""
         return sha256 in self.inline or sha256 in self._members
 
     def names(self) -> t.List[str]:
-        """What the bundle holds."""
+        """Return the digests of what the bundle holds."""
         return sorted(self._members)
 
     def chunks(self, sha256: str) -> t.Iterator[bytes]:
-        """Piece by piece; who writes it checks the digest."""
+        """Yield a content piece by piece; the caller checks the digest when it writes it."""
         if sha256 in self.inline:
             yield self.inline[sha256]
             return

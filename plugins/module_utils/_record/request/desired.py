@@ -28,12 +28,12 @@ _MODE = re.compile(r"[0-7]{3,4}")
 
 
 def role_name(text: str) -> str:
-    """The section of the record."""
+    """Return the name of a section of the record, checked."""
     return _match(_ROLE, text, "role", "lower-case letters, digits and underscores").group(0)
 
 
 def parse(arguments: JSON, *, inline: t.Dict[str, bytes]) -> Desired:
-    """Raises RecordError for what cannot be meant. Contents that are made here are added to `inline`."""
+    """Read a role's arguments; raise RecordError for what cannot be meant. Contents made here go into `inline`."""
     role = role_name(arguments["role"])
     modules = tuple(_module(name) for name in arguments.get("kernel_modules") or ())
     sysctls = tuple(_sysctl(item) for item in arguments.get("sysctls") or ())
@@ -61,7 +61,7 @@ def parse(arguments: JSON, *, inline: t.Dict[str, bytes]) -> Desired:
 
 
 def resolve(host: Host, desired: Desired) -> Desired:
-    """The same with every path where it really is, and each named once."""
+    """Return the same with every path where it really is, and each named once."""
 
     def real(path: str) -> str:
         return paths.resolve(host, path, follow_last=True)
@@ -124,7 +124,7 @@ def _sysctl(item: JSON) -> t.Tuple[str, str]:
 def _lasting_files(
     role: str, modules: t.Sequence[str], sysctls: t.Sequence[t.Tuple[str, str]], inline: t.Dict[str, bytes]
 ) -> t.List[FileItem]:
-    """What makes sysctls and modules last over a reboot: a file of ours for each."""
+    """Return what makes sysctls and modules last over a reboot: a file of ours for each."""
     made = []
     head = "# Written by converged.hpc.node_state; a restore removes it.\n"
     for folder, rows in (

@@ -31,12 +31,12 @@ class Source:
 
     @staticmethod
     def of_bytes(data: bytes) -> Source:
-        """A content that is here."""
+        """Return a source with a content that is here."""
         return Source(hashlib.sha256(data).hexdigest(), len(data), data=data)
 
     @staticmethod
     def of_file(path: str) -> Source:
-        """A content in a file."""
+        """Return a source with the content of a file."""
         total, size = hashlib.sha256(), 0
         try:
             with open(path, "rb") as file:
@@ -48,7 +48,7 @@ class Source:
         return Source(total.hexdigest(), size, path=path)
 
     def add_to(self, archive: tarfile.TarFile, name: str) -> None:
-        """As a member of a bundle."""
+        """Add the content to a bundle."""
         member = tarfile.TarInfo(name)
         member.size = self.size
         if not self.path:
@@ -58,7 +58,7 @@ class Source:
             archive.addfile(member, file)
 
     def shown(self) -> str:
-        """For a diff: the text, or what it is instead."""
+        """Return what a diff shows: the text, or what it is instead."""
         data = self.data
         if self.path and self.size <= _SHOWN:
             with open(self.path, "rb") as file:
@@ -72,7 +72,7 @@ class Source:
 
 
 def expand(path: str, src: t.Optional[str], content: t.Any) -> t.Iterator[t.Tuple[str, t.Optional[Source]]]:
-    """Every file that one item stands for, and without a source every directory."""
+    """Yield every file that one item stands for, and without a source every directory."""
     if src is None:
         text = content if isinstance(content, str) else json.dumps(content, indent=2, sort_keys=True) + "\n"
         yield path, Source.of_bytes(text.encode("utf-8", "surrogateescape"))

@@ -36,13 +36,13 @@ class Converge:
         self._view = store.load()
 
     def preview(self, *, show: bool) -> Outcome:
-        """What `run` would do, or why it would do nothing."""
+        """Return what `run` would do, or raise why it would do nothing."""
         outcome, _found, plan, _stale = self._plan_all(assume=True, show=show)
         apply.check_space(self._host, plan.steps)
         return outcome
 
     def run(self, *, show: bool) -> Outcome:
-        """Does it, unless contents are missing: then nothing is done."""
+        """Make the node as the role wants it; do nothing if contents are missing, and name these."""
         ours = self._view.packages()
         if self._desired.packages:
             package.manager(self._host).repair(set(ours))
@@ -120,13 +120,13 @@ def _installs(desired: Desired, found: Found) -> bool:
 
 
 def _stale(desired: Desired, plan: Plan, view: View) -> t.List[Entry]:
-    """What this role once claimed and no longer asks for; it goes back to what it was."""
+    """Return what this role once claimed and no longer asks for; it goes back to what it was."""
     found = [entry for entry in view.held(desired.role) if entry.key not in plan.claims]
     return [entry for entry in found if entry.kind != "package"] if desired.packages else found
 
 
 def _check_started(host: Host, plan: Plan) -> None:
-    """A unit that came up and fell over at once has not started."""
+    """Raise RecordError for a unit that came up and fell over at once: it has not started."""
     for name, state in unit.read_all(host, list(plan.started)).items():
         if state.failed or not (state.active or state.oneshot or state.held):
             found = "failed" if state.failed else "not running"

@@ -30,7 +30,7 @@ NOT_CHECKED = (
 
 
 def answer(params: JSON, *, check: bool, diff: bool) -> JSON:
-    """One call."""
+    """Return the module's result of one call."""
     sent = params["_sent"]
     if "operator" not in sent:
         raise RecordError("node_state works only through its action plugin: call it as converged.hpc.node_state")
@@ -79,12 +79,12 @@ def _restored(session: Session, params: JSON, sent: JSON, *, check: bool, diff: 
 
 
 def _diff(changes: t.Sequence[Change]) -> t.List[JSON]:
-    """With the digests of contents that only the action plugin has."""
+    """Return the diff with the digests of contents that only the action plugin has."""
     return [dict(shown, sha256=change.sha256) for shown, change in zip(diff_of(changes), changes)]
 
 
 def _with_record(session: Session, sent: JSON, result: JSON) -> JSON:
-    """Says which record this is, and hands over what the controller's copy does not have."""
+    """Say which record this is, and hand over what the controller's copy does not have."""
     store = session.store
     if not store.exists():
         return dict(result, record=None)

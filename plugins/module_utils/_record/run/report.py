@@ -40,7 +40,7 @@ class Report:
 
 
 def report_of(undo: Undo, steps: t.List[str], changes: t.List[Change], existed: bool) -> Report:
-    """The last round of a restore is its proof."""
+    """Return the report of a restore; its last round is its proof."""
     return Report(
         steps=steps,
         proved=sorted(undo.proved),
@@ -53,7 +53,7 @@ def report_of(undo: Undo, steps: t.List[str], changes: t.List[Change], existed: 
 
 
 def diff_of(changes: t.Iterable[Change]) -> t.List[JSON]:
-    """As Ansible prints a diff."""
+    """Return changes as Ansible prints a diff."""
     return [
         {"before_header": change.name, "after_header": change.name, "before": change.before, "after": change.after}
         for change in changes

@@ -31,12 +31,12 @@ class Restore:
         self._host, self._store, self._view, self._role = host, store, view, role
 
     def plan(self, entries: t.Sequence[Entry], done: t.Container[str] = ()) -> Undo:
-        """One round. `done`: units that were started again in an earlier one."""
+        """Plan one round. `done`: units that were started again in an earlier one."""
         found = look_again(self._host, self._view, [entry.key for entry in entries], self._role)
         return plan_undo(self._view, found, entries, role=self._role, text_of=self._store.blob, done=done)
 
     def run(self, entries: t.Sequence[Entry]) -> Report:
-        """Every round, and the end in the journal of what is proved."""
+        """Do every round, and close in the journal what is proved."""
         texts: t.List[str] = []
         changes: t.List[Change] = []
         failed: t.Dict[str, str] = {}
@@ -75,7 +75,7 @@ class Restore:
                 done.add(step.name)
 
     def _try_step(self, step: Step, undo: Undo) -> str:
-        """One failure does not keep the rest from going back."""
+        """Do one step; return why it failed: the rest goes back all the same."""
 
         def content(sha256: str) -> t.Iterable[bytes]:
             return [undo.contents[sha256]] if sha256 in undo.contents else self._store.blob_chunks(sha256)
@@ -90,7 +90,7 @@ class Restore:
         return ""
 
     def _close(self, undo: Undo) -> None:
-        """What is proved, or is the site's now, is no longer ours; what is shared is no longer this role's."""
+        """Close in the journal what is proved or is the site's now; drop this role's claims on what is shared."""
         entries = self._view.entries
         over = [this for this in (*undo.proved, *undo.site) if this in entries and this not in undo.left]
         events: t.List[JSON] = []
@@ -111,7 +111,7 @@ def _stay(undo: Undo) -> t.List[str]:
 
 
 def tidy(host: Host, view: View) -> None:
-    """Takes away what a killed run had staged."""
+    """Remove what a killed run had staged."""
     for entry in view.entries.values():
         if entry.kind == "path":
             discard(host, entry.name)

@@ -45,14 +45,14 @@ class Session:
         return locked(self.host, self.store, holder=f"{self.holder} ({what})", wait=self.wait)
 
     def converge(self, desired: Desired, contents: Contents, *, check: bool = False, show: bool = False) -> Outcome:
-        """Does what a role wants, or in check mode says what it would do."""
+        """Do what a role wants, or in check mode say what it would do."""
         if check:
             return Converge(self.host, self.store, desired, contents).preview(show=show)
         with self._locked(f"role {desired.role}"):
             return Converge(self.host, self.store, desired, contents).run(show=show)
 
     def restore(self, role: str = "", *, check: bool = False) -> Report:
-        """Puts back what `role`, or everyone, changed; in check mode says what it would do."""
+        """Put back what `role`, or everyone, changed; in check mode say what it would do."""
         if not check:
             with self._locked("restore"):
                 return self._restore(role)
@@ -77,7 +77,7 @@ class Session:
         return report
 
     def _repair(self, view: View) -> str:
-        """Ends what a killed run began with packages; what cannot be repaired may still be removed."""
+        """End what a killed run began with packages; what cannot be repaired may still be removed."""
         ours = set(view.packages())
         try:
             if ours:
@@ -87,7 +87,7 @@ class Session:
         return ""
 
     def adopt(self, parts: t.Mapping[str, bytes], *, even_unchanged: bool) -> None:
-        """Takes a copy of a lost record, unless nothing on this node shows that it is this node's."""
+        """Take a copy of a lost record, unless nothing on this node shows that it is this node's."""
         with self._locked("copy"):
             if self.store.exists():
                 return
@@ -100,7 +100,7 @@ class Session:
 
 
 def _is_ours(view: View, entry: Entry, found: Found) -> bool:
-    """A file that is as we wrote it, and not as it was."""
+    """Return whether a file is as we wrote it, and not as it was."""
     if not isinstance(entry.state, PathState):
         return False
     now = found.path(entry.name)

@@ -20,7 +20,7 @@ from ..store.store import Store
 
 
 def write_ahead(store: Store, view: View, role: str, found: Found, plan: Plan) -> None:
-    """Records a plan; what the record holds already is not written again."""
+    """Record a plan; what the record holds already is not written again."""
     new = [this for this in plan.claims if this not in view.entries]
     events = _events(view, role, plan)
     if not (new or events):
@@ -75,7 +75,7 @@ def save_files(host: Host, store: Store, view: View, files: t.Sequence[OwnFile])
 
 
 def started(name: str, role: str, digest: str) -> JSON:
-    """A unit runs with these inputs; without a digest it is about to be started."""
+    """Return the event that a unit runs with these inputs; without a digest it is about to be started."""
     return {"event": "started", "key": key("unit", name), "role": role, "digest": digest}
 
 
@@ -94,7 +94,7 @@ def _events(view: View, role: str, plan: Plan) -> t.List[JSON]:
 
 
 def _baseline(store: Store, found: Found, this: str) -> t.Any:
-    """A thing's state for the record, its content on disk first."""
+    """Return a thing's state for the record, and write its content to disk first."""
     state = found.state(this)
     if isinstance(state, PathState) and state.sha256 and not store.has_blob(state.sha256):
         name = this.partition(":")[2]

@@ -22,20 +22,20 @@ _PART = re.compile(r"format|journal|baseline/[0-9]{6}|blobs/[0-9a-f]{64}")
 
 
 def fingerprint(identity: str, parts: t.Mapping[str, int]) -> str:
-    """The same on both sides when the copy is complete."""
+    """Return a digest that is the same on both sides when the copy is complete."""
     text = "\n".join([identity, *(f"{name} {size}" for name, size in sorted(parts.items()))])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def check_name(name: str) -> str:
-    """A part's name from the other side, where it cannot lead anywhere else."""
+    """Return a part's name from the other side; refuse one that leads anywhere else."""
     if not _PART.fullmatch(name):
         raise RecordError(f"record: {name!r} is no part of a record")
     return name
 
 
 def pack(path: str, parts: t.Mapping[str, bytes]) -> None:
-    """One file that holds `parts`, for nobody but who owns the folder it is made in."""
+    """Make a file that holds `parts`, for the owner of its folder alone."""
     folder = os.stat(os.path.dirname(path))
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
         os.fchown(file.fileno(), folder.st_uid, folder.st_gid)
@@ -49,7 +49,7 @@ def pack(path: str, parts: t.Mapping[str, bytes]) -> None:
 
 
 def unpack(path: str) -> t.Dict[str, bytes]:
-    """The parts in a file that `pack` made; a blob that does not match its name is refused."""
+    """Return the parts in a file that `pack` made; refuse a blob that does not match its name."""
     found: t.Dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r:") as archive:
@@ -77,7 +77,7 @@ class LocalCopy:
         self.folder = folder
 
     def identity(self) -> str:
-        """Which record this is a copy of; nothing where there is none."""
+        """Return the id of the record that this is a copy of; nothing where there is none."""
         try:
             with open(f"{self.folder}/format", encoding="ascii") as file:
                 return file.read().split()[-1]
@@ -85,7 +85,7 @@ class LocalCopy:
             return ""
 
     def parts(self) -> t.Dict[str, int]:
-        """Names and sizes."""
+        """Return names and sizes of all parts."""
         found = {}
         for inner in ("", "baseline/", "blobs/"):
             folder = f"{self.folder}/{inner}"
@@ -95,7 +95,7 @@ class LocalCopy:
         return found
 
     def read(self) -> t.Dict[str, bytes]:
-        """All of it."""
+        """Read all parts."""
         found = {}
         for name in self.parts():
             with open(f"{self.folder}/{name}", "rb") as file:
@@ -103,11 +103,11 @@ class LocalCopy:
         return found
 
     def is_complete(self, identity: str, wanted: str) -> bool:
-        """Whether it is a copy of that record, as it is now."""
+        """Return whether this is a copy of that record, as it is now."""
         return self.identity() == identity and fingerprint(identity, self.parts()) == wanted
 
     def merge(self, identity: str, parts: t.Mapping[str, bytes], *, stamp: str) -> None:
-        """Adds parts; the format file, which makes it a copy, comes last."""
+        """Add parts; the format file, which makes it a copy, comes last."""
         if self.identity() not in ("", identity):
             self.set_aside(f"older-{stamp}")
         for inner in ("", "baseline", "blobs"):
@@ -123,6 +123,6 @@ class LocalCopy:
                 raise RecordError(f"{path} does not hold what was written: remove it and run again")
 
     def set_aside(self, why: str) -> None:
-        """Keeps it under another name: its record has ended."""
+        """Keep the copy under another name: its record has ended."""
         if os.path.isdir(self.folder):
             os.rename(self.folder, f"{self.folder}.{why}")

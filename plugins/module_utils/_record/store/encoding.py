@@ -20,12 +20,12 @@ _FORMAT = re.compile(rb"converged\.hpc record 1 ([0-9a-f]{32})\n")
 
 
 def format_file(record_id: str) -> bytes:
-    """Which format this is, and which record."""
+    """Return the format file: which format this is, and which record."""
     return f"converged.hpc record 1 {record_id}\n".encode()
 
 
 def record_id(data: bytes) -> str:
-    """The id in a format file."""
+    """Return the id in a format file."""
     found = _FORMAT.fullmatch(data)
     if found is None:
         raise ValueError(f"expected 'converged.hpc record 1' and its id, found {data[:60]!r}")
@@ -33,13 +33,13 @@ def record_id(data: bytes) -> str:
 
 
 def segment_file(number: int, items: t.Sequence[JSON]) -> bytes:
-    """Baselines that are written together, their last line the checksum."""
+    """Return a segment: baselines that are written together, and a checksum as the last line."""
     payload = json.dumps({"segment": number, "entries": items}, sort_keys=True).encode()
     return payload + b"\n" + _digest(payload) + b"\n"
 
 
 def segment(data: bytes) -> t.Tuple[int, t.List[Entry]]:
-    """Number and baselines of one such file."""
+    """Return number and baselines of one segment."""
     payload, _newline, checksum = data.rstrip(b"\n").rpartition(b"\n")
     if _digest(payload) != checksum:
         raise ValueError("its checksum does not match")
@@ -49,13 +49,13 @@ def segment(data: bytes) -> t.Tuple[int, t.List[Entry]]:
 
 
 def journal_line(number: int, event: JSON) -> bytes:
-    """One event, behind its checksum."""
+    """Return one event behind its checksum."""
     payload = json.dumps(dict(event, n=number), sort_keys=True).encode()
     return _digest(payload)[:16] + b" " + payload + b"\n"
 
 
 def journal_event(number: int, line: bytes) -> JSON:
-    """The event of the journal's line `number`."""
+    """Return the event of the journal's line `number`."""
     checksum, _blank, payload = line.partition(b" ")
     if _digest(payload)[:16] != checksum:
         raise ValueError("its checksum does not match")

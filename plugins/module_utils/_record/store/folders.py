@@ -15,7 +15,7 @@ _OURS = "converged"
 
 
 def make_root(host: Host, root: str) -> None:
-    """The directory itself; above it only our own may be missing."""
+    """Make the record's directory; above it only our own may be missing."""
     above = os.path.dirname(root)
     if os.path.basename(above) == _OURS:
         make_directory(host, above, 0o755)
@@ -25,7 +25,7 @@ def make_root(host: Host, root: str) -> None:
 
 
 def remove_root(host: Host, root: str) -> None:
-    """Takes away the directory itself, and the one above it where that is ours, unless something is kept there."""
+    """Remove the record's directory, and the one above it where that is ours, unless something is kept there."""
     above = os.path.dirname(root)
     for path in (root, above) if os.path.basename(above) == _OURS else (root,):
         if host.lstat(path) is None or host.names(path):
@@ -38,7 +38,7 @@ def remove_root(host: Host, root: str) -> None:
 
 
 def make_directory(host: Host, path: str, mode: int) -> None:
-    """Unless it is there."""
+    """Make a directory unless it is there."""
     if host.lstat(path) is None:
         try:
             host.make_directory(path, mode)

@@ -21,7 +21,7 @@ _PAUSE = 0.1
 
 @contextlib.contextmanager
 def locked(host: Host, store: Store, *, holder: str, wait: float) -> t.Iterator[None]:
-    """Holds the record's lock; the kernel lets go of it when this process ends, however it ends.
+    """Hold the record's lock; the kernel lets go of it when this process ends, however it ends.
 
     Where there is no record when it lets go, the lock goes, too, and the folders that were made for it.
     """
@@ -68,7 +68,7 @@ def _take(fd: int, path: str, deadline: float) -> bool:
 
 
 def _is_current(host: Host, fd: int, path: str) -> bool:
-    """The holder before us may have removed the record and this lock with it."""
+    """Return whether the lock still has its name: its last holder may have removed it with the record."""
     found = host.lstat(path)
     return found is not None and found.st_ino == os.fstat(fd).st_ino
 

@@ -16,7 +16,7 @@ from .folders import make_directory
 
 
 def kept_files(host: Host, root: str) -> t.List[str]:
-    """Everything that was put aside for the site."""
+    """Return all files that were put aside for the site."""
     folders, found = [f"{root}/kept"], []
     while folders:
         folder = folders.pop()
@@ -31,7 +31,7 @@ def kept_files(host: Host, root: str) -> t.List[str]:
 
 
 def keep(host: Host, root: str, path: str, sha256: str) -> None:
-    """Puts what the site made of a file aside, where removing the record leaves it."""
+    """Put the site's version of a file aside, where the end of the record leaves it."""
     kept = f"{root}/kept/{sha256}{path}"
     if host.lstat(kept) is not None:
         return

@@ -49,11 +49,11 @@ class Store:
     # Reading
 
     def exists(self) -> bool:
-        """A record was begun: its first file is written before anything else."""
+        """Return whether a record was begun: its first file is written before anything else."""
         return self._there("format")
 
     def load(self) -> View:
-        """What the record says; an empty view where there is none."""
+        """Return what the record says; an empty view where there is none."""
         view = View()
         if not self.exists():
             return view
@@ -95,28 +95,28 @@ class Store:
         return [name for name in self._host.names(f"{self._live}/{folder}") if not name.startswith(".")]
 
     def blob(self, sha256: str) -> bytes:
-        """A content, checked."""
+        """Return a content, checked."""
         data = self.part(f"blobs/{sha256}")
         if hashlib.sha256(data).hexdigest() != sha256:
             raise self._damaged(f"blobs/{sha256}", "its content does not match its name")
         return data
 
     def blob_chunks(self, sha256: str) -> t.Iterator[bytes]:
-        """A content piece by piece; who writes it checks the digest."""
+        """Yield a content piece by piece; the caller checks the digest when it writes it."""
         return self._host.chunks(f"{self._live}/blobs/{sha256}")
 
     def has_blob(self, sha256: str) -> bool:
-        """Whether a content is here."""
+        """Return whether a content is here."""
         return self._there(f"blobs/{sha256}")
 
     def parts(self) -> t.Dict[str, int]:
-        """Every file of the record and its size, by its name below `live`."""
+        """Return every file of the record and its size, by its name below `live`."""
         names = [f"{folder}/{name}" for folder in _FOLDERS for name in self._names(folder)]
         found = {name: self._host.lstat(f"{self._live}/{name}") for name in ("format", *names, "journal")}
         return {name: state.st_size for name, state in found.items() if state is not None}
 
     def part(self, name: str) -> bytes:
-        """One file of the record."""
+        """Return one file of the record."""
         path = f"{self._live}/{name}"
         try:
             return self._host.read(path)
@@ -133,7 +133,7 @@ class Store:
     # Writing
 
     def begin(self) -> None:
-        """Makes the record's directories; the format file last, so that a record is whole or none."""
+        """Make the record's directories; the format file last, so that a record is whole or none."""
         if self.exists():
             self.finish_removal()
             return
@@ -143,17 +143,17 @@ class Store:
         self._host.sync_directory(self.root)
 
     def _make_folders(self) -> None:
-        """Empty ones: without the format file, what lies there is what a killed run took of a copy."""
+        """Make empty folders: without the format file, what lies there is what a killed run took of a copy."""
         self.remove()
         for path in (self._live, *(f"{self._live}/{name}" for name in _FOLDERS)):
             make_directory(self._host, path, 0o700)
 
     def put_blob(self, path: str) -> str:
-        """Copies a file of the node into the record."""
+        """Copy a file of the node into the record."""
         return self._put(self._host.chunks(path), path)
 
     def put_text(self, data: bytes) -> str:
-        """Puts a content that we made into the record."""
+        """Put a content that we made into the record."""
         sha256 = hashlib.sha256(data).hexdigest()
         return sha256 if self.has_blob(sha256) else self._put([data], "a text")
 
@@ -171,7 +171,7 @@ class Store:
         return sha256
 
     def add_baselines(self, view: View, entries: t.Sequence[t.Tuple[str, t.Any, bool]]) -> None:
-        """Writes what `key`s were like: once, and never again while they are ours."""
+        """Write what `key`s were like: once, and never again while they are ours."""
         if not entries:
             return
         number = self._segments + 1
@@ -189,7 +189,7 @@ class Store:
             view.add_baseline(Entry.from_json(item, number))
 
     def append(self, view: View, events: t.Sequence[JSON]) -> None:
-        """Adds to the journal, on disk before this returns."""
+        """Add to the journal, on disk before this returns."""
         if not events:
             return
         data = b""
@@ -204,7 +204,7 @@ class Store:
         self._journal_end += len(data)
 
     def adopt(self, parts: t.Mapping[str, t.Iterable[bytes]]) -> None:
-        """Takes a copy of a record that was lost; the format file comes last, as in `begin`."""
+        """Take a copy of a record that was lost; the format file comes last, as in `begin`."""
         self._make_folders()
         for name in sorted(parts, key=lambda name: name == "format"):
             self._write(f"{self._live}/{name}", parts[name])
@@ -226,14 +226,14 @@ class Store:
     # Removing
 
     def remove(self) -> None:
-        """Ends the record in one step; what was kept for the site stays."""
+        """End the record in one step; what was kept for the site stays."""
         self.finish_removal()
         if self._host.lstat(self._live) is not None:
             self._host.rename(self._live, f"{self.root}/removed")
         self.finish_removal()
 
     def finish_removal(self) -> None:
-        """Deletes a record that was ended."""
+        """Delete a record that was ended."""
         removed = f"{self.root}/removed"
         if self._host.lstat(removed) is None:
             return
