@@ -40,7 +40,7 @@ class Completed:
 
 
 def last_line(text: str) -> str:
-    """The last line that says something: where most tools put their reason."""
+    """Return the last line that says something: most tools put their reason there."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
@@ -54,7 +54,7 @@ def run(
     text: t.Optional[str] = None,
     pass_fds: t.Sequence[int] = (),
 ) -> Completed:
-    """Runs `argv` and returns what it answered; any exit status outside `ok` is an error.
+    """Run `argv` and return its answer; any exit status outside `ok` is an error.
 
     `pass_fds`: open files that the program inherits, such as a lock that holds as long as it runs.
     """

@@ -51,7 +51,7 @@ class Change(t.NamedTuple):
 
 
 def drained(nodes: t.Sequence[Node], reason: str) -> Change:
-    """Nodes on which no further job shall start. A reason that was there without a hold is kept behind ours."""
+    """Return nodes on which no further job shall start. A reason that was there without a hold is kept behind ours."""
     if not reason.strip() or not reason.isprintable() or len(reason) > MAX_REASON:
         raise HoldError(f"reason {reason[:60]!a}: expected one line of at most {MAX_REASON} characters")
     drain = {}
@@ -64,7 +64,7 @@ def drained(nodes: t.Sequence[Node], reason: str) -> Change:
 
 
 def given_back(nodes: t.Sequence[Node]) -> Change:
-    """Nodes whose hold, if it is ours, ends."""
+    """Return nodes with a hold of ours that ends."""
     ours = [node for node in nodes if node.ours]
     before = {node.name: _BEFORE.search(node.reason) for node in ours if node.keeps}
     explain = {name: match.group(1) for name, match in before.items() if match is not None}
@@ -72,7 +72,7 @@ def given_back(nodes: t.Sequence[Node]) -> Change:
 
 
 def named(system: str, nodes: t.Sequence[Node], names: t.Sequence[str]) -> list[Node]:
-    """The nodes of these names, each once; a name that is not known is an error before anything is done."""
+    """Return the nodes of these names, each once; raise for a name that is not known, before anything is done."""
     known = {node.name: node for node in nodes}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -101,7 +101,7 @@ def mark(system: Marks, change: Change) -> None:
 
 
 def result_of(change: Change, nodes: t.Sequence[Node], *, held: str) -> dict[str, t.Any]:
-    """What a module returns, with a diff of the nodes that change; `held` is the batch system's word for it."""
+    """Return a module's result, with a diff of the nodes that change; `held` is the batch system's word for it."""
     changing = {**change.drain, **dict.fromkeys(change.undrain, ""), **change.explain}
     reasons = {node.name: node.reason for node in nodes}
     return {

@@ -26,7 +26,7 @@ class LockError(Exception):
 
 
 def take(path: str, mine: Holder, *, over: str = "", check: bool = False) -> bool:
-    """Whether it was taken anew. ``over`` is the token of a holder that is known to be gone."""
+    """Take the lock; return whether it was taken anew. ``over`` is the token of a holder that is known to be gone."""
     if check and not os.path.exists(path):
         return True
     with _opened(path) as file:
@@ -41,7 +41,7 @@ def take(path: str, mine: Holder, *, over: str = "", check: bool = False) -> boo
 
 
 def leave(path: str, mine: Holder, *, check: bool = False) -> bool:
-    """Whether it was ours and is free now."""
+    """Leave the lock; return whether it was ours and is free now."""
     if not os.path.exists(path):
         return False
     with _opened(path) as file:
@@ -54,7 +54,7 @@ def leave(path: str, mine: Holder, *, check: bool = False) -> bool:
 
 
 def holder(path: str) -> Holder:
-    """Who has it; nothing where nobody has."""
+    """Return the holder of the lock; nothing for a lock that is free."""
     if not os.path.exists(path):
         return {}
     with _opened(path) as file:
@@ -62,7 +62,7 @@ def holder(path: str) -> Holder:
 
 
 def said(held: Holder) -> str:
-    """For people."""
+    """Say in words which run holds the lock."""
     return (
         f"{held['who']} changes this site (process {held['pid']} on {held['host']}, since {held['since']}): "
         "wait for it; if it is dead, run again with -e converged_take_lock=true"

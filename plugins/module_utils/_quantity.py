@@ -38,7 +38,7 @@ def kubernetes(text: str) -> Fraction:
 
 
 def slurm_memory(text: str) -> int:
-    """Bytes of a Slurm memory size: mebibytes where no unit stands, units of 1024, rounded up to mebibytes."""
+    """Return bytes of a Slurm memory size: mebibytes without a unit, units of 1024, rounded up to mebibytes."""
     number, unit = quantity.matched(_SLURM, text, "Slurm memory size", "such as 2000, 2000M or 2G").groups()
     power = _POWER[(unit or "m").lower()]
     mebibytes = -(-int(number) * 1024**power // 1024**2)
@@ -46,7 +46,7 @@ def slurm_memory(text: str) -> int:
 
 
 def byte_count(text: str, dialect: str) -> int:
-    """Whole bytes, rounded up, of an amount in the named dialect: kubernetes, slurm or pbs."""
+    """Return whole bytes, rounded up, of an amount in the named dialect: kubernetes, slurm or pbs."""
     if dialect == "kubernetes":
         value = kubernetes(text)
         return -(-value.numerator // value.denominator)
@@ -57,13 +57,13 @@ def byte_count(text: str, dialect: str) -> int:
 
 
 def millicores(text: str) -> int:
-    """Thousandths of a core of a Kubernetes cpu quantity, rounded up as the scheduler does."""
+    """Return thousandths of a core of a Kubernetes cpu quantity, rounded up as the scheduler does."""
     value = kubernetes(text) * 1000
     return -(-value.numerator // value.denominator)
 
 
 def seconds(text: str) -> int:
-    """Of a duration: ``90``, ``1d12h``, ``30m``, or Slurm's ``1-12:00:00``."""
+    """Return seconds of a duration: ``90``, ``1d12h``, ``30m``, or Slurm's ``1-12:00:00``."""
     groups = quantity.matched(_DURATION, text, "duration", "such as 90, 30m, 1d12h or 1-12:00:00").groups()
     days, hours, minutes, rest = (int(units or clock or 0) for units, clock in zip(groups[:4], groups[4:]))
     return quantity.bounded(((days * 24 + hours) * 60 + minutes) * 60 + rest, text)

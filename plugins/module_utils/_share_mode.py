@@ -28,22 +28,22 @@ BACKED_TAINT = "converged.hpc/backed"
 
 
 def mode_of(known: t.Mapping[str, t.Any]) -> str:
-    """From a host's variables."""
+    """Return the share mode of a host from its variables."""
     return str(known.get("converged_share_mode") or HANDOVER)
 
 
 def fence_of(known: t.Mapping[str, t.Any]) -> str:
-    """From a host's variables."""
+    """Return the fence of a host from its variables."""
     return str(known.get("node_share_fence") or FENCES[0])
 
 
 def on_node(mode: str) -> str:
-    """What nodeshare is to do: jobs that back no pod show on a backed node as they do on any other."""
+    """Return what nodeshare is to do: jobs that back no pod show on a backed node as they do on any other."""
     return PLACEHOLDER if mode in BESIDE else mode
 
 
 def labels(known: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
-    """What a Node object says of its host."""
+    """Return the labels that a Node object has for its host."""
     mode = mode_of(known)
     found = {LABEL: mode}
     if known.get("converged_wlm") == "pbs" and mode in BESIDE:

@@ -74,30 +74,30 @@ class Queue(t.NamedTuple):
 
 
 def queues(text: str) -> list[Queue]:
-    """`qstat -Q -f -F json`."""
+    """Read `qstat -Q -f -F json`."""
     found = _section(text, "qstat", "Queue", needed=False)
     return [Queue(name, fields.get("queue_type") == "Execution") for name, fields in found.items()]
 
 
 def server_host(text: str) -> str:
-    """The machine that the server is on, from `qstat -B -f -F json`."""
+    """Return the machine that the server is on, from `qstat -B -f -F json`."""
     for name, fields in _section(text, "qstat", "Server", needed=True).items():
         return _text(fields.get("server_host", name))
     raise NoAnswerError("qstat -B showed no server")
 
 
 def nodes(text: str) -> list[Node]:
-    """`pbsnodes -av -F json`."""
+    """Read `pbsnodes -av -F json`."""
     return [_node(name, fields) for name, fields in _section(text, "pbsnodes", "nodes", needed=True).items()]
 
 
 def jobs(text: str) -> list[Job]:
-    """`qstat -t -f -F json`, printed with UTC as the time zone; the parent of an array is one of them."""
+    """Read `qstat -t -f -F json`, printed with UTC as the time zone; the parent of an array is one of them."""
     return [_job(name, fields) for name, fields in _section(text, "qstat", "Jobs", needed=False).items()]
 
 
 def chunks(exec_vnode: str) -> tuple[dict[str, t.Any], ...]:
-    """``(a:ncpus=2:mem=1gb)+(b[0]:ncpus=1+b[1]:ncpus=1)``: what is taken of each vnode, sizes in bytes."""
+    """Return what is taken of each vnode, sizes in bytes: ``(a:ncpus=2:mem=1gb)+(b[0]:ncpus=1+b[1]:ncpus=1)``."""
     try:
         found = pbs_json.chunks(exec_vnode)
     except pbs_json.AnswerError as error:
@@ -110,7 +110,7 @@ def chunks(exec_vnode: str) -> tuple[dict[str, t.Any], ...]:
 
 
 def _amount(value: str) -> int | str:
-    """A count or a size in bytes; anything else stays text."""
+    """Return a count or a size in bytes; anything else stays text."""
     try:
         return _quantity.pbs_size(value)
     except _quantity.QuantityError:
@@ -146,7 +146,7 @@ def _node(name: str, fields: dict[str, t.Any]) -> Node:
 
 
 def _resources(values: t.Any) -> dict[str, t.Any]:
-    """Sizes in bytes; a name stays one, though it may look like a size or have been read as a number."""
+    """Return sizes in bytes; a name stays one, though it may look like a size or have been read as a number."""
     found = values if isinstance(values, dict) else {}
     return {
         name: _text(value) if name in _NAMES else _amount(value) if isinstance(value, str) else value
@@ -186,12 +186,12 @@ def _number(value: t.Any) -> int:
 
 
 def _text(value: t.Any) -> str:
-    """A value that may have been read as a number; one that PBS has bent already stays bent."""
+    """Return a value as text that may have been read as a number; one that PBS has bent already stays bent."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _time(text: t.Any) -> int | None:
-    """The text of ctime, printed in UTC and in English."""
+    """Read a text of ctime, printed in UTC and in English."""
     try:
         return calendar.timegm(time.strptime(text, "%a %b %d %H:%M:%S %Y"))
     except (TypeError, ValueError):

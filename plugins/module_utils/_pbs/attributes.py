@@ -33,7 +33,7 @@ class Step(t.NamedTuple):
 
 
 def plan(current: qmgr.Attributes, wanted: t.Mapping[str, t.Any]) -> list[Step]:
-    """The attributes that change, in the order in which PBS takes them."""
+    """Plan the attributes that change, in the order in which PBS takes them."""
     steps = []
     for attribute in sorted(wanted, key=_rank):
         qmgr.checked_attribute(attribute)
@@ -44,7 +44,7 @@ def plan(current: qmgr.Attributes, wanted: t.Mapping[str, t.Any]) -> list[Step]:
 
 
 def commands(kind: str, name: str, steps: t.Iterable[Step]) -> list[str]:
-    """One command for each attribute, so that an error names it."""
+    """Return one command for each attribute, so that an error names it."""
     return [
         qmgr.unset(kind, name, step.attribute)
         if step.after is None
@@ -54,7 +54,7 @@ def commands(kind: str, name: str, steps: t.Iterable[Step]) -> list[str]:
 
 
 def elements(attribute: str, value: t.Any) -> tuple[str, ...] | None:
-    """A wish as qmgr prints it; None, an empty list and empty text mean unset."""
+    """Return a wish as qmgr prints it; None, an empty list and empty text mean unset."""
     values = value if isinstance(value, list) else [value]
     if value is None or not values or value == "":
         return None
@@ -62,7 +62,7 @@ def elements(attribute: str, value: t.Any) -> tuple[str, ...] | None:
 
 
 def shown(kind: str, name: str, steps: t.Iterable[Step], *, after: bool) -> str:
-    """One side of the diff, as `qmgr print` would show it."""
+    """Return one side of the diff, as `qmgr print` would show it."""
     target = f"{kind} {name}" if name else kind
     sides = [(step.attribute, step.after if after else step.before) for step in steps]
     return "".join(f"set {target} {attribute} = {','.join(side)}\n" for attribute, side in sides if side is not None)

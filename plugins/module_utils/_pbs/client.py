@@ -64,21 +64,21 @@ class Pbs:
         raise NoAnswerError("qmgr -c 'list server' listed no server")
 
     def settings(self) -> dict[qmgr.Key, qmgr.Attributes]:
-        """What can be set of the server (named "") and of its queues."""
+        """Return what can be set of the server (named "") and of its queues."""
         found = qmgr.printed(self._ask("qmgr", "-c", "print server"))
         if ("server", "") not in found:
             raise NoAnswerError("qmgr -c 'print server' printed nothing about the server")
         return found
 
     def hooks(self) -> dict[str, dict[str, str]]:
-        """The site's hooks with their attributes."""
+        """Return the site's hooks with their attributes."""
         answer = self._answer("qmgr", "-c", "list hook")
         if answer.err.strip():  # without the right to see them, qmgr says so and exits with 0
             raise NoAnswerError(f"qmgr -c 'list hook': {_cmd.last_line(answer.err)}")
         return {name: attributes for (_kind, name), attributes in qmgr.listed(answer.out).items()}
 
     def cgroups(self) -> dict[str, t.Any]:
-        """What PBS's own hook of cgroups is configured to do; empty where nobody can tell."""
+        """Return what PBS's own hook of cgroups is configured to do; empty where it cannot be told."""
         if CGROUPS not in self.hooks():
             return {}
         try:
@@ -88,15 +88,15 @@ class Pbs:
         return found if isinstance(found, dict) else {}
 
     def stored(self, hook: str, kind: str) -> str:
-        """The very text that a hook has as its content or configuration; empty where there is none."""
+        """Return the very text that a hook has as its content or configuration; empty where there is none."""
         return self._ask("qmgr", "-c", f"export hook {qmgr.checked_name('hook', hook)} {kind} default")
 
     def store(self, hook: str, kind: str, text: str) -> None:
-        """Replaces it. PBS compiles a content, and keeps the old one where that fails."""
+        """Replace a text of a hook. PBS compiles a content, and keeps the old one where that fails."""
         self._ask("qmgr", "-c", f"import hook {qmgr.checked_name('hook', hook)} {kind} default -", text=text)
 
     def manage(self, command: str) -> None:
-        """One command to qmgr that changes something."""
+        """Give qmgr one command that changes something."""
         self._ask("qmgr", "-c", command)
 
     def queues(self) -> list[answers.Queue]:
@@ -112,15 +112,15 @@ class Pbs:
         self._mark(["-o", "-C", comment], names)
 
     def online(self, names: t.Sequence[str]) -> None:
-        """Takes the mark and its comment away; a node that is down stays down."""
+        """Take the mark and its comment away; a node that is down stays down."""
         self._mark(["-r", "-C", ""], names)
 
     def explain(self, names: t.Sequence[str], comment: str) -> None:
-        """Changes the comment and nothing else."""
+        """Change the comment and nothing else."""
         self._mark(["-C", comment], names)
 
     def jobs(self) -> list[answers.Job]:
-        """All jobs that have not ended, sub-jobs of arrays one by one beside their parents."""
+        """Return all jobs that have not ended, sub-jobs of arrays one by one beside their parents."""
         return answers.jobs(self._ask("qstat", "-t", "-f", "-F", "json", env=_UTC))
 
     def _mark(self, words: t.Sequence[str], names: t.Sequence[str]) -> None:

@@ -53,7 +53,7 @@ class Change(t.NamedTuple):
 def present(
     name: str, found: Found, attributes: t.Mapping[str, t.Any], *, content: str | None, config: str | None
 ) -> Change:
-    """The hook with these attributes and texts; what is not named stays as it is."""
+    """Plan the hook with these attributes and texts; what is not named stays as it is."""
     wanted = _wanted(attributes)
     _judge(name, content, config)
     current = found.attributes or {}
@@ -83,7 +83,7 @@ def present(
 
 
 def absent(name: str, found: Found) -> Change:
-    """No hook of this name."""
+    """Plan that there is no hook of this name."""
     if found.attributes is None:
         return Change([], {}, [], {})
     # somebody may have set its period as this module did not
@@ -91,7 +91,7 @@ def absent(name: str, found: Found) -> Change:
 
 
 def diff(name: str, found: Found, change: Change) -> list[dict[str, str]]:
-    """What changes, attributes first. A hook that is made or deleted is there or not."""
+    """Return what changes, attributes first. A hook that is made or deleted is there or not."""
     lines = [
         (f"{attribute} = {old}\n" if old else "", f"{attribute} = {new}\n")
         for attribute, (old, new) in change.attributes.items()
@@ -156,5 +156,5 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _printable(text: str) -> str:
-    """Bytes that are no UTF-8 cannot stand in a result."""
+    """Return a text for a result: bytes that are no UTF-8 are replaced."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -29,7 +29,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:/@*+-]+\Z")
 
 
 def printed(text: str) -> dict[Key, Attributes]:
-    """What ``print`` shows, by kind and name. An attribute is the tuple of its elements."""
+    """Read what ``print`` shows, by kind and name. An attribute is the tuple of its elements."""
     found: dict[Key, Attributes] = {}
     for line in _whole_lines(text):
         match = _COMMAND.match(line)
@@ -49,7 +49,7 @@ def printed(text: str) -> dict[Key, Attributes]:
 
 
 def listed(text: str) -> dict[Key, dict[str, str]]:
-    """What ``list`` shows, by kind (in small letters) and name; a value that was broken into lines is whole again."""
+    """Read what ``list`` shows, by kind (in small letters) and name; join a value that was broken into lines."""
     found: dict[Key, dict[str, str]] = {}
     current: dict[str, str] | None = None
     attribute = ""
@@ -68,17 +68,17 @@ def listed(text: str) -> dict[Key, dict[str, str]]:
 
 
 def assigned(kind: str, name: str, attribute: str, value: str) -> str:
-    """The command that sets an attribute."""
+    """Return the command that sets an attribute."""
     return f"set {_target(kind, name)} {checked_attribute(attribute)} = {quoted(value)}"
 
 
 def unset(kind: str, name: str, attribute: str) -> str:
-    """The command that gives an attribute back to PBS's own default."""
+    """Return the command that gives an attribute back to PBS's own default."""
     return f"unset {_target(kind, name)} {checked_attribute(attribute)}"
 
 
 def quoted(value: str) -> str:
-    """One value as qmgr reads it. It knows no escapes: what it would end early or break is refused."""
+    """Quote one value for qmgr, which knows no escapes; refuse what it would end early or break."""
     if not (value.isascii() and value.isprintable()):
         raise WishError(f"value {value[:60]!a}: qmgr takes printable ASCII on one line only")
     if _PLAIN.match(value):
@@ -90,14 +90,14 @@ def quoted(value: str) -> str:
 
 
 def checked_name(kind: str, name: str) -> str:
-    """A name that is one word to qmgr, and no option."""
+    """Return a name; refuse one that is not one word to qmgr, or an option."""
     if not _NAME.match(name):
         raise WishError(f"{name[:60]!a} is no name of a {kind}: letters, digits and _ . - are expected")
     return name
 
 
 def checked_attribute(name: str) -> str:
-    """An attribute, or one resource of it (``resources_max.ncpus``)."""
+    """Return an attribute, or one resource of it (``resources_max.ncpus``); refuse anything else."""
     if not _ATTRIBUTE.match(name):
         raise WishError(f"{name[:60]!a} is no attribute: expected a name such as enabled or resources_max.ncpus")
     return name
@@ -108,7 +108,7 @@ def _target(kind: str, name: str) -> str:
 
 
 def _whole_lines(text: str) -> t.Iterator[str]:
-    """Lines without comments; a quoted value may hold line breaks."""
+    """Yield lines without comments; a quoted value may hold line breaks."""
     whole = ""
     for line in text.splitlines():
         if not whole and (not line.strip() or line.startswith("#")):

@@ -107,7 +107,7 @@ Setting = t.Union[str, None, t.List[str]]
 
 
 def config(text: str) -> dict[str, Setting]:
-    """`scontrol show config`: values as printed, None where unset; what may be several (``Key[0]``) as lists."""
+    """Read `scontrol show config`: values as printed, None where unset; what may be several (``Key[0]``) as lists."""
     found: dict[str, Setting] = {key: [] for key in SCRIPT_KEYS}
     head, _blank, _cgroup = text.partition("\n\n")
     for line in head.splitlines()[1:]:
@@ -130,12 +130,12 @@ def slurm_user(config: t.Mapping[str, Setting]) -> str:
 
 
 def nodes(text: str) -> list[Node]:
-    """`scontrol --oneliner show node`"""
+    """Read `scontrol --oneliner show node`."""
     return [_node(line, _fields(line, "NodeName")) for line in _lines(text, "scontrol show node")]
 
 
 def partitions(text: str) -> list[Partition]:
-    """`scontrol --oneliner show partition`"""
+    """Read `scontrol --oneliner show partition`."""
     if text.strip() == "No partitions in the system":
         return []
     found = []
@@ -157,7 +157,7 @@ def partitions(text: str) -> list[Partition]:
 
 
 def jobs(text: str) -> list[Job]:
-    """`squeue` with JOB_FIELDS, each followed by SEPARATOR, and times in seconds; no line is no job."""
+    """Read `squeue` with JOB_FIELDS, each followed by SEPARATOR, and times in seconds; no line is no job."""
     found = []
     for line in text.splitlines():
         values = line.split(SEPARATOR)
@@ -170,7 +170,7 @@ def jobs(text: str) -> list[Job]:
 
 
 def node_state(text: str) -> tuple[str, frozenset[str]]:
-    """State and flags of a node, such as ``IDLE+DRAIN*`` or ``DOWN+POWERED_DOWN+NOT_RESPONDING``."""
+    """Split state and flags of a node, such as ``IDLE+DRAIN*`` or ``DOWN+POWERED_DOWN+NOT_RESPONDING``."""
     words, flags = [], set()
     for word in text.split("+"):
         bare = word.rstrip("".join(_MARKS))
@@ -230,7 +230,7 @@ def _lines(text: str, command: str) -> list[str]:
 
 
 def _fields(line: str, first: str) -> dict[str, str]:
-    """Key=Value words; a word without = goes on with the value before. Free text comes last and overrides nothing."""
+    """Read Key=Value words; a word without = continues the value before. Free text comes last and overrides nothing."""
     found: dict[str, str] = {}
     key = ""
     for word in line.split():

@@ -41,7 +41,7 @@ _PAUSE = 0.5  # before 23.11 slurmctld answers `reconfigure` before it has read 
 
 
 def load(slurm: Slurm, path: str | None) -> Conf:
-    """The configuration at ``path``, or where slurmctld says it is."""
+    """Load the configuration at ``path``, or where slurmctld says it is."""
     try:
         release = slurm.version()
     except NoAnswerError:
@@ -53,7 +53,7 @@ def load(slurm: Slurm, path: str | None) -> Conf:
 
 
 def location(slurm: Slurm) -> str:
-    """The slurm.conf that slurmctld says it uses."""
+    """Return the path of the slurm.conf that slurmctld says it uses."""
     path = slurm.config().get("SLURM_CONF")
     if not isinstance(path, str) or not path.startswith("/"):
         raise ConfError(f"scontrol show config names {path!a} as SLURM_CONF: say the path of slurm.conf")
@@ -61,7 +61,7 @@ def location(slurm: Slurm) -> str:
 
 
 def read(path: str) -> bytes:
-    """One configuration file; only a regular file is read."""
+    """Read one configuration file; refuse all but a regular file."""
     if path.startswith(_FETCHED):
         raise ConfError(f"{path} is a copy that slurmctld sent (configless): change slurm.conf on the controller")
     if not stat.S_ISREG(os.stat(path).st_mode):
@@ -75,7 +75,7 @@ def read(path: str) -> bytes:
 def converge(
     session: Session, slurm: Slurm, conf: Conf, wishes: t.Sequence[Wish], *, check: bool, validate: bool
 ) -> tuple[Plan, Outcome]:
-    """Makes the files say what is wished, or in check mode says what would change."""
+    """Make the files say what is wished, or in check mode say what would change."""
     plan = edits.plan(conf, wishes)
     if plan.changed and validate:
         _judge(slurm, conf, plan)
@@ -85,7 +85,7 @@ def converge(
 def follow(
     slurm: Slurm, conf: Conf, keys: t.Sequence[str], *, pause: t.Callable[[float], object] = time.sleep
 ) -> list[str]:
-    """Has the daemons read the files again, and says which keys still do not run: they need a restart."""
+    """Let the daemons read the files again, and return the keys that still do not run: they need a restart."""
     slurm.reconfigure()
     late = running.pending(conf, slurm.config(), keys)
     for _look in range(_MOST_LOOKS):
@@ -97,24 +97,24 @@ def follow(
 
 
 def digests(conf: Conf) -> dict[str, str]:
-    """What each file holds, so that copies on several hosts can be compared."""
+    """Return a digest of each file, so that copies on several hosts can be compared."""
     return {path: hashlib.sha256(conftext.encode(text.text())).hexdigest() for path, text in sorted(conf.files.items())}
 
 
 def hunks(before: ConfText, after: str) -> str:
-    """The changed lines only: a slurm.conf may hold passwords elsewhere."""
+    """Return the changed lines only: a slurm.conf may hold passwords elsewhere."""
     lines = conftext.parse(before.path, after).lines
     found = difflib.unified_diff(before.lines, lines, before.path, before.path, n=1)
     return printable("".join(line if line.endswith("\n") else line + "\n" for line in found))
 
 
 def printable(text: str) -> str:
-    """Bytes that are no UTF-8 cannot stand in a result."""
+    """Return a text for a result: bytes that are no UTF-8 are replaced."""
     return conftext.encode(text).decode("utf-8", "replace")
 
 
 def _desired(session: Session, conf: Conf, wishes: t.Sequence[Wish], plan: Plan) -> Desired:
-    """The files that change now and those that an earlier call has changed; no other file enters the record."""
+    """Return files that change now and those that an earlier call has changed; no other file enters the record."""
     view = session.store.load()
     spec = json.dumps([str(conf.release), *wishes])
     items = []
@@ -126,7 +126,7 @@ def _desired(session: Session, conf: Conf, wishes: t.Sequence[Wish], plan: Plan)
 
 
 def _editor(conf: Conf, path: str, wishes: t.Sequence[Wish]) -> t.Callable[[bytes], bytes]:
-    """The plan for one file, worked out again for whatever text the record finds or has kept of it."""
+    """Return the plan for one file, worked out again for whatever text the record finds or has kept of it."""
 
     def edit(data: bytes) -> bytes:
         text = conftext.decode(data)
@@ -137,7 +137,7 @@ def _editor(conf: Conf, path: str, wishes: t.Sequence[Wish]) -> t.Callable[[byte
 
 
 def _judge(slurm: Slurm, conf: Conf, plan: Plan) -> None:
-    """Slurm's own parser reads the result as one file; where it refuses the file as it is already, that is said."""
+    """Let Slurm's own parser read the result as one file; say so if it refuses the file as it is already."""
     found = _objection(slurm, slurm_conf.loaded_from(conf, plan.changed))
     if found is None:
         return

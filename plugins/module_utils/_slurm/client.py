@@ -51,7 +51,7 @@ class Slurm:
         self._timeout = timeout
 
     def version(self) -> version.Version:
-        """The release of the programs; no daemon is asked. A compute node may have slurmd and no scontrol."""
+        """Return the release of the programs, and ask no daemon. A compute node may have slurmd and no scontrol."""
         try:
             return version.parse(self._ask("scontrol", "--version"))
         except NoAnswerError as error:
@@ -69,7 +69,7 @@ class Slurm:
         return answers.partitions(self._ask("scontrol", "--all", "--oneliner", "show", "partition"))
 
     def jobs(self) -> list[answers.Job]:
-        """All jobs that slurmctld still knows, array tasks one by one."""
+        """Return all jobs that slurmctld still knows, array tasks one by one."""
         words = ("--all", "--array", "--noheader", "--states=all", f"--Format={_FIELDS}")
         return answers.jobs(self._ask("squeue", *words, SLURM_TIME_FORMAT="%s"))
 
@@ -77,18 +77,18 @@ class Slurm:
         self._update(names, "state=drain", f"reason={reason}")
 
     def explain(self, names: t.Sequence[str], reason: str) -> None:
-        """Changes the reason and nothing else."""
+        """Change the reason and nothing else."""
         self._update(names, f"reason={reason}")
 
     def undrain(self, names: t.Sequence[str]) -> None:
-        """Takes the drain back; a node that is down stays down."""
+        """Take the drain back; a node that is down stays down."""
         self._update(names, "state=undrain")
 
     def reconfigure(self) -> None:
         self._ask("scontrol", "reconfigure")
 
     def check_conf(self, path: str) -> None:
-        """Slurm's own parser reads a slurm.conf, without a daemon; what it objects to is the error."""
+        """Let Slurm's own parser read a slurm.conf, without a daemon; its objection is the error."""
         argv = ("env", f"SLURM_CONF={path}", self._program("scontrol"), "show", "hostnames", "localhost")
         try:
             answer = self._run(argv, timeout=self._timeout, ok=range(256))

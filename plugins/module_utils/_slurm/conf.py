@@ -37,22 +37,22 @@ class Conf:
         self.statements: list[Statement] = []
 
     def of(self, key: str) -> list[Statement]:
-        """All statements of a key, whether they count or not."""
+        """Return all statements of a key, whether they count or not."""
         return [statement for statement in self.statements if statement.is_key(key)]
 
     def repeats(self, key: str) -> bool:
-        """Whether every line of this key counts, or only the last."""
+        """Return whether every line of this key counts, or only the last."""
         if key.lower() in SCRIPTS:
             return self.release >= version.REPEATED_SCRIPTS
         return key.lower() in _REPEATED
 
     def values(self, key: str) -> list[str]:
-        """The values that count, in order: all of a repeatable key, of any other the last one, or none."""
+        """Return the values that count, in order: all of a repeatable key, of any other the last one, or none."""
         found = [statement.value for statement in self.of(key)]
         return found if self.repeats(key) else found[-1:]
 
     def value(self, key: str) -> str | None:
-        """The value of a key that has one; None where Slurm's default holds."""
+        """Return the value of a key that has one; None where Slurm's default holds."""
         return next(iter(self.values(key)[-1:]), None)
 
 
@@ -67,7 +67,7 @@ def load(path: str, *, release: version.Version, read: t.Callable[[str], bytes])
 
 
 def loaded_from(conf: Conf, changed: t.Mapping[str, str]) -> Conf:
-    """The same configuration with the text of some files replaced; nothing is read."""
+    """Return the same configuration with the text of some files replaced; read nothing."""
 
     def read(path: str) -> bytes:
         if path in changed:
@@ -80,7 +80,7 @@ def loaded_from(conf: Conf, changed: t.Mapping[str, str]) -> Conf:
 
 
 def flattened(conf: Conf) -> str:
-    """All statements as one text without Includes, in Slurm's order, for Slurm's own parser to judge."""
+    """Return all statements as one text without Includes, in Slurm's order, for Slurm's own parser to judge."""
     lines = []
     for statement in conf.statements:
         if not statement.is_key("Include"):
@@ -92,7 +92,7 @@ def flattened(conf: Conf) -> str:
 
 
 def _check_host_lists(conf: Conf) -> None:
-    """Of a longer range than it takes, slurmctld dies when it reads its configuration again, and jobs wait."""
+    """Refuse ranges of hosts that are too long: slurmctld would die when it reads its configuration again."""
     for statement in conf.statements:
         if statement.key.lower() in conftext.LISTS:
             for pair in statement.pairs:

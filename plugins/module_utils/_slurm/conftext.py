@@ -62,7 +62,7 @@ class ConfText(t.NamedTuple):
 
 
 def decode(data: bytes) -> str:
-    """Bytes that are no UTF-8 survive as surrogates."""
+    """Decode a text; bytes that are no UTF-8 survive as surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -88,14 +88,14 @@ def parse(path: str, text: str) -> ConfText:
 
 
 def render(key: str, value: str) -> str:
-    """``Key=Value`` so that Slurm reads exactly this value."""
+    """Return ``Key=Value`` so that Slurm reads exactly this value."""
     if not value or re.search(r'["\n\r\0]', value):
         raise ConfError(f"{key}: the value {value!a} cannot be written to slurm.conf (empty, a quote or a line break)")
     return f"{key}={_written(value)}"
 
 
 def replace_value(lines: t.Sequence[str], value: str) -> str:
-    """The lines of one statement as one line with a new value; key, spacing, trailing comment and ending stay."""
+    """Return a statement as one line with a new value; key, spacing, trailing comment and ending stay."""
     head = _HEAD.match(lines[0])
     if head is None:
         raise ConfError(f"{lines[0].strip()!a}: the key is split over lines, so its value cannot be changed in place")
@@ -108,7 +108,7 @@ def replace_value(lines: t.Sequence[str], value: str) -> str:
 
 
 def continues(line: str) -> bool:
-    """Whether the next line belongs to this one: an odd number of backslashes ends what stands before the comment."""
+    """Return whether the next line belongs to this one: an odd number of backslashes stands before the comment."""
     bare = _without_comment(line).rstrip(_SPACE)
     return (len(bare) - len(bare.rstrip("\\"))) % 2 == 1
 
@@ -119,7 +119,7 @@ def _written(value: str) -> str:
 
 
 def _physical(text: str) -> t.Iterator[str]:
-    """Lines end at a line feed only, as for fgets; other separators of Unicode are text."""
+    """Split a text at line feeds only, as fgets does; other separators of Unicode are text."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -128,7 +128,7 @@ def _physical(text: str) -> t.Iterator[str]:
 
 
 def _logical(lines: t.Sequence[str], index: int) -> tuple[str, int]:
-    """The statement that begins at a line, and over how many lines it goes."""
+    """Return the statement that begins at a line, and the number of its lines."""
     parts = []
     for position in range(index, len(lines)):
         part = _without_comment(lines[position])
@@ -139,7 +139,7 @@ def _logical(lines: t.Sequence[str], index: int) -> tuple[str, int]:
 
 
 def _without_comment(line: str) -> str:
-    """Up to the first # that has an even number of backslashes before it."""
+    """Return a line up to the first # that has an even number of backslashes before it."""
     backslashes = 0
     for position, char in enumerate(line):
         if char == "#" and backslashes % 2 == 0:

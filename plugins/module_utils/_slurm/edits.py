@@ -49,7 +49,7 @@ class Plan(t.NamedTuple):
 
 
 def plan(conf: Conf, wishes: t.Iterable[Wish]) -> Plan:
-    """All edits for all wishes; the result is read again and must say what was wished."""
+    """Plan all edits for all wishes; the result is read again and must say what was wished."""
     wishes = list(wishes)
     for wish in wishes:
         if wish.key.lower() in conftext.LISTS | {"include"}:
@@ -68,7 +68,7 @@ def plan(conf: Conf, wishes: t.Iterable[Wish]) -> Plan:
 
 
 def applied(lines: t.Sequence[str], edit: LineEdit) -> str:
-    """A file's text after one edit; the lines before must be there."""
+    """Return a file's text after one edit; the lines before must be there."""
     end = edit.index + len(edit.before)
     if tuple(lines[edit.index : end]) != edit.before:
         raise ConfError(f"{edit.path} line {edit.index + 1} is no longer what it was when the change was planned")
@@ -145,7 +145,7 @@ def _appended(conf: Conf, wish: Wish) -> LineEdit:
 
 
 def _new_line(conf: Conf, path: str, index: int, wish: Wish) -> LineEdit:
-    """A line of its own, with the ending that the file uses; a last line without one gets it."""
+    """Return the edit that adds a line, with the ending that the file uses; a last line without one gets it."""
     lines = conf.files[path].lines
     ending = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     line = conftext.render(wish.key, wish.value) + ending

@@ -19,7 +19,7 @@ _EXCLUDE = [("nohold", "contain"), ("nohold", "x11"), ("nohold", "runinjob"), ("
 
 
 def merge(present: str, wanted: str) -> str:
-    """The site's flags with ours; a combination that Slurm refuses is an error that names both."""
+    """Return the site's flags with ours; raise for a combination that Slurm refuses, and name both."""
     merged = united(present, wanted)
     flags = set(words(merged.lower()))
     for first, second in _EXCLUDE:
@@ -30,7 +30,7 @@ def merge(present: str, wanted: str) -> str:
 
 
 def united(present: str, wanted: str) -> str:
-    """A comma list with the words of both, in order, without regard to case; present words keep their spelling."""
+    """Return a comma list with the words of both, in order and without case; present words keep their spelling."""
     if {word.lower() for word in words(wanted)} <= {word.lower() for word in words(present)}:
         return present
     found = {word.lower(): word for word in [*words(wanted), *words(present)]}
@@ -39,7 +39,7 @@ def united(present: str, wanted: str) -> str:
 
 
 def effective(present: str) -> frozenset[str]:
-    """The flags in lower case with those that they bring along."""
+    """Return the flags in lower case with those that they bring along."""
     flags = {word.lower() for word in words(present)}
     return frozenset(flags.union(*(_IMPLIES.get(flag, set()) for flag in flags)))
 

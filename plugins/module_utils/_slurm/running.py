@@ -22,7 +22,7 @@ _MAY_BRING_ALLOC = frozenset(["deferbatch", "forcerequeueonfail"])
 
 
 def pending(conf: Conf, running: t.Mapping[str, Setting], keys: t.Iterable[str]) -> list[str]:
-    """The keys whose value in the files is not the one that runs; those at their default are not judged."""
+    """Return keys with another value in the files than the one that runs; keys at their default are not judged."""
     shown = {key.lower(): value for key, value in running.items()}
     return [key for key in keys if not _same(conf, key.lower(), shown.get(key.lower()))]
 

@@ -37,7 +37,7 @@ RECONFIGURE_STARTS_ANEW = Version(23, 11, 0)
 
 
 def parse(printed: str) -> Version:
-    """The release from what `scontrol --version` prints."""
+    """Return the release from what `scontrol --version` prints."""
     match = _PRINTED.match(printed)
     if match is None:
         raise NoAnswerError(

@@ -64,7 +64,7 @@ class Job(t.NamedTuple):
 
 
 def nodes(text: str) -> list[Node]:
-    """`pbsnodes -x`."""
+    """Read `pbsnodes -x`."""
     found = [_node(fields) for fields in elements.records(text, "Node", program="pbsnodes")]
     if not found:
         raise NoAnswerError("pbsnodes printed no node")
@@ -72,7 +72,7 @@ def nodes(text: str) -> list[Node]:
 
 
 def jobs(text: str) -> list[Job]:
-    """`qstat -t -x`; elements of arrays one by one. It prints nothing at all where there is no job."""
+    """Read `qstat -t -x`; elements of arrays one by one. It prints nothing at all where there is no job."""
     if not text.strip():
         return []
     return [_job(fields) for fields in elements.records(text, "Job", program="qstat")]
@@ -100,7 +100,7 @@ def _node(fields: elements.Record) -> Node:
 
 
 def _jobs_of(name: str, text: str) -> dict[str, int]:
-    """``0-1,3/35.srv,2/31[1].srv``: how many slots each job has."""
+    """Return how many slots each job has, from ``0-1,3/35.srv,2/31[1].srv``."""
     found: dict[str, int] = {}
     at = 0
     while at < len(text):
@@ -136,7 +136,7 @@ def _job(fields: elements.Record) -> Job:
 
 
 def places(exec_host: str) -> tuple[dict[str, t.Any], ...]:
-    """``n2/0-3+n1/0``, or ``n2/0+n2/1`` of an older Torque: each host once, with the number of its slots."""
+    """Return each host once with its slots, from ``n2/0-3+n1/0``, or ``n2/0+n2/1`` of an older Torque."""
     found: dict[str, int] = {}
     for part in exec_host.split("+") if exec_host else ():
         match = _PLACE.match(part)
@@ -147,7 +147,7 @@ def places(exec_host: str) -> tuple[dict[str, t.Any], ...]:
 
 
 def _count(text: str) -> int:
-    """How many slots ``0-3,7`` are."""
+    """Return the number of slots in ``0-3,7``."""
     total = 0
     for part in text.split(","):
         first, dash, last = part.partition("-")

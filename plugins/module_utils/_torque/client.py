@@ -62,21 +62,21 @@ class Torque:
         raise NoAnswerError("qmgr -c 'list server' listed no server")
 
     def settings(self) -> dict[qmgr.Key, qmgr.Attributes]:
-        """What can be set of the server (named "") and of its queues."""
+        """Return what can be set of the server (named "") and of its queues."""
         found = qmgr.printed(self._ask("qmgr", "-c", "print server"))
         if ("server", "") not in found:
             raise NoAnswerError("qmgr -c 'print server' printed nothing about the server")
         return found
 
     def manage(self, command: str) -> None:
-        """One command to qmgr that changes something."""
+        """Give qmgr one command that changes something."""
         self._ask("qmgr", "-c", command)
 
     def nodes(self) -> list[answers.Node]:
         return answers.nodes(self._ask("pbsnodes", "-x"))
 
     def jobs(self) -> list[answers.Job]:
-        """All jobs that Torque lets this user see; to see all takes an operator, or query_other_jobs at the server."""
+        """Return jobs that this user may see; all of them for an operator, or with query_other_jobs at the server."""
         return answers.jobs(self._ask("qstat", "-t", "-x"))
 
     def offline(self, names: t.Sequence[str], note: str) -> None:
@@ -92,7 +92,7 @@ class Torque:
         self._mark(["-N", note], names)
 
     def _mark(self, words: t.Sequence[str], names: t.Sequence[str]) -> None:
-        """pbsnodes ends with 0 whatever it did: what it says on its other output is a refusal."""
+        """Set a mark of nodes. pbsnodes ends with 0 whatever it did: a line on its other output is a refusal."""
         for name in names:
             qmgr.checked_name("node", name)
         if not all(word.isprintable() and len(word) <= _MOST_NOTE for word in words):

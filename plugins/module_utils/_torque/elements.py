@@ -76,7 +76,7 @@ def _after_declaration(text: str) -> int:
 
 
 def _plain(value: str) -> str:
-    """A value without control characters, each entity as the character that it stands for."""
+    """Return a value without control characters, each entity as its character."""
     return _ENTITY.sub(_character, _CONTROL.sub("", value))
 
 
