@@ -19,14 +19,14 @@ _PIN = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def check_pin(text: str) -> str:
-    """A pin as kubeadm writes it."""
+    """Return a pin as kubeadm writes it; refuse anything else."""
     if not _PIN.fullmatch(text):
         raise KubeError(f"CA hash {text!r}: expected 'sha256:' and 64 hexadecimal digits in lower case")
     return text
 
 
 def pins(pem: str, *, name: str) -> t.List[str]:
-    """One for each certificate of a bundle."""
+    """Return a pin for each certificate of a bundle."""
     found = x509.certificates(pem)
     if not found:
         raise KubeError(f"{name}: holds no PEM certificate")

@@ -69,7 +69,7 @@ class Client:
         return f"{self._path}.pending-key"
 
     def keep(self, wanted: Wanted, *, certificate: str, check: bool) -> JSON:
-        """A kubeconfig that will do, or the request for a certificate that it lacks."""
+        """Keep a kubeconfig that will do, or return the request for a certificate that it lacks."""
         text = _read(self._path)
         held = config.parse(text) if text is not None else None
         now = time.time()
@@ -115,7 +115,7 @@ class Client:
         }
 
     def _public(self, key: str) -> bytes:
-        """Empty for what is no key."""
+        """Return the public half of a key; empty for what is no key."""
         self._openssl.version()
         try:
             return self._openssl.public_key(key)
@@ -123,7 +123,7 @@ class Client:
             return b""
 
     def _write(self, files: t.Mapping[str, str], *, check: bool) -> Outcome:
-        """These files and no others: a key that waits no longer goes as the record's own rules have it."""
+        """Write these files and no others: a key that waits no longer goes by the record's own rules."""
         inline = {hashlib.sha256(text.encode()).hexdigest(): text.encode() for text in files.values()}
         items = tuple(
             FileItem(path, hashlib.sha256(text.encode()).hexdigest(), len(text.encode()), mode=0o600, secret=True)
@@ -135,7 +135,7 @@ class Client:
 
 
 def _read(path: str) -> t.Optional[str]:
-    """A file's text; None where there is none, or no text."""
+    """Return a file's text; None where there is none, or no text."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

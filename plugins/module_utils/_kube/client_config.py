@@ -44,7 +44,7 @@ class Wanted(t.NamedTuple):
 
 
 def pinned(bundle: str, wanted: t.Sequence[str], *, name: str) -> str:
-    """The authorities of a bundle that may be the cluster's; a client trusts no others."""
+    """Return the authorities of a bundle that may be the cluster's; a client trusts no others."""
     found = dict(zip(x509.certificates(bundle), pins(bundle, name=name)))
     kept = [one for one, pin in found.items() if pin in wanted]
     if not kept:
@@ -56,7 +56,7 @@ def pinned(bundle: str, wanted: t.Sequence[str], *, name: str) -> str:
 
 
 def render(held: Held, identity: x509.Subject) -> str:
-    """The file's text."""
+    """Return the kubeconfig's text."""
     cluster = {"server": held.server, "certificate-authority-data": _encode(held.authority)}
     user = {"client-certificate-data": _encode(held.certificate), "client-key-data": _encode(held.key)}
     document = {
@@ -71,7 +71,7 @@ def render(held: Held, identity: x509.Subject) -> str:
 
 
 def parse(text: str) -> t.Optional[Held]:
-    """What `render` wrote; None for anything else."""
+    """Read what `render` wrote; None for anything else."""
     try:
         document = json.loads(text)
         cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
@@ -86,7 +86,7 @@ def parse(text: str) -> t.Optional[Held]:
 
 
 def why_new(held: t.Optional[Held], wanted: Wanted, *, key: bytes, now: float) -> str:
-    """Why another certificate is needed; empty where the one that is there will do. `key` is the public half."""
+    """Return why another certificate is needed; empty where the present one will do. `key` is the public half."""
     if held is None:
         return "there is none yet"
     try:
@@ -107,13 +107,13 @@ def why_new(held: t.Optional[Held], wanted: Wanted, *, key: bytes, now: float) -
 
 
 def renewal(certificate: x509.Certificate, renew_before: float) -> float:
-    """When to ask for the next one."""
+    """Return the time to ask for the next certificate, in seconds since the epoch."""
     life = certificate.not_after - certificate.not_before
     return certificate.not_after - min(renew_before, life / _LAST_PART)
 
 
 def accept(pem: str, wanted: Wanted, *, key: bytes, now: float) -> x509.Certificate:
-    """A certificate that has come, if it is what was asked for."""
+    """Accept a certificate that has come, if it is what was asked for."""
     found = x509.read_certificate(pem, name=f"certificate of {wanted.identity.user}")
     if not signing.same(found.subject, wanted.identity):
         raise KubeError(f"certificate: is for {found.subject}, expected {wanted.identity}")
@@ -130,7 +130,7 @@ def accept(pem: str, wanted: Wanted, *, key: bytes, now: float) -> x509.Certific
 
 
 def summary(held: t.Optional[Held], identity: x509.Subject) -> str:
-    """For a diff: all but the key."""
+    """Return what a diff shows: all but the key."""
     if held is None:
         return ""
     lines = [f"server: {held.server}", f"user: {identity.user}", f"authorities: {', '.join(_pins_of(held.authority))}"]
@@ -143,7 +143,7 @@ def summary(held: t.Optional[Held], identity: x509.Subject) -> str:
 
 
 def moment(seconds: float) -> str:
-    """As people read it."""
+    """Return a time in words."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
 
 

@@ -41,7 +41,7 @@ class Token(t.NamedTuple):
 
 
 def token_secret(token: Token, *, now: float, ttl: int) -> JSON:
-    """The object that makes a token valid until `now + ttl`; the cluster itself deletes it then."""
+    """Return the object that makes a token valid until `now + ttl`; the cluster itself deletes it then."""
     expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now + ttl))
     return {
         "apiVersion": "v1",
@@ -65,7 +65,7 @@ def token_secret(token: Token, *, now: float, ttl: int) -> JSON:
 
 
 def check_names(names: t.Sequence[str]) -> t.List[str]:
-    """Names of Node objects, each once."""
+    """Return names of Node objects, each once."""
     for name in names:
         if not _NAME.fullmatch(name):
             raise KubeError(f"node {name!r}: Kubernetes takes lower-case letters, digits, '-' and '.' only")
@@ -76,7 +76,7 @@ def check_names(names: t.Sequence[str]) -> t.List[str]:
 
 
 def endpoint(server: str) -> str:
-    """host:port of an API's address, as kubeadm wants it."""
+    """Return host:port of an API's address, as kubeadm wants it."""
     try:
         parts = urlsplit(server if "://" in server else f"https://{server}")
         host, port = parts.hostname, parts.port or 443
@@ -88,7 +88,7 @@ def endpoint(server: str) -> str:
 
 
 def agreed_pins(wanted: t.Sequence[str], found: t.Sequence[str], *, name: str) -> t.List[str]:
-    """The authorities that nodes will trust: those asked for, which the administrator's own access must know too."""
+    """Return the authorities that nodes will trust: those asked for, which the administrator's access must know too."""
     for pin in wanted:
         check_pin(pin)
     if wanted and not set(wanted) & set(found):
@@ -100,7 +100,7 @@ def agreed_pins(wanted: t.Sequence[str], found: t.Sequence[str], *, name: str) -
 
 
 def relabelled(nodes: Nodes, wanted: t.Mapping[str, t.Mapping[str, str]]) -> t.Dict[str, t.Dict[str, str]]:
-    """For each node, the labels that are not yet as wanted."""
+    """Return for each node the labels that are not yet as wanted."""
     found: t.Dict[str, t.Dict[str, str]] = {}
     for name, labels in wanted.items():
         has = (nodes.get(name) or {"metadata": {}})["metadata"].get("labels") or {}
@@ -111,7 +111,7 @@ def relabelled(nodes: Nodes, wanted: t.Mapping[str, t.Mapping[str, str]]) -> t.D
 
 
 def tainted(nodes: Nodes, names: t.Iterable[str], keys: t.Iterable[str]) -> t.Dict[str, t.List[str]]:
-    """For each of these keys, the nodes that have such a taint."""
+    """Return for each of these keys the nodes that have such a taint."""
     has = {
         name: {taint["key"] for taint in nodes[name].get("spec", {}).get("taints") or []}
         for name in names
@@ -122,7 +122,7 @@ def tainted(nodes: Nodes, names: t.Iterable[str], keys: t.Iterable[str]) -> t.Di
 
 
 def without(nodes: Nodes, names: t.Iterable[str], key: str) -> t.List[str]:
-    """Those without this taint, which lets nobody new onto a node; one that is not there yet has none."""
+    """Return nodes without this taint, which lets no new pod onto a node; one that is not there yet has none."""
     return [
         name
         for name in names
@@ -142,7 +142,7 @@ class Ours(t.NamedTuple):
 
 
 def ours(nodes: Nodes, names: t.Iterable[str]) -> t.Dict[str, Ours]:
-    """The nodes on which something of ours is, with its keys."""
+    """Return the nodes on which something of ours is, with its keys."""
     found = {}
     for name in names:
         if name in nodes:
@@ -159,7 +159,7 @@ def _of_us(keys: t.Optional[t.Iterable[str]]) -> t.List[str]:
 
 
 def groups(changes: t.Mapping[str, t.Mapping[str, str]]) -> t.List[t.Tuple[t.Dict[str, str], t.List[str]]]:
-    """Nodes that get the same labels, together."""
+    """Group nodes that get the same labels."""
     found: t.Dict[t.Tuple[t.Tuple[str, str], ...], t.List[str]] = {}
     for name, labels in changes.items():
         found.setdefault(tuple(sorted(labels.items())), []).append(name)
@@ -167,7 +167,7 @@ def groups(changes: t.Mapping[str, t.Mapping[str, str]]) -> t.List[t.Tuple[t.Dic
 
 
 def not_ready(nodes: Nodes, names: t.Iterable[str]) -> t.Dict[str, str]:
-    """Nodes on which no pod can start, and what the cluster says of each."""
+    """Return nodes on which no pod can start, and what the cluster says of each."""
     found = {}
     for name in names:
         if name not in nodes:

@@ -40,13 +40,13 @@ class Entry(t.NamedTuple):
 
 
 def edit(name: str, text: str, wanted: t.Mapping[str, Value]) -> str:
-    """`text` with every wanted field as wanted; None takes a field away, so that the kubelet's default holds."""
+    """Return `text` with every field as wanted; None takes a field away, so that the kubelet's default holds."""
     check(name, _lines(text))
     return put(name, text, wanted)
 
 
 def put(name: str, text: str, wanted: t.Mapping[str, Value]) -> str:
-    """The same in any file of this form, whatever kind it is."""
+    """Return the same for any file of this form, whatever kind it is."""
     lines = _lines(text)
     for path, value in leaves(wanted):
         lines = _set(name, lines, path, value)
@@ -54,7 +54,7 @@ def put(name: str, text: str, wanted: t.Mapping[str, Value]) -> str:
 
 
 def read(name: str, text: str, path: t.Sequence[str]) -> Value:
-    """A field's value; None where it is not set or not to be understood."""
+    """Return a field's value; None where it is not set or not to be understood."""
     lines = _lines(text)
     found: Value = {entry.key: _value(name, lines, entry) for entry in _entries(name, lines, 0, len(lines))}
     for key in path:
@@ -65,7 +65,7 @@ def read(name: str, text: str, path: t.Sequence[str]) -> Value:
 def leaves(
     wanted: t.Mapping[str, Value], above: t.Tuple[str, ...] = ()
 ) -> t.Iterator[t.Tuple[t.Tuple[str, ...], Value]]:
-    """Every field that has a value of its own."""
+    """Yield every field that has a value of its own."""
     for key, value in wanted.items():
         if not isinstance(key, str) or not _FIELD.fullmatch(key):
             raise KubeError(f"field {key!r}: expected the name of a field")
@@ -76,7 +76,7 @@ def leaves(
 
 
 def check(name: str, lines: t.Sequence[str]) -> None:
-    """Whether this is one KubeletConfiguration."""
+    """Refuse a text that is not one KubeletConfiguration."""
     entries = {entry.key: entry for entry in _entries(name, lines, 0, len(lines))}
     kind = _value(name, lines, entries["kind"]) if "kind" in entries else None
     if kind != "KubeletConfiguration":
@@ -133,7 +133,7 @@ def _replace(name: str, lines: t.List[str], entry: Entry, now: Value, value: Val
 
 
 def _same(now: Value, value: Value) -> bool:
-    """Equal, with true and 1 apart."""
+    """Compare two values, with true and 1 apart."""
     try:
         return json.dumps(now, sort_keys=True) == json.dumps(value, sort_keys=True)
     except TypeError:  # something in it was not understood
@@ -152,13 +152,13 @@ def _line(indent: int, key: str, value: Value) -> str:
 
 
 def _whole(halves: t.Match[str]) -> str:
-    """JSON is YAML, but for characters that it writes as two halves."""
+    """Return a character that JSON writes as two halves: in all else JSON is YAML."""
     letter: str = json.loads('"' + halves.group(0) + '"')
     return letter
 
 
 def _lines(text: str) -> t.List[str]:
-    """With their ends; nothing but a line feed ends one here."""
+    """Split a text into lines with their ends; nothing but a line feed ends one here."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
@@ -167,7 +167,7 @@ def _find(entries: t.Sequence[Entry], key: str) -> t.Optional[Entry]:
 
 
 def _entries(name: str, lines: t.Sequence[str], lo: int, hi: int) -> t.List[Entry]:
-    """The keys of the block mapping in these lines."""
+    """Return the keys of the block mapping in these lines."""
     found: t.List[Entry] = []
     for at in range(lo, hi):
         line = lines[at].rstrip()
@@ -190,7 +190,7 @@ def _entries(name: str, lines: t.Sequence[str], lo: int, hi: int) -> t.List[Entr
 
 
 def _value(name: str, lines: t.Sequence[str], entry: Entry) -> Value:
-    """What a key is set to, as far as it can be understood."""
+    """Return what a key is set to, as far as it can be understood."""
     inner = [line for line in lines[entry.first + 1 : entry.end] if line.strip() and not line.strip().startswith("#")]
     if entry.rest:
         return _UNREADABLE if inner else _scalar(entry.rest)
@@ -224,7 +224,7 @@ def _scalar(text: str) -> Value:
 
 
 def _uncommented(text: str) -> str:
-    """Without a comment at the end, unless a quote might hold it."""
+    """Return a value without a comment at the end, unless a quote might hold it."""
     if text[:1] in ("'", '"', "{", "["):
         match = re.match(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[{\[][^#]*[}\]])\s*(?:#.*)?$""", text)
         return match.group(1) if match else text

@@ -73,7 +73,7 @@ class Join(t.NamedTuple):
 
 
 def join(session: Session, wanted: Join, *, check: bool) -> JSON:
-    """Nothing, where the node is in this cluster already."""
+    """Join the node; do nothing where it is in this cluster already."""
     conf = read(KUBELET_CONF)
     if conf is not None:
         return {"changed": False, "server": membership.same_cluster(conf, wanted.pinned), "steps": [], "ignored": []}
@@ -112,7 +112,7 @@ class Leave(t.NamedTuple):
 
 
 def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, bool]:
-    """The other way, if the join was ours. Pods end first, while their runtime still answers.
+    """Take the node out of the cluster, if the join was ours. Pods end first, while their runtime still answers.
 
     A runtime that we installed is emptied also where the node has not joined yet, as after a conversion that was broken
     off. The record keeps the join, so that a way back that is broken off knows whether the Node object is ours. With
@@ -155,19 +155,19 @@ def _installed_by_us(session: Session, package: str) -> bool:
 
 
 def forget(sweep: Sweep) -> None:
-    """The files that make this machine a member, and the kubelet's own."""
+    """Remove the files that make this machine a member, and the kubelet's own."""
     for path in (KUBELET_CONF, BOOTSTRAP_CONF, CA_CERTIFICATE):
         sweep.file(path)
     sweep.contents(KUBELET_STATE)
 
 
 def is_ours(session: Session) -> bool:
-    """Whether the record says that we joined this node, or were about to."""
+    """Return whether the record says that we joined this node, or were about to."""
     return any(ROLE in roles for roles in session.store.load().claims.values())
 
 
 def read(path: str) -> t.Optional[str]:
-    """A file's text; None where there is none."""
+    """Return a file's text; None where there is none."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()
@@ -176,7 +176,7 @@ def read(path: str) -> t.Optional[str]:
 
 
 def _refuse_strangers(*, ours: bool) -> None:
-    """Parts of a Kubernetes that is not ours; a join that was interrupted left parts that are."""
+    """Refuse parts of a Kubernetes that is not ours; a join that was interrupted left parts that are."""
     if ours:
         return
     for folder in (KUBELET_STATE, f"{FOLDER}/pki", MANIFESTS):
@@ -186,7 +186,7 @@ def _refuse_strangers(*, ours: bool) -> None:
 
 
 def _cgroup_v1() -> t.List[str]:
-    """kubeadm refuses cgroup v1 from 1.35 on, whatever the kubelet is told; only there its check is left out."""
+    """Leave kubeadm's check out on cgroup v1, which it refuses from 1.35 on, whatever the kubelet is told."""
     return [] if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else ["SystemVerification"]
 
 
@@ -224,7 +224,7 @@ def _kubeadm_join(wanted: Join) -> None:
 
 
 def _end_pods(sweep: Sweep, kubeadm: str, socket: str) -> None:
-    """By the runtime's own interface, which kubeadm speaks; what still runs then is killed afterwards.
+    """End pods by the runtime's own interface, which kubeadm speaks; what still runs then is killed afterwards.
 
     kubeadm also removes files of control planes, which it never wrote here: where the site has such, it is not asked.
     """

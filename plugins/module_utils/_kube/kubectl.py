@@ -51,16 +51,16 @@ class Kubectl:
 
     @classmethod
     def of(cls: t.Type[K], params: t.Mapping[str, t.Any]) -> K:
-        """From a module's arguments."""
+        """Make it from a module's arguments."""
         return cls(kubeconfig=params["kubeconfig"], program=params["kubectl"], timeout=params["timeout"])
 
     def server_and_pins(self) -> t.Tuple[str, t.List[str]]:
-        """Where the API is, and the hash of each authority that the kubeconfig trusts."""
+        """Return the API's address, and the hash of each authority that the kubeconfig trusts."""
         server, authority = self.server_and_authority()
         return server, pins(authority, name=self._kubeconfig)
 
     def server_and_authority(self) -> t.Tuple[str, str]:
-        """Where the API is, and the certificates of the authorities that the kubeconfig trusts."""
+        """Return the API's address, and the certificates of the authorities that the kubeconfig trusts."""
         view = self._json("config", "view", "--minify", "--raw", "--flatten", "--output=json")
         cluster = (view.get("clusters") or [{}])[0].get("cluster") or {}
         data = cluster.get("certificate-authority-data")
@@ -69,11 +69,11 @@ class Kubectl:
         return str(cluster.get("server", "")), base64.b64decode(data).decode("utf-8", "replace")
 
     def nodes(self) -> t.Dict[str, JSON]:
-        """All Node objects by name, in one call."""
+        """Return all Node objects by name, in one call."""
         return {node["metadata"]["name"]: node for node in self._json("get", "nodes", "--output=json")["items"]}
 
     def version(self) -> str:
-        """The release of the API server."""
+        """Return the release of the API server."""
         return str(self._json("get", "--raw", "/version").get("gitVersion", ""))
 
     def label(self, names: t.Sequence[str], labels: t.Mapping[str, str]) -> None:
@@ -89,18 +89,18 @@ class Kubectl:
         self._ask("taint", "nodes", *names, f"{key}:{effect}", "--overwrite")
 
     def untaint(self, names: t.Sequence[str], key: str) -> None:
-        """Every effect of this key."""
+        """Remove taints of this key, whatever their effect."""
         self._ask("taint", "nodes", *names, f"{key}-")
 
     def delete_nodes(self, names: t.Sequence[str]) -> None:
         self._ask("delete", "nodes", *names, "--ignore-not-found", "--wait=true")
 
     def create_secret(self, secret: JSON) -> None:
-        """By standard input, so that no process list shows it."""
+        """Create a secret by standard input, so that no process list shows it."""
         self._ask("create", "--filename=-", text=json.dumps(secret))
 
     def delete_secret(self, name: str, *, namespace: str, check: bool) -> bool:
-        """Whether it was there; `check` leaves it there."""
+        """Delete a secret; return whether it was there. `check` leaves it there."""
         words = ["delete", "secret", name, f"--namespace={namespace}", "--ignore-not-found"]
         return bool(self._ask(*words, *(["--dry-run=server"] if check else [])).strip())
 

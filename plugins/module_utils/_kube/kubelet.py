@@ -37,7 +37,7 @@ class Wanted(t.NamedTuple):
 
 
 def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JSON:
-    """The fields in the file, and a kubelet that runs with them if it runs."""
+    """Keep the fields in the file, and a kubelet that runs with them if it runs."""
     if not os.path.exists(wanted.path):
         return _promise(wanted, check=check)
     _spare_static_pods(wanted)
@@ -51,7 +51,7 @@ def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JS
 
 
 def _spare_static_pods(wanted: Wanted) -> None:
-    """A kubelet has one directory of static pods: to name another would end those of the site without a word."""
+    """Refuse another directory of static pods: a kubelet has one, and would end those of the site without a word."""
     with open(wanted.path, encoding="utf-8") as file:
         old = str(fields.read(wanted.path, file.read(), ["staticPodPath"]) or "")
     new = str(wanted.config.get("staticPodPath") or old)
@@ -66,7 +66,7 @@ def _spare_static_pods(wanted: Wanted) -> None:
 
 
 def take_back(session: Session, *, check: bool) -> JSON:
-    """Everything as it was, but for what the site has changed since."""
+    """Put everything back as it was, but for what the site has changed since."""
     report = session.restore(ROLE, check=check)
     diff = diff_of(report.changes)
     return {
@@ -79,7 +79,7 @@ def take_back(session: Session, *, check: bool) -> JSON:
 
 
 def await_healthy(path: str, *, unit: str, timeout: float) -> None:
-    """A kubelet that refuses its configuration starts again and again: only its own answer tells."""
+    """Wait for the kubelet's own answer: one that refuses its configuration starts again and again."""
     with open(path, encoding="utf-8") as file:
         port = fields.read(path, file.read(), ["healthzPort"])
     port = HEALTH_PORT if port is None else int(port)
@@ -118,7 +118,7 @@ def _editor(wanted: Wanted) -> t.Callable[[bytes], bytes]:
 
 
 def _promise(wanted: Wanted, *, check: bool) -> JSON:
-    """What there is to say before the node has joined."""
+    """Return what there is to say before the node has joined."""
     if not check:
         raise KubeError(f"{wanted.path}: does not exist: join the node first, or name the kubelet's configuration file")
     names = [".".join(leaf[0]) for leaf in fields.leaves(wanted.config)]

@@ -32,18 +32,18 @@ _END_SECONDS = 10.0
 
 
 def is_of_pods(command: str, cgroup: str) -> bool:
-    """A shim of Kubernetes' own containerd namespace, or anything below kubepods."""
+    """Return whether a process is a shim of Kubernetes' containerd namespace, or anything below kubepods."""
     return bool(_KUBERNETES_SHIM.search(command)) or any("/kubepods" in line for line in cgroup.splitlines())
 
 
 def mounts_of_pods(mountinfo: str, prefixes: t.Sequence[str] = MOUNT_PREFIXES) -> t.List[str]:
-    """Mount points, the last mounted first."""
+    """Return mount points of pods, the last mounted first."""
     points = [_OCTAL.sub(lambda match: chr(int(match.group(1), 8)), line.split()[4]) for line in mountinfo.splitlines()]
     return [point for point in reversed(points) if point.startswith(tuple(prefixes))]
 
 
 def without_chains(saved: str) -> t.Tuple[str, t.List[str]]:
-    """`iptables-save`'s output -> input for `iptables-restore --noflush`, and the chains that it removes."""
+    """Turn output of `iptables-save` into input for `iptables-restore --noflush`, and name the chains it removes."""
     out: t.List[str] = []
     names: t.List[str] = []
     table, ours, rules = "", [], []
@@ -76,7 +76,7 @@ class Sweep:
         self.left: t.List[str] = []
 
     def processes(self) -> None:
-        """SIGKILL: pods had their grace when they were stopped."""
+        """Kill processes of pods: pods had their grace when they were stopped."""
         pids = self._pids()
         if not pids:
             return
@@ -121,7 +121,7 @@ class Sweep:
             self.removed += [f"{family} chain {name}" for name in names]
 
     def contents(self, folder: str) -> None:
-        """Everything in a directory that is on its own file system; what is mounted in it stays and is named."""
+        """Remove all in a directory that is on its own file system; what is mounted in it stays and is named."""
         for name in _names(folder):
             path = f"{folder}/{name}"
             before = len(self.left)
@@ -180,7 +180,7 @@ def _names(folder: str) -> t.List[str]:
 
 
 def _text(path: str) -> str:
-    """A file of /proc; a process may be gone by now, and is then nobody's."""
+    """Read a file of /proc; return nothing for a process that is gone by now."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

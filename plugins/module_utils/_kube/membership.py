@@ -27,7 +27,7 @@ _ERROR = re.compile(r"\[ERROR [^\]]+\]:? .*")
 
 
 def cluster_of(kubeconfig: str, *, name: str = KUBELET_CONF) -> t.Tuple[str, t.List[str]]:
-    """Address and authorities in a kubeconfig that kubeadm wrote."""
+    """Return address and authorities in a kubeconfig that kubeadm wrote."""
     server = re.search(r"^\s*server:\s*(\S+)\s*$", kubeconfig, re.MULTILINE)
     data = re.search(r"^\s*certificate-authority-data:\s*(\S+)\s*$", kubeconfig, re.MULTILINE)
     if server is None or data is None:
@@ -42,7 +42,7 @@ def cluster_of(kubeconfig: str, *, name: str = KUBELET_CONF) -> t.Tuple[str, t.L
 
 
 def same_cluster(kubeconfig: str, wanted: t.Sequence[str]) -> str:
-    """The server, when the node trusts the cluster's authority; the authority is what makes a cluster the same."""
+    """Return the server if the node trusts the cluster's authority, which is what makes a cluster the same."""
     server, found = cluster_of(kubeconfig)
     if not set(found) & set(wanted):
         raise KubeError(
@@ -53,7 +53,7 @@ def same_cluster(kubeconfig: str, wanted: t.Sequence[str]) -> str:
 
 
 def kubeadm_version(text: str) -> t.Tuple[int, int]:
-    """Of `kubeadm version -o short`."""
+    """Return the release from `kubeadm version -o short`."""
     found = re.match(r"v(\d+)\.(\d+)\.", text)
     if found is None:
         raise KubeError(f"kubeadm version: expected v1.N.N, found {text.strip()[:40]!r}")
@@ -72,7 +72,7 @@ def join_configuration(
     taints: t.Sequence[JSON],
     timeout: int,
 ) -> JSON:
-    """What `kubeadm join` is told, by file: a command line would show the token."""
+    """Return what `kubeadm join` is told, by file: a command line would show the token."""
     discovery: JSON = {
         "bootstrapToken": {
             "apiServerEndpoint": endpoint,
@@ -101,7 +101,7 @@ def join_configuration(
 
 
 def complaint(out: str, err: str, *, token: str) -> str:
-    """Why kubeadm failed, in one line and without the token."""
+    """Return why kubeadm failed, in one line and without the token."""
     found = [match.group(0).strip() for match in _ERROR.finditer(f"{out}\n{err}")]
     lines = [line.strip() for line in err.splitlines() if line.strip() and "--v=5" not in line]
     said = "; ".join(found) or (lines[-1] if lines else "it said nothing")

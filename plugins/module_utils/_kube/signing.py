@@ -33,22 +33,22 @@ class Signer(Kubectl):
     """The certificate API of one cluster."""
 
     def create(self, request: JSON) -> JSON:
-        """The object as the API has it: with its name, uid and version."""
+        """Create an object, and return it as the API has it: with its name, uid and version."""
         return self._object("create", "--filename=-", "--output=json", text=json.dumps(request))
 
     def approve(self, request: JSON) -> None:
-        """Fails where the object is not the one that `create` returned any more."""
+        """Approve a request; fail where the object is not the one that `create` returned any more."""
         self._ask(
             "replace", f"--raw={_API}/{request['metadata']['name']}/approval", "-f", "-", text=json.dumps(request)
         )
 
     def look(self, names: t.Sequence[str]) -> t.Dict[str, JSON]:
-        """Requests by name; one that is gone is not there."""
+        """Return requests by name; one that is gone is not there."""
         items = self._object("get", "certificatesigningrequests", f"--selector={_SELECTOR}", "--output=json")["items"]
         return {item["metadata"]["name"]: item for item in items if item["metadata"]["name"] in names}
 
     def ours(self) -> t.List[str]:
-        """All requests that carry our label."""
+        """Return all requests that carry our label."""
         told = self._ask("get", "certificatesigningrequests", f"--selector={_SELECTOR}", "--output=name")
         return [line.rpartition("/")[2] for line in told.split()]
 
@@ -75,7 +75,7 @@ class Order(t.NamedTuple):
 
 
 def check(user: str, groups: t.Sequence[str], pem: str) -> x509.Request:
-    """A request that asks for this identity and nothing else, whatever the host that made it has become."""
+    """Read a request that asks for this identity and nothing else, whatever the host that made it has become."""
     wanted = x509.identity(user, groups)
     request = x509.read_request(pem, name=f"certificate request of {user}")
     if not same(request.subject, wanted):
@@ -84,12 +84,12 @@ def check(user: str, groups: t.Sequence[str], pem: str) -> x509.Request:
 
 
 def same(found: x509.Subject, wanted: x509.Subject) -> bool:
-    """The same user in the same groups, and nothing besides."""
+    """Return whether both are the same user in the same groups, and nothing besides."""
     return (found.user, sorted(found.groups), found.others) == (wanted.user, sorted(wanted.groups), 0)
 
 
 def request_object(pem: str, order: Order) -> JSON:
-    """For the API, which chooses the name."""
+    """Return the object for the API, which chooses the name."""
     return {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
@@ -104,7 +104,7 @@ def request_object(pem: str, order: Order) -> JSON:
 
 
 def approved(request: JSON) -> JSON:
-    """The same with our approval."""
+    """Return the same object with our approval."""
     condition = {
         "type": "Approved",
         "status": "True",
@@ -115,7 +115,7 @@ def approved(request: JSON) -> JSON:
 
 
 def issued(request: t.Optional[JSON], *, user: str) -> str:
-    """The certificate; empty while there is none yet."""
+    """Return the certificate; empty while there is none yet."""
     if request is None:
         raise KubeError(f"certificate request of {user}: was deleted while it was waited for: run again")
     status = request.get("status") or {}
@@ -146,7 +146,7 @@ def known_by(
 
 
 def sign(signer: Signer, requests: t.Mapping[str, str], order: Order) -> t.Dict[str, str]:
-    """All of them or none; the objects at the API are gone afterwards, however it went."""
+    """Have all requests signed or none; the objects at the API are gone afterwards, however it went."""
     keys = {user: check(user, order.groups, pem).key for user, pem in requests.items()}
     names: t.Dict[str, str] = {}
     try:

@@ -50,7 +50,7 @@ class Wanted(t.NamedTuple):
 
 
 def judge(name: str, config: t.Mapping[str, t.Any]) -> None:
-    """Everything that Singularity-CRI would take without a word, and that cannot work."""
+    """Refuse all that Singularity-CRI would take without a word, and that cannot work."""
     for field, value in config.items():
         if field not in KEYS:
             raise KubeError(f"{name}: {field}: Singularity-CRI ignores this key; it knows {', '.join(KEYS)}")
@@ -69,7 +69,7 @@ def judge(name: str, config: t.Mapping[str, t.Any]) -> None:
 
 
 def edited(name: str, text: str, config: t.Mapping[str, t.Any]) -> str:
-    """The file with every key as wanted. A file without one of the keys that have no default is refused."""
+    """Return the file with every key as wanted; refuse a file without one of the keys that have no default."""
     judge(name, config)
     after = fields.put(name, text, config)
     missing = [field for field in REQUIRED if not fields.read(name, after, [field])]
@@ -79,7 +79,7 @@ def edited(name: str, text: str, config: t.Mapping[str, t.Any]) -> str:
 
 
 def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JSON:
-    """The keys in the file, and a Singularity-CRI that runs with them and answers."""
+    """Keep the keys in the file, and a Singularity-CRI that runs with them and answers."""
     after = edited(wanted.path, _text(wanted.path), wanted.config)
     edits = (EditItem(wanted.path, _editor(wanted), json.dumps(wanted.config, sort_keys=True), create=True),)
     unit = UnitItem(wanted.unit, active=True, restart_on=(wanted.path, *wanted.restart_on))
@@ -115,7 +115,7 @@ def take_back(session: Session, *, path: str, unit: str, check: bool) -> JSON:
 
 
 def await_answer(path: str, *, unit: str, timeout: float) -> None:
-    """Whatever keeps it from starting, systemd sees a program that ended well and starts it again."""
+    """Wait until it answers: to systemd a program that cannot start has ended well, and is started again."""
     deadline = time.monotonic() + timeout
     while not _answers(path):
         if time.monotonic() > deadline:
@@ -175,7 +175,7 @@ def _runs(unit: str) -> bool:
 
 
 def _last_words(unit: str) -> str:
-    """Singularity-CRI's own reason, where it wrote one."""
+    """Return Singularity-CRI's own reason, where it wrote one."""
     said = _cmd.run(["journalctl", "--unit", unit, "--lines=50", "--output=cat"], timeout=_QUICK, ok=range(256)).out
     reasons = [line.partition("] ")[2] or line for line in said.splitlines() if "Could not" in line]
     return reasons[-1] if reasons else "it says nothing"

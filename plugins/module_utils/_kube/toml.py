@@ -20,7 +20,7 @@ class TomlError(ValueError):
 
 
 def dump(table: t.Mapping[str, t.Any]) -> str:
-    """The document: plain values first, then each table under its full name."""
+    """Return the document: plain values first, then each table under its full name."""
     return "\n".join(_table((), table)) + "\n"
 
 

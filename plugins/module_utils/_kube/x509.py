@@ -40,7 +40,7 @@ class Subject(t.NamedTuple):
 
 
 def identity(user: str, groups: t.Sequence[str]) -> Subject:
-    """A subject that may be asked for: never one of Kubernetes' own, which rights come with."""
+    """Return a subject that may be asked for: never one of Kubernetes' own, which come with rights."""
     for name in (user, *groups):
         if not _IDENTITY.fullmatch(name) or name.startswith("system:"):
             raise KubeError(
@@ -66,7 +66,7 @@ class Certificate(t.NamedTuple):
 
 
 def read_request(pem: str, *, name: str) -> Request:
-    """A PEM request, and nothing else."""
+    """Read a PEM request, and nothing else."""
     der = _only_block(pem, "CERTIFICATE REQUEST", name)
     try:
         version, subject, key = _signed_part(der)[:3]
@@ -78,7 +78,7 @@ def read_request(pem: str, *, name: str) -> Request:
 
 
 def read_certificate(pem: str, *, name: str) -> Certificate:
-    """The first certificate of a chain."""
+    """Read the first certificate of a chain."""
     der = _blocks(pem, "CERTIFICATE", name)[0]
     try:
         parts = [part for part in _signed_part(der) if part[0] != _VERSION]
@@ -89,17 +89,17 @@ def read_certificate(pem: str, *, name: str) -> Certificate:
 
 
 def public_key(pem: str, *, name: str) -> bytes:
-    """A public key's subjectPublicKeyInfo, to be compared with that of a request or a certificate."""
+    """Return a public key's subjectPublicKeyInfo, to be compared with that of a request or a certificate."""
     return _only_block(pem, "PUBLIC KEY", name)
 
 
 def fingerprint(certificate: str) -> str:
-    """By what a certificate is told from another; no secret."""
+    """Return what tells a certificate from another; no secret."""
     return hashlib.sha256(_blocks(certificate, "CERTIFICATE", "certificate")[0]).hexdigest()
 
 
 def certificates(pem: str) -> t.List[str]:
-    """A bundle's certificates, each as PEM of its own."""
+    """Return a bundle's certificates, each as PEM of its own."""
     return [f"{found}\n" for found in re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", pem, re.S)]
 
 
@@ -121,12 +121,12 @@ def _only_block(pem: str, label: str, name: str) -> bytes:
 
 
 def _signed_part(der: bytes) -> t.List[bytes]:
-    """What is signed: the parts of the first part."""
+    """Return the parts of what is signed, which is the first part."""
     return _parts(_parts(der)[0])
 
 
 def _parts(der: bytes) -> t.List[bytes]:
-    """The elements in one element, each with its header."""
+    """Return the elements in one element, each with its header."""
     _dummy, at, end = _element(der, 0)
     found = []
     while at < end:
@@ -142,7 +142,7 @@ def _content(der: bytes) -> bytes:
 
 
 def _element(der: bytes, at: int) -> t.Tuple[int, int, int]:
-    """Tag, where the content begins, where it ends."""
+    """Return an element's tag, where its content begins, and where it ends."""
     tag, length, at = der[at], der[at + 1], at + 2
     if length & 0x80:
         count = length & 0x7F
