@@ -33,14 +33,14 @@ _SPARE = 10
 
 
 def seconds(value: object) -> t.Optional[int]:
-    """A time as `scontrol` prints it; None where there is none or no limit."""
+    """Read a time as `scontrol` prints it; None where there is none or no limit."""
     match = re.match(r"(\d+)(?: sec)?$", str(value or ""))
     number = int(match.group(1)) if match else 0
     return number if number and number not in _UNLIMITED else None
 
 
 def prolog_flags(config: JSON) -> Findings:
-    """Ours are added to the site's, unless those forbid it."""
+    """Judge PrologFlags: ours are added to the site's, unless those forbid it."""
     present = str(config.get("PrologFlags") or "")
     flags = {word.lower() for word in prologflags.words(present)}
     try:
@@ -65,7 +65,7 @@ def prolog_flags(config: JSON) -> Findings:
 
 
 def timeouts(config: JSON, limit: int) -> Findings:
-    """A Prolog may take as long as pods take to leave, where the controller has not sent them away before."""
+    """Judge time limits: a Prolog may take as long as pods that the controller has not sent away before."""
     whole = seconds(config.get("PrologEpilogTimeout")) or seconds(config.get("PrologTimeout"))
     if whole is not None and whole < limit + _SPARE:
         yield refuse(
@@ -84,7 +84,7 @@ def timeouts(config: JSON, limit: int) -> Findings:
 
 
 def suspend_time(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> t.Optional[int]:
-    """Seconds of idleness after which Slurm switches a node off: its partitions' highest, else the cluster's."""
+    """Return seconds of idleness after which Slurm switches a node off: its partitions' highest, else the cluster's."""
     of_partitions = [
         str(one["suspend_time"])
         for one in partitions
@@ -96,7 +96,7 @@ def suspend_time(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> t.Op
 
 
 def power_saving(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> Findings:
-    """An idle node is one that pods use: power saving would switch it off under them."""
+    """Judge power saving: it would switch an idle node off, which is one that pods use."""
     after = suspend_time(config, node, partitions)
     excepted = prologflags.words(str(config.get("SuspendExcParts") or ""))
     if after is None or set(node["partitions"]) & set(excepted):
@@ -119,7 +119,7 @@ def power_saving(config: JSON, node: JSON, partitions: t.Sequence[JSON]) -> Find
 
 
 def oversubscription(config: JSON, node: JSON, partitions: t.Sequence[JSON], share_mode: object) -> Findings:
-    """Where one core may have two jobs, no core can be said to be free of jobs."""
+    """Judge oversubscription: where one core may have two jobs, no core can be said to be free of jobs."""
     if share_mode not in _share_mode.BESIDE:
         return
     mine = [one for one in partitions if node["name"] in one["nodes"]]
@@ -135,7 +135,7 @@ def oversubscription(config: JSON, node: JSON, partitions: t.Sequence[JSON], sha
 
 
 def state(node: JSON) -> Findings:
-    """What Slurm thinks of the node just now."""
+    """Judge the state that the node has in Slurm just now."""
     flags = set(node["flags"])
     if node["state"] in ("DOWN", "UNKNOWN") or "NOT_RESPONDING" in flags:
         words = ", ".join([node["state"], *sorted(flags)])
@@ -146,7 +146,7 @@ def state(node: JSON) -> Findings:
 
 
 def local(found: JSON, *, host: str, digest: str, edited: bool = False, is_node: bool = True) -> Findings:
-    """slurm.conf and the scripts as the host itself sees them. Only nodes run scripts.
+    """Judge slurm.conf and the scripts as the host itself sees them. Only nodes run scripts.
 
     ``digest`` is that of ``host``, and ``edited`` whether our settings are in its copy: a run that was killed leaves
     copies with them and copies without, which the next run makes the same.
@@ -189,7 +189,7 @@ def conf_mode(found: t.Mapping[str, JSON], controllers: t.Container[str]) -> Fin
 
 
 def controllers(config: JSON, hosts: t.Sequence[str]) -> Findings:
-    """Each SlurmctldHost runs PrologSlurmctld when its turn comes."""
+    """Judge the controllers: each SlurmctldHost runs PrologSlurmctld when its turn comes."""
     named = [re.sub(r"\(.*", "", name) for name in config.get("SlurmctldHost") or []]
     known = {name.partition(".")[0].lower() for name in hosts}
     missing = [name for name in named if name.partition(".")[0].lower() not in known]

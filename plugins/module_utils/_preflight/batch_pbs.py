@@ -27,7 +27,7 @@ OURS, OUR_ORDER = "converged", 200
 
 
 def cluster(pbs: JSON, wanted: JSON, *, with_server: bool = True) -> Findings:
-    """The server, and the site's hooks around ours, which a run without the hosts of the server cannot make."""
+    """Judge the server, and the site's hooks around ours, which a run without the server's hosts cannot make."""
     if "nodes" not in pbs:
         yield refuse("pbs", f"PBS does not answer: {pbs.get('error', '')}", "start the server first")
         return
@@ -54,7 +54,7 @@ def cluster(pbs: JSON, wanted: JSON, *, with_server: bool = True) -> Findings:
 
 
 def queue(wanted: JSON) -> Findings:
-    """Whose jobs the hook leaves alone: the placement daemon's, and nobody's own."""
+    """Judge the queue with jobs that the hook leaves alone: it is the placement daemon's alone."""
     users = {str(user).lstrip("+") for user in wanted.get("queue_users") or () if not str(user).startswith("-")}
     if wanted.get("backed_queue") and not wanted.get("queue_hosts") and (len(users) > 1 or "*" in "".join(users)):
         text = f"what {shown(sorted(users))} submit to {wanted['backed_queue']} themselves runs unseen by our hook"
@@ -62,12 +62,12 @@ def queue(wanted: JSON) -> Findings:
 
 
 def order_of(wanted: JSON) -> int:
-    """Of our hook among the site's."""
+    """Return the order of our hook among the site's."""
     return int(wanted.get("hook_order", OUR_ORDER))
 
 
 def node(name: str, pbs: JSON, hostname: str) -> Findings:
-    """A host by its name in PBS."""
+    """Judge a host by its name in PBS."""
     vnodes = vnodes_of(name, pbs)
     if not vnodes:
         known = {one for each in pbs["nodes"] for one in (each["name"], each["host"])}
@@ -85,7 +85,7 @@ def node(name: str, pbs: JSON, hostname: str) -> Findings:
 
 
 def host_name(name: str, pbs: JSON, share_mode: object) -> Findings:
-    """Beside jobs a Node says what PBS calls its host, since jobs tell of hosts by that."""
+    """Judge the host's name beside jobs: its Node says what PBS calls it, since jobs tell of hosts by that."""
     hosts = sorted({one["host"] for one in vnodes_of(name, pbs)} - {name})
     if share_mode in _share_mode.BESIDE and hosts:
         text = f"{name} is a vnode of PBS, and jobs say {hosts[0]} of its host"
@@ -93,7 +93,7 @@ def host_name(name: str, pbs: JSON, share_mode: object) -> Findings:
 
 
 def sharing(name: str, pbs: JSON, share_mode: object) -> Findings:
-    """Pods make room for a job that is to be alone there, which the placement daemon knows by its `place` only."""
+    """Judge sharing: pods make room for a job alone on a node, which the daemon knows by its `place` only."""
     ignoring = sorted(one["name"] for one in vnodes_of(name, pbs) if one.get("sharing") == "ignore_excl")
     if share_mode == _share_mode.PLACEHOLDER and ignoring:
         text = f"a job with place=excl has {shown(ignoring)} not for itself (sharing is ignore_excl)"
@@ -101,7 +101,7 @@ def sharing(name: str, pbs: JSON, share_mode: object) -> Findings:
 
 
 def cores(pbs: JSON, wanted: JSON, *, cgroup: str = "") -> Findings:
-    """What keeps pods off the cores of jobs, where both run on a node. ``cgroup`` is the version that the node has."""
+    """Judge what keeps pods off the cores of jobs, where both run on a node. ``cgroup`` is the node's version."""
     if wanted.get("share_mode") not in _share_mode.BESIDE or wanted.get("fence") == "split":
         return
     if wanted.get("fence") == "counts":
@@ -130,7 +130,7 @@ def cores(pbs: JSON, wanted: JSON, *, cgroup: str = "") -> Findings:
 
 
 def _cpusets(config: JSON, wanted: JSON, host: t.Set[str]) -> Findings:
-    """What the hook of cgroups is configured to do on this host."""
+    """Judge what the hook of cgroups is configured to do on this host."""
     cpuset = _object(_object(config, "cgroup"), "cpuset")
     everything, cpusets = _is_on(config, host, otherwise=True), _is_on(cpuset, host, otherwise=False)
     if everything is False or cpusets is False:
@@ -148,7 +148,7 @@ def _cpusets(config: JSON, wanted: JSON, host: t.Set[str]) -> Findings:
 
 
 def _is_on(section: JSON, host: t.Set[str], *, otherwise: bool) -> t.Optional[bool]:
-    """As the hook of cgroups reads a section; None where that depends on more than the host's names.
+    """Read a section as the hook of cgroups does; None where that depends on more than the host's names.
 
     Kinds of vnodes that a section excludes are not judged: by default it excludes one that sites give to hosts by hand.
     """
@@ -176,13 +176,13 @@ def _object(config: JSON, key: str) -> JSON:
 
 
 def vnodes_of(name: str, pbs: JSON) -> t.List[JSON]:
-    """All vnodes of the host that a name stands for, its own or that of a vnode."""
+    """Return all vnodes of the host that a name stands for, its own or that of a vnode."""
     hosts = {one["host"] for one in pbs["nodes"] if name in (one["name"], one["host"])}
     return [one for one in pbs["nodes"] if one["host"] in hosts]
 
 
 def left_out(hosts: t.Container[str], pbs: JSON) -> t.Iterator[str]:
-    """The hosts in PBS that nobody converts."""
+    """Yield the hosts in PBS that are not converted."""
     for host in sorted({str(one["host"]) for one in pbs.get("nodes", ())}):
         if not any(name in hosts for one in vnodes_of(host, pbs) for name in (host, one["name"])):
             yield host

@@ -19,7 +19,7 @@ _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
 
 
 def placeholders(node: Machine) -> Findings:
-    """The kubelet reads the directory that nodeshare writes, and neither of them gives a core away twice."""
+    """Judge placeholders: the kubelet reads the directory that nodeshare writes, and no core is given twice."""
     mode = node.wanted.get("share_mode")
     yield from _one_word(str(mode), str(node.wanted.get("node_mode") or ""))
     yield from _labelled("share_mode", "converged_share_mode", node)
@@ -43,14 +43,14 @@ def placeholders(node: Machine) -> Findings:
 
 
 def _one_word(mode: str, of_nodeshare: str) -> Findings:
-    """The node's label, the controller and preflight go by the one, nodeshare by the other."""
+    """Judge both words for the share mode: label, controller and preflight read one, nodeshare the other."""
     if of_nodeshare and (of_nodeshare == "handover") != (mode == "handover"):
         text = f"node_share_mode is {of_nodeshare}, and the node's share mode {mode}"
         yield refuse("share_mode", text, "set converged_share_mode alone")
 
 
 def _labelled(code: str, variable: str, node: Machine) -> Findings:
-    """A Node has its labels from the inventory; what a play says beside it reaches nodeshare alone."""
+    """Judge a label: a Node has it from the inventory, and what a play says beside that reaches nodeshare alone."""
     said, labelled = (str(node.wanted.get(key) or "") for key in (code, f"inventory_{code}"))
     if labelled and labelled != said:
         text = f"{variable} is {said} here, and {labelled} in the inventory, by which the Node is labelled"
@@ -77,7 +77,7 @@ def _split(node: Machine) -> Findings:
 
 
 def cpus(text: str) -> t.Set[int]:
-    """As the kernel writes a cpuset: `0-3,6`."""
+    """Read a cpuset as the kernel writes it: `0-3,6`."""
     found: t.Set[int] = set()
     for word in text.split(","):
         match = _RANGE.match(word.strip())

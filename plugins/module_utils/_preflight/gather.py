@@ -59,7 +59,7 @@ RUNTIMES = ("containerd", "crio", "cri-dockerd", "sycri")
 
 
 def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """Everything but the batch system's side."""
+    """Gather everything but the batch system's side."""
     seen = time.time()
     mounted = readings.mounts(text_of("/proc/self/mounts"))
     return {
@@ -98,7 +98,7 @@ def found(program: str) -> bool:
 
 
 def said(*argv: str) -> str:
-    """What a program prints; "" where it is not there or fails."""
+    """Return what a program prints; "" where it is not there or fails."""
     if not found(argv[0]):
         return ""
     try:
@@ -108,14 +108,14 @@ def said(*argv: str) -> str:
 
 
 def _devices() -> t.Iterator[str]:
-    """The names below /dev where drivers put accelerators."""
+    """Yield the names below /dev where drivers put accelerators."""
     for folder in ("", "dri/", "accel/"):
         with contextlib.suppress(OSError):
             yield from (folder + name for name in os.listdir("/dev/" + folder))
 
 
 def _container() -> str:
-    """What kind of container this node itself is."""
+    """Return what kind of container this node itself is."""
     return text_of("/run/systemd/container").strip()
 
 
@@ -125,7 +125,7 @@ def _active_lines(path: str, *words: str) -> str:
 
 
 def _ports(ports: t.Sequence[int]) -> t.Dict[str, str]:
-    """Who listens on the ports that are wanted."""
+    """Return the programs that listen on the ports that are wanted."""
     taken = readings.listeners(text_of("/proc/net/tcp6"))
     taken.update(readings.listeners(text_of("/proc/net/tcp")))
     inodes = {taken[port]: port for port in ports if port in taken}
@@ -150,7 +150,7 @@ def _sockets(process: str) -> t.Set[str]:
 
 
 def _disk(path: str, mounted: t.Mapping[str, t.Tuple[str, bool]]) -> t.Dict[str, t.Any]:
-    """The file system that a path would lie on, though the path may not be there yet."""
+    """Return the file system that a path would lie on, though the path may not be there yet."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
     point = readings.mount_of(os.path.realpath(path), mounted)
@@ -166,7 +166,7 @@ def _disk(path: str, mounted: t.Mapping[str, t.Tuple[str, bool]]) -> t.Dict[str,
 
 
 def _munge() -> str:
-    """Why a credential cannot be made and read here; "" where it can, or where there is no munge."""
+    """Return why a credential cannot be made and read here; "" where it can, or where there is no munge."""
     if not found("munge"):
         return "not installed"
     try:

@@ -90,7 +90,7 @@ def _release(programs: t.Optional[str], bin_dir: str) -> version.Version:
 
 
 def killing(scripts: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
-    """Every line that kills, in the scripts, in what they call, and in the site's health checks, by file and line."""
+    """Return every line that kills, in scripts, in what they call and in the site's health checks, by file and line."""
     waiting = [*scripts, *(path for pattern in HEALTH for path in sorted(glob.glob(pattern)))]
     seen: t.Set[str] = set()
     lines: t.List[t.Dict[str, t.Any]] = []
@@ -112,7 +112,7 @@ def _has(folder: t.Optional[str], program: str) -> bool:
 
 
 def _called(text: str) -> t.List[str]:
-    """Scripts that a script names; of a folder, all in it."""
+    """Return the scripts that a script names; of a folder, all in it."""
     called = []
     for path in dict.fromkeys(_PATHS.findall(text)):
         inside = sorted(glob.glob(os.path.join(glob.escape(path), "*"))) if os.path.isdir(path) else [path]

@@ -54,7 +54,7 @@ _EVICTION = "100Mi"  # which a kubelet keeps free unless it is told otherwise
 
 
 def swap(node: Machine) -> Findings:
-    """The kubelet does not start with it, unless it is told to."""
+    """Judge swap: the kubelet does not start with it, unless it is told to."""
     names = shown(node.found["swap"])
     if names and node.kubelet_config.get("failSwapOn", True):
         advice = "turn it off, or set failSwapOn: false in node_kubelet_config"
@@ -64,7 +64,7 @@ def swap(node: Machine) -> Findings:
 
 
 def cgroup_mode(node: Machine) -> Findings:
-    """From 1.35 on a kubelet refuses cgroup v1, unless it is told not to."""
+    """Judge the cgroup version: from 1.35 on a kubelet refuses v1, unless it is told not to."""
     if node.found["cgroup"] != "v1" or not node.kubelet:
         return
     if release(node.kubelet) >= _CGROUP_V1_REFUSED_FROM and node.kubelet_config.get("failCgroupV1", True):
@@ -78,7 +78,7 @@ def cgroup_mode(node: Machine) -> Findings:
 
 
 def kubelet_cgroups(node: Machine) -> Findings:
-    """Pods are kept off jobs' cores and limited by their cgroups, below kubepods at the top.
+    """Judge the kubelet's cgroups: pods are kept off jobs' cores and limited by those below kubepods at the top.
 
     Without them a hand-over can still end all pods, but confines none of those that stay.
     """
@@ -95,7 +95,7 @@ def kubelet_cgroups(node: Machine) -> Findings:
 
 
 def devices(node: Machine) -> Findings:
-    """Beside jobs accelerators are counted, and which of them a job has is known to its batch system alone."""
+    """Judge accelerators beside jobs: they are counted, and only the batch system knows which of them a job has."""
     found, mode = node.found.get("devices") or [], node.wanted.get("share_mode")
     if found and mode in _share_mode.BESIDE:
         text = f"has accelerators (/dev/{shown(found)}), and in share mode {mode} a pod may get the one that a job has"
@@ -103,7 +103,7 @@ def devices(node: Machine) -> Findings:
 
 
 def eviction(node: Machine, given: int) -> Findings:
-    """A job that uses what the batch system gives it leaves the kubelet less than it keeps free. ``given`` is bytes."""
+    """Judge eviction: a job that uses all it has may leave less than the kubelet keeps free. ``given`` is bytes."""
     memory = node.found.get("memory") or 0
     if not memory or not given:
         return
@@ -126,14 +126,14 @@ def eviction(node: Machine, given: int) -> Findings:
 
 
 def _threshold(text: str, memory: int) -> int:
-    """Bytes of an eviction threshold, a quantity or a part of all memory."""
+    """Return bytes of an eviction threshold, a quantity or a part of all memory."""
     if text.endswith("%"):
         return int(float(text[:-1]) * memory / 100)
     return _quantity.byte_count(text, "kubernetes")
 
 
 def ports(node: Machine) -> Findings:
-    """The kubelet's own, unless it is the kubelet that has them."""
+    """Judge the kubelet's ports, unless it is the kubelet that has them."""
     ours = {"kubelet"} if node.joined_by_us or node.found["kubernetes"] else set()
     for port, program in sorted(node.found["ports"].items()):
         if program not in ours:
@@ -141,7 +141,7 @@ def ports(node: Machine) -> Findings:
 
 
 def addresses(node: Machine) -> Findings:
-    """On a machine with several networks the kubelet would choose one by itself."""
+    """Judge addresses: on a machine with several networks the kubelet would choose one by itself."""
     pinned = [word.strip() for word in str(node.wanted.get("node_ip") or "").split(",") if word.strip()]
     known = [address for one in node.found["addresses"].values() for address in one]
     wrong = [word for word in pinned if not _is_address(word)]
@@ -165,7 +165,7 @@ def _is_address(text: str) -> bool:
 
 
 def services(node: Machine) -> Findings:
-    """What filters or drops pods' packets, and what puts back what we change."""
+    """Judge services that filter or drop pods' packets, or put back what we change."""
     for unit in node.active(*_IN_THE_WAY):
         yield warn("service", *_IN_THE_WAY[unit])
     for unit in node.active(*_AGENTS):
@@ -173,7 +173,7 @@ def services(node: Machine) -> Findings:
 
 
 def kubernetes(node: Machine) -> Findings:
-    """Parts of a Kubernetes that is not ours: one machine has one kubelet."""
+    """Judge parts of a Kubernetes that is not ours: one machine has one kubelet."""
     if node.joined_by_us:
         yield note("kubernetes", f"was joined by this collection (kubelet {node.found['kubelet'] or 'of its own'})")
         return
@@ -188,14 +188,14 @@ def kubernetes(node: Machine) -> Findings:
 
 
 def munge(node: Machine) -> Findings:
-    """Slurm's daemons believe nobody without it."""
+    """Judge munge: Slurm's daemons believe no host without it."""
     if node.found["munge"]:
         text = f"munge does not make a credential: {node.found['munge']}"
         yield refuse("munge", text, "repair it: no job starts without it")
 
 
 def killing(node: Machine) -> Findings:
-    """In core modes pods run beside jobs; in handover mode only pods that stay are struck by a line about one user."""
+    """Judge lines that kill: beside jobs they strike pods; in handover mode only pods that stay."""
     for line in node.found["killing"]:
         grave = line["anyone"] or node.wanted.get("share_mode") in _share_mode.BESIDE
         yield (refuse if grave else warn)(
@@ -206,14 +206,14 @@ def killing(node: Machine) -> Findings:
 
 
 def owners(node: Machine) -> Findings:
-    """Files that we change and another configuration management says are its own."""
+    """Judge files that we change and that another configuration management says are its own."""
     for one in node.found["owners"]:
         text = f"{one['path']} line {one['line']} says that it is {one['owner']}'s, which will put it back"
         yield warn("owner", text, "make the same change there, or exempt the file")
 
 
 def kernel(node: Machine) -> Findings:
-    """What nobody tests."""
+    """Judge the kernel: name those that are not tested."""
     if release(node.found["kernel"]) < _OLDEST_KERNEL:
         text = f"kernel {node.found['kernel']} is older than 4.19, the oldest that Kubernetes tests"
         yield warn("kernel", text, "update it")

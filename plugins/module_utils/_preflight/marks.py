@@ -57,7 +57,7 @@ _OWNERS = (
 
 
 def killing(text: str) -> t.List[Killing]:
-    """Every line of a script or configuration that may end a pod."""
+    """Return every line of a script or configuration that may end a pod."""
     found = []
     for number, line in enumerate(text.splitlines(), start=1):
         code = re.sub(r"(^|\s)#.*", "", line)
@@ -68,7 +68,7 @@ def killing(text: str) -> t.List[Killing]:
 
 
 def owner(text: str) -> t.Tuple[str, int]:
-    """Which configuration management says in a file that it owns it, and in which line; "" and 0 where none."""
+    """Return which configuration management says in a file that it owns it, and in which line; "" and 0 where none."""
     for number, line in enumerate(text.splitlines(), start=1):
         for name, mark in _OWNERS:
             if line.lstrip().startswith(("#", ";", "//")) and mark.search(line):

@@ -38,17 +38,17 @@ Findings = t.Iterator[Finding]
 
 
 def refuse(code: str, text: str, advice: str) -> Finding:
-    """With this the node cannot be shared."""
+    """Make a finding with which the node cannot be shared."""
     return Finding(REFUSE, code, text, advice)
 
 
 def warn(code: str, text: str, advice: str = "") -> Finding:
-    """With this it can, and somebody should know."""
+    """Make a finding with which the node can be shared, and that the site should know."""
     return Finding(WARN, code, text, advice)
 
 
 def note(code: str, text: str, advice: str = "") -> Finding:
-    """This is so, and nothing has to be done."""
+    """Make a finding that asks for nothing to be done."""
     return Finding(NOTE, code, text, advice)
 
 
@@ -73,7 +73,7 @@ class Machine(t.NamedTuple):
         return "node_kubelet" in self.found["record"]
 
     def active(self, *units: str) -> t.List[str]:
-        """Those of the units that run."""
+        """Return those of the units that run."""
         states = self.found["units"]
         return [unit for unit in units if states.get(unit) in ("active", "activating", "reloading")]
 
@@ -104,7 +104,7 @@ class Verdict(t.NamedTuple):
 
 
 def verdict(findings: t.Iterable[Finding], *, accepted: t.Container[str], fit: str = SHARED) -> Verdict:
-    """A refusal that the site accepts becomes a warning, and still says what it is."""
+    """Return the verdict of findings: a refusal that the site accepts becomes a warning, and still says what it is."""
     judged = [
         finding._replace(level=WARN) if finding.level == REFUSE and finding.code in accepted else finding
         for finding in dict.fromkeys(findings)
@@ -113,12 +113,12 @@ def verdict(findings: t.Iterable[Finding], *, accepted: t.Container[str], fit: s
 
 
 def release(text: str) -> t.Tuple[int, int]:
-    """Major and minor of v1.36.3, 1.6.20~ds1 or 6.18.0-1; (0, 0) where there is none."""
+    """Return major and minor of v1.36.3, 1.6.20~ds1 or 6.18.0-1; (0, 0) where there is none."""
     parts = text.lstrip("v").split(".")
     digits = ["".join(char for char in part if char.isdigit()) for part in (*parts, "0", "0")[:2]]
     return (int(digits[0] or 0), int(digits[1] or 0))
 
 
 def shown(values: t.Sequence[str]) -> str:
-    """A list for people, however long it is."""
+    """Return a list in words, however long it is."""
     return ", ".join(values[:8]) + (f" and {len(values) - 8} more" if len(values) > 8 else "")

@@ -25,7 +25,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._shared import hostl
 
 
 def share_mode(wanted: JSON, wlm: str) -> Findings:
-    """One that there is, and that is served beside this batch system."""
+    """Judge the share mode: one that there is, and that is served beside this batch system."""
     mode, modes = wanted.get("share_mode"), _share_mode.MODES
     served = _share_mode.SERVED.get(wlm, modes[:1])
     if mode in served:
@@ -36,14 +36,14 @@ def share_mode(wanted: JSON, wlm: str) -> Findings:
 
 
 def backed(wanted: JSON) -> Findings:
-    """Where every pod is a job, there is a queue for these jobs, which the hook leaves alone."""
+    """Judge share mode backed: pods that are jobs need a queue for these, which the hook leaves alone."""
     if wanted.get("share_mode") == _share_mode.BACKED and not wanted.get("backed_queue"):
         text = "share mode is backed, and no queue is: the hook would count each pod's job beside the pod"
         yield refuse("backed_queue", text, "set pbs_share_queue and pbs_share_queue_users, for all hosts")
 
 
 def in_batch_system(name: str, known: t.Iterable[str], system: str) -> Findings:
-    """The host's name among those of Slurm or PBS."""
+    """Judge the host's name among those of Slurm or PBS."""
     names = list(known)
     if name in names:
         return
@@ -57,14 +57,14 @@ def in_batch_system(name: str, known: t.Iterable[str], system: str) -> Findings:
 
 
 def same_machine(name: str, batch_hostname: str, hostname: str, system: str) -> Findings:
-    """The batch system's host of a node and the machine that the inventory reaches."""
+    """Judge the batch system's host of a node and the machine that the inventory reaches."""
     if batch_hostname.partition(".")[0].lower() != hostname.partition(".")[0].lower():
         text = f"{system}'s {name} is the machine {batch_hostname}, and the inventory reaches {hostname}"
         yield refuse("other_machine", text, "correct ansible_host or converged_wlm_node")
 
 
 def in_kubernetes(name: str, nodes: JSON, found: JSON) -> Findings:
-    """A name that Kubernetes takes, that is not another machine's, and is this machine's only one."""
+    """Judge the name in Kubernetes: one it takes, not another machine's, and this machine's only one."""
     try:
         cluster.check_names([name])
     except KubeError as error:
@@ -87,7 +87,7 @@ def in_kubernetes(name: str, nodes: JSON, found: JSON) -> Findings:
 
 
 def twice(names: t.Mapping[str, str], what: str) -> t.Dict[str, Finding]:
-    """By host: that another host has the same name."""
+    """Return by host that another host has the same name."""
     found = {}
     for host, name in names.items():
         others = [other for other, one in names.items() if one == name and other != host]
@@ -97,7 +97,7 @@ def twice(names: t.Mapping[str, str], what: str) -> t.Dict[str, Finding]:
 
 
 def excepted(written: t.Sequence[str]) -> t.Tuple[t.Set[str], t.List[Finding]]:
-    """The nodes of all host lists, and what is wrong with those that cannot be read."""
+    """Return the nodes of all host lists, and what is wrong with those that cannot be read."""
     names: t.Set[str] = set()
     wrong = []
     for text in written:

@@ -33,7 +33,7 @@ def family(text: str) -> str:
 
 
 def mounts(text: str) -> t.Dict[str, t.Tuple[str, bool]]:
-    """/proc/self/mounts: file system and whether it is read-only, by mount point; the last mount on a point counts."""
+    """Read /proc/self/mounts: file system and if it is read-only, by mount point; the last mount on a point counts."""
     found = {}
     for line in text.splitlines():
         words = line.split(" ")
@@ -44,24 +44,24 @@ def mounts(text: str) -> t.Dict[str, t.Tuple[str, bool]]:
 
 
 def mount_of(path: str, found: t.Iterable[str]) -> str:
-    """The mount point that a path lies on."""
+    """Return the mount point that a path lies on."""
     fitting = [point for point in found if point == "/" or path == point or path.startswith(point + "/")]
     return max(fitting, key=len, default="/")
 
 
 def cgroup_mode(found: t.Mapping[str, t.Tuple[str, bool]]) -> str:
-    """v2 where the unified hierarchy is the only one, else v1, also where both are mounted."""
+    """Return v2 where the unified hierarchy is the only one, else v1, also where both are mounted."""
     return "v2" if found.get("/sys/fs/cgroup", ("", False))[0] == "cgroup2" else "v1"
 
 
 def swap_devices(text: str) -> t.List[str]:
-    """/proc/swaps, without compressed memory."""
+    """Read /proc/swaps, without compressed memory."""
     names = [line.split()[0] for line in text.splitlines()[1:] if line.split()]
     return [name for name in names if not name.startswith("/dev/zram")]
 
 
 def listeners(text: str) -> t.Dict[int, str]:
-    """/proc/net/tcp or tcp6: the inode of the socket that listens on each port."""
+    """Read /proc/net/tcp or tcp6: the inode of the socket that listens on each port."""
     found = {}
     for line in text.splitlines()[1:]:
         words = line.split()
@@ -71,7 +71,7 @@ def listeners(text: str) -> t.Dict[int, str]:
 
 
 def addresses(text: str) -> t.Dict[str, t.List[str]]:
-    """`ip -json address`: global addresses by interface, those of pods and virtual machines left out."""
+    """Read `ip -json address`: global addresses by interface, those of pods and virtual machines left out."""
     found: t.Dict[str, t.List[str]] = {}
     for link in json.loads(text or "[]"):
         name = str(link.get("ifname", ""))
@@ -82,7 +82,7 @@ def addresses(text: str) -> t.Dict[str, t.List[str]]:
 
 
 def unit_states(text: str) -> t.Dict[str, str]:
-    """`systemctl show --property=Id,LoadState,ActiveState`: the active state of every unit that exists."""
+    """Read the active state of every unit that exists from `systemctl show --property=Id,LoadState,ActiveState`."""
     found = {}
     for block in text.split("\n\n"):
         values = dict(line.partition("=")[::2] for line in block.splitlines())
@@ -92,18 +92,18 @@ def unit_states(text: str) -> t.Dict[str, str]:
 
 
 def printed_version(text: str) -> str:
-    """The first release number that a program prints; "" where there is none."""
+    """Return the first release number that a program prints; "" where there is none."""
     match = re.search(r"\bv?(\d+\.\d+(?:\.\d+)?)", text)
     return match.group(1) if match else ""
 
 
 def accelerators(names: t.Iterable[str]) -> t.List[str]:
-    """Those of the names below /dev that are accelerators, as nodeshare knows them."""
+    """Return those of the names below /dev that are accelerators, as nodeshare knows them."""
     return sorted(name for name in names if _ACCELERATOR.fullmatch(name))
 
 
 def top_level(text: str, keys: t.Container[str]) -> t.Dict[str, str]:
-    """The scalars of these keys at the top level of a YAML file, as they are written, without quotes."""
+    """Return the scalars of these keys at the top level of a YAML file, as they are written, without quotes."""
     found = {}
     for line in text.splitlines():
         match = re.match(r"([A-Za-z]+):[ \t]+(\S+)[ \t]*(?:#.*)?\Z", line, re.ASCII)
@@ -113,7 +113,7 @@ def top_level(text: str, keys: t.Container[str]) -> t.Dict[str, str]:
 
 
 def total_memory(text: str) -> int:
-    """Bytes, of /proc/meminfo; 0 where it does not say."""
+    """Return bytes of memory from /proc/meminfo; 0 where it does not say."""
     match = re.search(r"^MemTotal:\s+(\d+) kB$", text, re.ASCII | re.MULTILINE)
     return int(match.group(1)) * 1024 if match else 0
 

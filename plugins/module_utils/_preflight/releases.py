@@ -44,7 +44,7 @@ _BY_UNIT = {"containerd.service": "containerd", "crio.service": "crio", "sycri.s
 
 
 def runtime_name(node: Machine) -> str:
-    """The program behind the socket that the kubelet is to use, by its name, or else by what alone runs there."""
+    """Return the program behind the kubelet's socket, by the socket's name, or else by what alone runs there."""
     if singularity.is_wanted(node):
         return "sycri"
     if node.wanted.get("runtime_manage", True):
@@ -56,7 +56,7 @@ def runtime_name(node: Machine) -> str:
 
 
 def site_runtime(node: Machine) -> Findings:
-    """A runtime of the site's own has to be there."""
+    """Judge a runtime of the site's own: it has to be there."""
     if node.wanted.get("runtime_manage", True) or singularity.is_wanted(node):
         return
     if not node.found["socket"]:
@@ -74,7 +74,7 @@ def site_runtime(node: Machine) -> Findings:
 
 
 def fenced_services(node: Machine) -> Findings:
-    """The services that are stopped for a job must be those of the kubelet's own runtime, and serve nothing else."""
+    """Judge services that are stopped for a job: they are the kubelet's own runtime, and serve nothing else."""
     services = [str(name) for name in node.wanted.get("services") or ()]
     name = runtime_name(node)
     strange = [unit for unit, one in _BY_UNIT.items() if unit in services and name and one != name]
@@ -94,7 +94,7 @@ def runtime_is_containerd(node: Machine) -> bool:
 
 
 def toolkit(node: Machine) -> Findings:
-    """What an add-on has written into the configuration that we are going to write."""
+    """Judge what an add-on has written into the configuration that we are going to write."""
     if runtime_is_containerd(node) and node.found.get("nvidia_in_config"):
         text = "/etc/containerd/config.toml has runtimes of NVIDIA's toolkit, which node_runtime would take out"
         advice = "let the toolkit (1.18, GPU operator 25.10 or newer) write /etc/containerd/conf.d, or set"
@@ -102,14 +102,14 @@ def toolkit(node: Machine) -> Findings:
 
 
 def distribution(node: Machine) -> Findings:
-    """Packages are known for some families of distributions."""
+    """Judge the distribution: packages are known for some families of them."""
     if runtime_is_containerd(node) and not node.found.get("family", "?"):
         text = "node_runtime does not know the packages of this distribution"
         yield refuse("distribution", text, "install a runtime yourself and set node_runtime_manage: false")
 
 
 def cri_version(node: Machine) -> Findings:
-    """A kubelet from 1.26 on speaks CRI v1 only, and Singularity-CRI has never learned it."""
+    """Judge the version of CRI: a kubelet from 1.26 on speaks v1 only, which Singularity-CRI has never learned."""
     name = runtime_name(node)
     installed, floor = node.found["runtimes"].get(name, ""), _CRI_V1_FROM.get(name)
     if release(node.kubelet) < _ONLY_CRI_V1_FROM:
@@ -136,7 +136,7 @@ def _lacks_runtime_config(kubelet: str, containerd: str) -> bool:
 
 
 def made_by(server: str) -> Findings:
-    """A cluster that was not made by kubeadm, by the suffix of its API server's release."""
+    """Judge a cluster that was not made by kubeadm, by the suffix of its API server's release."""
     name = next((name for mark, name in _MADE_BY if mark in server), "")
     if name:
         text = f"the cluster is one of {name} ({server}): nodes join by kubeadm, which such a cluster does not serve"
@@ -144,7 +144,7 @@ def made_by(server: str) -> Findings:
 
 
 def kubelet_version(node: Machine) -> Findings:
-    """A kubelet is never newer than the API server, and at most three minor releases older."""
+    """Judge the kubelet's release: never newer than the API server, and at most three minor releases older."""
     kubelets = ((node.kubelet, "the kubelet that is wanted"), (node.found["kubelet"], "the kubelet that is installed"))
     for text, which in kubelets:
         (major, minor), (server_major, server_minor) = release(text), release(node.server)

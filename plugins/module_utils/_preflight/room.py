@@ -26,7 +26,7 @@ _EVICTION = "100Mi"  # which a kubelet keeps free unless it is told otherwise
 
 
 def what_pbs_gives(vnodes: t.Sequence[JSON], node: Machine) -> Findings:
-    """Cores and memory of all vnodes, against what the kubelet leaves of the machine."""
+    """Judge cores and memory of all vnodes, against what the kubelet leaves of the machine."""
     if node.wanted.get("share_mode") not in _share_mode.BESIDE:
         return
     available = [one.get("available") or {} for one in vnodes]
@@ -45,7 +45,7 @@ def what_pbs_gives(vnodes: t.Sequence[JSON], node: Machine) -> Findings:
 
 
 def _split(cores: int, node: Machine) -> Findings:
-    """With a split PBS has the cores that the kubelet keeps away from pods, and no other."""
+    """Judge a split: PBS has the cores that the kubelet keeps away from pods, and no other."""
     reserved = str(node.kubelet_config.get("reservedSystemCPUs") or "")
     if reserved and cores > len(beside.cpus(reserved)):
         text = (
@@ -66,7 +66,7 @@ def _beyond(what: str, given: int, left: int, node: Machine) -> Findings:
 
 
 def _kept_cores(config: JSON) -> int:
-    """Whole cores: with less than one kept, one cannot be given whole."""
+    """Return the whole cores that are kept: with less than one kept, one cannot be given whole."""
     if config.get("reservedSystemCPUs"):
         return len(beside.cpus(str(config["reservedSystemCPUs"])))
     kept = sum(_quantity.millicores(str(_kept(config, name).get("cpu", "0"))) for name in _KEPT)

@@ -27,7 +27,7 @@ _FULL = 0.85
 
 
 def room(node: Machine) -> Findings:
-    """Images and pods need it; of what lies in /etc and /usr there is little. Each file system is judged once."""
+    """Judge room for images and pods; what lies in /etc and /usr is little. Each file system is judged once."""
     judged = set()
     for path, disk in sorted(node.found["disks"].items(), key=_state_first):
         if disk["read_only"]:
@@ -57,7 +57,7 @@ def _state_first(item: t.Tuple[str, JSON]) -> t.Tuple[bool, str]:
 
 
 def stateless(node: Machine) -> Findings:
-    """Warewulf, xCAT and BCM boot a root that forgets."""
+    """Judge a root that forgets, as Warewulf, xCAT and BCM boot it."""
     lost = {
         disk["mount"]: disk["type"]
         for path, disk in sorted(node.found["disks"].items())

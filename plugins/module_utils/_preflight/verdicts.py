@@ -123,7 +123,7 @@ class Cluster(t.NamedTuple):
         return {node["name"]: node for node in self.slurm.get("nodes", ())}
 
     def kubelet(self, settings: Settings) -> str:
-        """The release that nodes are going to run."""
+        """Return the release that nodes are going to run."""
         return settings.kubelet or str(self.kube.get("version", "")).lstrip("v")
 
     def calls_ours(self) -> bool:
@@ -132,7 +132,7 @@ class Cluster(t.NamedTuple):
 
 
 def verdicts(nodes: t.Mapping[str, JSON], cluster: Cluster, settings: Settings) -> t.Dict[str, Verdict]:
-    """By host. ``nodes`` has ``wanted``, and ``found`` with ``offset`` or else ``error``, of each host of the play."""
+    """Return verdicts by host. ``nodes`` has ``wanted`` of each host, and ``found`` with ``offset``, or ``error``."""
     left, wrong = names.excepted(settings.excepted)
     listed, wrong_listed = names.excepted(settings.listed)
     unjudged, wrong_unjudged = names.excepted(settings.unjudged)
@@ -185,7 +185,7 @@ def _is_shared(one: JSON) -> bool:
 
 
 def _purpose(one: JSON, settings: Settings) -> str:
-    """What a host is judged for."""
+    """Return what a host is judged for."""
     if not one["wanted"].get("is_node", True):
         return CONTROLLER
     if _is_shared(one):
@@ -231,7 +231,7 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
 
 
 def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
-    """Of a host that answered; most of it only where it is a node that is to be shared."""
+    """Judge a host that answered; most of it only where it is a node that is to be shared."""
     wanted, found = one["wanted"], one["found"]
     is_node = wanted.get("is_node", True)
     server = str(cluster.kube.get("version", ""))
@@ -281,7 +281,7 @@ def _in_torque(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
 
 
 def _unshared(node: Machine, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
-    """Of a node that is not to be shared: Slurm's scripts, which do nothing there, and where Slurm looks for them."""
+    """Judge a node that is not to be shared: Slurm's scripts, which do nothing there, and where Slurm finds them."""
     wanted, found = node.wanted, node.found
     if found.get("enabled"):
         text = "was converted, and converged_shared does not have it: it stays as it is"
@@ -312,7 +312,7 @@ def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
 
 
 def skew(offset: t.Sequence[float], reference: Reference, most: float) -> Findings:
-    """Both clocks are known between two bounds; only what is certain counts."""
+    """Judge two clocks, each known between two bounds; only what is certain counts."""
     certain = max(offset[0] - reference.offset[1], reference.offset[0] - offset[1], 0.0)
     if certain > most / 10:
         yield (refuse if certain > most else warn)(
@@ -323,7 +323,7 @@ def skew(offset: t.Sequence[float], reference: Reference, most: float) -> Findin
 
 
 def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
-    """The first controller, else the first host."""
+    """Return the first controller, else the first host."""
     answered = [host for host, one in nodes.items() if one.get("found") is not None]
     for host in (*settings.controllers, *answered):
         if host in answered:
