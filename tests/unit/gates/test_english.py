@@ -14,7 +14,7 @@ from gates.english import Finding, compare, judge, load
 RULES = load(english.DATA.read_text(encoding="utf-8"))
 LONG = " ".join(["word"] * 31)
 # Where no finding may be left.
-DONE: tuple[str, ...] = ("README.md",)
+DONE: tuple[str, ...] = ("README.md", "docs/guides/")
 
 
 def said(tmp_path: Path, text: str, name: str = "page.md") -> list[tuple[int, str]]:
