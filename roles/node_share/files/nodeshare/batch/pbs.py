@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What PBS says of jobs: qstat's JSON read with care, and what a lease's job leaves on its node.
 
-With the server down qstat prints JSON without jobs, so an exit code or a text that is not understood is no answer. Of a
-job no field is read that its owner writes, but for `run_count` of a PBS without `run_version`: it alone ends no run.
+With the server down qstat prints JSON without jobs, so an exit code or a text that is not understood is no answer. No
+field of a job is read that its owner writes, except `run_count` of a PBS without `run_version`: it alone ends no run.
 """
 
 import os
@@ -106,8 +106,8 @@ def _judge(lease: Lease, job: Optional[Job], absent: Set[str], here: str) -> str
 def life(leases: Tuple[Lease, ...], *, home: str, cgroup: str = "/sys/fs/cgroup") -> Dict[str, bool]:
     """Whether a process is in the job's cgroup, or the MoM has put the job on its list not long ago.
 
-    The list knows jobs and no runs, so of several leases of one job it speaks for the last run; and a MoM may leave a
-    job there after its end.
+    The list knows jobs and no runs, so of several leases of one job it speaks for the last run. A MoM may leave a job
+    there after its end.
     """
     mine = [lease for lease in leases if lease.key.wlm == "pbs"]
     last = {lease.key.job: lease.key.run for lease in sorted(mine, key=lambda lease: lease.key.run)}
@@ -119,8 +119,9 @@ def life(leases: Tuple[Lease, ...], *, home: str, cgroup: str = "/sys/fs/cgroup"
 
 
 def is_listed(key: job_key.JobKey, *, home: str) -> bool:
-    """Whether the MoM has the job. What a hook is given of others' jobs may be words of a job's owner: a newline in one
-    of his variables begins another job there."""
+    """Return whether the MoM has the job. A hook's list of other jobs may hold text of a job's owner: a newline in a
+    variable begins another job there.
+    """
     return key.wlm != "pbs" or os.path.exists(_list_entry(key, home))
 
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The controller at work: jobs and changes come in by threads, and every Node is brought to what is believed of it.
 
-Whatever happened (a job handed over, a list of all jobs, a change of a Node, a write that failed before) ends in the
-same step, `settle`: look at the Node as kept in memory, decide, and write by compare-and-set if anything differs.
+Every event ends in the same step, `settle`: a job handed over, a list of all jobs, a change of a Node, a write that
+failed. It means: look at the Node as kept in memory, decide, and write by compare-and-set if anything differs.
 """
 
 import threading
@@ -140,7 +140,7 @@ class Controller:
     def _is_taken(self, name: str, key: str) -> bool:
         """Whether another job was given this node: it is the node's own work to be free, and what is left cannot leave.
 
-        A job that the batch system lists and that has not been handed over yet has sent nobody away.
+        A job that the batch system lists and that has not been handed over yet has evicted no pod.
         """
         return any(other != key and other in self._answered for other in self.beliefs.of(name).holders)
 
@@ -204,7 +204,7 @@ class Controller:
                 self.remark("notes: {!r}".format(error))
 
     def read_notes(self) -> None:
-        """Jobs on nodes that are held already: believed at once, and nobody waits."""
+        """Take up jobs on nodes that are held already. They are believed at once, and no caller waits."""
         with self._reading:
             for note in self.spool.read():
                 key = JobKey("slurm", note.job, int(note.run))
@@ -238,7 +238,7 @@ class Controller:
         return answered or (name in self._empty and bool(wanted.holders or node.leases))
 
     def poll(self) -> None:
-        """Who is in control, all jobs, all nodes' states; what cannot be told stays as it was."""
+        """Read which controller acts, all jobs, and all nodes' states; what cannot be told stays as it was."""
         in_control = self.batch.in_control()
         with self._lock:
             if in_control is False and self.beliefs.acting:

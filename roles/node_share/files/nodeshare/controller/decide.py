@@ -1,15 +1,15 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who holds which node, decided without I/O: what the controller believes, and what a Node object must then say.
+"""Decide without I/O which jobs hold which node: what the controller believes, and what a Node object must then say.
 
 The truth about jobs is the batch system's. `JobsByNode` follows it by the jobs handed over (Prolog and Epilog on the
-controller) and by whole lists of all jobs; an answer that did not come changes nothing. The Node carries the taint,
-and in `held-by` jobs for which it was set. That list is written when the taint is, and again when no job in it is
-left, not for each of ten thousand array tasks on a node that is held anyway.
+controller) and by whole lists of all jobs; an answer that did not come changes nothing. The Node carries the taint, and
+in `held-by` jobs for which it was set. That list is written with the taint, and again when no job in it is left. Ten
+thousand array tasks on a held node cost no further write.
 
 A taint is lifted only by a controller that acts, has seen whole lists of jobs since it does, and believes in no job
-there; and only where the node's own `leases` are empty and the batch system gives the node to jobs at all.
+there. The node's own `leases` must be empty, and the batch system must give the node to jobs.
 
 Only converted nodes are touched. They have a label that an administrator alone can set. A Node without it is left
 alone, also where it has the name of one of the batch system's nodes.
@@ -45,7 +45,7 @@ class NodeSeen(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """A whole list: runs that hold nodes with their nodes, and those which end just now (held, but not taken anew)."""
+    """A whole list: runs that hold nodes with their nodes, and those which end just now (held, but not taken up)."""
 
     holding: Mapping[str, FrozenSet[str]]
     ending: FrozenSet[str] = frozenset()
@@ -243,6 +243,6 @@ def lifts(patch: Mapping[str, Any]) -> bool:
 
 
 def _listed(wanted: NodeHolders, node: NodeSeen) -> Tuple[str, ...]:
-    """Entries that nobody has judged yet stay beside the new ones."""
+    """Return the new entries beside those that are not judged yet."""
     kept = () if wanted.may_lift else node.held
     return tuple(dict.fromkeys((*wanted.holders[:LISTED], *kept)))[: 2 * LISTED]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller asks of PBS: who is in control, who holds nodes, all nodes' states. "Cannot tell" is None.
+"""Ask PBS for the controller: which server acts, which jobs hold nodes, all nodes' states. "Cannot tell" is None.
 
 A vnode's name says nothing certain of its host, which is what Kubernetes knows: pbsnodes tells which vnode is where,
 and which jobs have it. qstat is asked about jobs that are new there, and about those that have left, as a suspended one

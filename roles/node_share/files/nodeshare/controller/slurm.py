@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller asks of a batch system: who is in control, all jobs, all nodes' states. "Cannot tell" is None.
+"""Ask Slurm for the controller: which slurmctld acts, all jobs, all nodes' states. "Cannot tell" is None.
 
 Here is Slurm, of which only fields are read that no batch user and no slurmd can write: jobs come from squeue and nodes
 from sinfo, with chosen fields. `scontrol show node` prints what a slurmd says of itself before the state, and newlines.

@@ -4,7 +4,7 @@
 """Tells systemd that the controller's service lives, as long as each of its loops comes round.
 
 A loop that hangs is silent: no error, no line, and Nodes that are not brought up to date. Without a word for
-WatchdogSec systemd ends the service and starts it anew, which is always safe: what it believes it learns again.
+WatchdogSec systemd restarts the service, which is always safe: what it believes it learns again.
 """
 
 import contextlib

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Share mode `placeholder`: each lease stands as a static pod of its size, and pods live beside the jobs. Pure.
 
-What the kubelet's directory holds is made equal to the leases, whoever calls and whatever an earlier call left undone.
-Pods in the way are asked to leave before the placeholder comes, deleted at the deadline, and then killed: the kubelet
-would make room by force, but waits for each pod as long as that wishes. Without the API it is all the kubelet's.
+What the kubelet's directory holds is made equal to the leases, whatever calls it and whatever an earlier call left
+undone. Pods in the way are asked to leave before the placeholder comes, deleted at the deadline, and then killed. The
+kubelet would make room by force, but waits for each pod as long as that wishes. Without the API it is all the
+kubelet's.
 """
 
 from typing import List, Mapping, Optional, Sequence, Tuple
@@ -106,7 +107,7 @@ def _place(todo: List[Planned], plan: Plan, event: str, settings: Settings, seen
 def _make_room(
     need: Mapping[str, int], todo: List[Planned], event: str, settings: Settings, seen: Observed, seen_room: Room
 ) -> Optional[Action]:
-    """None when the placeholders may come: they fit, nothing more can be done for them, or there is nobody to ask."""
+    """Return None when the placeholders may come: they fit, nothing more can be done for them, or no API answers."""
     if not seen_room.answers or room.fits(need, seen_room):
         return None
     patience = min(settings.deadline, settings.limit - RESERVE)
@@ -131,10 +132,11 @@ def _make_room(
 def _by_force(
     need: Mapping[str, int], event: str, settings: Settings, seen: Observed, seen_room: Room
 ) -> Optional[Action]:
-    """Who has not left is deleted with a short grace, and who then still leaves is killed: None when that is over.
+    """Delete pods that have not left with a short grace, then kill those that still leave. Return None when that is
+    over.
 
     The kubelet gives a pod that it preempts the pod's own grace and admits nothing meanwhile, and a job does not wait
-    for ten minutes. Nor does a deletion shorten a stop that has begun: the runtime waits until the processes are gone.
+    for ten minutes. A deletion does not shorten a stop that has begun: the runtime waits until the processes are gone.
     """
     if not seen_room.answers or room.fits(need, seen_room):
         return None
@@ -169,8 +171,8 @@ def _is_young(lease: Lease, patience: float, seen: Observed) -> bool:
 def _reopened(plan: Plan, settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:
     """Start again what a kill switch or another share mode has stopped: the placeholders keep the jobs' part.
 
-    The announcement of that mode goes when all placeholders are in: with it the whole node is tainted, and a kubelet
-    that does not read them yet would let pods come in their place.
+    The announcement of that mode goes when all placeholders are in. With it the whole node is tainted. Without it, a
+    kubelet that does not read them yet would admit pods in their place.
     """
     memory = seen.memory
     missing = tuple(

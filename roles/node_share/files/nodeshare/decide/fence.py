@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What pods may have beside the jobs of this node: cores, memory and weight. Pure.
 
-Counts alone do not keep cores apart. With `cores` the pods' cpuset is what the jobs' cpusets leave; with `split` it is
-the site's own share for pods, always; with `counts` nothing keeps them apart, and the site knows that.
+Counts alone do not keep cores apart. With `cores` the pods' cpuset is what the jobs' cpusets leave. With `split` it is
+always the site's own share for pods. With `counts` nothing keeps them apart, and the site knows that.
 """
 
 from typing import FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple

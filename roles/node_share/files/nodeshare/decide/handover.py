@@ -4,8 +4,8 @@
 """Taking a node for batch jobs: pods leave politely until the deadline, then by force, and the node is proven free.
 
 Two ways to serve a lease. *Quiesce*: kubelet and runtime live on, tainted and confined to the housekeeping CPUs. It
-needs an API that answers and shows our taint, because only the taint keeps new pods away. *Stop*: kubelet and
-runtime are stopped; it needs nobody, and is what remains whenever quiesce cannot be trusted.
+needs an API that answers and shows our taint, because only the taint keeps new pods away. *Stop*: kubelet and runtime
+are stopped; it needs no API, and is what remains whenever quiesce cannot be trusted.
 """
 
 import json
@@ -160,7 +160,7 @@ def announcement(leases: Tuple[Lease, ...]) -> str:
 def clear_by_stop(
     event: str, settings: Settings, seen: Observed, *, keep: FrozenSet[str], grace: float
 ) -> Optional[Action]:
-    """Stop what is active, then end what it leaves running. `grace` is what pods get that nobody has asked to go."""
+    """Stop what is active, then end what it leaves running. `grace` is for pods that were not asked to go."""
     if seen.active:
         if seen.tried.get("stop", 0) >= 3:
             return _failed(event, settings, "{} cannot be stopped".format(", ".join(seen.active)))
@@ -202,8 +202,8 @@ def give_memory_back(
 ) -> Optional[Action]:
     """Unmount what ended pods have in memory, once; None when that is done.
 
-    A stopped kubelet unmounts nothing. One that lives does it soon, but a job's memory is checked at once; it may also
-    have mounted something for a pod that begins: so there only pods count that are known to leave, `among` these.
+    A stopped kubelet unmounts nothing. One that lives does it soon, but a job's memory is checked at once. It may also
+    have mounted something for a pod that begins. So only pods count there that are known to leave, `among` these.
     """
     if seen.tried.get("unmount"):
         return None
@@ -282,10 +282,10 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
 def _confirmation(settings: Settings, seen: Observed) -> Optional[Action]:
     """Pods that had to leave: without their kubelet they would be leaving for as long as it is stopped.
 
-    So long nobody takes their place where they are of a StatefulSet. That must be so where a volume is still mounted
-    here: only the kubelet can say when it is not, and a second node must not have it before. No job needs any of this,
-    so it comes when the node is free and that is on record, and only while the caller waits; what a call has not come
-    to, or the API shows as leaving only later, a repair does.
+    Until then a StatefulSet does not replace them. That must be so where a volume is still mounted here: only the
+    kubelet can say when it is not, and a second node must not have it before. No job needs any of this, so it comes
+    when the node is free and that is on record, and only while the caller waits. A repair does what a call has not come
+    to, or what the API shows as leaving only later.
     """
     memory = seen.memory
     if seen.api is None or memory.way != STOP or not memory.unconfirmed or seen.tried.get("confirm"):
@@ -295,7 +295,7 @@ def _confirmation(settings: Settings, seen: Observed) -> Optional[Action]:
 
 
 def _confirmed(leases: Tuple[Lease, ...], seen: Observed) -> Optional[Action]:
-    """Note that the API shows no pod any more that nobody but us can say the end of, and no forged one that stays."""
+    """Note that the API shows no pod any more whose end only nodeshare can report, and no forged one that stays."""
     if not seen.memory.unconfirmed or seen.api is None or not seen.api.answers:
         return None
     if seen.memory.keep and any(

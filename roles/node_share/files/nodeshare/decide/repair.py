@@ -63,8 +63,8 @@ def _why_gone(lease: Lease, leases: Tuple[Lease, ...], settings: Settings, seen:
 def _asked_next(silent: Tuple[Lease, ...], seen: Observed) -> Tuple[Tuple[str, float, float], ...]:
     """When to ask next: at once for a lease that has just fallen silent, then at doubling intervals while it lives.
 
-    A repair may come between a job's begin and its first process, and the whole job between two repairs: so the first
-    answer says nothing about the next repair, and later ones hold for as long as the job has been silent before.
+    A repair may come between a job's begin and its first process, and the whole job between two repairs. So the first
+    answer says nothing about the next repair. Later ones hold for as long as the job has been silent before.
     """
     before = {key: (at, pause) for key, at, pause in seen.memory.asked}
     after: Dict[str, Tuple[float, float]] = {}

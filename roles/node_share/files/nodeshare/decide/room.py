@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What of a node is free for placeholders, and which pods make room for them. Pure.
 
-Amounts are whole thousandths per resource: Kubernetes' quantities are decimal fractions, and sums must be exact.
-Who goes: the lowest priority first, members of gangs after pods that stand alone, of one gang rather than of two, and
-no more than must; pods as critical as a placeholder stay. The kubelet would free the same room by itself, and spares
-these, too, but knows neither gangs nor disruption budgets.
+Amounts are whole thousandths per resource: Kubernetes' quantities are decimal fractions, and sums must be exact. The
+lowest priority goes first, and members of gangs after pods that stand alone, from one gang rather than from two. No
+more pods go than must. Pods as critical as a placeholder stay. The kubelet would free the same room by itself, and
+spares these, too, but knows neither gangs nor disruption budgets.
 """
 
 from typing import Dict, Iterable, List, Mapping, Tuple

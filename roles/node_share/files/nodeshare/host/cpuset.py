@@ -63,7 +63,7 @@ class Cpuset:
     def release(self) -> None:
         """Give every group back what it had. Raises CpusetError for what stays confined; that is on record still.
 
-        A value that the kernel takes no more, as one of its CPUs is offline, becomes what the parent has of it.
+        A value that the kernel takes no more, because a CPU in it is offline, becomes what the parent has of it.
         """
         before = self._saved()
         errors: List[str] = []

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads a kubelet's kubeconfig: JSON, or the plain block YAML that kubeadm writes.
 
-The standard library has no YAML. This reads the small part of it that kubeadm and client-go produce (mappings, lists
-of mappings, plain and quoted scalars) and refuses everything else by line, rather than guess at credentials.
+The standard library has no YAML. This reads the small part of it that kubeadm and client-go produce: mappings, lists of
+mappings, plain and quoted scalars. It refuses everything else by line, rather than guess at credentials.
 """
 
 import base64

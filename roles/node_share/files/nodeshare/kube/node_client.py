@@ -151,8 +151,8 @@ def read_pod(item: Dict[str, Any]) -> Pod:
     """Read a pod in our words. Both words that let a pod stay are its creator's own, so neither is believed alone.
 
     The garbage collector deletes a pod whose DaemonSet does not exist, and however long it may take to leave, it no
-    longer stays. A static pod's processes carry the hash of its manifest, not the uid of its mirror; the hash has a
-    form that no pod of the API has, so a forged mirror speaks for no process of a pod that its creator has.
+    longer stays. A static pod's processes carry the hash of its manifest, not the uid of its mirror. The hash has a
+    form that no pod of the API has. So a forged mirror speaks for no process of a pod that its creator has.
     """
     meta = item["metadata"]
     annotations = meta.get("annotations") or {}

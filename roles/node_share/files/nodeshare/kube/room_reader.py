@@ -1,11 +1,11 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What share mode `placeholder` asks of the API: what the node has, who is on it, and which placeholders are in.
+"""What share mode `placeholder` asks of the API: what the node has, its pods, and which placeholders are in.
 
 Placeholders are left out where room is counted: their sizes are the leases', and there may be many. The API leaves them
-out, by their label, but only in their own namespace, where nobody but administrators makes pods: anywhere else the
-label makes no placeholder of a pod. A pod never changes its namespace, so two lists neither miss one nor have it twice.
+out, by their label, but only in their own namespace, where only administrators make pods: anywhere else the label makes
+no placeholder of a pod. A pod never changes its namespace, so two lists neither miss one nor have it twice.
 """
 
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple

@@ -54,13 +54,13 @@ class Guest(NamedTuple):
     def stays(self) -> bool:
         """Beside jobs also what no kubelet ends for a placeholder: it spares those of at least the same priority.
 
-        The API server gives a pod its priority by its class, so nobody writes one of his own choice.
+        The API server gives a pod its priority by its class, so a user cannot choose one.
         """
         return self.pod.stays or self.priority >= PRIORITY
 
 
 class Room(NamedTuple):
-    """One reading of what this node has and who is on it, placeholders left out; `announced` as in Api."""
+    """One reading of what this node has and which pods are on it, placeholders left out; `announced` as in Api."""
 
     answers: bool
     why: str = ""

@@ -4,7 +4,7 @@
 """The placeholder of a lease: a static pod of exactly the size that the job has of this node. Pure.
 
 Its names are made of the batch system, the job id and the run, never of what a user wrote. Its uid is ours: the kubelet
-keeps it, so that the pod is known again at the API, in cgroups, and after a restart of whoever looks.
+keeps it, so that the pod is known again at the API, in cgroups, and after a restart of the program that looks.
 """
 
 import functools

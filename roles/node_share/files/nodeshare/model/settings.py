@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The site's choices: one JSON file. Each key is read by itself, and what cannot be read is named.
 
-A job must not wait for a spelling mistake, nor may one end the pods of a node: a key that is unknown, as after a
-downgrade, or whose value is not allowed, costs that key alone. The share mode has no default that is safe, so without
-it nothing is done to services and pods.
+A job must not wait for a spelling mistake, and a mistake must not end the pods of a node. A key that is unknown, for
+example after a downgrade, or whose value is not allowed, costs that key alone. The share mode has no default that is
+safe, so without it nothing is done to services and pods.
 """
 
 import re

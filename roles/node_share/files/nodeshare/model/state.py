@@ -15,10 +15,10 @@ STOP = "stop"
 class NodeState(NamedTuple):
     """`phase` is how far the node is; `way` how a held node is served; `stopped` is ours to start again.
 
-    `keep` are the pods (by uid) that stay on a held node, as the API last told; `asked` is, per lease without a
-    sign of life, when to ask the batch system next and how long to wait after that. `unconfirmed`: the API may show
-    pods that were ended without their kubelet. `forgotten`: all has been given back, leases or not, and a kubelet that
-    starts meanwhile keeps what it has.
+    `keep` are the pods (by uid) that stay on a held node, as the API last told. `asked` is, per lease without a sign of
+    life, when to ask the batch system next and how long to wait after that. `unconfirmed`: the API may show pods that
+    were ended without their kubelet. `forgotten`: all has been given back, leases or not, and a kubelet that starts
+    meanwhile keeps what it has.
     """
 
     boot_id: str

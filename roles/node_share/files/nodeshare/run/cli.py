@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One call of nodeshare: arguments and settings in, an exit code and one log line out, in bounded time.
 
-For `begin` and `end` every error, a wrong argument too, ends in the outcome that the site has chosen: a batch
-system must get an answer that it understands, and never a traceback.
+Every error of `begin` and `end` ends in the outcome that the site has chosen, also a wrong argument. A batch system
+must get an answer that it understands, and never a traceback.
 """
 
 import os
@@ -64,7 +64,7 @@ class Call:
             return carrier.run(event, began=began)
 
     def keep(self) -> str:
-        """Write to disk what must outlive the boot; answer why that failed. Nobody's job waits for this."""
+        """Write to disk what must outlive the boot; answer why that failed. No job waits for this."""
         try:
             self.memories.keep(boot_id=self.world.boot_id())
         except EXPECTED as error:
@@ -144,7 +144,7 @@ def _tell(facts: List[Tuple[str, object]], *, bad: bool) -> None:
     """Tell the line of this call, for TELL_SECONDS at most: a log that takes nothing must not hold a job.
 
     The C library tries a second time when a signal ends its first, and Python tries to write to stderr until a handler
-    raises: so there are several signals, and the last one raises.
+    raises. So there are several signals, and the last one raises.
     """
     ticks: List[int] = []
 

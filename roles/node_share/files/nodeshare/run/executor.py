@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Carries decisions out: read leases and memory, decide, do one thing, look again, until the decision says Done.
 
-Reading, deciding and remembering happen under the store's lock, which is held for milliseconds; what takes time
-happens outside, under the `work` lock alone, so that an `end` never waits for an eviction.
+Reading, deciding and remembering happen under the store's lock, which is held for milliseconds. What takes time happens
+outside, under the `work` lock alone, so that an `end` never waits for an eviction.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ class Executor:
     def run(self, event: str, *, began: Optional[float] = None) -> CallResult:
         """Carry out an event. The caller holds the work lock, except for END, which changes nothing but the record.
 
-        `began` is when he began to wait for the lock: that is a part of his time.
+        `began` is when the caller began to wait for the lock: that is a part of its time.
         """
         now = self.world.now() if began is None else began
         if event == actions.TICK:
@@ -247,7 +247,7 @@ class Executor:
         action: Union[actions.Place, actions.Unplace, actions.DrawFence, actions.AwaitAdmission],
         seen: observed.Observed,
     ) -> observed.Observed:
-        """After these nothing needs to be looked at anew: what they have done is known."""
+        """Return the observation after actions with a known effect: nothing needs to be read again."""
         if isinstance(action, actions.DrawFence):
             return seen._replace(unfenced=self.world.draw_fence(action.leases))
         placed = dict(seen.placed or {})
@@ -300,7 +300,7 @@ def _tried(seen: observed.Observed, kind: str) -> observed.Observed:
 
 
 def _stale(seen: observed.Observed) -> observed.Observed:
-    """After an effect everything is looked at anew, except an API that was silent: it is not waited for twice."""
+    """Have everything read again after an effect, except from an API that was silent: it is not waited for twice."""
     if seen.api is not None and seen.api.answers:
         seen = seen._replace(api=None)
     if seen.room is not None and seen.room.answers:

@@ -4,7 +4,7 @@
 """Behind a start of the kubelet: it gives its pods all that the node has, and the fence is drawn again as it does.
 
 Nothing tells when it has set up its cgroups: it may wait long for its runtime. So what pods may have is looked at, a
-few small files, and drawn anew when somebody has changed it; closely at first, and not for ever.
+few small files, and drawn again when it has changed; closely at first, and not for ever.
 """
 
 from typing import Callable, Mapping, NamedTuple, Optional

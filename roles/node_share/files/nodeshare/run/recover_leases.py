@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Leases of what somebody has told of a job: at its begin, or later, where its begin has left none."""
+"""Make leases from what a caller tells of a job: at its begin, or later, where its begin has left none."""
 
 from argparse import ArgumentTypeError
 from typing import Any, List, Sequence, Tuple
@@ -20,7 +20,7 @@ MOST_SHOWN = 5
 
 
 def lease_of(key: job_key.JobKey, world: Host, options: Any) -> Lease:
-    """With the share of this node that somebody has told."""
+    """Return the job's lease with the share of this node that the caller tells."""
     return Lease(
         key,
         world.boot_id(),

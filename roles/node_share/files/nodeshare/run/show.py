@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `nodeshare show` prints: who holds this node, how it is served, and what nodeshare has stopped."""
+"""What `nodeshare show` prints: which jobs hold this node, how it is served, and what nodeshare has stopped."""
 
 import json
 from typing import Mapping, Optional

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Small files that survive a crash whole, and a lock whose wait is bounded.
 
-Everything that nodeshare must still know after a kill goes through `write`: temporary file and rename, so that a reader
-sees the old content or the new one, never a part. What must outlive a power cut as well is `synced`.
+Everything that nodeshare must still know after a kill goes through `write`: temporary file and rename. So a reader sees
+the old content or the new one, never a part. What must outlive a power cut as well is `synced`.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ class StoreError(Exception):
 def make_private_dir(path: str) -> None:
     """Make a directory that only its owner, root, may enter; parents that are not there get mode 0755.
 
-    Refuse a symbolic link in its place, and a directory of another user. A parent of our own in which all may write
-    would let anybody move the directory away, so it is closed to others; a sticky one such as /tmp is left alone.
+    Refuse a symbolic link in its place, and a directory of another user. If all users may write in a parent of our own,
+    any of them could move the directory away, so it is closed to others. A sticky one such as /tmp is left alone.
     """
     parent = os.path.dirname(path)
     try:

@@ -7,13 +7,12 @@ A lease file is the only thing that says "a batch job owns this node". It is in 
 no begin waits for a disk. Begin and end may come twice, in any order, at the same time, or never; the rules that keep
 this right:
 
-- `end` touches only its own run, and not even that when both know a start time and the lease's is later (after
-  a loss of the controller's state a job id is given out again, with the same run).
-- `end` leaves an *ended mark* for a bounded time. A `begin` that meets its own mark came late. Where both know the
-  same start time it is that very run, and is dropped. Otherwise it may also be a new job with a used id, and a
-  job that runs beside pods is worse than a node held too long: it becomes a lease that is `doubtful`, which holds
-  the node like any other, and which repair may drop without asking once the mark's life is over and no process of
-  the job is seen.
+- `end` touches only its own run, and not even that when both know a start time and the lease's is later. After a loss
+  of the controller's state a job id is given out again, with the same run.
+- `end` leaves an *ended mark* for a bounded time. A `begin` that meets its own mark came late. Where both know the same
+  start time it is that very run, and is dropped. Otherwise it may also be a new job with a used id, and a job that runs
+  beside pods is worse than a node held too long. It becomes a `doubtful` lease, which holds the node like any other.
+  Repair may drop it without asking once the mark's life is over and no process of the job is seen.
 - A file that cannot be read is a lease that we know by its name only: reported, and held.
 - Where there is no room for a lease, its empty file holds a whole node by its name. Otherwise the lease counts for the
   rest of its call, and the next one that hears of the job tries again.
@@ -150,9 +149,9 @@ class LeaseStore:
 
         `named`: recorded by its name alone, for want of room.
 
-        A job that was adopted, or gave a part of the node back, is told again with its share: `changed`. One that is
-        `adopted` now is of a list that may be older than what the batch system's script has told; but for one that has
-        cores again, as nobody may have told that it goes on.
+        A job that was adopted, or gave a part of the node back, is told again with its share: `changed`. An `adopted`
+        one is of a list that may be older than what the batch system's script has told. A job that has cores again is
+        the exception, because no script may have told that it goes on.
         """
         known = self._find(lease.key)
         if (

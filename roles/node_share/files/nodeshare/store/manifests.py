@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kubelet's directory of static pods: one file per lease, of ours alone to write.
 
-Whoever may write here runs pods as he likes, so the directory is root's. The kubelet looks at names without a leading
-dot, and a file appears by rename: it never reads half a manifest.
+A user who may write here runs any pods, so the directory is root's. The kubelet looks at names without a leading dot,
+and a file appears by rename: it never reads half a manifest.
 """
 
 import json

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The short way of a storm of tasks to the controller, for a shell that shall start nothing: names of empty files.
+"""The short way of a storm of tasks to the controller, for a shell that must start no program: names of empty files.
 
 `SOCKET.held` has a file for each node that is tainted and has been emptied. A script that finds its node there puts a
 note named JOB.RUN.EVENT.NODE into `SOCKET.jobs`, looks again, and is done if the node is still there. Before a taint is
-lifted the node's file goes, and then all notes are read: so who has found it there the second time has been heard.
+lifted the node's file goes, and then all notes are read: so a script that has found it there the second time has been
+heard.
 """
 
 import contextlib

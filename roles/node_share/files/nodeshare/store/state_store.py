@@ -18,12 +18,12 @@ from . import files
 class StateStore:
     """What holds for this boot is in memory: state.json, and the fence. Two things outlive the boot on disk.
 
-    The fence is what the services' own units look at (ConditionPathExists=!.../closed/%n): `closed/UNIT` exists exactly
-    while we keep that unit stopped, so no other tool's `systemctl start` lets pods onto a node that is served by stop.
+    The fence is what the services' own units look at (ConditionPathExists=!.../closed/%n). `closed/UNIT` exists exactly
+    while we keep that unit stopped. So no other tool's `systemctl start` lets pods onto a node that is served by stop.
     A unit that the administrator had stopped is not fenced: starting it is the administrator's right, and the next
     repair sees it.
 
-    `keep` copies to disk that the node is switched off, and the fence: a node that is served by stop, or switched off,
+    `keep` copies to disk that the node is switched off, and the fence. A node that is served by stop, or switched off,
     stays so through a reboot until a repair has looked. No begin or end writes to the disk, which may be full,
     read-only, or busy for minutes.
     """

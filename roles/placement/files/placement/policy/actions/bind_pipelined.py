@@ -1,11 +1,11 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeping promises: members that wait for victims are bound when there is room, before anybody else is served.
+"""Keeping promises: members that wait for victims are bound when there is room, before any other job is served.
 
-Any node will do by then, not only the promised one; but a queue that has all it may must have been left, too. A promise
-that cannot be kept any more, because an eviction was refused, a node went away, or a rule about other pods or volumes
-forbids the room that is there, is given up, and the members wait like all others.
+Any node will do by then, not only the promised one; but a queue that has all it may must have been left, too. An
+eviction may be refused, a node may go away, or a rule about other pods or volumes may forbid the room that is there.
+Then the promise is given up, and the members wait like all others.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -126,8 +126,8 @@ def _provisioning(session: Session) -> list[list[Task]]:
 
 
 def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
-    """Binds pods whose volumes are there; where one cannot be made, or not in time, or their node is not what it was
-    when it was chosen, they wait for a node again.
+    """Bind pods whose volumes are there. If a volume cannot be made in time, or if the node has changed since it was
+    chosen, they wait for a node again.
     """
     job, volumes = tasks[0].job, session.cache.cluster.volumes
     here = all(task.node in session.cache.cluster.columns.rows for task in tasks)
@@ -149,8 +149,8 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
 
 
 def _unmade(session: Session, task: Task) -> Iterator[str]:
-    """Claims that were made again, volumes that others have got, and what cannot be made for the task's node: the claim
-    has changed since that was chosen, and does not name it.
+    """Yield claims that were made again, volumes that others have got, and what cannot be made for the task's node. In
+    the last case the claim has changed since the node was chosen, and does not name it.
     """
     before = {claim.uid: claim.version for claim in session.provisioning[task.uid].claims}
     chosen = dict(task.entry.plan.volumes)

@@ -10,7 +10,7 @@ What is kept for a group that is in is kept for CLAIM_SECONDS while it lacks the
 waits again, behind all that have not let their room lapse: one that never gets pods would keep the others out for ever.
 
 The first group of a queue is let in without that once it has waited for the patience of reservations, one group at a
-time: else small jobs could take all that falls free, and `reserve` keeps nodes only for groups that are in.
+time. Else small jobs could take all that falls free, because `reserve` keeps nodes only for groups that are in.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gangs bound in part: where bindings failed for good, those that are bound leave after a while, and the gang waits.
 
-Until then the others are tried again, first of all. Only a gang that has never been whole does nothing yet: one that
+Until then the others are tried again, first of all. Only a gang that has never been whole does nothing yet. One that
 has lost a member works on what is left or ends by itself, so it is left alone.
 """
 

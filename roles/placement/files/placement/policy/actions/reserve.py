@@ -6,7 +6,7 @@
 A place is room for one member of the head on one node. First come places that are free, then those that are free at a
 known time, the soonest first, then those that are kept already, then those that lack the least. Heads that come first
 choose first, and what they keep is not there for the others. A head that does not fit on its nodes even if all pods of
-ours had ended keeps nothing: pods of DaemonSets, static pods and those of other schedulers are taken to stay.
+ours had ended keeps nothing. Pods of DaemonSets, static pods and those of other schedulers are taken to stay.
 
 Rules about other pods and volumes are asked as things stand when the nodes are chosen.
 """

@@ -4,8 +4,8 @@
 """Others' jobs of the batch system: which nodes they have or are expected on, and until when.
 
 What a job takes of a node, the node itself says: by a taint, or by a placeholder. That comes a moment after the batch
-system has chosen it, and whoever is bound in between has to leave again. So nobody is bound to a node, but by the batch
-system itself, from the first read that has a job there until the node has announced that run of it: by its annotation,
+system has chosen it, and a pod that is bound in between has to leave again. So only the batch system binds pods to a
+node from the first read that has a job there until the node has announced that run. It announces it by its annotation,
 or by the placeholder, which takes what the job has like any other pod. And where no read says which nodes those are,
 every node may be one of them that the batch system knows.
 """
@@ -30,7 +30,7 @@ _MARKS: Final = (SHARE_MODE_LABEL, BATCH_NODE_LABEL)
 
 
 def close_unknown_nodes(session: Session) -> Iterator[None]:
-    """In every cycle: nobody is placed by a read that is too old, or by none, on a node that jobs may have."""
+    """Close nodes that jobs may have while the last read is too old, or missing; call this in every cycle."""
     batch_jobs, columns = session.batch_jobs, session.cache.cluster.columns
     limit = batch_jobs.rules.holds_good
     doubted = limit is not None and session.now - batch_jobs.read > limit

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What pods ask of a batch system, and which of a job's shares each of them gets. Pure.
 
-A batch system gives whole cores. Either each pod has its own, or, where the site packs, pods of one gang that ask for
-less than a core share one chunk of one core, as many as fit; in both cases what they hold is never more than the job.
+A batch system gives whole cores. Either each pod has its own, or the site packs. Then pods of one gang that ask for
+less than a core share one chunk of one core, as many as fit. In both cases what they hold is never more than the job.
 """
 
 import re
@@ -150,7 +150,7 @@ class SharePacking:
 
     @property
     def spent(self) -> bool:
-        """Whether nobody else can have a part."""
+        """Return whether no other pod can have a part."""
         return not self._at
 
     def take(self, node: str, demand: Demand) -> bool:

@@ -24,9 +24,9 @@ def is_apart(session: Session, job: Job, task: Task) -> bool:
 
 
 def returning(session: Session, job: Job, unit: BackedUnit, together: Sequence[Task]) -> list[Task]:
-    """Members who wait for a job by themselves: a part of the gang's may be free, its node may be back for one.
+    """Return members that wait for a job by themselves: a part of the gang's may be free, its node may be back for one.
 
-    Else they would wait for what their own gang has and nobody uses.
+    Else they would wait for what their own gang has and does not use.
     """
     batch = unit.job
     if batch is None or not batch.runs or batch.job == unit.rejected_job:

@@ -4,10 +4,11 @@
 """Clearing: pods in the way of a job that begins are asked to leave as soon as the batch system has chosen its nodes.
 
 The node's own program asks them, too, when the job begins there. But a job's other hosts begin after its first, and
-jobs of one host one after the other, so who is asked on all of them at once has left when their turn comes. Pods are
-chosen as that program chooses: the lowest priority first, members of gangs last and of few gangs, and no more than the
-job's part of the node needs for certain. What a node alone knows of a job, the node alone acts upon. But pods that have
-a job there themselves come last of all: the batch system has counted them, and gives the job what others have.
+jobs of one host one after the other. So pods that are asked on all of them at once have left when their turn comes.
+Pods are chosen as that program chooses: the lowest priority first, members of gangs last and of few gangs. No more pods
+are chosen than the job's part of the node needs for certain. What a node alone knows of a job, the node alone acts
+upon. But pods that have a job there themselves come last of all: the batch system has counted them, and gives the job
+what others have.
 
 What a job takes from pods goes by the node's fence. With a fixed split that is no core, unless it is there alone; and
 where no label says which fence there is, all is left to the node.
@@ -197,7 +198,7 @@ def _add(sums: Sums, entry: PodEntry, number: int) -> None:
 
 
 def _ask(session: Session, entry: PodEntry, message: str) -> None:
-    """Has it leave in the time that it takes itself; who may not be disturbed is asked again later."""
+    """Ask the pod to leave in its own grace; a pod that may not be disturbed is asked again later."""
     pod, cache = entry.pod, session.cache
     if pod.uid in session.unevictable:
         return

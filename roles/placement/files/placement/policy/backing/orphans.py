@@ -1,12 +1,12 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pods that were bound for a batch job and that nobody serves any more: their group was deleted or changed its queue.
+"""Pods that were bound for a batch job and are not served any more: their group was deleted or changed its queue.
 
 Both are in the hands of the pods' owner, and neither takes a container off its node. So they leave, and as long as they
 are there the job stays. Of which job they are their tags say (see `tags`), whatever has become of the group, the job or
-the daemon that bound them. Their owner may write there, too: that makes his own pods leave, and can keep no job but one
-of his own namespace.
+the daemon that bound them. Their owner may write there, too. That makes the owner's pods leave, and can keep no job but
+one of the same namespace.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def is_served(session: Session, job: Job) -> bool:
 def hold(session: Session, unit: BackedUnit, known: Job | None) -> None:
     """Pods that were bound for the unit's job hold it, if they can be: those of its namespace.
 
-    Another job with its tag may be anybody's: its namespace says nothing of this one.
+    Another job with its tag may be of any user: its namespace says nothing of this one.
     """
     uids = session.cache.tags.pods.get(unit.uid, {}).keys() - unit.pods_until.keys()
     if not uids:
@@ -44,7 +44,7 @@ def hold(session: Session, unit: BackedUnit, known: Job | None) -> None:
 
 
 def is_abandoned(session: Session, uid: str, known: Job | None) -> bool:
-    """Whether nobody serves what this is the UID of."""
+    """Return whether the job or group of this UID is not served any more."""
     if known is not None:
         return not is_served(session, known)
     unit = session.batch_jobs.units.get(uid)
@@ -54,7 +54,7 @@ def is_abandoned(session: Session, uid: str, known: Job | None) -> bool:
 
 
 def strays(session: Session, uid: str) -> Iterator[Task]:
-    """All who are there and have been bound for a job of this UID, as the pods say or as we know."""
+    """Yield all pods that have been bound for a job of this UID, as the pods say or as we know."""
     cache, unit = session.cache, session.batch_jobs.units.get(uid)
     for one in dict.fromkeys((*cache.tags.pods.get(uid, ()), *(unit.pods_until if unit is not None else ()))):
         task = cache.jobs.tasks.get(one)

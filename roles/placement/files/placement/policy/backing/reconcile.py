@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Queues that a batch system backs: a gang, or a pod by itself, is one job there, and goes where that job is.
 
-no job        one is submitted, once a read of all jobs has shown that there is none
-it waits      so do the pods, and are told why in the batch system's words
-it runs       each pod gets its part of the job, if the node is one that it may have; otherwise the job is given up
-it is gone    pods that are left are asked to leave; so are those whose job is about to reach its walltime
-no pods       the job is released, when the last container has really ended
+no job        one is submitted, once a read of all jobs has shown that there is none.
+it waits      the pods wait, and are told why in the batch system's words.
+it runs       each pod gets its part of the job, if it may have the node; otherwise the job is given up.
+it is gone    pods that are left are asked to leave, also those whose job is about to reach its walltime.
+no pods       the job is released, when the last container has really ended.
 """
 
 from collections.abc import Iterator, Sequence
@@ -153,7 +153,7 @@ def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task])
 
 
 def _perhaps_elsewhere(session: Session, unit: BackedUnit, task: Task) -> bool:
-    """Whether it may be part of another job of the tag, which runs, as nobody can say whose the jobs are."""
+    """Return whether it may be part of another running job of the tag, since the owner of these jobs is not known."""
     shares = [share for job in unit.extra for share in job.shares] if unit.owner is None else []
     return any(node_of(session, share.host) == task.node for share in shares)
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Giving back: how jobs of the batch system end that nobody needs, and how pods are asked to leave theirs.
+"""Giving back: how unused jobs of the batch system end, and how pods are asked to leave theirs.
 
-A job ends after the last container of its pods has ended, whoever deleted what; so pods leave first.
+A job ends after the last container of its pods has ended, whatever was deleted by whatever client; so pods leave first.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ def may_leave(session: Session, task: Task) -> bool:
 
 
 def give_back(session: Session, uid: str) -> None:
-    """Has pods leave that nobody serves any more, and jobs end that nobody needs."""
+    """Ask pods to leave that are not served any more, and end jobs that are not needed."""
     unit, known = session.batch_jobs.units.get(uid), job_of(session, uid)
     if unit is not None:
         hold(session, unit, known)
@@ -100,7 +100,7 @@ def _release(session: Session, unit: BackedUnit, known: Job | None) -> None:
 
 
 def send_altered(session: Session) -> None:
-    """Has pods leave whose owner has changed what says of which job they are: the next daemon would believe him."""
+    """Evict pods whose job annotation was altered by their owner: the next daemon would believe it."""
     tasks = [session.cache.jobs.tasks[uid] for uid in session.cache.tags.altered if uid in session.cache.jobs.tasks]
     evict(session, tasks, "NotBacked", f"its annotation {JOB_TAG}, which says what it was bound for, was changed")
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Conditions and statuses of pods, groups and queues, written when they say something new.
 
-A write that failed is tried again after a while until it succeeds: a controller creates the pods of an admitted group
+A write that failed is tried again after a while until it succeeds. A controller creates the pods of an admitted group
 only when it reads that the group is admitted.
 """
 

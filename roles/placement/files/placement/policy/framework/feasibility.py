@@ -4,7 +4,7 @@
 """Which nodes may hold a pod, and why the others may not. This is the one place that lists the filters.
 
 Placing, score rows, preemption, promises, explanations and jobs of the batch system all ask here, so they cannot
-disagree: a filter that is added to `filters_of` holds for all of them.
+disagree. A filter that is added to `filters_of` holds for all of them.
 """
 
 from collections.abc import Hashable, Sequence

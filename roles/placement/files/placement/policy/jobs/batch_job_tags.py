@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which pods were bound for which job of the batch system: what the API keeps of that, at the pods themselves. Pure.
 
-A Binding writes it together with the node, over whatever the pod's owner has written there. He can change it later, and
-with it his group and his queue. So what is read first of a pod that has its node holds for as long as the pod is there,
-that it has none, too; and that somebody has changed it is known.
+A Binding writes it together with the node, over whatever the pod's owner has written there. The owner can change it
+later, and with it the pod's group and queue. So what is read first of a pod that has its node holds for as long as the
+pod is there, also that it has no tag. A later change is noticed.
 """
 
 from placement.model.pod import Pod

@@ -4,11 +4,12 @@
 """What is known of the batch system's jobs that back our pods, and what has been asked of it. Pure.
 
 Only reads of all jobs say what is true. A job is looked for by its tag before it is submitted, and after every
-submission, whatever became of that: so a job that was submitted by a daemon that died, or whose answer was lost, is
+submission, whatever became of that. So a job that was submitted by a daemon that died, or whose answer was lost, is
 found again and never submitted twice. That a job is gone needs two reads in a row, and no read says nothing.
 
-A tag is under a mark, which is this cluster's and this scheduler's: jobs of another daemon are anybody's to us, though
-both submit as one user. And a job is only for whom the site says now, or was when it submitted all as the daemon.
+A tag is under a mark, which is this cluster's and this scheduler's: jobs of another daemon are foreign, though both
+submit as one user. And a job is only for the user that the site says now, or that it was for when the site submitted
+all jobs as the daemon.
 """
 
 import hashlib
@@ -157,7 +158,7 @@ class BatchJobs:
         return found is not None and found.job is not None
 
     def belongs(self, unit: BackedUnit, whose: Whose | None) -> None:
-        """Jobs of the unit are his from now on: one of another's, a namesake's for one, is none of it."""
+        """Take jobs of this user as the unit's from now on; a job of another user with the same tag is none of it."""
         if whose == unit.owner:
             return
         unit.owner = whose
@@ -243,10 +244,11 @@ class BatchJobs:
 
 
 def is_for(job: BatchJob, whose: Whose | None) -> bool:
-    """Whether a job with the tag may be his; anybody's may be, where nobody can say who he is.
+    """Return whether a job with the tag may be this user's; any user's may be, if the user is not known.
 
-    The daemon's own always is. A user's is by the queue, too: what he submits himself to another is not by the site's
-    settings. Where jobs are not submitted as users any more that alone says that it was: it admits nobody else.
+    The daemon's own always is. A user's is by the queue, too: a job that the user submits to another queue is not by
+    the site's settings. Where jobs are not submitted as users any more the queue alone says that it was: it admits no
+    other job.
     """
     if whose is None or not job.owner:
         return True

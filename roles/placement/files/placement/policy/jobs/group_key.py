@@ -4,7 +4,7 @@
 """Which group a pod belongs to, whatever API its group was written in.
 
 Where several say something the first of these counts: `spec.schedulingGroup`, the annotation of kube-batch, that of
-Volcano, the label of the coscheduling plugin; then the pod's controller, and at last the pod by itself.
+Volcano, the label of the coscheduling plugin. Then comes the pod's controller, and at last the pod by itself.
 """
 
 from dataclasses import dataclass

@@ -262,8 +262,8 @@ class Job:
     def note(self, status: Status, old: Status) -> None:
         """Take note of what the final move of a member says about the whole.
 
-        A member that is found bound may be what is left of a gang that was whole once, unless the gang is ours alone
-        and its group's phase says that it has not begun.
+        A member that is found bound may be what is left of a gang that was whole once. The exception is a gang of this
+        scheduler alone with a group whose phase says that it has not begun.
         """
         counts = self.counts
         found = status in _THERE and old not in TAKING

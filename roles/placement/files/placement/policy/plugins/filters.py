@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Filters: each is one rule that can refuse a node to a pod, with the reason that is told. `feasibility` lists them.
 
-A filter overrides only what it is about. There are four kinds of answers: by the Node objects alone (`part`), as things
-stand when a pod is placed (`allowed`), about what pods take of their node (`lacking` and those below it), and about a
-node that the batch system chose (`why_backed`).
+A filter overrides only what it is about. There are four kinds of answers. `part` judges by the Node objects alone,
+`allowed` as things stand when a pod is placed. `lacking` and those below it judge what pods take of their node, and
+`why_backed` a node that the batch system chose.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

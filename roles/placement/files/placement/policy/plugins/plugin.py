@@ -5,8 +5,8 @@
 
 A plugin of the site derives from `site_plugin.SitePlugin` instead.
 
-Orders are integers, smallest first: the key of a job or queue is made of those of all plugins in the configuration's
-order, which compares like kube-batch's chain of functions and is made only when something has changed.
+Orders are integers, smallest first. The key of a job or queue is made of those of all plugins in the configuration's
+order. It compares like kube-batch's chain of functions and is made only when something has changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,7 @@ class Plugin:
         return False
 
     def spares(self, victim: Task) -> bool:
-        """Whether the task must not be evicted, whoever needs its room."""
+        """Return whether the task must not be evicted, whatever job needs its room."""
         return False
 
     def may_preempt(self, preemptor: Task, victims: Sequence[Task], total: Mapping[str, int]) -> bool:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A site's plugin among the filters and scores, so that nothing it does can stop the daemon.
 
-A plugin that raises or answers nonsense gets the safe outcome: as a filter it refuses all nodes to the pod that it was
-asked about, because a pod that waits can still be placed and a pod in the wrong place has done its harm; as a score it
-counts for nothing. Pods that the plugin is not about, or can judge, are placed as always.
+A plugin that raises or answers nonsense gets the safe outcome. As a filter it refuses all nodes to the pod that it was
+asked about. A pod that waits can still be placed, and a pod in the wrong place has done its harm. As a score it counts
+for nothing. Pods that the plugin is not about, or can judge, are placed as always.
 """
 
 from collections import deque

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A site's own plugin: what its author derives from, and what it is told of nodes and pods.
 
-The guide is docs/guides/placement-plugins.md. A plugin runs in the one thread that decides, so it must be quick: it
+The guide is docs/guides/placement-plugins.md. A plugin runs in the one thread that decides, so it must be quick. It
 works on columns of all nodes at once, does no input or output, and keeps nothing that it is given.
 """
 
@@ -149,7 +149,7 @@ def requested(request: Amounts, resource: str) -> int:
 
 
 def _fixed(column: NDArray[Value]) -> NDArray[Value]:
-    """Return the column as one that cannot be written to."""
+    """Return a read-only view of the column."""
     found = column[:]
     found.flags.writeable = False
     return found

@@ -5,7 +5,7 @@
 
 Nodes are searched one after another, in slices, and what was found is kept with the row: until the next claimant of the
 same kind asks, few nodes have changed. What was found long ago is looked at again before it is used, so it may have
-become dearer; whatever can make a node cheaper has to bring it up again.
+become dearer. Whatever can make a node cheaper has to bring it up again.
 """
 
 from collections.abc import Generator, Hashable, Iterable, Iterator
@@ -31,7 +31,7 @@ _EVICTABLE: Final = (Status.BOUND, Status.RUNNING)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node and who has to leave it."""
+    """A node and the victims on it."""
 
     row: int
     node: str
@@ -140,7 +140,7 @@ class CandidateFinder:
         return opening
 
     def _look(self, preemptor: Task, row: int) -> Generator[None, None, VictimSet | None]:
-        """Who has to leave this node; None where the claimant cannot have it at all."""
+        """Return the victims on this node; None if the preemptor cannot have it at all."""
         self._effort.spend(_LOOK)
         if self._effort.is_due():
             yield

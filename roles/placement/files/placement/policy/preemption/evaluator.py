@@ -4,7 +4,7 @@
 """Room for a job by evicting others: what preempt and reclaim have in common.
 
 All members that must start together get a place, on free room or on that of victims, or nothing happens. Room that
-victims leave is promised to the members, so nobody else takes it, and the members are bound when it is free.
+victims leave is promised to the members, so no other job takes it, and the members are bound when it is free.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -98,7 +98,9 @@ class Evaluator:
     def _victims(
         self, job: Job, queue: QueueInfo, tasks: Sequence[Task], statement: Statement
     ) -> Generator[None, None, list[Task] | None]:
-        """Promises the tasks room, and asks others to leave; None where there are none who could, or would."""
+        """Promise the tasks room, and evict the victims; return None if there are no victims, or if all evictions are
+        refused.
+        """
         session = self._session
         spoken_for = session.cache.tree.claimed_totals()
         evicted: list[Task] = []

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who gives up the queue's own share for a claimant of that queue, where a capability is in the way and not a node.
+"""Victims within a queue: pods that give up the queue's own share, where a capability is in the way and not a node.
 
-Pods of a queue can be many, so they are sorted out in slices, before anything is decided; who has gone since is passed
-over. The cheapest are found as they are on a node: the set is exact where their kinds and their pods are few.
+Pods of a queue can be many, so they are sorted out in slices, before anything is decided; a pod that has gone since is
+passed over. The cheapest are found as they are on a node: the set is exact where their kinds and their pods are few.
 """
 
 from collections.abc import Generator, Hashable, Iterable, Iterator

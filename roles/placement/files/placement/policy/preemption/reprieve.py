@@ -1,9 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who need not leave after all: what is found for later members of a gang can make earlier victims unnecessary.
+"""Victims that need not leave: what is found for later members of a gang can make earlier victims unnecessary.
 
-Who stays takes room from one node and some queues, so only those are looked at again, and most are told by their sums.
+A pod that stays takes room from one node and some queues, so only those are looked at again, and most are told by their
+sums.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -54,7 +55,7 @@ class Reprieve:
                 self._on_ports.setdefault(task.node, []).append(task)
 
     def kept(self, evicted: Sequence[Task]) -> Generator[None, None, list[Task]]:
-        """Those that have to leave; the dearest are spared first, and of a gang that is broken all or nobody.
+        """Return those that have to leave; the dearest are spared first, a broken gang whole or not at all.
 
         Between two answers others may have a turn.
         """
@@ -94,7 +95,7 @@ class Reprieve:
                         yield left, name, amount
 
     def _stay(self, unit: Sequence[Task]) -> bool:
-        """Lets the unit stay, unless somebody says no who has to see it there."""
+        """Let the unit stay, unless a plugin that has to be asked refuses it; return whether it stays."""
         mark = self._statement.savepoint()
         nodes = {victim.node for victim in unit}
         for victim in unit:

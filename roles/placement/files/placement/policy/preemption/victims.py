@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which pods leave for a pod that needs their room: the cheapest set of those of one node, exactly.
 
-Cheap is, in this order: few violations of disruption budgets, low priority of the highest victim, few gangs broken,
-few pods. A gang that would lose its minimum leaves as a whole, wherever its pods are, and counts with all of them. The
-search tries every set of distinguishable pods. It gives up improving what it has after a bounded number of steps, and
-after some more of them where it has found nothing: the number of sets doubles with every pod.
+Cheap is, in this order: few violations of disruption budgets, low priority of the highest victim, few gangs broken, few
+pods. A gang that would lose its minimum leaves as a whole, wherever its pods are, and counts with all of them. The
+search tries every set of distinguishable pods. It gives up improving what it has after a bounded number of steps. Where
+it has found nothing, it takes some more steps: the number of sets doubles with every pod.
 """
 
 from collections.abc import Callable, Generator, Hashable, Sequence
@@ -30,7 +30,7 @@ _PATIENCE: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class VictimSet:
-    """Victims and what they cost; nobody has to leave where the set is empty."""
+    """Victims and what they cost; no pod has to leave if the set is empty."""
 
     cost: Cost
     victims: tuple[Task, ...]
@@ -38,7 +38,7 @@ class VictimSet:
 
 @dataclass(frozen=True, slots=True)
 class VictimRules:
-    """What is asked about every node: who may be a victim, alone and together, and whom nobody can tell apart."""
+    """What is asked about every node: which pods may be victims, alone and together, and which are interchangeable."""
 
     # About the pod itself.
     evictable: Callable[[Task], bool]
@@ -197,7 +197,7 @@ def closure(chosen: Sequence[Task], question: VictimRules) -> tuple[list[Task], 
 
 
 def classes(candidates: Sequence[tuple[Hashable, Task]]) -> list[tuple[Hashable, list[Task]]]:
-    """Candidates that nobody can tell apart, together; low priority first, and large before small."""
+    """Group interchangeable candidates; low priority first, and large before small."""
     found: dict[Hashable, list[Task]] = {}
     for like, task in sorted(candidates, key=lambda item: item[1].uid):
         found.setdefault(like, []).append(task)
@@ -210,7 +210,7 @@ def precedence(alike: Sequence[Task]) -> tuple[int, list[int]]:
 
 
 def enough(task: Task, needed: Totals) -> int:
-    """How many such tasks free all that one of them has of what is needed: nobody needs more of them."""
+    """Return how many such tasks free all that one of them has of what is needed; more are never needed."""
     return max(0, *(-(-needed.get(name, 0) // amount) for name, amount in task.amounts if amount > 0))
 
 

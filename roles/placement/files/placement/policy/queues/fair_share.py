@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Weighted fair division of one resource, exactly: water-filling in whole units.
 
-Everybody gets at least a floor and at most a ceiling, and between those as much per weight as everybody else. What
-is left over by rounding down goes, one unit each, to the first that may still take one, so nothing is lost.
+Each queue gets at least a floor and at most a ceiling, and between those as much per weight as all others. What is left
+over by rounding down goes, one unit each, to the first that may still take one, so nothing is lost.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,7 @@ The head of a queue is the first of its jobs that lacks nothing but room: its qu
 for. While the queue has all that it deserves, nothing is kept for it from other queues. The action `reserve` chooses
 the nodes on which the head can start first. What is kept there is what the head asks for, not the whole node. A job
 behind the head gets room on such a node only if enough is left for the head, or if the job ends before the head can
-start: EASY backfilling, as in Slurm and Flux.
+start. This is EASY backfilling, as in Slurm and Flux.
 
 The time at which the head can start is its shadow time. It is known if all pods that have to end first have a known
 end: pods with `activeDeadlineSeconds`, and pods that a job of the batch system backs. Then the reservation holds at
@@ -20,8 +20,8 @@ Their pods only end, so the head starts at the latest when the longest of these 
 that the head can have sooner, and for no other. If pods never end, more nodes are kept as time goes on: one more after
 twice the patience, two more after four times the patience.
 
-A job that comes before the head is not bound: one that is before it in its queue, or, in another queue, one of a queue
-or a priority above the head's. Pods of DaemonSets are not bound. Other schedulers know nothing of reservations.
+A job that comes before the head is not bound. It is before it in its queue, or, in another queue, it has a queue or a
+priority above the head's. Pods of DaemonSets are not bound. Other schedulers know nothing of reservations.
 """
 
 from collections.abc import Iterable
@@ -83,7 +83,7 @@ class Reservation:
 class Head:
     """The first job of a queue that was refused for lack of room, and when nodes are chosen for it again.
 
-    The job that was the head before and keeps nodes goes on doing so until they are chosen for this one: mostly that
+    The job that was the head before and keeps nodes goes on doing so until they are chosen for this one. Mostly that
     gets its room first, and then the other is the head again.
     """
 

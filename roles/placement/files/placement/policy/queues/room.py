@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The room that queues share: what is free on nodes that ordinary pods of ours can use.
 
-Nodes that are held, leased, cordoned, unreadable or for backed pods do not count, nor do those with a taint that no
-waiting or placed pod of ours tolerates: a queue that was owed a part of them would never get it, and would keep others
-from what there is. The sums are kept up from the ring of changed rows, so a cycle pays for what has changed alone.
+Nodes that are held, leased, cordoned, unreadable or for backed pods do not count. Nodes with a taint that no waiting or
+placed pod of ours tolerates do not count either. A queue that was owed a part of them would never get it, and would
+keep others from what there is. The sums are kept up from the ring of changed rows, so a cycle pays for what has changed
+alone.
 """
 
 from collections.abc import Callable

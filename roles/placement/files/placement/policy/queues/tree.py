@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tree of queues: who may use what, how much each holds, and what each deserves.
+"""The tree of queues: what each may use, how much it holds, and what each deserves.
 
-Groups are in leaves. A queue's amounts are those of everything below it; capabilities bind at every level, and a
-guarantee is room that the rest of the cluster leaves free until the queue uses it.
+Groups are in leaves. A queue's amounts are those of everything below it. Capabilities bind at every level. A guarantee
+is room that the rest of the cluster leaves free until the queue uses it.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
