@@ -14,7 +14,7 @@ class ActionModule(_planned.ActionModule):
     """`no_log` on the task would hide why it failed, too."""
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """What Ansible calls."""
+        """Run the module, and keep a result with a token out of logs; Ansible calls this."""
         result: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         if result.get("token"):
             result["_ansible_no_log"] = True

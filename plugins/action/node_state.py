@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """What Ansible calls."""
+        """Send contents, run the module, and keep the copy of the record; Ansible calls this."""
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
         try:
@@ -75,7 +75,7 @@ class ActionModule(ActionBase):
     # What to send
 
     def _sources(self, arguments: t.Dict[str, t.Any]) -> t.Dict[str, Source]:
-        """The contents of all files, by digest; `files` is replaced by what the module needs to know of them."""
+        """Return the contents of all files, by digest. Replace `files` by what the module needs to know of them."""
         found: t.Dict[str, Source] = {}
         directories: t.List[t.Dict[str, t.Any]] = []
         items: t.List[t.Dict[str, t.Any]] = []
@@ -144,7 +144,7 @@ class ActionModule(ActionBase):
     # The copy of the record
 
     def _save_what_is_recorded(self, call: _Call, result: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> None:
-        """A run that failed has changed the node and its record, too. Its own error is the one that is told."""
+        """Save the record after a run that failed, which has changed the node, too. Report the error of that run only."""
         self._ask_for_export(call)
         call.sent["only_export"] = True
         try:
@@ -182,7 +182,7 @@ class ActionModule(ActionBase):
             )
 
     def _finish(self, result: t.Dict[str, t.Any], call: _Call) -> t.Dict[str, t.Any]:
-        """What people see: diffs filled in with what only the controller has, nothing of the transfers."""
+        """Return the result for people: diffs completed with contents of the controller, nothing of the transfers."""
         for change in result.get("diff", []):
             source = call.sources.get(change.pop("sha256", ""))
             if source is not None:

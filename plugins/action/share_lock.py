@@ -21,7 +21,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """What Ansible calls."""
+        """Take or free the lock in the name of this run; Ansible calls this."""
         super().run(tmp, task_vars)
         arguments = dict(self._task.args, _mine=me(os.getppid()), _over="")
         result = self._ask(arguments, task_vars)
@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
 
 
 def me(pid: int) -> t.Dict[str, t.Any]:
-    """This run of Ansible, which is the process that started the worker we are in."""
+    """Describe this run of Ansible: the process that started the present worker."""
     host = socket.gethostname()
     return {
         "who": f"{getpass.getuser()}@{host}",

@@ -18,7 +18,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: t.Any = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """What Ansible calls."""
+        """Run the module, and add the bounds of its clock's offset in seconds; Ansible calls this."""
         super().run(tmp, task_vars)
         asked = time.time()
         result: t.Dict[str, t.Any] = self._execute_module(task_vars=task_vars)

@@ -81,7 +81,7 @@ class ActionModule(JudgingAction):
 
 
 def by_word(judged: t.Mapping[str, Verdict]) -> t.Dict[str, t.List[str]]:
-    """The hosts of each verdict, those that are refused last."""
+    """Group the hosts by verdict, those that are refused last."""
     found: t.Dict[str, t.List[str]] = {}
     for host, verdict in judged.items():
         if host != CLUSTER or verdict.refusals:
@@ -90,19 +90,19 @@ def by_word(judged: t.Mapping[str, Verdict]) -> t.Dict[str, t.List[str]]:
 
 
 def left_out(groups: t.Mapping[str, t.Sequence[str]], hostvars: t.Mapping[str, t.Any]) -> t.List[str]:
-    """The batch system's names of the hosts that the inventory leaves out of a conversion."""
+    """Return the batch system's names of the hosts that the inventory leaves out of a conversion."""
     return [wlm_node(host, hostvars[host]) for host in groups.get("converged_excepted", ())]
 
 
 def wlm_node(host: str, variables: t.Mapping[str, t.Any]) -> str:
-    """A node's name in the batch system, by the inventory."""
+    """Return a node's name in the batch system, by the inventory."""
     return str(variables.get("converged_wlm_node", host.partition(".")[0]))
 
 
 def aside(
     groups: t.Mapping[str, t.Sequence[str]], hostvars: t.Mapping[str, t.Any], hosts: t.Container[str]
 ) -> t.List[str]:
-    """The batch system's names of nodes of the inventory to which this run does not go."""
+    """Return the batch system's names of nodes of the inventory to which this run does not go."""
     others = [host for host in groups.get("converged_nodes", ()) if host not in hosts]
     excepted = groups.get("converged_excepted", ())
     return [wlm_node(host, hostvars[host]) for host in others if host not in excepted]
@@ -111,7 +111,7 @@ def aside(
 def seen(
     host: str, variables: t.Mapping[str, t.Any], registered: str, groups: t.Mapping[str, t.Sequence[str]]
 ) -> t.Dict[str, t.Any]:
-    """What was registered on a host; where nothing was found, its names by the inventory, and why."""
+    """Return what was registered on a host; if nothing was found, its names by the inventory, and why."""
     got = variables.get(registered) or {}
     if "found" in got:
         return {"wanted": got["wanted"], "found": got["found"], "offset": got["offset"]}
@@ -126,14 +126,14 @@ def seen(
 
 
 def answer(got: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """A module's result; of one that failed, only why."""
+    """Return a module's result; of one that failed, only the message."""
     if "version" in got or "nodes" in got:
         return dict(got)
     return {"error": " ".join(str(got.get("msg", "it was not asked")).split())}
 
 
 def result(judged: t.Mapping[str, Verdict]) -> t.Dict[str, t.Any]:
-    """The verdicts as data; of a failure only how many hosts are refused and by what, as all has been said by then."""
+    """Return the verdicts as data. If hosts are refused, return only how many and by what, since each was printed."""
     found = {host: verdict.findings for host, verdict in judged.items()}
     if any(verdict.refusals for verdict in judged.values()):
         return {"changed": False, "failed": True, "msg": refused(found)}

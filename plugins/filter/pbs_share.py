@@ -23,7 +23,7 @@ def pbs_share_memory(
     wished: t.Mapping[str, t.Sequence[str]],
     remembered: t.Mapping[str, t.Sequence[str]] | None = None,
 ) -> dict[str, list[str]]:
-    """The hooks and queues that are ours: those to be made, and those of earlier runs that are still there.
+    """Return the hooks and queues that are ours: those to be made, and those of earlier runs that are still there.
 
     One that is there and was not made by us is an error.
     """

@@ -106,7 +106,7 @@ def share_summary(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -> li
 
 
 def _state(fact: t.Mapping[str, t.Any]) -> str:
-    """What a node is to pods now."""
+    """Name what a node is to pods now: with jobs alone, or shared and in which phase."""
     shown = fact["sharing"]["node"] if fact["present"] else None
     if not shown:
         return "with jobs alone"

@@ -41,7 +41,7 @@ class Plan(t.NamedTuple):
 def slurm_scripts(
     info: t.Mapping[str, t.Any], folder: str, remembered: t.Mapping[str, str] | None = None
 ) -> dict[str, t.Any]:
-    """The plan for a cluster as `slurm_info` tells of it. `remembered` is `sites` of the run before."""
+    """Plan the scripts of a cluster that `slurm_info` described. `remembered` is `sites` of the run before."""
     try:
         release = version.parse(f"slurm {info['version']}")
     except SlurmError as error:
@@ -62,7 +62,7 @@ def slurm_scripts(
 
 
 def site_function(script: str) -> str:
-    """The shell function that runs the site's script with our arguments and environment."""
+    """Write the shell function that runs the site's script with our arguments and environment."""
     if not script:
         return "run_site() { :; }"
     if not _PATTERN.intersection(script):
@@ -91,7 +91,7 @@ def slurm_script(text: str, function: str, values: t.Mapping[str, t.Any]) -> str
 
 
 def slurm_share_ready(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -> list[str]:
-    """The hosts that have got their scripts in this run, by their names in Slurm."""
+    """List the hosts that have got their scripts in this run, by their names in Slurm."""
     ready = []
     for host in hosts:
         known = hostvars[host]
@@ -124,7 +124,7 @@ def slurm_conf_mode(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], con
 
 
 def slurm_names(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> list[str]:
-    """The names in Slurm of hosts of the inventory."""
+    """Translate hosts of the inventory into their names in Slurm."""
     return [_name(hostvars[host]) for host in hosts]
 
 

@@ -88,7 +88,7 @@ def node_hosts(nodes: t.Sequence[Node], queues: t.Sequence[Queue]) -> list[Host]
 
 
 def server_host(name: str) -> Host:
-    """The machine of the server."""
+    """Make the host of the server."""
     return Host(checked(name), ["pbs_servers"], {"pbs_server": True})
 
 

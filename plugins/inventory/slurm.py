@@ -81,7 +81,7 @@ _CONTROLLER = re.compile(r"([^()\s]+)(?:\(([^()\s]+)\))?\Z")
 
 
 def node_host(node: Node) -> Host:
-    """A node, in the group of each partition and feature."""
+    """Make the host of a node, in the group of each partition and feature."""
     groups = ["slurm_nodes"]
     groups += [group_name("slurm_partition", name) for name in node.partitions]
     groups += [group_name("slurm_feature", name) for name in node.features]
@@ -100,7 +100,7 @@ def node_host(node: Node) -> Host:
 
 
 def controller_hosts(setting: Setting) -> list[Host]:
-    """The controllers, from ``name`` or ``name(address)``."""
+    """Make the hosts of the controllers, from ``name`` or ``name(address)``. Raise SlurmError for another form."""
     found = []
     for text in setting if isinstance(setting, list) else []:
         match = _CONTROLLER.match(text)

@@ -81,7 +81,7 @@ def node_hosts(nodes: t.Sequence[Node]) -> list[Host]:
 
 
 def server_host(name: str) -> Host:
-    """The machine of the server."""
+    """Make the host of the server."""
     return Host(checked(name), ["torque_servers"], {"torque_server": True})
 
 

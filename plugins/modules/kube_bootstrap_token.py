@@ -124,7 +124,7 @@ _SPEC: t.Dict[str, t.Any] = {
 
 
 def have(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
-    """What nodes need in order to join."""
+    """Create a token if a node is missing, and return what nodes need in order to join."""
     names = cluster.check_names(params["nodes"])
     server, found = kubectl.server_and_pins()
     pinned = cluster.agreed_pins(params["ca_hashes"], found, name=params["kubeconfig"])
@@ -141,7 +141,7 @@ def have(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
 
 
 def drop(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
-    """The token is gone."""
+    """Delete the token, and return whether it was there."""
     if not params["token_id"]:
         return {"changed": False}
     name = cluster.Token(params["token_id"], "").object_name
@@ -153,7 +153,7 @@ def _draw(count: int) -> str:
 
 
 def main() -> None:
-    """Returns what nodes need, or says in one line why there is nothing."""
+    """Create or delete the token, or fail with one line."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     params = module.params
     kubectl = Kubectl.of(params)

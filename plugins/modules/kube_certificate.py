@@ -157,7 +157,7 @@ def clean(signer: signing.Signer, params: Result, *, check: bool) -> Result:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Have the requests signed, or delete them, or fail with one line."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     params = module.params
     if params["state"] == "present" and not params["requests"]:

@@ -199,7 +199,7 @@ def run(params: Result, *, check: bool) -> Result:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Write the kubeconfig, or fail with one line."""
     module = AnsibleModule(
         argument_spec=_SPEC,
         required_if=[("state", "present", ["user", "api_server", "ca", "ca_hashes"])],

@@ -70,7 +70,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import
 
 
 def described(nodes: cluster.Nodes) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """What preflight compares and a report shows of each Node object."""
+    """Return what preflight compares and a report shows of each Node object, by name."""
     found = {}
     for name, node in nodes.items():
         status = node.get("status", {})

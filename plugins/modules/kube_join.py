@@ -224,7 +224,7 @@ def leave(session: Session, params: Result, *, check: bool) -> Result:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Join or leave the cluster, or fail with one line."""
     module = AnsibleModule(
         argument_spec=_SPEC,
         required_if=[("state", "present", ["node", "api_server"])],

@@ -219,7 +219,7 @@ def _shown(name: str, nodes: cluster.Nodes, labels: t.Mapping[str, str]) -> Resu
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Change the Node object, or fail with one line."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     _states.settle(module)
     params = module.params

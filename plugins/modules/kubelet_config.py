@@ -134,7 +134,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Write the settings of the kubelet, or fail with one line."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     _states.settle(module, {"absent": "restored"})
     try:

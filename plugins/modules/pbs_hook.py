@@ -103,7 +103,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import P
 
 
 def read(pbs: Pbs, name: str) -> hooks.Found:
-    """The hook as it is; its texts are asked for only where there is one."""
+    """Read the hook as it is; ask for its texts only if it exists."""
     attributes = pbs.hooks().get(name)
     if attributes is None:
         return hooks.Found(None, "", "")
@@ -141,7 +141,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Make, change or delete the hook, or fail with one line."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

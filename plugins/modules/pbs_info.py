@@ -140,7 +140,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import P
 
 
 def gathered(pbs: Pbs, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """The wanted kinds of things as plain data."""
+    """Ask for the wanted kinds, and return them as plain data."""
     found: t.Dict[str, t.Any] = {}
     if "server" in kinds:
         name, attributes = pbs.server()

@@ -111,7 +111,7 @@ _SERVERS_OWN = "node down:"
 
 
 def read(pbs: Pbs, names: t.Sequence[str]) -> t.List[_hold.Node]:
-    """The named vnodes, and all vnodes of the named hosts."""
+    """Read the named vnodes, and all vnodes of the named hosts."""
     found = pbs.nodes()
     by_host: t.Dict[str, t.List[str]] = {}
     for node in found:
@@ -141,7 +141,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Close or give back the vnodes, or fail with one line."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},

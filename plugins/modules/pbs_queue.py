@@ -109,7 +109,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Make, change or delete the queue, or fail with one line."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

@@ -64,7 +64,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import P
 
 
 def main() -> None:
-    """Reads, decides, sets; or says in one line why not."""
+    """Set the attributes of the server that differ, or fail with one line."""
     module = AnsibleModule(
         argument_spec={"attributes": {"type": "dict", "required": True}, **ARGUMENT_SPEC},
         supports_check_mode=True,

@@ -102,7 +102,7 @@ SECONDS = 30.0
 
 
 def describe(view: View) -> t.Dict[str, t.Any]:
-    """The record of a node, as a fact."""
+    """Describe the record of a node as a fact."""
     things: t.Dict[str, t.Dict[str, t.List[str]]] = {}
     for key, owners in sorted(view.claims.items()):
         kind, _separator, name = key.partition(":")
@@ -139,7 +139,7 @@ def sharing() -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Reads the record and returns it."""
+    """Read the record and return it."""
     module = AnsibleModule(
         argument_spec={"record_dir": {"type": "path", "default": "/var/lib/converged/record"}},
         supports_check_mode=True,

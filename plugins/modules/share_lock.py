@@ -72,7 +72,7 @@ from ansible_collections.converged.hpc.plugins.module_utils import _lock
 
 
 def main() -> None:
-    """Takes or frees it, or says who has it."""
+    """Take or free the lock, or fail with the run that holds it."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

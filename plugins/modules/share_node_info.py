@@ -137,7 +137,7 @@ ENABLED = "/etc/converged/enabled"  # the flag of role slurm_share
 
 
 def main() -> None:
-    """Reads and returns."""
+    """Read the host and return what was found."""
     module = AnsibleModule(
         argument_spec={
             "wanted": {"type": "dict", "default": {}},

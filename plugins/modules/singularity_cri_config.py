@@ -154,7 +154,7 @@ def run(params: t.Dict[str, t.Any], *, check: bool) -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Write the settings of Singularity-CRI, or fail with one line."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     _states.settle(module, {"absent": "restored"})
     try:

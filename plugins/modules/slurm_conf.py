@@ -203,7 +203,7 @@ _SPEC: t.Dict[str, t.Any] = {
 
 
 def keep(session: Session, slurm: Slurm, conf: Conf, params: Result, *, check: bool) -> t.Tuple[Result, Conf]:
-    """The settings in the files, and the files as they are then."""
+    """Write the settings into the files; return what changed, and the files as they are then."""
     wishes = [Wish(item["action"], item["key"], item["value"]) for item in params["settings"]]
     plan, outcome = carry_out.converge(session, slurm, conf, wishes, check=check, validate=params["validate"])
     result: Result = {
@@ -270,7 +270,7 @@ def run(module: AnsibleModule) -> Result:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Write the settings of Slurm, or fail with one line."""
     module = AnsibleModule(argument_spec=_SPEC, supports_check_mode=True)
     _states.settle(module, {"absent": "restored"})
     try:

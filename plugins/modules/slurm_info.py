@@ -145,7 +145,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import
 
 
 def gathered(slurm: Slurm, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """The wanted kinds of things as plain data."""
+    """Ask for the wanted kinds, and return them as plain data."""
     found: t.Dict[str, t.Any] = {"version": str(slurm.version())} if set(kinds) - {"host"} else {}
     if "config" in kinds:
         found["config"] = slurm.config()

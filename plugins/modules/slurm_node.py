@@ -111,7 +111,7 @@ _WORKING = frozenset(["ALLOCATED", "MIXED", "COMPLETING"])
 
 
 def read(slurm: Slurm, names: t.Sequence[str]) -> t.List[_hold.Node]:
-    """The named nodes; Slurm itself gives a reason to a node that is down."""
+    """Read the named nodes; Slurm itself gives a reason to a node that is down."""
     nodes = [
         _hold.Node(
             name=node.name,
@@ -161,7 +161,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Close or give back the nodes, or fail with one line."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},

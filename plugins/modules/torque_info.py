@@ -124,7 +124,7 @@ KINDS = ["server", "queues", "nodes", "jobs"]
 
 
 def gathered(torque: Torque, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """The wanted kinds of things as plain data."""
+    """Ask for the wanted kinds, and return them as plain data."""
     found: t.Dict[str, t.Any] = {}
     if "server" in kinds:
         found["server"] = {"name": torque.server_host()}

@@ -77,7 +77,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight import ga
 
 
 def main() -> None:
-    """Reads and returns."""
+    """Read the host and return what was found."""
     module = AnsibleModule(
         argument_spec={
             "home": {"type": "path", "default": gather_torque.HOME},

@@ -111,7 +111,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._torque.client impor
 
 
 def read(torque: Torque, names: t.Sequence[str]) -> t.List[_hold.Node]:
-    """The named nodes."""
+    """Read the named nodes."""
     return _hold.named("Torque", [_as_hold(node) for node in torque.nodes()], names)
 
 
@@ -144,7 +144,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
 
 
 def main() -> None:
-    """Returns what was done, or says in one line why nothing was."""
+    """Close or give back the nodes, or fail with one line."""
     module = AnsibleModule(
         argument_spec={
             "names": {"type": "list", "elements": "str", "required": True},

@@ -99,7 +99,7 @@ class Inventory(t.NamedTuple):
     variables: t.Mapping[str, t.Mapping[str, t.Any]]
 
     def group(self, name: str) -> t.Sequence[str]:
-        """The hosts of a group; none where there is no such group."""
+        """Return the hosts of a group; none if there is no such group."""
         return self.groups.get(f"converged_{name}") or ()
 
 

@@ -31,7 +31,9 @@ class Host(t.NamedTuple):
 
 
 def checked(name: str) -> str:
-    """A name or address; one that begins with a dash or holds a space would be an option or several words to ssh."""
+    """Return the name or address. Refuse one with a leading dash or a space: to ssh it would be an option or several
+    words.
+    """
     if not _NAME.match(name.replace(":", ".")):
         raise InventoryError(f"{name!a} is no name or address of a host")
     return name
