@@ -144,7 +144,7 @@ class ActionModule(ActionBase):
     # The copy of the record
 
     def _save_what_is_recorded(self, call: _Call, result: t.Dict[str, t.Any], task_vars: t.Dict[str, t.Any]) -> None:
-        """Save the record after a run that failed, which has changed the node, too. Report the error of that run only."""
+        """Save the record of a failed run, which has changed the node, too. Report only the error of the run itself."""
         self._ask_for_export(call)
         call.sent["only_export"] = True
         try:

@@ -38,7 +38,7 @@ class Ledger(Protocol):
         """All that have not ended."""
 
     def submit(self, action: Submit) -> str:
-        """The job's id."""
+        """Submit the job and return its id."""
 
     def release(self, action: Release) -> None:
         """Has a job end."""
@@ -48,7 +48,7 @@ class Ledger(Protocol):
 
 
 def ledger_of(settings: Settings, identities: Identities) -> Ledger | None:
-    """The batch system that the settings name; none where they name none."""
+    """Return the batch system that the settings name; None if they name none."""
     if not settings.pbs_bin_dir:
         return None
     margin = settings.lease_duration - settings.renew_deadline
@@ -138,7 +138,7 @@ class BatchSide:
         self._api.carry(tuple(action for action in actions if not isinstance(action, BatchAction)))
 
     def bodies(self) -> Iterable[tuple[str, Callable[[], None]]]:
-        """What its threads do until everything stops."""
+        """Return names and bodies of its threads, which run until everything stops."""
         if self._ledger is None:
             return
         ledger = self._ledger

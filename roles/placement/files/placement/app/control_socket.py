@@ -72,7 +72,7 @@ class LocalSocket:
 
 
 def _remove_stale(path: Path) -> None:
-    """Removes what an earlier daemon has left; ListenError where a daemon still answers, or it is no socket."""
+    """Remove what an earlier daemon has left. Raise ListenError if a daemon still answers, or if it is no socket."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_SECONDS)
@@ -89,7 +89,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def ask(path: Path, question: Json) -> Json:
-    """The daemon's answer."""
+    """Send a question to the daemon and return its answer."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(_SECONDS)

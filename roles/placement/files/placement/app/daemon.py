@@ -132,7 +132,7 @@ class Daemon:
         return servers
 
     def _watch_over(self) -> None:
-        """What has to be looked at now and then: the loop, the lease, the settings, and moments of rest."""
+        """Check from time to time the loop, the lease and the settings, and use moments of rest."""
         looked = audited = time.monotonic()
         closing = self._parts.switches.closing
         while not closing.wait(0.1):
@@ -174,7 +174,7 @@ class Daemon:
             self._log.error(sentence)
 
     def _reload(self) -> None:
-        """Takes changed settings, if they are good; the old ones stay in force otherwise."""
+        """Take changed settings if they are valid; otherwise the old ones stay in force."""
         parts = self._parts
         try:
             new = (self._watched.changed() if self._watched is not None else None) or self._untaken

@@ -22,7 +22,7 @@ class LimitError(Exception):
 
 
 def assure_files(binders: int) -> None:
-    """Takes as many file descriptors as are needed, up to the hard limit."""
+    """Raise the limit of file descriptors to what is needed, up to the hard limit."""
     needed = len(sources()) + binders + WRITERS + _OTHERS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if _suffices(soft, needed):

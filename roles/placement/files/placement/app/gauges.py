@@ -27,7 +27,7 @@ _MOST_NAMED: Final = 1000
 
 
 def add_gauges(parts: Assembly) -> None:
-    """Adds all of them to the daemon's numbers."""
+    """Add all gauges to the daemon's metrics."""
     simple: dict[str, tuple[str, Callable[[], float]]] = {
         "leader": ("Whether we may write", parts.leadership.may_write),
         "inbox_batches": ("Batches of events not taken in", parts.loop.waiting),
@@ -123,7 +123,7 @@ def _lack(parts: Assembly, job: Job) -> tuple[int, str] | None:
 
 
 def _of_jobs(parts: Assembly, measure: Callable[[Job], Measure | None]) -> Iterator[Measure]:
-    """What there is to say of all jobs, some at a time: who decides is not held up."""
+    """Yield the measure of each job, some at a time, so that decisions are not held up."""
     loop = parts.loop
     jobs = loop.ask(lambda: list(loop.scheduler.cache.jobs.by_key.values()), _ASK_SECONDS)
     for start in range(0, len(jobs), _JOBS_AT_ONCE):

@@ -44,7 +44,7 @@ class Inbox(Generic[Item]):
             return True
 
     def get(self, timeout: float = 0.0) -> Item | None:
-        """The first, or None if none comes in time."""
+        """Return the first item; None if none comes within `timeout` seconds."""
         with self._filled:
             if timeout and not self._items:
                 self._filled.wait_for(lambda: self._items, timeout)

@@ -39,7 +39,7 @@ class Journal:
         self._size = 0
 
     def note(self, actions: tuple[Action, ...]) -> None:
-        """Writes what has been decided."""
+        """Write what has been decided."""
         now = self._clock().isoformat(timespec="milliseconds")
         lines = [
             json.dumps({"time": now, "action": type(action).__name__} | _fields(action), default=dataclasses.asdict)
@@ -48,7 +48,7 @@ class Journal:
         self.write(lines)
 
     def write(self, lines: list[str]) -> None:
-        """Writes lines and lets the kernel have them."""
+        """Write lines and flush them to the kernel."""
         if not lines:
             return
         text = "\n".join(lines) + "\n"
@@ -67,7 +67,7 @@ class Journal:
             self.close()
 
     def close(self) -> None:
-        """Closes the file; the next line opens it again."""
+        """Close the file; the next line opens it again."""
         if self._file is not None:
             # What cannot be flushed has been counted as lost.
             with contextlib.suppress(OSError):

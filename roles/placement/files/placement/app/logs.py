@@ -26,15 +26,15 @@ class Log:
         self._write("debug", message, fields)
 
     def info(self, message: str, **fields: object) -> None:
-        """What an administrator wants to read afterwards."""
+        """Log what an administrator wants to read afterwards."""
         self._write("info", message, fields)
 
     def warning(self, message: str, **fields: object) -> None:
-        """What is not as it should be, and is coped with."""
+        """Log a fault that the daemon copes with."""
         self._write("warning", message, fields)
 
     def error(self, message: str, **fields: object) -> None:
-        """What somebody has to do something about."""
+        """Log a fault that an administrator has to mend."""
         self._write("error", message, fields)
 
     def _write(self, level: str, message: str, fields: dict[str, object]) -> None:

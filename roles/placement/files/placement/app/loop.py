@@ -186,7 +186,7 @@ class Loop:
         return _IDLE_SECONDS
 
     def _take_in(self, pause: float) -> bool:
-        """Applies what has come, for one slice at most; waits for it if nothing has."""
+        """Apply events for one slice at most, waiting up to `pause` seconds for the first; return whether any came."""
         if self._left is None and not self._next(pause):
             return False
         until = self._clock() + self.slice_seconds

@@ -100,7 +100,7 @@ class Settings:
     configuration: Configuration = field(default=configuration.DEFAULT)
 
     def terms(self, identity: str) -> Terms:
-        """The Lease."""
+        """Return the terms of the Lease."""
         return Terms(
             namespace=self.lease_namespace,
             name=self.lease_name,
@@ -223,7 +223,7 @@ _TYPES: Final = {item.name: item.type for item in dataclasses.fields(Settings) i
 
 
 def read_settings(path: Path, *, with_policy: bool = True) -> Settings:
-    """The settings in a file, with the policy it names; SettingsError says what is wrong."""
+    """Read the settings of a file, with the policy it names. Raise SettingsError with what is wrong."""
     try:
         root = yaml.compose(_text(path), Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -254,7 +254,7 @@ def read_settings(path: Path, *, with_policy: bool = True) -> Settings:
 
 
 def read_policy(path: Path) -> Configuration:
-    """A configuration of kube-batch."""
+    """Read a configuration of kube-batch."""
     try:
         return configuration.load(_text(path), str(path), find_plugin)
     except ConfigurationError as error:

@@ -23,7 +23,7 @@ class WatchedSettings:
         self._seen = self._look()
 
     def changed(self) -> Settings | None:
-        """The settings, if one of the files has changed since this was asked; SettingsError where they are not good."""
+        """Return the settings if a file has changed since the last call. Raise SettingsError if they are invalid."""
         if self._look() == self._seen:
             return None
         while True:

@@ -58,10 +58,10 @@ class Web:
         self._thread = threading.Thread(target=self._server.serve_forever, name="web", daemon=True)
 
     def start(self) -> None:
-        """Serves from now on."""
+        """Start the server's thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Serves no longer."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()

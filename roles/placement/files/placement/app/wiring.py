@@ -158,7 +158,7 @@ class Assembly:
         ]
 
     def start(self) -> None:
-        """Starts all threads; the loop itself is for the caller's thread."""
+        """Start all threads; the loop itself runs in the caller's thread."""
         for reflector in self.reflectors:
             self._thread(f"watch-{reflector.source.name}", reflector.run)
         self.carrier.start()
@@ -189,7 +189,7 @@ class Assembly:
             self._journal.close()
 
     def _release(self) -> None:
-        """Gives the lease back once the election's thread has ended; tries again until everything stops."""
+        """Release the lease once the election's thread has ended; try again until everything stops."""
         if self._electing is None or not isinstance(self.leadership, LeaderElection):
             return
         self._electing.join()
@@ -203,7 +203,7 @@ class Assembly:
         return self._synced
 
     def silent(self) -> list[str]:
-        """Sources that have said nothing for far longer than a watch lasts: what they told may be old."""
+        """Name the sources that were silent far longer than a watch lasts: what they told may be old."""
         limit = time.monotonic() - STALE_SECONDS
         return [
             reflector.source.name
@@ -220,7 +220,7 @@ class Assembly:
         return self.may_write() and self.synced() and not self.silent()
 
     def crashed(self, error: BaseException) -> None:
-        """An error that nobody expected: better to start afresh than to go on in part."""
+        """Stop the daemon after an unexpected error: a fresh start is better than going on in part."""
         if self.switches.crash is None:
             self.switches.crash = error
         self.switches.close()

@@ -94,7 +94,7 @@ class Explainer:
         )
 
     def _limit(self, task: Task) -> str:
-        """The rule that keeps the task from running, in one sentence."""
+        """Say in one sentence which rule keeps the task from running."""
         match task.status:
             case Status.GATED:
                 return "the pod has scheduling gates"
@@ -246,7 +246,7 @@ def _named(nodes: Kept) -> str:
 
 
 def _numbers(queue: QueueInfo) -> tuple[int, int, int]:
-    """Groups of the queue itself that have pods waiting, groups with pods on nodes, and pods that wait."""
+    """Count the queue's own groups with waiting pods, those with pods on nodes, and its waiting pods."""
     # A pod at rest is on its node, and nothing waits.
     pending, running, pods = 0, sum(map(len, queue.archived.values())), 0
     for job in queue.jobs.values():

@@ -33,7 +33,7 @@ class NodeBackoff:
         self._now: set[Place] = set()
 
     def turned_away(self, node: Place, now: float) -> None:
-        """The node rejected a pod; those that were under way to it before it rested count with the first."""
+        """Note that the node rejected a pod. Pods that were under way before it rested count with the first."""
         if node in self._now:
             return
         last = self._rests.get(node)

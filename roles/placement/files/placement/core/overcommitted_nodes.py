@@ -38,7 +38,7 @@ class OvercommittedNodes:
         self.nodes: tuple[str, ...] = ()
 
     def look(self, now: float, coming: Iterable[str]) -> tuple[NodeOverfull, ...]:
-        """What is to be told now; pods that are `coming` are charged to their nodes but have not been sent there."""
+        """Return what is to be told now; pods that are `coming` are charged to their nodes but not yet sent there."""
         if now < self._next:
             return ()
         self._next = now + _LOOK_SECONDS
@@ -52,7 +52,7 @@ class OvercommittedNodes:
         return tuple(self._told(found[name], left) for name in self.nodes if name not in before)
 
     def _left(self, coming: Iterable[str]) -> NDArray[np.int64]:
-        """What the pods that are there leave; what is about to go has made its room already."""
+        """Return what the present pods leave free; pods that are about to go do not count."""
         columns = self._columns
         left: NDArray[np.int64] = columns.free + columns.releasing
         for uid in coming:

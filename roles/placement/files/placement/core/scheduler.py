@@ -198,7 +198,7 @@ class Scheduler:
         return True
 
     def apply(self, event: Event) -> None:
-        """Takes in what is true now, while nothing is under way; a long list is taken in by the next slices."""
+        """Apply an event, while nothing is under way; the next slices take in a long list."""
         self._assure_rest()
         if self._listing is not None:
             self._coming.append(event)
@@ -283,7 +283,7 @@ class Scheduler:
             self.cache.tags.note(entry.pod)
 
     def _stays(self, refused: EvictRefused) -> None:
-        """The API did not let a pod go."""
+        """Note that the API refused to evict a pod."""
         now, task = self.session.now, self.cache.jobs.tasks.get(refused.uid)
         self.session.stays += 1
         self.session.unevictable[refused.uid] = Spared(refused.message, now + _SPARED)
@@ -317,7 +317,7 @@ class Scheduler:
             self.cluster.set_unsuited(node, shape, unsuited=rests)
 
     def follow(self) -> bool:
-        """Keeps up without deciding; says whether there is more to take in at once."""
+        """Apply events without deciding; return whether more can be taken in at once."""
         self._whole = False
         steps = iter(range(_FOLLOWED))
         if not self._take_in(lambda: next(steps, None) is None):

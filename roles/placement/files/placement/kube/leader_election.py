@@ -115,7 +115,7 @@ class LeaderElection:
         return self._held and not (self.lost or self._ending)
 
     def run(self) -> None:
-        """Takes the lease when it is free, renews it, and returns once it is lost or everything is to stop."""
+        """Take the lease when it is free, renew it, and return once it is lost or everything stops."""
         while not (self._stop.is_set() or self.lost):
             self.try_once()
             self._stop.wait(self._terms.retry)
@@ -232,5 +232,5 @@ class NoElection:
     holder = ""
 
     def may_write(self) -> bool:
-        """Always."""
+        """Return True always."""
         return True

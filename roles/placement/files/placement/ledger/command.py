@@ -37,7 +37,7 @@ class Answer:
 
 
 def run(argv: Sequence[str], *, timeout: float, environment: Mapping[str, str] | None = None) -> Answer:
-    """Runs it. What it started itself ends with it."""
+    """Run the program. End what it started itself with it."""
     known = os.environ if environment is None else environment
     chosen = {**{name: known[name] for name in _KEPT if name in known}, **_ENVIRONMENT}
     try:
@@ -61,7 +61,7 @@ def run(argv: Sequence[str], *, timeout: float, environment: Mapping[str, str] |
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends it with all that it has started; sudo can pass on only what it is asked, so it is asked first."""
+    """End the process with all that it has started. Terminate first: sudo can pass on only that."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)

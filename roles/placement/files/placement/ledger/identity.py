@@ -71,7 +71,7 @@ def _sees(path: tuple[str, ...]) -> bool:
 
 
 def uid_of(user: str) -> int | None:
-    """The uid of a user of this host; None where there is none."""
+    """Return the uid of a user of this host; None if there is none."""
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
@@ -116,7 +116,7 @@ class Identities:
         return Whose(**found)
 
     def _queue_of_all(self) -> str:
-        """The queue that is given whatever the namespace; empty where that depends on it."""
+        """Return the queue that is given whatever the namespace; empty if it depends on the namespace."""
         try:
             return self._value("queue", "", {}, "") if "queue" in self._expressions else ""
         except IdentityError:

@@ -74,7 +74,7 @@ class Pbs:
             raise PbsError(str(error)) from None
 
     def submit(self, action: Submit) -> str:
-        """The id of the job that now waits."""
+        """Submit the job and return its id."""
         identity = self._identity(action)
         words = self.words(action, identity)
         answer = self._ask("qsub", *words, user=identity.user, timeout=self._terms.submit_timeout)
@@ -110,7 +110,7 @@ class Pbs:
             raise PbsError(f"{error}: exit status {answer.status}: {answer.reason[:200]}") from None
 
     def words(self, action: Submit, identity: Identity) -> list[str]:
-        """The arguments of qsub: nothing in them comes from a pod but numbers, and names that are made harmless."""
+        """Return the arguments of qsub. Only numbers and sanitized names come from a pod."""
         tag = f"{action.mark}_{action.uid}"
         if not _TAG.fullmatch(tag):
             raise PbsError(f"UID {action.uid[:60]!a} under mark {action.mark[:20]!a} cannot be the tag of a job")

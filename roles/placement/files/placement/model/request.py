@@ -49,7 +49,7 @@ class PodResources:
 
 
 def pod_requests(resources: PodResources) -> dict[str, int]:
-    """The pod's request in nano units, for scheduling and for charging alike."""
+    """Sum the pod's request in nano units, for scheduling and for charging alike."""
     total = _container_requests(resources)
     if any(_pod_level_applies(name) for name in resources.pod_level):
         level = resources.pod_level

@@ -102,7 +102,7 @@ class LabelSelector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     def keys(self) -> frozenset[str]:
-        """The label keys that can change the answer."""
+        """Return the label keys that can change the answer."""
         return frozenset(requirement.key for requirement in self.requirements)
 
 
@@ -189,7 +189,7 @@ def untolerated(
     tolerations: Iterable[Toleration],
     effects: tuple[Effect, ...] = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE),
 ) -> Taint | None:
-    """The first taint of these effects that no toleration covers."""
+    """Return the first taint of these effects that no toleration covers."""
     covering = tuple(tolerations)
     for taint in taints:
         if taint.effect in effects and not any(toleration.tolerates(taint) for toleration in covering):
@@ -198,7 +198,7 @@ def untolerated(
 
 
 def parse_int64(text: str) -> int | None:
-    """What Go's ParseInt reads: no blanks, no underscores, 64 bits."""
+    """Parse what Go's ParseInt reads: no blanks, no underscores, 64 bits. Return None for other text."""
     if len(text) > 64 or not _INTEGER.fullmatch(text):
         return None
     number = int(text)
@@ -211,7 +211,7 @@ def is_label_value(text: str) -> bool:
 
 
 def is_label_key(text: str) -> bool:
-    """A name as above, with an optional DNS prefix before a slash."""
+    """Return whether the text is a name as above, with an optional DNS prefix before a slash."""
     prefix, slash, name = text.rpartition("/")
     if slash and not (len(prefix) <= 253 and _DNS_PREFIX.fullmatch(prefix)):
         return False

@@ -20,20 +20,20 @@ WHOLE: Final = 1 << _SHARE_BITS
 
 
 def add(totals: Totals, amounts: Iterable[tuple[str, int]], number: int = 1) -> None:
-    """Adds an amount so many times; a negative number takes away."""
+    """Add an amount so many times; a negative number subtracts."""
     for name, amount in amounts:
         totals[name] = totals.get(name, 0) + amount * number
 
 
 def share(part: int, whole: int) -> int:
-    """The fraction as an integer that can be compared; more than everything where there is nothing to share."""
+    """Return the fraction as a comparable integer; the greatest of all if there is nothing to share."""
     if whole > 0:
         return (part << _SHARE_BITS) // whole
     return WHOLE << _SHARE_BITS if part > 0 else 0
 
 
 def dominant_share(held: Mapping[str, int], whole: Mapping[str, int]) -> int:
-    """The greatest share over the resources."""
+    """Return the greatest share over the resources."""
     return max((share(held.get(name, 0), amount) for name, amount in whole.items()), default=0)
 
 

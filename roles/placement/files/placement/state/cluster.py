@@ -80,7 +80,7 @@ class Cluster:
         self._listed: dict[type[Object], int] = {}
 
     def apply(self, event: Event) -> None:
-        """Makes the event's news true."""
+        """Apply the news of the event."""
         match event:
             case Upserted(item):
                 self._see(item)

@@ -88,7 +88,7 @@ class RuleCount:
         self.staying_by_domain = Tallies()
 
     def add(self, row: int, number: int, *, leaving: bool) -> None:
-        """Counts pods on a node in or out."""
+        """Count pods on a node in (1) or out (-1)."""
         _count(self.pods, row, number)
         self.pods_by_domain.add(row, number)
         if not leaving:
@@ -166,7 +166,7 @@ class LabelSets:
                 self.place(member.labelset, member.row, 1, leaving=leaving)
 
     def enter(self, namespace: str, labels: LabelPairs) -> LabelSet:
-        """The label set of a pod that has become known."""
+        """Return the label set of a pod that has become known."""
         shown = tuple([pair for pair in labels if pair[0] in self._read]) if labels else labels
         labelset = self._sets.get((namespace, shown))
         if labelset is None:
@@ -186,7 +186,7 @@ class LabelSets:
         return labelset
 
     def leave(self, labelset: LabelSet) -> None:
-        """A pod is no longer known; it must not be charged any more."""
+        """Forget a pod's label set; the pod must not be charged any more."""
         labelset.users -= 1
         if labelset.users:
             return
@@ -205,7 +205,7 @@ class LabelSets:
             yield from found.get((key, value), ())
 
     def place(self, labelset: LabelSet, row: int, number: int, *, leaving: bool) -> None:
-        """Counts a pod in (1) or out (-1)."""
+        """Count a pod in (1) or out (-1)."""
         _count(labelset.pods, row, number)
         if leaving:
             _count(labelset.leaving, row, number)
@@ -213,7 +213,7 @@ class LabelSets:
             count.add(row, number, leaving=leaving)
 
     def place_terms(self, terms: Iterable[PodAffinityTerm], row: int, number: int) -> None:
-        """Counts the anti-affinity terms of a pod in or out."""
+        """Count the anti-affinity terms of a pod in or out."""
         for term in terms:
             anti = self._anti.get(term)
             if anti is None:
@@ -273,7 +273,7 @@ class LabelSets:
         return all(matcher.matches(labelset.namespace, labels, self._namespace_labels) for matcher in rule)
 
     def namespaces_changed(self) -> None:
-        """The labels of a namespace changed: rules that select namespaces are counted afresh when next asked for."""
+        """Note new labels of a namespace: rules that select namespaces are counted again when next asked for."""
         for rule, count in list(self._counts.items()):
             if any(matcher.namespace_selector for matcher in rule):
                 self._drop(rule, count, self._sets.values())

@@ -46,7 +46,7 @@ class LabelColumn:
         self.ids: dict[str, int] = {}
 
     def assign(self, row: int, value: str | None) -> None:
-        """Notes the value of one row."""
+        """Note the value of one row."""
         self.of_row[row] = -1 if value is None else self.ids.setdefault(value, len(self.ids))
 
     def among(self, values: Iterable[str]) -> NDArray[np.bool_]:
@@ -146,7 +146,7 @@ class NodeColumns:
             promised.update({rank: (number, np.append(sums, 0)) for rank, (number, sums) in promised.items()})
 
     def add_node(self, node: Node) -> int:
-        """Gives a new node a row, without any charge."""
+        """Give a new node a row, without any charge."""
         if self._tombstones:
             row = self._tombstones.pop()
         else:
@@ -160,7 +160,7 @@ class NodeColumns:
         return row
 
     def set_node(self, row: int, node: Node) -> None:
-        """Writes what the Node object says; charges stay."""
+        """Write what the Node object says; charges stay."""
         old = self.nodes[row]
         offered = self.axis.offer(node.allocatable)
         self.free[:, row] += offered - self.alloc[:, row]
@@ -194,13 +194,13 @@ class NodeColumns:
         self.touch(row)
 
     def set_flag(self, row: int, flag: int, on: bool) -> None:
-        """Sets or clears one flag."""
+        """Set or clear one flag."""
         self.flags[row] = int(self.flags[row]) | flag if on else int(self.flags[row]) & ~flag
         self.facts.note(row)
         self.touch(row)
 
     def charge(self, row: int, vector: Vector, number: int) -> None:
-        """Takes room for a pod (1) or gives it back (-1)."""
+        """Take room for a pod (1) or give it back (-1)."""
         # A view of its own, because an augmented assignment to part of an array copies the result there once more.
         room = self._room[:, row]
         if number > 0:
@@ -210,7 +210,7 @@ class NodeColumns:
         self.touch(row)
 
     def release(self, row: int, vector: Vector, number: int) -> None:
-        """Notes that charged room is on its way out (1), or no longer (-1)."""
+        """Note that charged room is on its way out (1), or no longer (-1)."""
         self.releasing[:, row] += number * vector.dense
         self._reopen(row)
         self.touch(row)
@@ -287,11 +287,11 @@ class NodeColumns:
         return self.touched.count
 
     def changed_since(self, cursor: int) -> NDArray[np.intp] | None:
-        """The rows touched since then (some twice), or None when that is too long ago to tell."""
+        """Return the rows touched since then (some twice), or None when that is too long ago to tell."""
         return self.touched.since(cursor)
 
     def label_column(self, key: str) -> LabelColumn:
-        """The values of a label by row; made when first asked for, and for the keys in use only."""
+        """Return the values of a label by row; made when first asked for, and for the keys in use only."""
         column = self._labels.get(key)
         if column is not None:
             self._labels.move_to_end(key)
@@ -344,13 +344,13 @@ def offered_names(node: Node) -> frozenset[str]:
 
 
 def _divided(room: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """The whole and its halves."""
+    """Divide amounts into the whole and its halves."""
     half = len(room) // 2
     return room, room[:half], room[half:]
 
 
 def label_value(labels: LabelPairs, key: str) -> str | None:
-    """The value of a key in sorted pairs."""
+    """Return the value of a key in sorted pairs; None if it is missing."""
     index = bisect_left(labels, (key,))
     if index < len(labels) and labels[index][0] == key:
         return labels[index][1]

@@ -21,7 +21,7 @@ class ObjectTable(dict[type[Object], dict[str, Object]]):
         self._changes: dict[type[Object], int] = {}
 
     def put(self, item: Object) -> None:
-        """The object is as given."""
+        """Store the object in place of an earlier one."""
         self.setdefault(type(item), {})[item.uid] = item
         self._changes[type(item)] = self.changes(type(item)) + 1
         names = self._names.get(type(item))
@@ -29,7 +29,7 @@ class ObjectTable(dict[type[Object], dict[str, Object]]):
             _name(names, item)
 
     def drop(self, kind: type[Object], uid: str) -> Object:
-        """The object is gone; a namesake that is younger keeps the name."""
+        """Remove and return the object; a younger namesake keeps the name."""
         item = self[kind].pop(uid)
         self._changes[kind] = self.changes(kind) + 1
         names = self._names.get(kind, {})
@@ -48,7 +48,7 @@ class ObjectTable(dict[type[Object], dict[str, Object]]):
                 yield item
 
     def find(self, kind: type[T], name: str, namespace: str = "") -> T | None:
-        """The object of this name."""
+        """Return the object of this name; None if there is none."""
         names = self._names.get(_any(kind))
         if names is None:
             names = self._names[_any(kind)] = {}

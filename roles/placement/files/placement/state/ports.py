@@ -15,7 +15,7 @@ class PortTable:
         self._users: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
 
     def place(self, ports: Iterable[HostPort], row: int, number: int) -> None:
-        """Counts a pod's ports in (1) or out (-1)."""
+        """Count a pod's ports in (1) or out (-1)."""
         for port in ports:
             key = (port.protocol, port.port)
             addresses = self._users.setdefault(key, {}).setdefault(row, {})

@@ -173,7 +173,7 @@ class ScoreTable:
         return self._rows[key].used
 
     def _preferred(self, spec: PodSpec) -> list[tuple[np.float32, Mask]]:
-        """What a node scores more where a mask allows it: at most 100 times the weight for each kind of preference.
+        """Return the extra score of a node under each mask: at most 100 times the weight for each kind of preference.
 
         They are parts of the pod's own sum, not of the best node's: so a node scores the same alone as among all.
         """
@@ -239,7 +239,7 @@ class ScoreTable:
         return scores
 
     def best(self, shape: ShapeRow, allowed: Bools | None = None, liked: Scores | None = None) -> int:
-        """The best row, or -1; among equals the first, so that the answer is always the same."""
+        """Return the best row, or -1; among equals the first, so that the answer is always the same."""
         used = self._columns.used
         scores = shape.scores[:used]
         if allowed is not None:
@@ -298,7 +298,7 @@ class ScoreTable:
 
 
 def _best_rows(scores: Scores, number: int) -> NDArray[np.intp]:
-    """The rows a run of so many pods can touch: so many of the best, the first among equals, feasible ones only."""
+    """Return the rows a run of so many pods can touch: the best feasible ones, the first among equals."""
     if number >= len(scores):
         return np.flatnonzero(scores > INFEASIBLE)
     if number < 1:
@@ -315,7 +315,7 @@ def _best_rows(scores: Scores, number: int) -> NDArray[np.intp]:
 
 
 def _bound(scores: Scores, number: int) -> np.float32:
-    """A score that at least so many rows reach: the best of so many blocks do. Sorting all would take much longer."""
+    """Return a score that at least so many rows reach: the best of so many blocks. Sorting all takes far longer."""
     blocks = max(number, min(_BLOCKS, len(scores)))
     size = len(scores) // blocks
     best = scores[: size * blocks].reshape(blocks, size).max(axis=1)

@@ -49,7 +49,7 @@ class _ByLabel:
         return found
 
     def look_again(self, value: str, is_free: Callable[[PersistentVolume], bool]) -> None:
-        """A volume of this value has come or gone, or has been given to somebody."""
+        """Look again after a volume of this value has come, gone, or been given to a claim."""
         if self._column is not None and self._column.ids.get(value, len(self._free)) < len(self._free) - 1:
             self._free[self._column.ids[value]] = sum(map(is_free, self.volumes.get(value, {}).values()))
 
@@ -84,7 +84,7 @@ class _Candidates:
             there.get(value, {}).pop(volume.uid, None)
 
     def look_again(self, volume: PersistentVolume, is_free: Callable[[PersistentVolume], bool]) -> None:
-        """It has come or gone, or has been given to somebody."""
+        """Look again after the volume has come, gone, or been given to a claim."""
         key, values = _tie(volume)
         for value in values if key in self.ties else ():
             self.ties[key].look_again(value, is_free)
@@ -110,7 +110,7 @@ class StaticVolumes:
         self._stocks: dict[object, _Candidates] = {}
 
     def changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """A volume is new, other, or gone."""
+        """Note that a volume is new, other, or gone."""
         if old is not None:
             if old.claim is not None:
                 _take(self._claimed, old.claim, old)
@@ -147,7 +147,7 @@ class StaticVolumes:
         return found
 
     def best(self, claim: PersistentVolumeClaim, node: Node, without: Collection[str] = ()) -> PersistentVolume | None:
-        """The one that the claim gets on this node, if any, others than those whose names are given."""
+        """Return the volume that the claim gets on this node, if any, except those `without` names."""
         own, labels = self._own(claim), dict(node.labels)
         volumes = self._stock(claim).near(labels) if own is None else (own,)
         return min(
@@ -173,7 +173,7 @@ class StaticVolumes:
         return not self._claims.owner_of(volume.name)
 
     def _own(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
-        """The one that is meant for this claim: by us, or by who made it."""
+        """Return the volume that is meant for this claim, by the daemon or by the volume's creator."""
         chosen = self._objects.find(PersistentVolume, self._claims.volume_for(claim.uid))
         if chosen is not None and _is_open_to(chosen, claim) and _holds(chosen, claim):
             return chosen

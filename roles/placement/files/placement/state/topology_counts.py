@@ -50,7 +50,7 @@ class Tally:
         return self._generation == self._columns.generation
 
     def add(self, row: int, number: int) -> None:
-        """Counts pods on a node in or out."""
+        """Count pods on a node in (1) or out (-1)."""
         if self._generation == self._columns.generation and (self.eligible is None or self.eligible[row]):
             self.sums[self.column.of_row[row]] += number
 
@@ -67,7 +67,7 @@ class Tallies(dict[Hashable, Tally]):
         eligible: Callable[[], NDArray[np.bool_]] | None = None,
         mark: Hashable = None,
     ) -> Tally:
-        """The tally for a label as things stand; `mark` tells rules apart by which rows are eligible."""
+        """Return the tally for a label as things stand; `mark` tells rules apart by which rows are eligible."""
         tally = self.get((key, mark))
         if tally is None or not tally.current:
             if len(self) >= _MOST:
@@ -76,6 +76,6 @@ class Tallies(dict[Hashable, Tally]):
         return tally
 
     def add(self, row: int, number: int) -> None:
-        """Counts pods on a node in or out."""
+        """Count pods on a node in (1) or out (-1)."""
         for tally in self.values():
             tally.add(row, number)

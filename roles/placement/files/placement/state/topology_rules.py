@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
     allows: Bools
 
     def rows(self) -> Bools:
-        """The same by row."""
+        """Return the same by row."""
         rows: Bools = self.allows.take(self.column.of_row)
         return rows
 

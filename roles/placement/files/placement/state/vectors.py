@@ -55,13 +55,13 @@ class ResourceAxis:
         return [name for name, _unused in amounts if name not in self._index]
 
     def add(self, name: str) -> None:
-        """Gives a resource its place; requests that were made into vectors before are forgotten."""
+        """Give a resource its place; vectors of earlier requests are forgotten."""
         self._index[name] = len(self.names)
         self.names.append(name)
         self._requests.clear()
 
     def offer(self, amounts: Amounts) -> NDArray[np.int64]:
-        """What a node has."""
+        """Return the vector of what a node has."""
         dense = np.zeros(len(self.names), np.int64)
         for name, amount in amounts:
             dense[self._index[name]] = amount
@@ -69,7 +69,7 @@ class ResourceAxis:
         return dense
 
     def request(self, amounts: Amounts) -> Vector:
-        """What a pod takes: its amounts, and one of the node's pods."""
+        """Return the vector of what a pod takes: its amounts, and one of the node's pods."""
         vector = self._requests.get(amounts)
         if vector is None:
             dense = np.zeros(len(self.names), np.int64)

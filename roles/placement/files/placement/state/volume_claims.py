@@ -65,7 +65,7 @@ class ClaimTable:
         self._news: dict[str, None] = {}
 
     def use(self, pod: Pod, row: int, number: int) -> None:
-        """A pod has come to this row, or leaves it."""
+        """Note that a pod has come to this row (1), or leaves it (-1)."""
         for name in pod.volume_claims:
             key = (pod.namespace, name)
             use = self._uses.get(key)
@@ -82,7 +82,7 @@ class ClaimTable:
                 del self._uses[key]
 
     def speak_for(self, claim: str, volume: str, node: str, number: int) -> None:
-        """A pod is to have this volume for its claim on this node, or is not any more."""
+        """Note that a pod is to have this volume for its claim on this node (1), or no longer (-1)."""
         plan, plans = (node, volume), self._spoken.setdefault(claim, {})
         plans[plan] = plans.get(plan, 0) + number
         if not plans[plan]:
@@ -98,11 +98,11 @@ class ClaimTable:
             del self._owners[volume]
 
     def volume_for(self, claim: str) -> str:
-        """The volume that the claim of this UID is to have."""
+        """Return the volume that the claim of this UID is to have."""
         return self._plan(claim)[1]
 
     def node_for(self, claim: PersistentVolumeClaim) -> str:
-        """The node for which its volume is made, or is to be; nothing where it is there already, or nobody said."""
+        """Return the node for which the claim's volume is made or will be; empty if it exists or if none is named."""
         node, volume = self._plan(claim.uid)
         return claim.selected_node or ("" if volume else node)
 
@@ -111,7 +111,7 @@ class ClaimTable:
         return next(reversed(plans)) if plans else ("", "")
 
     def owner_of(self, volume: str) -> str:
-        """The UID of the claim that is to have this volume."""
+        """Return the UID of the claim that is to have this volume."""
         return self._owners.get(volume, "")
 
     def take_news(self) -> Iterable[str]:
@@ -125,7 +125,7 @@ class ClaimTable:
         return use is not None and any(uid != but for uid in use.rows)
 
     def changed(self, item: Object) -> None:
-        """An object is new, other, or gone."""
+        """Note that an object is new, other, or gone."""
         if isinstance(item, PersistentVolumeClaim):
             self._look_up_again(item.key)
         elif isinstance(item, PersistentVolume | StorageClass):
@@ -133,7 +133,7 @@ class ClaimTable:
                 self._look_up_again(key)
 
     def attachment(self, claim: PersistentVolumeClaim) -> Attachment | None:
-        """What a claim attaches: its volume, or the one that is yet to be made; None where no driver does."""
+        """Return what a claim attaches: its volume, or the one that is yet to be made; None without a driver."""
         volume = self._objects.find(PersistentVolume, claim.volume) if claim.volume else None
         if volume is not None:
             return (volume.driver, volume.handle) if volume.driver and volume.handle else None

@@ -54,7 +54,7 @@ class VolumeRules:
         self._premade = StaticVolumes(columns, masks, objects, claims)
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """An object is new, other, or gone."""
+        """Note that an object is new, other, or gone."""
         volumes = [item if isinstance(item, PersistentVolume) else None for item in (old, new)]
         if any(volumes):
             self._premade.changed(*volumes)
@@ -68,7 +68,7 @@ class VolumeRules:
         ]
 
     def choose(self, pod: Pod, node: str) -> Volumes:
-        """What the pod's claims that wait for a node get on this one: the name of a volume, or one to be made."""
+        """Choose what the pod's waiting claims get on this node: the name of a volume, or one to be made."""
         row = self._columns.rows.get(node, -1)
         return self._chosen([claim for claim in self._known(pod) if not claim.volume], row) if row >= 0 else ()
 
@@ -164,7 +164,7 @@ class VolumeRules:
         return self._objects.find(StorageClass, claim.storage_class)
 
     def _being_made(self, claim: PersistentVolumeClaim, node: str) -> Answer:
-        """The one node for which a volume has been asked: its provisioner may be at it."""
+        """Return the one node for which a volume has been asked: its provisioner may be at it."""
         allowed = self._nowhere()
         row = self._columns.rows.get(node)
         if row is not None:

@@ -22,7 +22,7 @@ _priority_class = msgspec.json.Decoder(core.PriorityClass)
 
 
 def decode_node(raw: bytes | msgspec.Raw, sharing: Sharing) -> Node:
-    """The node, or FieldError or a msgspec error; so below."""
+    """Decode a Node. Raise FieldError or a msgspec error; so do the functions below."""
     node = _node.decode(raw)
     version = require_identity(node.metadata, namespaced=False)
     spec, status = node.spec or core.NodeSpec(), node.status or core.NodeStatus()
@@ -48,14 +48,14 @@ def _taint(item: core.Taint) -> Taint:
 
 
 def decode_namespace(raw: bytes | msgspec.Raw, sharing: Sharing) -> Namespace:
-    """The namespace."""
+    """Decode a Namespace."""
     meta = _named.decode(raw).metadata
     version = require_identity(meta, namespaced=False)
     return Namespace(uid=meta.uid, name=meta.name, version=version, labels=sharing.labels(meta.labels))
 
 
 def decode_priority_class(raw: bytes | msgspec.Raw, _sharing: Sharing) -> PriorityClass:
-    """The priority class."""
+    """Decode a PriorityClass."""
     item = _priority_class.decode(raw)
     return PriorityClass(
         uid=item.metadata.uid,

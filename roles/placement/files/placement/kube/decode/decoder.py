@@ -198,7 +198,7 @@ class Decoder:
 
 
 def relisted(kind: type[Object], pages: list[Page]) -> Relisted:
-    """The pages of one list as one event; all have the version of the first."""
+    """Join the pages of one list into one event; all have the version of the first."""
     return Relisted(
         kind,
         tuple(item for page in pages for item in page.items),
@@ -242,7 +242,7 @@ def _refusal(kind: type[Object], raw: bytes | msgspec.Raw, field: str, reason: s
 
 
 def _placed(raw: bytes | msgspec.Raw) -> tuple[str, str]:
-    """The node that the pod is on, and its scheduler's name."""
+    """Read from a pod its node and its scheduler's name."""
     try:
         pod = _placed_pod.decode(raw)
     except _BAD_JSON:

@@ -49,7 +49,7 @@ _NO_STATUS = _BudgetStatus()
 
 
 def decode_budget(raw: bytes | msgspec.Raw, _sharing: Sharing) -> DisruptionBudget:
-    """The budget; one whose status nobody has written yet allows nothing."""
+    """Decode a PodDisruptionBudget; one without a status allows nothing."""
     item = _budget.decode(raw)
     spec, status = item.spec or _NO_SPEC, item.status or _NO_STATUS
     return DisruptionBudget(
@@ -63,7 +63,7 @@ def decode_budget(raw: bytes | msgspec.Raw, _sharing: Sharing) -> DisruptionBudg
 
 
 def decode_storage_class(raw: bytes | msgspec.Raw, _sharing: Sharing) -> StorageClass:
-    """The storage class."""
+    """Decode a StorageClass."""
     item = _storage_class.decode(raw)
     return StorageClass(
         uid=item.metadata.uid,

@@ -73,7 +73,7 @@ _T = TypeVar("_T")
 
 
 def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
-    """The pod, or FieldError or a msgspec error."""
+    """Decode a Pod. Raise FieldError or a msgspec error."""
     pod = _decoder.decode(raw)
     meta, spec, status = pod.metadata, pod.spec, pod.status or _NO_STATUS
     version = require_identity(meta, namespaced=True)

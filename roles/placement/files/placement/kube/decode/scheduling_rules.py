@@ -74,12 +74,12 @@ def read_spread(text: bytes, namespace: str, labels: LabelPairs) -> tuple[Topolo
 
 
 def node_terms(selector: wire.NodeSelector) -> tuple[NodeSelectorTerm, ...]:
-    """The alternatives of a node selector."""
+    """Decode the alternatives of a node selector."""
     return tuple(_node_term(term) for term in selector.node_selector_terms or ())
 
 
 def label_selector(selector: wire.LabelSelector | None, field: str) -> LabelSelector | None:
-    """A label selector; unlike a node selector's term, an invalid one is an error."""
+    """Decode a label selector. Unlike a node selector's term, an invalid one raises FieldError."""
     if selector is None:
         return None
     equal = tuple(

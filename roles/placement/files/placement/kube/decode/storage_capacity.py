@@ -17,7 +17,7 @@ _capacity = msgspec.json.Decoder(volume.StorageCapacity)
 
 
 def decode_csi_driver(raw: bytes | msgspec.Raw, _sharing: Sharing) -> CSIDriver:
-    """The driver."""
+    """Decode a CSIDriver."""
     item = _driver.decode(raw)
     return CSIDriver(
         uid=item.metadata.uid,
@@ -28,7 +28,7 @@ def decode_csi_driver(raw: bytes | msgspec.Raw, _sharing: Sharing) -> CSIDriver:
 
 
 def decode_storage_capacity(raw: bytes | msgspec.Raw, _sharing: Sharing) -> StorageCapacity:
-    """The room in one part of the cluster; the largest volume counts where the driver names it."""
+    """Decode the free storage of one part of the cluster; the largest volume counts if the driver names it."""
     item = _capacity.decode(raw)
     field, limit = "capacity", item.capacity
     if item.maximum_volume_size is not None:

@@ -28,7 +28,7 @@ _MIGRATED = {
 
 
 def decode_volume(raw: bytes | msgspec.Raw, sharing: Sharing) -> PersistentVolume:
-    """The persistent volume, or FieldError or a msgspec error; so below."""
+    """Decode a PersistentVolume. Raise FieldError or a msgspec error; so do the functions below."""
     item = _volume.decode(raw)
     meta, spec = item.metadata, item.spec or wire_volume.PersistentVolumeSpec()
     required = spec.node_affinity.required if spec.node_affinity else None
@@ -55,7 +55,7 @@ def decode_volume(raw: bytes | msgspec.Raw, sharing: Sharing) -> PersistentVolum
 
 
 def _attached(spec: wire_volume.PersistentVolumeSpec) -> tuple[str, str]:
-    """The CSI driver that attaches the volume, and what the volume is to it; empty where none does."""
+    """Return the CSI driver that attaches the volume, and its handle there; empty if no driver does."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
     for field, driver in _MIGRATED.items():
@@ -66,7 +66,7 @@ def _attached(spec: wire_volume.PersistentVolumeSpec) -> tuple[str, str]:
 
 
 def decode_claim(raw: bytes | msgspec.Raw, _sharing: Sharing) -> PersistentVolumeClaim:
-    """The persistent volume claim."""
+    """Decode a PersistentVolumeClaim."""
     item = _claim.decode(raw)
     meta, spec = item.metadata, item.spec or wire_volume.ClaimSpec()
     annotations, volume = meta.annotations or {}, spec.volume_name or ""
@@ -101,7 +101,7 @@ def _storage(resources: core.Resources, field: str) -> int:
 
 
 def decode_csi_node(raw: bytes | msgspec.Raw, _sharing: Sharing) -> CSINode:
-    """The attach limits of a node; a driver without a count has none."""
+    """Decode the attach limits of a node; a driver without a count has none."""
     item = _csi_node.decode(raw)
     drivers = (item.spec.drivers if item.spec else None) or ()
     limits = tuple(

@@ -14,7 +14,7 @@ class FieldError(ValueError):
 
 
 def shown(text: object, *, limit: int = 80) -> str:
-    """A value from outside, quoted and cut, for a message."""
+    """Quote a value from outside for a message, cut to `limit` characters."""
     quoted = repr(text)
     return quoted if len(quoted) <= limit else quoted[: limit - 1] + "…"
 

@@ -29,7 +29,7 @@ class Sharing:
         self._specs: dict[PodSpec, PodSpec] = {}
 
     def labels(self, labels: core.Labels) -> LabelPairs:
-        """The label set as sorted pairs; a set of its own, as that of a numbered pod is, has pairs that others have."""
+        """Return the label set as sorted pairs; equal sets, and equal pairs, are one object each."""
         if not labels:
             return ()
         pairs = tuple(sorted(labels.items()))
@@ -37,11 +37,11 @@ class Sharing:
         return known or _shared(self._labels, tuple([_shared(self._pairs, pair) for pair in pairs]))
 
     def amounts(self, amounts: Amounts) -> Amounts:
-        """The request."""
+        """Return the one shared copy of an equal request."""
         return _shared(self._amounts, amounts)
 
     def spec(self, spec: PodSpec) -> PodSpec:
-        """The spec."""
+        """Return the one shared copy of an equal spec."""
         return _shared(self._specs, spec)
 
 
@@ -52,7 +52,7 @@ def _shared(table: dict[T, T], value: T) -> T:
 
 
 def require_identity(meta: core.Metadata, *, namespaced: bool) -> int:
-    """Checks UID and name; the resource version as a number, which API servers of today guarantee it to be."""
+    """Check UID and name; return the resource version as a number, which API servers of today guarantee it to be."""
     for field, value in (("uid", meta.uid), ("name", meta.name), ("namespace", meta.namespace)):
         if not value and (namespaced or field != "namespace"):
             raise FieldError(f"metadata.{field}", "is missing")
@@ -60,7 +60,7 @@ def require_identity(meta: core.Metadata, *, namespaced: bool) -> int:
 
 
 def read_version(text: str, field: str) -> int:
-    """A resource version; equality and order are all that is done with it."""
+    """Parse a resource version; only equality and order of versions mean anything."""
     if len(text) > _MAX_VERSION_DIGITS or not (text.isascii() and text.isdigit()):
         raise FieldError(field, f"{shown(text)} is not a decimal number")
     return int(text)

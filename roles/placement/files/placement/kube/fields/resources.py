@@ -52,7 +52,7 @@ def _quantity(value: core.Quantity, field: str) -> int:
 
 
 def read_bytes(value: core.Quantity, field: str) -> int:
-    """An amount of storage, rounded up as Kubernetes does."""
+    """Parse an amount of storage into bytes, rounded up as Kubernetes does."""
     return -(-_quantity(value, field) // 10**9)
 
 

@@ -23,14 +23,14 @@ class Backoff:
         self._next = FIRST_SECONDS
 
     def reset(self) -> None:
-        """It has worked."""
+        """Begin with the shortest wait again, after a success."""
         self._next = FIRST_SECONDS
 
     def delay(self, asked: float = 0.0, *, longest: float = LONGEST_SECONDS) -> float:
-        """The next wait in seconds: between half and all of a limit that doubles, but no less than was asked for."""
+        """Return the next wait in seconds: between half and all of a limit that doubles, but no less than `asked`."""
         limit, self._next = self._next, min(2 * self._next, longest)
         return max(limit * (0.5 + 0.5 * self._draw()), min(asked, _LONGEST_ASKED))
 
     def wait(self, asked: float = 0.0, *, longest: float = LONGEST_SECONDS) -> bool:
-        """Waits; False when everything is to stop."""
+        """Wait for the next delay; return False when everything stops."""
         return not self._stop.wait(self.delay(asked, longest=longest))

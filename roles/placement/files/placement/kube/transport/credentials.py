@@ -76,7 +76,7 @@ class Credentials:
         self._endpoint = self._load()
 
     def endpoint(self) -> Endpoint:
-        """What to connect to now."""
+        """Return the endpoint to connect to now."""
         with self._lock:
             if _stamps(self._watched) != self._seen:
                 try:

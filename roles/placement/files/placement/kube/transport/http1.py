@@ -75,7 +75,7 @@ class Connection:
         self._used = 0.0
 
     def close(self) -> None:
-        """Ends the connection; the next request opens another."""
+        """Close the connection; the next request opens another."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -99,7 +99,7 @@ class Connection:
         return answer
 
     def lines(self, path: str) -> Iterator[list[bytes]]:
-        """The lines of a long answer as they come, several at a time.
+        """Yield the lines of a long answer as they come, several at a time.
 
         Yields nothing for an answer other than 200 but raises `Refused` with it.
         """
@@ -131,7 +131,7 @@ class Connection:
                 self.close()
 
     def _exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, dict[bytes, bytes]]:
-        """Sends, and reads up to the end of the headers."""
+        """Send the request, and read up to the end of the headers."""
         fresh = self._socket is None
         try:
             self._send(method, path, body, content_type)
@@ -201,7 +201,7 @@ class Connection:
             head += self._receive()
 
     def _pieces(self, status: int, headers: dict[bytes, bytes]) -> Iterator[bytes]:
-        """The body as it comes."""
+        """Yield the body as it comes."""
         coding = headers.get(b"transfer-encoding", b"").lower()
         length = headers.get(b"content-length")
         if status in _BODILESS:

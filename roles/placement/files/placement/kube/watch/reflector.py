@@ -139,7 +139,7 @@ class Reflector:
         self._missed: float | None = None
 
     def run(self) -> None:
-        """Lists, then watches, until everything is to stop."""
+        """List, then watch, until everything stops."""
         backoff = Backoff(self._stop)
         while not self._stop.is_set():
             asked, self._alive = 0.0, False
@@ -211,7 +211,7 @@ class Reflector:
         self.health.synced = True
 
     def _replaced(self, whole: Relisted) -> list[Event]:
-        """The same for a shared kind: news object by object. What is listed but cannot be read is there as well."""
+        """Compare a list of a shared kind object by object. An object that is listed but unreadable counts as there."""
         kind = self.source.kind
         events: list[Event] = [*map(Upserted, whole.items), *(Unreadable(kind, refusal) for refusal in whole.refused)]
         before, self._known = self._known, {}
@@ -243,7 +243,7 @@ class Reflector:
         return answer.body.strip() == _NOT_SERVED or not_found(answer)
 
     def _not_served(self) -> None:
-        """The API has no such resource: what it had before is gone with it if that is still so some seconds later."""
+        """Take a missing resource for gone, with all its objects, if that is still so some seconds later."""
         self._version = 0
         now = self._clock()
         self._missed = now if self._missed is None else self._missed
@@ -290,7 +290,7 @@ class Reflector:
             self._look_at_version()
 
     def _take(self, lines: list[bytes]) -> None:
-        """Decodes lines that came together and hands them on together."""
+        """Decode lines that came together and hand their events on together."""
         events: list[Event] = []
         failed: WatchFailed | None = None
         version = self._version

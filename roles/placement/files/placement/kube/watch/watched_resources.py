@@ -41,7 +41,7 @@ BUILT_IN: Final = (
 
 
 def sources() -> tuple[Source, ...]:
-    """The built-in APIs and those of all dialects."""
+    """List the built-in APIs and those of all dialects."""
     found = list(BUILT_IN)
     older = {id(dialect.older) for dialect in DIALECTS}
     for dialect in (item for item in DIALECTS if id(item) not in older):

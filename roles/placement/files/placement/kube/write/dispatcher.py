@@ -54,7 +54,7 @@ class Dispatcher:
         ]
 
     def start(self) -> None:
-        """Starts the threads."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
@@ -82,7 +82,7 @@ class Dispatcher:
             work.put(action)
 
     def finish(self, until: float) -> None:
-        """Ends the threads after what is queued, and waits for them until then, in monotonic seconds.
+        """End the threads after what is queued, and wait for them until then, in monotonic seconds.
 
         The right to write is asked for as always.
         """
@@ -100,7 +100,7 @@ class Dispatcher:
         self._guarded(work, ordered=True)
 
     def _guarded(self, work: Work, *, ordered: bool) -> None:
-        """The body of a thread; an error nobody expected ends the daemon, rather than one connection after another."""
+        """Run the body of a thread. An unexpected error ends the daemon, rather than one connection after another."""
         try:
             performer = self._make_performer()
             while (action := work.get()) is not None:

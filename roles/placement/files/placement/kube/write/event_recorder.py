@@ -42,7 +42,7 @@ class Limiter:
         self._then = clock()
 
     def delay(self) -> float:
-        """Takes the next place and says how long to wait for it."""
+        """Take the next place and return the seconds to wait for it."""
         with self._lock:
             now, rate = self._clock(), self._rate()
             self._tokens = min(self._burst, self._tokens + (now - self._then) * rate)

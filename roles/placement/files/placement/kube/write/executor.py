@@ -88,7 +88,7 @@ class Executor:
         self._decoder = Decoder()
 
     def perform(self, action: Action) -> list[Event]:
-        """Does it, and says what is true now as far as that has been read."""
+        """Carry out the action, and return what is true now as far as that has been read."""
         match action:
             case Bind():
                 return self._bind(action)
@@ -171,7 +171,7 @@ class Executor:
         return self._read(Pod, requests.pod_path(namespace, name), uid)
 
     def _read(self, kind: type[Pod | PersistentVolume], path: str, uid: str) -> list[Event] | None:
-        """What is true of the object, as events: none where no answer tells; None where the reading was given up."""
+        """Read the object, as events: none if no answer tells; None if the reading was given up."""
         answer = self._sender.send("read", Request("GET", path, b""))
         if answer is None:
             return None
@@ -185,7 +185,7 @@ class Executor:
         return [Upserted(item)] if item.uid == uid else [Deleted(kind, uid, 0), Upserted(item)]
 
     def _say(self, action: Action, request: Request | None, *, or_whole: bool = False) -> list[Event]:
-        """A status: nothing else brings to light that the server has failed at it, and it is to be said again."""
+        """Write a status. A server error becomes an event, since no watch shows that it must be written again."""
         if request is None:
             return []
         answer = self._write(action, request, or_whole=or_whole)
@@ -194,7 +194,7 @@ class Executor:
         return [StatusWriteFailed(action.uid)] if answer.status >= _SERVER else []
 
     def _write(self, action: Action, request: Request, *, or_whole: bool = False) -> Answer | None:
-        """A write whose result the watch brings; one that is refused is told and not tried again here.
+        """Write, and leave the result to the watch; a refused write is reported and not tried again here.
 
         Returns the server's answer, or None where the writing was given up without one.
         """
@@ -209,7 +209,7 @@ class Executor:
 
 
 def _node_of(event: Event, uid: str) -> str | None:
-    """The node that a pod has as it was just read, empty where it has none; None where the event is not about it."""
+    """Return the node of a pod that was just read, empty if it has none; None if the event is not about it."""
     if isinstance(event, Upserted) and isinstance(event.item, Pod) and event.item.uid == uid:
         return event.item.node
     if isinstance(event, Unreadable) and event.refusal.uid == uid:
@@ -218,14 +218,14 @@ def _node_of(event: Event, uid: str) -> str | None:
 
 
 def scheduled(action: Bind) -> Telling:
-    """The Event of a binding, in kube-scheduler's words."""
+    """Describe a binding in an Event, in kube-scheduler's words."""
     subject = Subject(api_version="v1", kind="Pod", namespace=action.namespace, name=action.name, uid=action.uid)
     text = f"Successfully assigned {action.namespace}/{action.name} to {action.node}"
     return Telling(subject, "Scheduled", text, "Binding", warning=False)
 
 
 def told(action: Action) -> Telling | None:
-    """The Event that goes with an action when it is decided, if any does."""
+    """Return the Event that goes with an action when it is decided, if any does."""
     match action:
         case PodCondition():
             subject = Subject(

@@ -106,14 +106,14 @@ def pod_condition(action: PodCondition, now: str) -> Request:
 
 
 def select_node(action: SelectNode) -> Request:
-    """The annotation by which a provisioner learns where the volume is wanted."""
+    """Build the annotation by which a provisioner learns where the volume is wanted."""
     body = {"metadata": {"uid": action.uid, "annotations": {SELECTED_NODE: action.node}}}
     path = f"/api/v1/namespaces/{action.namespace}/persistentvolumeclaims/{action.name}"
     return Request("PATCH", path, _encode(body), MERGE_PATCH)
 
 
 def bind_volume(action: BindVolume) -> Request:
-    """The reference to the claim; the volume controller does the rest, and lets the volume go again where it was we."""
+    """Build the reference to the claim; the volume controller does the rest, and later releases what we chose."""
     claim = {"kind": "PersistentVolumeClaim", "namespace": action.namespace, "name": action.claim}
     body = {
         "metadata": {
@@ -127,7 +127,7 @@ def bind_volume(action: BindVolume) -> Request:
 
 
 def group_status(action: GroupStatus, dialect: Dialect, now: str) -> Request | None:
-    """The status that the dialect's API defines; None where it has no groups, or no word for what is to be said."""
+    """Build the status that the dialect's API defines; None if it has no groups, or no word for the status."""
     status = dialect.group_status(action, now) if dialect.group_status is not None else None
     if not status:
         return None
@@ -136,7 +136,7 @@ def group_status(action: GroupStatus, dialect: Dialect, now: str) -> Request | N
 
 
 def queue_status(action: QueueStatus, dialect: Dialect, now: str) -> Request | None:
-    """The same for a queue."""
+    """Build the status of a queue, by the same rules."""
     status = dialect.queue_status(action, now) if dialect.queue_status is not None else None
     if not status:
         return None

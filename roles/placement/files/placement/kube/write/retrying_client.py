@@ -82,7 +82,7 @@ class RetryingClient:
         self._failing: set[tuple[str, str]] = set()
 
     def send(self, what: str, request: Request) -> Answer | None:
-        """The answer that ends it, or None: the right to write has been lost, and what became of it is unknown."""
+        """Send the request until an answer ends it. Return None if the lease was lost: its effect is unknown."""
         backoff = Backoff(self._stop)
         since: float | None = None
         while self._may_write():
@@ -121,13 +121,13 @@ class RetryingClient:
 
 
 def _where(request: Request) -> str:
-    """The namespace, where there is one: a webhook is asked about whole namespaces, or about everything."""
+    """Return the namespace, if there is one: a webhook is asked about whole namespaces, or about everything."""
     before, found, after = request.path.partition("/namespaces/")
     return before + found + after.partition("/")[0] if found else before.rpartition("/")[0]
 
 
 def _said(answer: Answer) -> _Status | None:
-    """What a server says in words of its own; None where it is another's page."""
+    """Decode what a server says in words of its own; None if it is the page of another program."""
     try:
         return _status.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -188,7 +188,7 @@ def namespace_ends(answer: Answer) -> bool:
 
 
 def message(answer: Answer) -> str:
-    """What the server says, in one line."""
+    """Return what the server says, in one line."""
     status = _said(answer)
     if status is None:
         return f"HTTP status {answer.status}"
