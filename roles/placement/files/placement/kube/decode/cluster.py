@@ -22,7 +22,7 @@ _priority_class = msgspec.json.Decoder(core.PriorityClass)
 
 
 def decode_node(raw: bytes | msgspec.Raw, sharing: Sharing) -> Node:
-    """Decode a Node. Raise FieldError or a msgspec error; so do the functions below."""
+    """Decode a Node. Raise FieldError or a msgspec error; the functions below raise the same."""
     node = _node.decode(raw)
     version = require_identity(node.metadata, namespaced=False)
     spec, status = node.spec or core.NodeSpec(), node.status or core.NodeStatus()

@@ -28,7 +28,7 @@ _MIGRATED = {
 
 
 def decode_volume(raw: bytes | msgspec.Raw, sharing: Sharing) -> PersistentVolume:
-    """Decode a PersistentVolume. Raise FieldError or a msgspec error; so do the functions below."""
+    """Decode a PersistentVolume. Raise FieldError or a msgspec error; the functions below raise the same."""
     item = _volume.decode(raw)
     meta, spec = item.metadata, item.spec or wire_volume.PersistentVolumeSpec()
     required = spec.node_affinity.required if spec.node_affinity else None
