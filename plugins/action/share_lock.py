@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller's half of `share_lock`: says who asks, and sees whether the holder, if of this host, still runs."""
+"""The controller's half of `share_lock`: names the run that asks, and tells whether a local holder still runs."""
 
 from __future__ import annotations
 

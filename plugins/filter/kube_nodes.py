@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters that say which Node objects the hosts of a play are, with the labels and taints that these shall have."""
+"""Filters that say which Node objects the hosts of a play are, with the labels and taints that these must have."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kube_nodes(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict[
 
 
 def kube_taints(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict[str, list[str]]:
-    """Return, by the key of a taint of a share mode or a runtime, the nodes that shall have it; others lose it."""
+    """Return, by the key of a taint of a share mode or a runtime, the nodes that must have it; others lose it."""
     those = [hostvars[host] for host in hosts]
     backed = [_name(known) for known in those if _share_mode.mode_of(known) == _share_mode.BACKED]
     limited = [_name(known) for known in those if _runtime.runtime_of(known) == _runtime.SINGULARITY_CRI]

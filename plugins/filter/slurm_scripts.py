@@ -28,7 +28,7 @@ _EACH = 'set --; for script in {}; do set -- "$script" "$@"; done; for script; d
 class Plan(t.NamedTuple):
     """Settings for slurm.conf, the site's script to run around by key, and a shell function for each of our files.
 
-    `restart` says which slurmctlds ("all", "backups" or "none") are to be started anew: one that had no PrologSlurmctld
+    `restart` says which slurmctlds ("all", "backups" or "none") are to be restarted: one that had no PrologSlurmctld
     when it started shows a later one, and never runs it.
     """
 

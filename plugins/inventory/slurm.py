@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts and groups as Slurm knows them, so that nobody keeps a second list of nodes by hand."""
+"""Hosts and groups as Slurm knows them, so that no second list of nodes is kept by hand."""
 
 from __future__ import annotations
 

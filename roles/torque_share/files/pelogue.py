@@ -143,7 +143,7 @@ def runs_that_end(job: str, entries: Iterable[str]) -> List[int]:
 
 
 def run_that_lasts(job: str, entries: Iterable[str]) -> int:
-    """Return the run of a job that is here. One that has just ended is not begun anew by a sweep."""
+    """Return the run of a job that is here. One that has just ended is not begun again by a sweep."""
     held, ended = runs(job, entries)
     return (held or ended or [1])[-1]
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The batch system's side of the daemon: one thread reads all jobs, a few submit and release.
 
-All jobs are read by one command, at most once a second however many there are, and only by who leads.
+All jobs are read by one command, at most once a second however many there are, and only by the leader.
 """
 
 import os
@@ -67,7 +67,7 @@ def ledger_of(settings: Settings, identities: Identities) -> Ledger | None:
 
 
 def identities_of(settings: Settings) -> Identities:
-    """Whom jobs are for."""
+    """Return the identities that jobs are submitted for."""
     return Identities(
         queue=settings.pbs_queue,
         account=settings.pbs_account,

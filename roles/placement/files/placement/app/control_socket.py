@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Questions to the running daemon over a local socket: one JSON object a line each way.
 
-Who may ask is decided by the folder the socket is in and its own mode: its owner and group.
+The socket's folder and its own mode decide which users may ask: its owner and group.
 """
 
 import json
@@ -47,7 +47,7 @@ class LocalSocket:
             daemon_threads = True
 
             def handle_error(self, request: object, client_address: object) -> None:
-                """Says nothing: who asks and goes away is no error of ours."""
+                """Ignore a client that went away before its answer."""
 
         _remove_stale(path)
         before = os.umask(0o777 & ~_MODE)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the system lets a process have, looked at before anything begins.
 
-A daemon that runs out of file descriptors would go on without some of its connections, and try for ever: which watch
-does not come about, or which binding, would be a matter of chance.
+A daemon that runs out of file descriptors would go on without some of its connections, and try for ever. Chance would
+decide which watch or which binding fails.
 """
 
 import resource

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is so now, for `/metrics`: read from the daemon's parts when somebody asks."""
+"""What is so now, for `/metrics`: read from the daemon's parts on each request."""
 
 import os
 import time

@@ -4,8 +4,8 @@
 """Garbage collection: never through everything that is known while there is work.
 
 What the daemon knows of pods and nodes is freed by its reference counts; only what is in a cycle, such as an exception
-with its traceback, needs the collector. It looks at young objects as always, which takes a millisecond, and at the old
-ones at rest, each of them once: with 50,000 pods known a look at all takes longer than placing a hundred.
+with its traceback, needs the collector. It looks at young objects as always, which takes a millisecond. It looks at the
+old ones at rest, each of them once: with 50,000 pods known a look at all takes longer than placing a hundred.
 """
 
 import ctypes

@@ -19,14 +19,14 @@ class Stuck(Exception):
 
 
 def healthy(parts: Assembly) -> Verdict:
-    """Alive is who still turns the loop."""
+    """Judge liveness: the loop still turns."""
     silent = time.monotonic() - parts.loop.beat
     good = silent < _DEAD_SECONDS and parts.switches.crash is None
     return good, "ok\n" if good else f"the loop has not turned for {silent:.0f} s\n"
 
 
 def ready(parts: Assembly) -> Verdict:
-    """Ready is who has seen everything and keeps up, leader or not."""
+    """Judge readiness: all is listed and the daemon keeps up, as leader or not."""
     unsynced = (item for item in parts.reflectors if not item.health.synced)
     missing = [f"{item.source.name}: {item.health.error or 'listing'}" for item in unsynced]
     missing = missing or [f"{name}: silent" for name in parts.silent()]

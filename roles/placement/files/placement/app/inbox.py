@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The loop's inbox: bounded, and closed once nobody empties it any more.
+"""The loop's inbox: bounded, and closed once the loop does not empty it any more.
 
-Who brings something waits while it is full. A queue of the standard library would let him wait for ever when the loop
-has ended, and with him whoever waits for his thread.
+A thread that brings something waits while it is full. A queue of the standard library would let the thread wait for
+ever when the loop has ended, and with it all that join that thread.
 """
 
 import threading
@@ -34,7 +34,9 @@ class Inbox(Generic[Item]):
         return self._closed
 
     def put(self, item: Item, timeout: float | None = None) -> bool:
-        """Says whether it was taken: not if there was no room for so long, or once the inbox is closed."""
+        """Add an item; return whether it was taken: not if there was no room for `timeout` seconds, or once it is
+        closed.
+        """
         with self._emptied:
             self._emptied.wait_for(lambda: self._closed or len(self._items) < self._most, timeout)
             if self._closed or len(self._items) >= self._most:
@@ -54,7 +56,7 @@ class Inbox(Generic[Item]):
             return self._items.popleft()
 
     def close(self) -> list[Item]:
-        """Whoever waits to bring something need not any longer; the answer is what nobody will look at."""
+        """Release threads that wait to bring something, and return the items that will not be taken."""
         with self._emptied:
             self._closed = True
             left = [*self._items]

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop: events in, decisions out, a few milliseconds at a time, all in one thread.
 
-Only this thread touches the scheduler, so there are no locks around it; whoever wants to know something puts a question
-between the events. The inbox is bounded: who brings events faster than they are taken in has to wait.
+Only this thread touches the scheduler, so there are no locks around it; a thread that wants to know something puts a
+question between the events. The inbox is bounded: a thread that brings events faster than they are taken in has to
+wait.
 
 While something is under way that has to be one piece, it is brought to its end, slice by slice. Until then events and
 questions stay where they are, in the inbox.
@@ -64,7 +65,7 @@ class _Question:
         self.done.set()
 
     def fail(self, error: Exception) -> None:
-        """Nobody will answer."""
+        """Fail the question: the loop will not answer it."""
         self.error = error
         self.done.set()
 
@@ -104,7 +105,7 @@ class Loop:
         self.beat = clock()
 
     def put(self, events: list[Event]) -> None:
-        """Brings events, in their order; waits while the inbox is full. Nobody needs them once the loop has ended."""
+        """Put events in their order; wait while the inbox is full. They are dropped once the loop has ended."""
         self._inbox.put((self._clock(), events))
 
     def put_call(self, call: Callable[[], None], timeout: float | None = None) -> bool:
@@ -142,7 +143,7 @@ class Loop:
                 return answer
 
     def run(self, stop: threading.Event) -> None:
-        """Until everything is to stop; then nobody waits for it any more."""
+        """Run until everything stops; then no thread waits for it any more."""
         try:
             self._turn(stop)
         finally:

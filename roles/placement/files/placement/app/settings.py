@@ -276,7 +276,7 @@ def changed_fixed(old: Settings, new: Settings) -> list[str]:
 
 
 def identity(unique: str) -> str:
-    """Who we are among the replicas: the host, and this very process."""
+    """Name this replica: the host, and this very process."""
     return f"{socket.gethostname()}_{unique}"
 
 

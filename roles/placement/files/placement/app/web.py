@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Metrics, health and readiness over HTTP, for Prometheus and whoever restarts what is broken."""
+"""Metrics, health and readiness over HTTP, for Prometheus and for supervisors."""
 
 import socket
 import threading

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The parts of the daemon, put together: threads, connections and who talks to whom."""
+"""The parts of the daemon, put together: threads, connections, and which part talks to which."""
 
 import threading
 import time

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The choice: from a graph, the feasible rows of each part, and a request to rows. It changes nothing.
 
-Everything is done in the order of the tree, where a domain is one run of places: slots are added up once, and the sum
+Everything is done in the order of the tree, where a domain is one run of places. Slots are added up once, and the sum
 of any domain is a difference of two of these running totals. Only domains whose sums suffice are tried node by node.
 """
 

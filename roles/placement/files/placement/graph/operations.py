@@ -58,7 +58,7 @@ def allocate_or_reserve(
 ) -> Selection | Refused:
     """Place the gang now, or say when and where it can start once what runs has ended.
 
-    A reservation charges nothing: its `at` is the end that it waits for, and it is made anew when anything changes.
+    A reservation charges nothing: its `at` is the end that it waits for, and it is made again when anything changes.
     """
     now = allocate(graph, request, feasible, charge, idle=idle)
     if isinstance(now, Selection) or not endings:

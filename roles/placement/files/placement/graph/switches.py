@@ -34,7 +34,7 @@ def read_switches(
 ) -> Topology:
     """Return the topology that the text of a topology.conf describes.
 
-    The levels are named from the outermost to the innermost; by default the leaves are `switch`, and above them are
+    The levels are named from the outermost to the innermost. By default the leaves are `switch`, and above them are
     `switch2`, `switch3` and so on (`block` where the file has blocks). TopologyError names the source and the line.
     """
     if len(text) > _LONGEST:

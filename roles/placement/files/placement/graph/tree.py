@@ -4,7 +4,7 @@
 """The graph: levels, sums by domain and fit counts over the columns of the state, in step with their feeds of changes.
 
 Nothing here is told of pods, jobs or nodes. The state notes each row that it changes in one of two rings, and the graph
-reads from them what has changed since it was last asked: whatever holds room in the state holds room here.
+reads from them what has changed since it was last asked. Whatever holds room in the state holds room here.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who a job is submitted for: queue, account, project and user, by the site's expressions over the namespace.
+"""The identity of a job: queue, account, project and user, by the site's expressions over the namespace.
 
-An expression sees `namespace.name`, `namespace.labels` and `queue` (the name of our Queue), which users cannot forge;
-nothing of the pod, and no owner reference either, for whoever creates a pod writes what he likes into it.
+An expression sees `namespace.name`, `namespace.labels` and `queue` (the name of our Queue), which users cannot forge.
+It sees nothing of the pod, and no owner reference either, because a pod's creator may write anything into it.
 """
 
 import pwd
@@ -31,7 +31,7 @@ _SEEN: Final = 'namespace.name, namespace.labels."LABEL" and queue'
 
 
 class IdentityError(Exception):
-    """The expressions give nothing usable; the message says which and for whom."""
+    """The expressions give nothing usable; the message says which, and for which namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,9 @@ class Identities:
         self.queue_of_users = None if user else self._queue_of_all()
 
     def of(self, namespace: str, labels: Mapping[str, str], queue: str) -> Identity:
-        """Who jobs of this namespace in this queue are for; asks the host for users, which may take its time."""
+        """Return the identity for jobs of this namespace in this queue. Asks the host for users, which may take its
+        time.
+        """
         found = {name: self._value(name, namespace, labels, queue) for name in self._expressions}
         self.check_user(found.get("user", ""))
         return Identity(**found)
@@ -134,7 +136,7 @@ class Identities:
         return value
 
     def check_user(self, user: str) -> None:
-        """Refuses whoever is no ordinary user of this host: a label may name anybody."""
+        """Refuse a name that is no ordinary user of this host: a label may hold any name."""
         if not user:
             return
         uid = self._uid_of(user) if USER.fullmatch(user) else None

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What `qstat -t -f -F json` says, read into jobs. Pure.
 
-Its JSON is made by parsing every value as JSON first, so text that looks like a number comes back as one; and with the
-server down it is valid and has no jobs. So only fields that can never look so are taken as they are, whatever else is
-of the wrong type is no answer, and the exit status is for whoever ran the command to look at.
+Its JSON is made by parsing every value as JSON first, so text that looks like a number comes back as one. With the
+server down it is valid and has no jobs. So only fields that can never look so are taken as they are. Whatever else is
+of the wrong type is no answer. The caller of the command judges the exit status.
 """
 
 import calendar
@@ -46,9 +46,9 @@ AnswerError = pbs_json.AnswerError
 def read_jobs(text: str, *, owner: str, queue: str | None = None) -> tuple[BatchJob, ...]:
     """Return all jobs. A job has a tag only if our own user submitted it: no other user can alter it.
 
-    So have those of others with a pod's or group's whole UID that do nothing but hold a place: we may have submitted
-    them as that user, and who makes one himself has at most made a job that ends. Whose it may be is not seen here.
-    With `queue` none has that is in another.
+    Jobs of other users with a pod's or group's whole UID have one, too, if they do nothing but hold a place. The daemon
+    may have submitted them as that user. A user that makes one by hand has at most made a job that ends. The owner of a
+    tag is not seen here. With `queue` none has that is in another.
     """
     whole = pbs_json.answer(text, "qstat")
     jobs = pbs_json.section(whole, "Jobs", "qstat", needed=False)
@@ -129,7 +129,7 @@ def _placement(fields: Json) -> str:
 
 
 def _only_holds(user: str, tag: str, fields: Json) -> bool:
-    """Whether nothing is lost with the job, whoever made it."""
+    """Return whether nothing is lost with the job, whatever user made it."""
     words = str(fields.get("Submit_arguments", "")).split()
     return bool(USER.fullmatch(user) and _UUID.fullmatch(tag)) and tuple(words[-3:]) == ("--", *HOLDER)
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """API JSON to the model: every object becomes a record or a `Refusal` that names the field, never an exception.
 
-One bad object must not stop the loop, and what is known of a refused one (its identity, and the node it sits on) is
-kept, so that it can be answered and so that nothing is placed on top of it.
+One bad object must not stop the loop. Identity and node of a refused object are kept, so that it can be answered and so
+that nothing is placed on top of it.
 """
 
 from collections.abc import Callable, Mapping

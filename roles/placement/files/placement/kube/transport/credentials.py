@@ -1,14 +1,14 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the API server is and who we are to it, from a kubeconfig or a pod's service account.
+"""The API server's address and our identity there, from a kubeconfig or a pod's service account.
 
 Credentials are replaced while the daemon runs (certificates expire, tokens rotate), so the files are looked at again
-before every new connection, and a 401 ends the one there is; a file that has become unreadable leaves the credentials
-as they are.
+before every new connection, and a 401 ends the present one. A file that has become unreadable leaves the credentials as
+they are.
 
-A kubeconfig says how to trust the server and how to prove our identity. A field that is not known here would be
-ignored, so it is refused by name: the daemon would fail for ever, or worse, do something else than the file says.
+A kubeconfig says how to trust the server and how to prove our identity. A field that is not known here is refused by
+name. If it were ignored, the daemon would fail for ever, or worse, do something else than the file says.
 """
 
 import base64
@@ -56,7 +56,7 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One API server as it is reached: host, port, TLS and the header that says who we are."""
+    """One API server as it is reached: host, port, TLS and the header with our identity."""
 
     host: str
     port: int

@@ -4,10 +4,10 @@
 """HTTP/1.1 to one API server: one connection, kept open, of one thread.
 
 Written by hand because on a machine that is shared with the API server every binding waits for the client's own
-processor time: a small request costs 190 us here and 265 us by `http.client`, which parses headers as if they were
-mail (both with TLS, which is most of it). And a watch needs its pieces as they come, which libraries hide. What is
-spoken is only what API servers and proxies before them speak: a status line, and then a length, chunks, or a body
-that ends with its connection.
+processor time. A small request costs 190 us here and 265 us by `http.client`, which parses headers as if they were
+mail. Both have TLS, which is most of it. And a watch needs its pieces as they come, which libraries hide. What is
+spoken is only what API servers and proxies before them speak: a status line, and then a length, chunks, or a body that
+ends with its connection.
 """
 
 import socket
@@ -58,7 +58,7 @@ class Connection:
     """One connection to the API server; it is opened when it is needed and again after every failure.
 
     Silence of `timeout` seconds is such a failure. Nothing else tells a peer that is gone from one that has nothing to
-    say: what stands between us and the server may go on to acknowledge what it can no longer pass on.
+    say. What stands between us and the server may go on to acknowledge what it can no longer pass on.
     """
 
     def __init__(

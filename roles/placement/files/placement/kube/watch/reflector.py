@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """List and watch of one resource: what the API server knows of it, as events, for ever.
 
-A watch goes on from the last version, whatever ended it. Only when the server no longer has that version (410 as the
-answer, 410 as an event, or watches that end at once without a word) everything is listed again, and what is missing
-in the list is gone. Pages and lines are handed on as they come, and a full inbox holds the reading back, so neither a
-long list nor a flood of events fills the memory.
+A watch goes on from the last version, whatever ended it. Only when the server no longer has that version, everything is
+listed again, and what is missing in the list is gone. The signs are 410 as the answer, 410 as an event, or watches that
+end at once without a word. Pages and lines are handed on as they come, and a full inbox holds the reading back, so
+neither a long list nor a flood of events fills the memory.
 
-Versions only grow, unless etcd is restored from a backup: then a watch from our version is silent for as long as the
+Versions only grow, unless etcd is restored from a backup. Then a watch from our version is silent for as long as the
 cluster is behind it, and nothing that is known can be trusted. `Backwards` says so, and ends the daemon.
 """
 

@@ -22,7 +22,7 @@ class Wire(Struct, gc=False, rename="camel"):
 
 
 class OwnerReference(Wire):
-    """Who made the object."""
+    """The object's owner."""
 
     kind: str = ""
     uid: str = ""

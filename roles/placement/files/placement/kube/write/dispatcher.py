@@ -5,7 +5,7 @@
 
 Bindings go to whichever connection is free: one at a time takes the API server's whole latency, dozens at once use it.
 Everything else about one object goes through one connection, in order, so that an older status never overwrites a
-newer; a binding of a pod whose condition is still on its way waits behind it.
+newer. A binding of a pod whose condition is still on its way waits behind it.
 """
 
 import queue

@@ -4,7 +4,7 @@
 """Events for people: they may lag behind under load, and never hold up a decision or a binding.
 
 While bindings wait for their connections Events are held to a trickle, because each costs the API server as much as a
-binding; afterwards they catch up, and also when half of the room for them is taken. Warnings go first. When all the
+binding. They catch up afterwards, and also when half of the room for them is taken. Warnings go first. When all the
 room is taken the oldest Normal Event is shed, `Scheduled` above all; a Warning only where nothing but Warnings waits.
 What is shed is counted. So memory is bounded: one Event that waits takes about half a kilobyte, and never five.
 """

@@ -157,7 +157,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One Event: what happened to whom; `serial` makes its name, so that a repeated POST makes no second one."""
+    """An Event: what happened to which object; `serial` makes its name, so a repeated POST makes no second one."""
 
     subject: Subject
     reason: str

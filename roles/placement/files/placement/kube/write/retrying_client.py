@@ -4,11 +4,11 @@
 """One request until there is an answer that ends it.
 
 No answer, an overloaded server and one that is just starting are reasons to send the same again, never to guess. The
-right to write is asked for before every try: who has lost it stops in the middle.
+right to write is asked for before every try: a writer without it stops in the middle.
 
-A write that the server answers with an error of its own for half a minute, as it does where an admission webhook is
-broken, is refused: waiting for one object for ever would hold up all others. A read that is answered for as long by
-something that says nothing of the object, a proxy's page or a refusal, is given up likewise.
+A server may answer a write with an error of its own for half a minute, for example because an admission webhook is
+broken. Then the write is refused: waiting for one object for ever would hold up all others. A read is given up after
+the same time if its answer says nothing of the object, for example a proxy's page or a refusal.
 """
 
 import threading

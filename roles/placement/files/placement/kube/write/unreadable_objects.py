@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to objects that could not be read: a condition and an Event that name the field, once for each state.
 
-Only what is ours to answer is answered: groups and queues of all dialects, and pods that name our scheduler. Who does
-not lead answers nothing, and everything that is still unreadable once it leads.
+Only what is ours to answer is answered: groups and queues of all dialects, and pods that name our scheduler. A follower
+answers nothing. Once it leads, it answers everything that is still unreadable.
 """
 
 import threading
