@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lets one operator at a time change a site; what it decides is in `_lock`, who asks is the action plugin's to say."""
+"""Lets one operator at a time change a site; its decisions are in `_lock`, and the action plugin names the run."""
 
 from __future__ import annotations
 

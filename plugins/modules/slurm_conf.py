@@ -227,7 +227,7 @@ def keep(session: Session, slurm: Slurm, conf: Conf, params: Result, *, check: b
 
 
 def take_back(session: Session, *, check: bool) -> Result:
-    """Everything as it was, but for what the site has changed since."""
+    """Put everything back as it was, except for what the site has changed since."""
     report = session.restore(carry_out.ROLE, check=check)
     return {
         "changed": bool(report.steps),

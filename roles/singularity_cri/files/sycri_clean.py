@@ -4,8 +4,8 @@
 """Clears away what an ended Singularity-CRI leaves, before its next start: it holds nothing over a restart.
 
 No pod of it lives when this runs. Left are its socket (the next start says "address already in use"), mounts of
-containers, their directories, the engine's list of instances, and the addresses that pods had: after an orderly stop
-too, because it does not tear networks down.
+containers, their directories, the engine's list of instances, and the addresses that pods had. They are left after an
+orderly stop too, because it does not tear networks down.
 """
 
 import argparse

@@ -5,8 +5,8 @@
 
 Singularity-CRI runs one program for each object that a list names, so 20 pods at rest would cost 1.2 cores. An answer
 is kept for about a second. It is kept longer while it is settled: every live sandbox and container in it has a watched
-process that still runs, so nothing can have changed but by a call through the bridge, which makes kept answers void.
-The clock is injected, and nothing here waits.
+process that still runs. Then only a call through the bridge can change anything, and such a call makes kept answers
+void. The clock is injected, and nothing here waits.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Explainer:
     def place(self, namespace: str, name: str) -> Generator[None, None, tuple[int, int]]:
         """Which of how many the pod's job is in its queue, 0 if none; between two answers others may have a turn.
 
-        Who can never run, or not before something is mended, is before nobody.
+        A job that can never run, or not before something is mended, is before no other.
         """
         session, cache = self._session, self._session.cache
         task = cache.jobs.tasks.get(cache.cluster.pods.named(namespace, name) or "")

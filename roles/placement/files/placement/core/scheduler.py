@@ -295,9 +295,9 @@ class Scheduler:
     def _turned_away(self, pod: Pod) -> None:
         """Let the node that rejected a pod of ours rest, so that the pod's successor is not rejected at once.
 
-        It rests for pods of the same namespace and request alone where the reason lies in what they ask for: otherwise
-        the pods of one user would keep all others off. Where the pod does not fit by our own figures, its owner or
-        another scheduler has put it there, and the node is as it was.
+        It rests for pods of the same namespace and request alone where the reason lies in what they ask for. Otherwise
+        the pods of one user would keep all others off. If the pod does not fit by our own figures, its owner or another
+        scheduler has put it there, and the node is as it was.
         """
         task = self.cache.jobs.tasks.get(pod.uid)
         columns = self.cluster.columns

@@ -66,8 +66,8 @@ class Share:
 class BatchJob:
     """A job that has not ended, as its batch system reports it.
 
-    `tag` is the UID of the gang or pod that it backs, and `mark` says whose gangs and pods those are; both are empty
-    for a job that no daemon has submitted, whatever its name says.
+    `tag` is the UID of the gang or pod that it backs, and `mark` names the cluster and scheduler of these. Both are
+    empty for a job that no daemon has submitted, whatever its name says.
     """
 
     job: str

@@ -139,7 +139,7 @@ class HostsRead:
 
 @dataclass(frozen=True, slots=True)
 class SubmitEnded:
-    """A submission has ended at this monotonic time; without a job it was refused, or nobody knows.
+    """A submission has ended at this monotonic time; without a job it was refused, or its result is unknown.
 
     Whether there is a job says the first read that begins later.
     """

@@ -4,7 +4,7 @@
 """Kubernetes quantities as exact integers.
 
 Everything is parsed into nano units (the finest grain the API knows) and stays a Python integer, so sums never lose
-anything; only the finished sum is rounded up, to milli for CPU and to whole units for all else. That order matters:
+anything. Only the finished sum is rounded up, to milli for CPU and to whole units for all else. That order matters:
 three containers of 0.5m are 2m, not 3m, and it is what kube-scheduler and the kubelet do.
 """
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a pod asks of a node, and what it is charged for while it sits there.
 
-The rules are those of `component-helpers/resource/helpers.go` of Kubernetes 1.36 with the gates that are on by default:
-sidecars (restartable init containers) run beside everything after them, ordinary init containers one at a time;
-pod-level CPU, memory and huge pages replace the containers' sum; overhead comes on top; a pod that is being resized in
-place is charged for the most of what it wants, what it was promised and what it has.
+The rules are those of `component-helpers/resource/helpers.go` of Kubernetes 1.36 with the gates that are on by default.
+Sidecars (restartable init containers) run beside everything after them, ordinary init containers one at a time.
+Pod-level CPU, memory and huge pages replace the containers' sum, and overhead comes on top. A pod that is being resized
+in place is charged for the most of what it wants, what it was promised and what it has.
 """
 
 from collections.abc import Mapping, Sequence

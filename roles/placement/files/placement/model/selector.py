@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Label selectors, node selectors, taints and tolerations as records, and whether they match.
 
-The odd corners are kube-scheduler's own: no selector matches nothing while an empty one matches everything, an empty
-node selector term matches no node, and a term with an invalid requirement never matches, whatever the others say.
+The odd corners are kube-scheduler's own. No selector matches nothing while an empty one matches everything. An empty
+node selector term matches no node. A term with an invalid requirement never matches, whatever the others say.
 """
 
 import re
@@ -114,7 +114,7 @@ class NodeSelectorTerm:
     fields: tuple[Requirement, ...] = ()
 
     def label_values(self) -> tuple[str, tuple[str, ...]] | None:
-        """Key and values where one label decides; whoever has many such terms need not ask them one by one."""
+        """Return key and values if one label decides; a caller with many such terms need not ask them one by one."""
         match self.expressions:
             case (Requirement(key=key, operator=Operator.IN, values=values),) if not self.fields:
                 return key, values

@@ -4,7 +4,7 @@
 """Sums of amounts by resource, and shares of them, exact.
 
 A share is a fraction, and shares are compared all the time. As `(part << 128) // whole` it is an integer that orders
-exactly as the fraction does while both are below 2^63: two different fractions of such numbers differ by more than
+exactly as the fraction does while both are below 2^63. Two different fractions of such numbers differ by more than
 2^-126, so they cannot fall on the same integer, and equal ones always do.
 """
 

@@ -4,7 +4,7 @@
 """Nodes as rows of columns: amounts, flags, labels, taints.
 
 A node keeps its row as long as it exists; the row of a removed node is a tombstone until another takes it. Arrays
-double when they are full, so everybody else asks for them again instead of keeping them.
+double when they are full, so all others ask for them again instead of keeping them.
 """
 
 from bisect import bisect_left
@@ -179,7 +179,7 @@ class NodeColumns:
         self.touch(row)
 
     def remove_node(self, node: Node) -> None:
-        """Leaves a tombstone in the node's row; whoever held room there must have been released before."""
+        """Leave a tombstone in the node's row; pods that held room there must have been released before."""
         row = self.rows.pop(node.name)
         self.generation += 1
         for array in (self.alloc, self._room, self.releasing, self.nominated):

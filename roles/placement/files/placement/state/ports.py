@@ -9,7 +9,7 @@ from placement.model.pod import HostPort
 
 
 class PortTable:
-    """Who uses which port where; a port can be in use twice, because others place pods too."""
+    """The host ports in use by node; a port can be in use twice, because others place pods too."""
 
     def __init__(self) -> None:
         self._users: dict[tuple[str, int], dict[int, dict[str, int]]] = {}

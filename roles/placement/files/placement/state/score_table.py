@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Score rows: for each distinct kind of pod, how good every node is for it, kept up to date by what changed.
 
-Placing a pod changes one node, and most pods look like the one before: so a row is computed for all nodes once, and
+Placing a pod changes one node, and most pods look like the one before. So a row is computed for all nodes once, and
 afterwards only where the ring of changes says so. What depends on other pods is not in it (see `domains`).
 """
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Volumes that are there before anybody claims them, and which of them a claim may have on which node.
+"""Volumes that exist before a claim, and which of them a claim may have on which node.
 
 A claim that waits for its first consumer gets the smallest that will do, once a node is chosen: that of its disk,
 mostly. A volume that was made for this very claim goes before all others, or none does. Both as kube-scheduler chooses.
@@ -215,7 +215,7 @@ def _size(volume: PersistentVolume) -> tuple[int, str]:
 
 
 def _is_open_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether nobody else has it by now."""
+    """Return whether no other claim has the volume by now."""
     return volume.claim is None or (volume.claim == claim.key and volume.claim_uid in ("", claim.uid))
 
 
@@ -231,7 +231,7 @@ def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _would_do(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume that nobody claims is what the claim asks for."""
+    """Return whether an unclaimed volume is what the claim asks for."""
     return (
         _holds(volume, claim)
         and set(claim.modes) <= set(volume.modes)

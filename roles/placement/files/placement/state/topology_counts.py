@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counts by domain: how many pods of a kind there are for each value of a node label.
 
-A tally is added up from the counts by node when it is first asked for, kept by addition while pods come and go, and
-void once any Node changes, because then domains can have changed.
+A tally is added up from the counts by node when it is first asked for, and kept by addition while pods come and go. It
+is void once any Node changes, because then domains can have changed.
 """
 
 from collections.abc import Callable, Hashable, Mapping

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Amounts by name as vectors over the resource axis.
 
-Only what some node offers gets a place on the axis: anybody may ask for a resource of any name, and a column for each
-of those would be a way to fill the memory.
+Only what some node offers gets a place on the axis. A pod may ask for a resource of any name, and a column for each of
+those would be a way to fill the memory.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Claims in use: by whom, what they attach to which node, and which volumes we mean to give to them.
+"""Claims in use: by which pods, what they attach to which node, and which volumes we mean to give to them.
 
-A driver attaches so many volumes to a node. How many there are is counted when a pod comes or goes and when a claim,
-a volume or a class changes, in time proportional to that: with ten thousand claims in use nobody walks through them.
+A driver attaches so many volumes to a node. How many there are is counted when a pod comes or goes and when a claim, a
+volume or a class changes, in time proportional to that. With ten thousand claims in use no call walks through them.
 """
 
 from collections.abc import Iterable

@@ -4,8 +4,8 @@
 """Rules about volumes: which nodes a pod's claims allow.
 
 A claim that is bound ties the pod to the nodes that reach its volume. One that waits for its first consumer gets a
-volume that is there, or is tied by the topology of its class and its volume is made, once a node is chosen. What cannot
-be judged is refused, in words.
+volume that is there once a node is chosen. Otherwise the topology of its class ties it, and its volume is made then.
+What cannot be judged is refused, in words.
 """
 
 from collections.abc import Hashable, Iterator
