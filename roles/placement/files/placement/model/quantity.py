@@ -35,7 +35,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 def format_quantity(nano: int) -> str:
-    """The shortest decimal text that parses to the same amount."""
+    """Write the shortest decimal text that parses to the same amount."""
     for suffix, scale in (("", NANO), ("m", 10**6), ("u", 10**3)):
         if nano % scale == 0:
             return f"{nano // scale}{suffix}"
@@ -48,12 +48,12 @@ def round_amount(resource: str, nano: int) -> int:
 
 
 def round_amounts(resources: ResourceList) -> Amounts:
-    """The finished sum of a pod or a node; zeros are dropped because a zero request blocks nowhere."""
+    """Round the finished sum of a pod or a node; zeros are dropped because a zero request blocks nowhere."""
     return tuple(sorted((name, round_amount(name, nano)) for name, nano in resources.items() if nano))
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """A rounded amount as people write it: `1500m` of CPU, `1073741824` of memory."""
+    """Write a rounded amount for people: `1500m` of CPU, `1073741824` of memory."""
     return format_quantity(amount * 10**6) if resource == CPU else str(amount)
 
 
@@ -66,7 +66,7 @@ def add(left: ResourceList, right: ResourceList) -> dict[str, int]:
 
 
 def maximum(first: ResourceList, *others: ResourceList) -> dict[str, int]:
-    """The greatest per resource; a resource that only some name keeps its amount there."""
+    """Take the greatest amount per resource; a resource that only some name keeps its amount there."""
     greatest = dict(first)
     for other in others:
         for name, nano in other.items():

@@ -20,7 +20,7 @@ _VAIN: Final = 16
 def needs_room(session: Session, job: Job, tried: int) -> bool:
     """Whether the job wants room, and something has changed since none was found for it.
 
-    Victims are chosen node by node, so nobody is evicted for a job that must be within one rack.
+    Victims are chosen node by node, so no pod is evicted for a job that must be within one rack.
     """
     if job.strict:
         return False
