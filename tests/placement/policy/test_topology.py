@@ -370,3 +370,48 @@ def test_a_daemon_without_levels_says_so_to_who_asks_for_a_rack() -> None:
     assert not any(isinstance(action, Bind) for action in decided)
     said = "found 'rack', expected one of the levels cluster, node"
     assert any(said in action.message for action in decided if isinstance(action, PodCondition))
+
+
+def test_why_says_what_would_have_to_end_in_the_rack_that_lacks_the_least() -> None:
+    site = Site(3, 3)
+    site.fill("r0n0", "r0n1", "r1n2")
+    site.ask("g", 3, RACK)
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.must_end == ("on node r1n2: team/foreign-r1n2",)
+
+
+def test_nodes_are_kept_in_one_rack_for_a_group_that_has_waited_long() -> None:
+    site = Site(2, 2, reserve_after=10.0)
+    for name in site.racks:
+        site.see(mine(f"old-{name}", node=name, request=amounts(cpu="3")))
+    site.ask("g", 2, RACK)
+    site.run()
+    site.now += 20
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.kept[0].startswith("nodes r0n0, r0n1 are kept for team/g")
+    # One node of each rack becomes free: others may have that of the other rack only.
+    site.finish("old-r0n0", "old-r1n0")
+    site.see(mine("small", request=amounts(cpu="4")))
+    site.run()
+    assert site.named("small").node == "r1n0"
+    site.finish("old-r0n1")
+    site.run()
+    assert site.where("g") == {"r0": 2}
+
+
+def test_a_group_known_by_the_labels_of_fluence_starts_as_a_whole() -> None:
+    site = Site(1, 2)
+    labels = (("fluence.group-size", "2"), ("scheduling.x-k8s.io/pod-group", "g"))
+    site.see(mine("g-0", labels=labels, topology=RACK, request=amounts(cpu="4")))
+    site.run()
+    assert not site.where("g")
+    site.see(mine("g-1", labels=labels, topology=RACK, request=amounts(cpu="4")))
+    site.run()
+    assert site.where("g") == {"r1": 2}
+    site.see(mine("h-0", labels=(("fluence.group-size", "two"), ("scheduling.x-k8s.io/pod-group", "h"))))
+    site.run()
+    assert "label fluence.group-size: 'two' is not a number from 1" in site.limit("h-0")

@@ -126,6 +126,13 @@ class Explainer:
         allowed = session.feasibility.allowed(task)
         rows = np.flatnonzero(fits if allowed is None else fits & allowed)
         opened = columns.opened(len(columns.axis), columns.lower_rank(task.priority))
+        domains = session.placer(task.job).domains(task)
+        if domains:
+            # In the rack that lacks the least.
+            asked = np.flatnonzero(vector.dense)
+            slots = np.zeros(columns.capacity, np.int64)
+            slots[rows] = np.maximum(opened[np.ix_(asked, rows)] // vector.dense[asked, None], 0).min(axis=0)
+            rows = rows[max(domains, key=lambda domain: int(slots[domain].sum()))[rows]]
         lacking = np.maximum(vector.dense[:, None] - opened[:, rows], 0) / np.maximum(vector.dense[:, None], 1)
         nearest = rows[np.argsort(lacking.max(axis=0), kind="stable")[:_NODES]]
         answers: list[tuple[int, str]] = []

@@ -152,17 +152,17 @@ def _choose(
         return None
     waited = kept.waited(job)
     more = max(0, int(log2(max(1.0, waited / kept.patience))))
-    nodes: Kept = {}
-    shadow, free = session.now, True
-    for group in _classes(tasks):
-        places = yield from _places(session, group[0], len(group), more, before, sum_up((taken, nodes)))
-        if places is None:
-            return None
-        end, at = places
-        free = free and end <= session.now
-        shadow = max(shadow, end)
-        vector = cache.cluster.columns.axis.request(group[0].pod.request).dense
-        nodes = sum_up((nodes, *({name: vector} for name in at)))
+    best: tuple[float, Kept] | None = None
+    # A job that must be within one rack has its nodes kept there: in the one that can be had first.
+    for within in session.placer(job).domains(tasks[0]) or (None,):
+        found = yield from _nodes(session, tasks, more, before, taken, within)
+        if found is not None and (best is None or _earlier(found, best, before)):
+            best = found
+        yield
+    if best is None:
+        return None
+    shadow, nodes = best
+    free = shadow <= session.now
     head.again = session.now + max(_INTERVAL, len(nodes) / _PLACES, len(kept.heads) / _HEADS)
     if free:
         # It fits, as far as can be seen from here, and is tried again whatever it was tried against before.
@@ -184,6 +184,29 @@ def _choose(
     return Reservation(job=job, path=kept.paths.get(job.queue, ()), since=since, shadow=shadow, nodes=nodes)
 
 
+def _earlier(found: tuple[float, Kept], best: tuple[float, Kept], before: Reservation | None) -> bool:
+    """Return whether these nodes can be had before the best ones so far; of equal ones those that are kept already."""
+    old = before.nodes.keys() if before is not None else ()
+    return (found[0], found[1].keys() != old) < (best[0], best[1].keys() != old)
+
+
+def _nodes(
+    session: Session, tasks: Sequence[Task], more: int, before: Reservation | None, taken: Kept, within: Bools | None
+) -> Generator[None, None, tuple[float, Kept] | None]:
+    """Find nodes for all tasks, on these rows or on all; return when they can be had, now at the earliest."""
+    nodes: Kept = {}
+    shadow = session.now
+    for group in _classes(tasks):
+        places = yield from _places(session, group[0], len(group), more, before, sum_up((taken, nodes)), within)
+        if places is None:
+            return None
+        end, at = places
+        shadow = max(shadow, end)
+        vector = session.cache.cluster.columns.axis.request(group[0].pod.request).dense
+        nodes = sum_up((nodes, *({name: vector} for name in at)))
+    return shadow, nodes
+
+
 def _classes(tasks: Sequence[Task]) -> list[list[Task]]:
     """Return the tasks by what they ask for, in order."""
     found: list[list[Task]] = []
@@ -198,7 +221,13 @@ def _classes(tasks: Sequence[Task]) -> list[list[Task]]:
 
 
 def _places(
-    session: Session, task: Task, number: int, more: int, before: Reservation | None, taken: Kept
+    session: Session,
+    task: Task,
+    number: int,
+    more: int,
+    before: Reservation | None,
+    taken: Kept,
+    within: Bools | None = None,
 ) -> Generator[None, None, tuple[float, list[str]] | None]:
     """Find places for so many equal tasks, and a few more.
 
@@ -210,6 +239,8 @@ def _places(
     if vector.unknown:
         return None
     allowed = feasibility.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
+    if within is not None:
+        allowed = allowed & within
     by_rules = feasibility.by_rules(task)
     rows = np.flatnonzero(allowed if by_rules is None else allowed & by_rules)
     asked = np.flatnonzero(vector.dense)
