@@ -14,17 +14,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from placement.core.scheduler import Scheduler
+from placement.graph.audit import audit
+from placement.graph.topology import Topology
 from placement.model.action import Action, Bind, Evict
 from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
 from placement.model.event import BindFailed, EvictRefused, Object
 from placement.model.node import Node
 from placement.model.pod import HostPort, Pod
 from placement.model.selector import NodeSelector
-from placement.model.workload import DIALECTS, INCUBATOR, VOLCANO, PodGroup, Queue
+from placement.model.topology import MATCH_POLICIES, TopologyRequest
+from placement.model.workload import COLUMNS, DIALECTS, GRAPH, INCUBATOR, VOLCANO, PodGroup, Queue
 from placement.policy.cache.equivalence_cache import Failure, FailureCache, FutileSearches
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
-from placement.policy.jobs.job import Status
+from placement.policy.jobs.job import SHARING, Status
 from placement.policy.plugins.configuration import load
 from placement.policy.preemption.candidates import CandidateFinder
 from placement_kit.builders import amounts, budget, gang, labelled, mine, node, pairs, pod, priority_class
@@ -59,6 +62,15 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"spread": (TopologySpread(topology_key="zone", matcher=PEERS.matcher),)},
     {"unsupported": ("spec.resourceClaims",)},
 )
+WISHES = (
+    None,
+    TopologyRequest(required=("zone",)),
+    TopologyRequest(preferred=("zone",), required=("cluster",), even=True),
+    TopologyRequest(preferred=("node",), policy="locality"),
+    TopologyRequest(required=("nowhere",)),
+    TopologyRequest(exclusive=True, per_node=2),
+    TopologyRequest(tier=1, tier_required=True, sub_group="workers"),
+)
 REQUESTS = ((("cpu", 500),), (("cpu", 1000), ("memory", 1)), (("cpu", 2000),), (("cpu", 3000),))
 ODD_REQUESTS = ((), (("nobody/has-it", 1),))
 
@@ -66,12 +78,16 @@ ODD_REQUESTS = ((), (("nobody/has-it", 1),))
 class History:
     """One random history, repeatable by its seed."""
 
+    topology: Topology | None = None
+
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._oddity = self._any([0.0, 0.02, 0.2])
         # For some it is their own scheduler that groups of Volcano's wait for before they have pods.
         self.ours = VOLCANO_SCHEDULER if seed % 5 == 4 else OURS
-        self.simulated = Simulated(load(self._configuration(), "test"), scheduler_name=self.ours)
+        self.simulated = Simulated(
+            load(self._configuration(), "test"), scheduler_name=self.ours, topology=self.topology
+        )
         self.simulated.see(priority_class("high", 2), budget("some", allowed=1, app="x"))
         # Whether slices may end in the middle of statements and searches.
         self.cuts = True
@@ -243,6 +259,55 @@ class Numbered(Ruled):
         super()._carry_out(decided)
 
 
+class Racked(History):
+    """One in which groups ask for a zone or a node, and some queues are placed by the graph."""
+
+    topology = Topology(levels=("zone",), labels=("zone",))
+
+    def __init__(self, seed: int) -> None:
+        # Of its own, so that the rest happens as without it.
+        self._wishes = random.Random(seed)
+        super().__init__(seed)
+
+    def _queue(self, name: str) -> Queue:
+        placed_by = self._wishes.choice([COLUMNS, GRAPH])
+        policy = self._wishes.choice(["", *MATCH_POLICIES])
+        return replace(super()._queue(name), placed_by=placed_by, match_policy=policy)
+
+    def _group(self, name: str) -> PodGroup:
+        return replace(super()._group(name), topology=self._wishes.choice(WISHES))
+
+    def _pods(self) -> list[Pod]:
+        wish = self._wishes.choice([None, None, None, *WISHES])
+        return [replace(one, spec=replace(one.spec, topology=wish)) for one in super()._pods()]
+
+    def _carry_out(self, decided: list[Action]) -> None:
+        if not self.simulated.scheduler.cache.in_transaction:
+            assert_together(self.simulated.scheduler, decided)
+        super()._carry_out(decided)
+
+
+def assert_together(scheduler: Scheduler, decided: list[Action]) -> None:
+    """Members that are bound are in the zone of the others if their group needs that, and the graph has not drifted."""
+    cluster = scheduler.cluster
+    bound = {action.uid: action.node for action in decided if isinstance(action, Bind)}
+    for job in {id(job): job for uid in bound if (job := scheduler.cache.jobs.tasks[uid].job)}.values():
+        wish = job.group.topology if job.group is not None else None
+        if wish is None or wish.required != ("zone",):
+            continue
+
+        def zone(name: str) -> str:
+            there = cluster.columns.nodes[cluster.columns.rows[name]]
+            return dict(there.labels).get("zone", "") if there is not None else ""
+
+        held = [task for task in job.tasks.values() if task.status in SHARING and task.node in cluster.columns.rows]
+        before = {zone(task.node) for task in held if task.uid not in bound}
+        if len(before) <= 1 and "" not in before:
+            assert len(before | {zone(node) for uid, node in bound.items() if uid in job.tasks}) == 1
+    if scheduler.graph.graph is not None:
+        assert audit(scheduler.graph.graph, cluster) == []
+
+
 def assert_sums(scheduler: Scheduler) -> None:
     """The book is what a fresh look at the state would make of it."""
     cluster, book = scheduler.cluster, scheduler.cache
@@ -342,6 +407,11 @@ def test_no_history_of_numbered_pods_that_keep_apart_breaks_a_promise(seed: int,
     lived(seed, steps, kind=Numbered)
 
 
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_no_history_of_groups_that_ask_for_zones_breaks_a_promise(seed: int, steps: int) -> None:
+    lived(seed, steps, kind=Racked)
+
+
 class Forgetful(FailureCache):
     """Remembers nothing."""
 
@@ -370,7 +440,7 @@ class Impatient(dict[Any, dict[str, Hashable]]):
         return default
 
 
-@given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([History, Ruled, Numbered]))
+@given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([History, Ruled, Numbered, Racked]))
 def test_what_is_not_tried_again_would_have_been_tried_in_vain(seed: int, steps: int, kind: type[History]) -> None:
     def moves(actions: list[Action]) -> list[Action]:
         return [action for action in actions if isinstance(action, Bind | Evict)]
