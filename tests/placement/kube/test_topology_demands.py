@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from placement.graph.policies.register import POLICIES
+from placement.graph.topology import Topology
 from placement.kube.decode.pod import decode_pod
 from placement.kube.dialects import BY_NAME
 from placement.kube.fields.field_error import FieldError
@@ -27,6 +28,9 @@ from placement.model.workload import (
     PodGroup,
     Queue,
 )
+from placement_kit.builders import amounts, mine, node
+from placement_kit.builders import queue as a_queue
+from placement_kit.simulated import Simulated
 
 Json = dict[str, Any]
 RACK = "cloud.provider.com/topology-rack"
@@ -175,6 +179,18 @@ def test_a_field_and_an_annotation_that_ask_for_two_things_are_refused() -> None
     assert (
         said == f"{OURS}required-topology: found ('zone',), expected nothing beside spec.schedulingConstraints.topology"
     )
+
+
+def test_a_group_of_the_api_that_asks_for_a_rack_is_bound_in_one_and_its_bindings_say_which() -> None:
+    api = Simulated(topology=Topology(levels=("rack",), labels=(RACK,)))
+    for index in range(4):
+        api.see(node(f"n{index}", labels=((RACK, f"r{(index + 1) // 2}"),)))
+    api.see(a_queue("default"), group(INCUBATOR, {"minMember": 2}, {f"{OURS}required-topology": "rack"}))
+    for index in range(2):
+        api.see(mine(f"p{index}", group="g", request=amounts(cpu="4")))
+    bodies = [json.loads(requests.bind(action).body) for action in api.run() if isinstance(action, Bind)]
+    assert {body["target"]["name"] for body in bodies} == {"n1", "n2"}
+    assert [body["metadata"]["annotations"][PATH] for body in bodies] == ["r1", "r1"]
 
 
 def test_the_names_of_the_match_policies_are_those_of_the_graph() -> None:

@@ -370,7 +370,8 @@ class JobCache:
             job.motley = False
             self._refresh(job)
             return
-        job.heed(task.pod.spec.topology)
+        if task.pod.spec.topology is not None:
+            job.heed(task.pod.spec.topology)
         if not job.motley:
             job.motley = not alike(task, next(iter(job.tasks.values())))
         if job.group is None or not job.group.has_priority:

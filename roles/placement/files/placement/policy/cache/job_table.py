@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from placement.model.workload import PBS
 from placement.policy.cache.context import Context
 from placement.policy.jobs.group_key import GroupKey, Source
 from placement.policy.jobs.job import Job, Status, Task, TaskKey
@@ -51,7 +52,7 @@ class JobTable:
         queue = self._context.tree.by_name.get(job.queue)
         settled = task.status in (Status.BOUND, Status.RUNNING) and job.key.source is Source.POD
         # A pod that a batch system backs is watched as long as it runs.
-        if not settled or queue is None or queue.record.backed or job.problem is not None:
+        if not settled or queue is None or queue.record.placed_by == PBS or job.problem is not None:
             return False
         del self.by_key[job.key], queue.jobs[job.key], queue.begun[job.key]
         queue.archived.setdefault(_kind(task), {})[task.uid] = task

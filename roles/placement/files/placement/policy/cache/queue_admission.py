@@ -88,10 +88,11 @@ class QueueAdmission:
         job.group, job.min_member, job.priority = facts.group, facts.min_member, facts.priority
         job.created = facts.created
         job.topological = job.strict = False
-        if facts.group is not None:
+        if facts.group is not None and facts.group.topology is not None:
             job.heed(facts.group.topology)
         for task in job.tasks.values():
-            job.heed(task.pod.spec.topology)
+            if task.pod.spec.topology is not None:
+                job.heed(task.pod.spec.topology)
         return facts.queue, facts.problem or self._context.tree.refusal(facts.queue, job)
 
     def assign(self, job: Job, name: str, problem: Problem | None) -> None:

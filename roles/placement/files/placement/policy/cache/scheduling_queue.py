@@ -10,7 +10,7 @@ from typing import Final
 
 from placement.model.quantity import Amounts
 from placement.model.totals import Totals, add
-from placement.model.workload import ENDED, NOT_LET_IN, VOLCANO, PodGroup
+from placement.model.workload import ENDED, NOT_LET_IN, PBS, VOLCANO, PodGroup
 from placement.policy.cache.context import Context, Versions
 from placement.policy.cache.lazy_heap import LazyHeap
 from placement.policy.cache.queueing_hints import Hints
@@ -121,7 +121,7 @@ class SchedulingQueue:
         if group is not None and group.dialect == VOLCANO and self.owns_group(job):
             # The controller may wait for the admission before it creates the pods.
             self._enter(queue, job, group)
-        if queue.record.backed:
+        if queue.record.placed_by == PBS:
             self.backed[job.key] = job
             return
         if job.problem is not None or not job.pending or not self.has_min_member(job) or job.key in self.backoff:
@@ -146,7 +146,7 @@ class SchedulingQueue:
         if not job.occupied and (group.phase in NOT_LET_IN or job.lapses):
             if job.problem is not None:
                 return
-            if self._context.rules.enqueues and group.min_resources and not queue.record.backed:
+            if self._context.rules.enqueues and group.min_resources and queue.record.placed_by != PBS:
                 self._gate(job, group)
                 return
         job.inqueue = True
@@ -166,7 +166,7 @@ class SchedulingQueue:
         add(self.reserved, self._reserved_for.pop(job.key, ()), -1)
         self.unclaimed.pop(job.key, None)
         group = job.group
-        if group is None or not group.min_resources or (queue is not None and queue.record.backed):
+        if group is None or not group.min_resources or (queue is not None and queue.record.placed_by == PBS):
             return
         if job.inqueue and not job.occupied and job.problem is None and not is_over(job):
             self._reserved_for[job.key] = group.min_resources

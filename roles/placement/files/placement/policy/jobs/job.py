@@ -275,11 +275,10 @@ class Job:
         elif not any(counts[held] for held in _THERE):
             self.was_ready = False
 
-    def heed(self, topology: TopologyRequest | None) -> None:
+    def heed(self, topology: TopologyRequest) -> None:
         """Take note of what the group or a member asks of racks and switches."""
-        if topology is not None:
-            self.topological = True
-            self.strict = self.strict or topology.strict
+        self.topological = True
+        self.strict = self.strict or topology.strict
 
     def wait(self, task: Task) -> None:
         """Put a task into the job's own order."""
