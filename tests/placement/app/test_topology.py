@@ -104,6 +104,8 @@ def ask(tmp_path):
         match question:
             case {"do": "show", "nodes": bool(nodes)}:
                 return {"lines": result(view.show(nodes=nodes))}
+            case {"do": "picture"}:
+                return {"picture": result(view.picture("placement"))}
             case {"do": "dump"}:
                 return {"jgf": result(view.dump())}
         return {"drift": result(view.check())}
@@ -168,3 +170,19 @@ def test_the_graph_follows_what_happens_between_two_questions() -> None:
     cluster.apply(Upserted(node("lost")))
     result(steps)
     assert result(view.show(nodes=False))[-1] == "note: node lost: topology_levels does not say its rack"
+
+
+def test_the_tree_is_drawn_as_a_page(ask, capsys) -> None:
+    command, _view = ask
+    assert command("show", "--html") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("<!doctype html>")
+    assert 'title="node n1, cpu 3/4, memory 0/8 GiB"' in text
+
+
+@pytest.mark.parametrize("do", ["dump", "check"])
+def test_only_the_tree_that_is_shown_is_a_page(ask, capsys, do) -> None:
+    command, _view = ask
+    with pytest.raises(SystemExit):
+        command(do, "--html")
+    assert "--html: only with show" in capsys.readouterr().err

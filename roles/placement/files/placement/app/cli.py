@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from placement.app.daemon import Daemon
 from placement.app.file_limit import LimitError, assure_files
 from placement.app.listening import ListenError
 from placement.app.logs import Log
+from placement.app.page import page
 from placement.app.settings import Settings, SettingsError, is_policy, read_policy, read_settings
 from placement.app.topology import read_topology
 from placement.kube.transport.credentials import Credentials, CredentialsError
@@ -33,6 +35,7 @@ examples:
   placement queues                            shares and what waits
   placement status --json
   placement graph show --nodes                zones, racks, nodes, and what is in use
+  placement graph show --html > tree.html     a page with racks, nodes, and what holds room
   placement graph dump > cluster.json         the same as JGF, for Fluxion's tools
 """
 
@@ -79,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     graph = commands.add_parser("graph", help="show, write or check the tree of racks and nodes")
     graph.add_argument("do", choices=("show", "dump", "check"), help="as text; as JGF; compare it with the pods")
     graph.add_argument("--nodes", action="store_true", help="show each node, too")
-    graph.set_defaults(run=_graph)
+    graph.add_argument("--html", action="store_true", help="show a page for a browser, with all nodes")
+    graph.set_defaults(run=_graph, refuse=graph.error)
     for name in ("why", "queues", "status", "graph"):
         command = commands.choices[name]
         command.add_argument("--socket", type=Path, default=Path(Settings().socket), metavar="PATH")
@@ -155,6 +159,12 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _graph(options: argparse.Namespace) -> int:
+    if options.html and options.do != "show":
+        options.refuse("--html: only with show")
+    if options.html:
+        found = control_socket.ask(options.socket, {"ask": "graph", "do": "picture"})["picture"]
+        when = f"{datetime.now(UTC):%d %B %Y, %H:%M:%S} UTC"
+        return _print(options, found, lambda picture: "".join(page(picture, when=when)))
     question = {"ask": "graph", "do": options.do, **({"nodes": options.nodes} if options.do == "show" else {})}
     reply = control_socket.ask(options.socket, question)
     if options.do == "dump":

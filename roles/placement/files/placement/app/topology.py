@@ -14,6 +14,7 @@ from typing import Any, Final
 from placement.app.settings import Settings, SettingsError, read_levels
 from placement.graph.audit import audit
 from placement.graph.jgf import read_jgf, write_jgf
+from placement.graph.picture import picture
 from placement.graph.show import show
 from placement.graph.source import GraphSource
 from placement.graph.switches import read_switches
@@ -66,6 +67,13 @@ class TopologyView:
         graph = yield from self._source.obtain()
         yield
         return [*show(graph, nodes=nodes), *(f"note: {sentence}" for sentence in graph.findings())]
+
+    def picture(self, scheduler: str) -> Generator[None, None, Json]:
+        """Return the tree as data for a picture; `scheduler` is the name by which pods ask for this scheduler."""
+        graph = yield from self._obtain()
+        yield
+        found = yield from picture(graph, self.cluster, scheduler)
+        return found
 
     def dump(self) -> Generator[None, None, str]:
         """Return the tree as JGF."""

@@ -18,8 +18,22 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
 
     What is in use is everything that is charged: pods of all schedulers and placeholders of batch jobs.
     """
-    graph.sync()
     names = graph.columns.axis.names
+    for depth, use in walk(graph, nodes=nodes):
+        name = use.domain.rpartition("/")[2]
+        title = CLUSTER if use.level == CLUSTER else f"{use.level} {name}"
+        amounts = [
+            amount_used(resource, has - free, has)
+            for resource, has, free in zip(names, use.capacity, use.free, strict=True)
+            if has
+        ]
+        count = "" if use.level == NODE else f"  {use.nodes} node{'s' if use.nodes != 1 else ''}"
+        yield _INDENT * depth + "  ".join([title + count, *amounts])
+
+
+def walk(graph: Graph, *, nodes: bool = False) -> Iterator[tuple[int, Use]]:
+    """Yield the depth and the use of each domain, and with `nodes` of each node, in the order of the tree."""
+    graph.sync()
     levels = [CLUSTER, *graph.topology.levels, *([NODE] if nodes else [])]
     begins: list[tuple[int, int, Use]] = []
     for depth, level in enumerate(levels):
@@ -27,21 +41,14 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
         begins += [(start, depth, use) for start, use in zip(starts.tolist(), graph.use(level), strict=True)]
     rows = graph.order.rows.tolist()
     for start, depth, use in sorted(begins, key=lambda each: each[:2]):
-        name = use.domain.rpartition("/")[2]
-        title = CLUSTER if use.level == CLUSTER else f"{use.level} {name}"
-        amounts = [
-            _amount(resource, has - free, has)
-            for resource, has, free in zip(names, use.capacity, use.free, strict=True)
-            if has
-        ]
-        count = "" if use.level == NODE else f"  {use.nodes} node{'s' if use.nodes != 1 else ''}"
         if use.level == NODE:
             # A node that is in no domain of a level stands beside those domains.
             depth = 1 + sum(name is not None for name in graph.levels.path(rows[start]) or ())
-        yield _INDENT * depth + "  ".join([title + count, *amounts])
+        yield depth, use
 
 
-def _amount(resource: str, used: int, has: int) -> str:
+def amount_used(resource: str, used: int, has: int) -> str:
+    """Return how much of how much is in use, in the resource's own unit."""
     if resource == MEMORY:
         return f"{resource} {used / _GIB:.0f}/{has / _GIB:.0f} GiB"
     if resource == CPU:
