@@ -3,41 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The graph follows the state: after any events it equals one that is made from a fresh list."""
 
-from typing import Any
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.graph.audit import audit
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Deleted, Event, Relisted, Upserted
+from placement.model.event import Deleted, Event, Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.state.cluster import Cluster
 from placement_kit import strategies
 from placement_kit.builders import amounts, node, pod
-
-BY_LABELS = Topology(levels=("zone", "rack"), labels=("zone", "rack"))
-SHAPES = (amounts(cpu="1"), amounts(cpu="500m", gpu="1"), ())
-
-
-def summary(graph: Graph) -> dict[str, Any]:
-    """Return all that decides a choice, in names, so that two graphs can be compared whatever their rows."""
-    graph.sync()
-    order = [graph.columns.nodes[row] for row in graph.order.rows.tolist()]
-    axis = graph.columns.axis.names
-    kept = [index for index, name in enumerate(axis) if graph.columns.alloc[index].any()]
-    return {
-        "order": [each.name for each in order if each is not None],
-        "paths": [graph.levels.path(row) for row in graph.order.rows.tolist()],
-        "use": [
-            (use.level, use.domain, use.nodes, {axis[index]: (use.capacity[index], use.free[index]) for index in kept})
-            for level in ("cluster", "zone", "rack", "node")
-            for use in graph.use(level)
-        ],
-        "fits": [graph.fits.counts(shape)[graph.order.rows].tolist() for shape in SHAPES],
-    }
+from placement_kit.graph_truth import BY_LABELS, SHAPES, fresh, summary, survivors
 
 
 @st.composite
@@ -62,25 +40,6 @@ def histories(draw: st.DrawFn) -> list[Event]:
         else:
             events.append(Upserted(draw(strategies.pods(name, uid=uid, version=version, spec=strategies.few_specs))))
     return events
-
-
-def survivors(events: list[Event]) -> list[Relisted]:
-    """Return what a list shows after these events."""
-    there: dict[str, Node | Pod] = {}
-    for event in events:
-        if isinstance(event, Upserted) and isinstance(event.item, Node | Pod):
-            there[event.item.uid] = event.item
-        elif isinstance(event, Deleted):
-            there.pop(event.uid, None)
-    items = list(there.values())
-    return [Relisted(kind, tuple(item for item in items if isinstance(item, kind)), 99) for kind in (Node, Pod)]
-
-
-def fresh(lists: list[Relisted]) -> Graph:
-    cluster = Cluster()
-    for relisted in lists:
-        cluster.apply(relisted)
-    return Graph(cluster.columns, BY_LABELS)
 
 
 @given(histories(), st.data())

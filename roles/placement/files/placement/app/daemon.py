@@ -221,8 +221,8 @@ class Daemon:
                 case {"ask": "graph", "do": "show", "nodes": bool(nodes)}:
                     return {"lines": loop.ask_in_steps(self._parts.topology.show(nodes=nodes))}
                 case {"ask": "graph", "do": "picture"}:
-                    found = self._parts.topology.picture(self._parts.settings.scheduler_name)
-                    return {"picture": loop.ask_in_steps(found)}
+                    drawing = self._parts.topology.picture(self._parts.settings.scheduler_name)
+                    return {"picture": loop.ask_in_steps(drawing)}
                 case {"ask": "graph", "do": "dump"}:
                     return {"jgf": loop.ask_in_steps(self._parts.topology.dump())}
                 case {"ask": "graph", "do": "check"}:
