@@ -107,7 +107,7 @@ def ours(cluster: Cluster, jobs: list[Job], policy: str) -> list[Chosen]:
             found.append(None)
             continue
         share = selection.shares[0]
-        pods: Chosen = {}
+        pods: dict[str, int] = {}
         for row, number in zip(share.rows.tolist(), share.numbers.tolist(), strict=True):
             node = cluster.columns.nodes[row]
             assert node is not None

@@ -40,6 +40,9 @@ class FitTable:
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
         self._fits: OrderedDict[tuple[Amounts, int | None], _Fit] = OrderedDict()
+        # The last question to the columns' ring, from one count to another, and its answer.
+        self._asked = (-1, -1)
+        self._changed: NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
         return len(self._fits)
@@ -62,7 +65,7 @@ class FitTable:
         if fit.cursor == changes:
             return
         vector = columns.axis.request(request)
-        rows = columns.changed_since(fit.cursor) if fit.cursor >= 0 else None
+        rows = self._rows_since(fit.cursor) if fit.cursor >= 0 else None
         lines = len(vector.asked)
         if rows is None or vector is not fit.vector or len(fit.counts) != columns.capacity:
             fit.counts = fitting(columns.opened(lines, ignored), vector)
@@ -70,11 +73,20 @@ class FitTable:
         elif len(rows) <= _ONE_BY_ONE and ignored is None and not vector.unknown:
             # Plain numbers are several times as fast as arrays of one.
             for row in rows.tolist():
-                each = min(columns.open.item(line, row) // amount for line, amount in fit.asked)
-                fit.counts[row] = min(max(each, 0), MAX_PODS)
+                each = MAX_PODS
+                for line, amount in fit.asked:
+                    each = min(each, columns.open.item(line, row) // amount)
+                fit.counts[row] = max(each, 0)
         else:
             fit.counts[rows] = fitting(columns.opened(lines, ignored, rows), vector)
         fit.cursor, fit.vector = changes, vector
+
+    def _rows_since(self, cursor: int) -> NDArray[np.intp] | None:
+        """Return the rows that have changed since; shapes that are asked for in turn have the same cursor."""
+        now = (cursor, self._columns.changes)
+        if now != self._asked:
+            self._asked, self._changed = now, self._columns.changed_since(cursor)
+        return self._changed
 
     def recount(self, rows: NDArray[np.intp]) -> list[tuple[Amounts, NDArray[np.intp]]]:
         """Count these rows again; return the shapes, and the rows whose counts were wrong."""

@@ -23,6 +23,7 @@ Rows = NDArray[np.intp]
 _PERF_CLASS_OF_NONE: Final = 9999
 # So many rows are added one by one.
 _ONE_BY_ONE: Final = 3
+_NO_ROWS: Final = np.zeros(0, np.intp)
 
 
 class Use(NamedTuple):
@@ -103,7 +104,10 @@ class Graph:
         columns = self.columns
         if (self._facts, self._touched) == (columns.facts.count, columns.touched.count):
             return
-        facts, touched = columns.facts.since(self._facts), columns.touched.since(self._touched)
+        touched = columns.touched.since(self._touched)
+        facts: Rows | None = _NO_ROWS
+        if self._facts != columns.facts.count:
+            facts = columns.facts.since(self._facts)
         if columns.capacity != self.seen.shape[1]:
             self.levels.resize(columns.capacity)
             self.seen = np.pad(self.seen, ((0, 0), (0, columns.capacity - self.seen.shape[1])))
@@ -112,16 +116,19 @@ class Graph:
             facts = np.arange(len(columns.nodes))
         new_axis = len(self.seen) != 2 * len(columns.axis)
         # A row twice would be moved and added twice.
-        if len(facts):
-            for row in dict.fromkeys(facts.tolist()):
-                self._move(row)
+        moved = dict.fromkeys(facts.tolist())
+        for row in moved:
+            self._move(row)
         if touched is None or new_axis:
             self._add_up()
         elif len(touched) > _ONE_BY_ONE:
             self._add(np.unique(touched))
         else:
             for row in dict.fromkeys(touched.tolist()):
-                self._add_one(row)
+                if row in moved:
+                    self._add(np.array([row]))
+                else:
+                    self._add_one(row)
         self._facts, self._touched = columns.facts.count, columns.touched.count
 
     def _move(self, row: int) -> None:
@@ -151,15 +158,14 @@ class Graph:
             np.add.at(self.sums[level.name].T, level.of_row[rows], more.T)
 
     def _add_one(self, row: int) -> None:
-        """Do the same for one row: a few operations on one column cost half of those on an array of one."""
-        half = len(self.columns.axis)
-        seen = self.seen[:, row]
-        now = np.concatenate((self.columns.free[:, row], self.columns.alloc[:, row]))
-        np.maximum(now[:half], 0, out=now[:half])
-        more = now - seen
-        seen[:] = now
+        """Do the same for one row whose Node has not changed, so that what it has is what it had."""
+        free = np.maximum(self.columns.free[:, row], 0)
+        half = len(free)
+        seen = self.seen[:half, row]
+        more = free - seen
+        seen[:] = free
         for level in self.levels.levels:
-            self.sums[level.name][:, level.of_row[row]] += more
+            self.sums[level.name][:half, level.of_row.item(row)] += more
 
     @property
     def order(self) -> TreeOrder:
