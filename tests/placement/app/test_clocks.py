@@ -20,6 +20,7 @@ SETTABLE |= {
 # Who reads such a clock, and what for.
 STAMPS = {
     "app/wiring.py": "once at the start: what the times of the API are in monotonic seconds",
+    "app/cli.py": "when a picture was drawn, for its heading",
     "app/journal.py": "lines of the journal",
     "app/logs.py": "lines of the log",
     "app/metrics.py": "how old pods are when they get a node, as a figure",

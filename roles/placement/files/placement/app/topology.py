@@ -70,7 +70,7 @@ class TopologyView:
 
     def picture(self, scheduler: str) -> Generator[None, None, Json]:
         """Return the tree as data for a picture; `scheduler` is the name by which pods ask for this scheduler."""
-        graph = yield from self._obtain()
+        graph = yield from self._source.obtain()
         yield
         found = yield from picture(graph, self.cluster, scheduler)
         return found
