@@ -50,7 +50,8 @@ def section(found: Fields, key: str, program: str, *, needed: bool) -> t.Dict[st
 def run_of(fields: Fields) -> t.Optional[int]:
     """Return how often a job has started, 0 if never; None if that cannot be told.
 
-    The owner of a job may alter run_count. Nobody can alter run_version, which hooks see too; an older PBS has it not.
+    The owner of a job may alter run_count. Users cannot alter run_version, which hooks see too.
+    An older PBS has only run_count.
     """
     run = fields.get("run_version", fields.get("run_count", 0))
     return run if isinstance(run, int) and not isinstance(run, bool) else None
