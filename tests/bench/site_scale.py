@@ -136,23 +136,23 @@ def stage(folder: Path) -> Any:
 def main() -> int:
     parser = _figures.parser_of(__doc__, "--nodes 50")
     parser.add_argument("--nodes", type=_figures.count, default=600, help="how many (default: %(default)s)")
-    parser.add_argument("--only", metavar="WORD", default="", help="only runs that have this word in their name")
+    parser.add_argument("--only", choices=("new", "one", "all", "status"), help="only this run")
     parser.add_argument("--times", type=_figures.count, default=1, help="how often each run; medians are printed")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         site = Many(stage(Path(folder)), options.nodes)
         every, last = site.nodes, site.nodes[-1]
         runs = [
-            ("site: one more node, by converged_convert", "site", every, last, {"converged_convert": last}),
-            ("site: nothing to do, one node is shared", "site", every[:1], "", {}),
-            ("site: nothing to do, all are shared", "site", every, "", {}),
-            ("status", "status", every, "", {}),
+            ("new", "site: one more node, by converged_convert", "site", every, last, {"converged_convert": last}),
+            ("one", "site: nothing to do, one node is shared", "site", every[:1], "", {}),
+            ("all", "site: nothing to do, all are shared", "site", every, "", {}),
+            ("status", "status", "status", every, "", {}),
         ]
         print(f"{options.nodes} nodes, forks {FORKS}, load {os.getloadavg()[0]:.0f}")
         print("| what | seconds | of processors | calls of modules |\n|---|---|---|---|")
         print(f"| the joint verdict alone | {judged(options.nodes):.1f} | | |", flush=True)
-        for what, playbook, shared, new, given in runs:
-            if options.only in what:
+        for name, what, playbook, shared, new, given in runs:
+            if options.only in (None, name):
                 done = [site.run(playbook, shared=shared, new=new, **given) for _time in range(options.times)]
                 seconds, spent, calls = (statistics.median(column) for column in zip(*done, strict=True))
                 print(f"| {what} | {seconds:.0f} | {spent:.0f} | {calls:.0f} |", flush=True)
