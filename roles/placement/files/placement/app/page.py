@@ -225,14 +225,14 @@ class _Draw:
         for index in self.drawn:
             if domain.has[index] or any(held[index] for held in domain.held.values()):
                 yield f"<span>{self.amount(index, domain.has, domain.held)}</span>"
-                yield self.bar(index, domain.has, domain.held)
+                yield self.drawn_bar(index, domain.has, domain.held)
 
     def amount(self, index: int, has: Sequence[int], held: Json) -> str:
         """Return how much of a resource is in use, as HTML."""
         used = sum(amounts[index] for amounts in held.values())
         return escape(amount_used(self.resources[index], used, has[index]))
 
-    def bar(self, index: int, has: Sequence[int], held: Json) -> str:
+    def drawn_bar(self, index: int, has: Sequence[int], held: Json) -> str:
         """Return the bar of a resource; what is overfull is drawn as full."""
         parts = [
             f'<s class="{kind}" style="width:{end - begin:.3g}%"></s>'
@@ -271,7 +271,7 @@ def _lines(draw: _Draw, nodes: Sequence[Json]) -> Iterator[str]:
     yield '<div class="ns">\n'
     for node in nodes:
         look = _look(node["marks"])
-        bars = "".join(draw.bar(index, node["has"], node["held"]) for index in draw.drawn if node["has"][index])
+        bars = "".join(draw.drawn_bar(index, node["has"], node["held"]) for index in draw.drawn if node["has"][index])
         words = ", ".join(escape(_short(words)) for _kind, words in node["marks"])
         yield (
             f'<div class="n{f" m-{look}" if look else ""}" title="{draw.title(node)}">'
