@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from placement.app.page import COLOURS, MOST_CELLS, MOST_LINES, page
 from placement.app.topology import TopologyView
+from placement.graph.source import GraphSource
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
 from placement.model.event import Upserted
@@ -67,7 +68,8 @@ def result(steps: Any) -> Any:
 
 def drawn(cluster: Cluster, topology: Topology = RACKS) -> str:
     """Return the page as the command line writes it."""
-    return "".join(page(result(TopologyView(cluster, topology).picture("placement")), when=WHEN))
+    view = TopologyView(cluster, GraphSource(cluster.columns, topology))
+    return "".join(page(result(view.picture("placement")), when=WHEN))
 
 
 def cluster_with(*racks: str, labels: Mapping[str, str] | None = None, **more: Any) -> Cluster:
@@ -242,7 +244,7 @@ def test_a_page_of_very_many_nodes_has_only_sums() -> None:
 
 def test_nodes_that_come_and_go_while_the_picture_is_taken_leave_a_whole_page() -> None:
     cluster = cluster_with(*("r1" for _number in range(600)))
-    steps = TopologyView(cluster, RACKS).picture("placement")
+    steps = TopologyView(cluster, GraphSource(cluster.columns, RACKS)).picture("placement")
     for number in range(3):
         next(steps)
         known = cluster.columns.nodes[599 - number]
