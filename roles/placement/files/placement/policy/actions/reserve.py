@@ -62,12 +62,13 @@ def reserve(session: Session) -> Iterator[None]:
         if changed:
             # A head that comes before it may have chosen the same nodes.
             head.again = session.now
-        if session.now >= head.again and chosen < _HEADS:
+        if session.now >= head.again and chosen < _HEADS and not _is_gone(session, head.job):
             chosen += 1
             after = yield from _choose(session, head, before, sum_up(item.nodes for item in found))
             changed = changed or (after.nodes if after else {}).keys() != (before.nodes if before else {}).keys()
             before = after
-        if before is None and (left := kept.patience - kept.waited(head.job)) > 0:
+        gone = _is_gone(session, head.job)
+        if before is None and not gone and (left := kept.patience - kept.waited(head.job)) > 0:
             kept.due = min(kept.due, session.now + left)
         if head.vain:
             kept.due = min(kept.due, head.again)
@@ -120,10 +121,15 @@ def _stands(session: Session, item: Reservation, found: Sequence[Reservation]) -
     return head.job is job or (head.before is job and all(other.job is not head.job for other in found))
 
 
+def _is_gone(session: Session, job: Job) -> bool:
+    """Return whether an event took the job away between two steps; nothing is noted of such a job."""
+    return session.cache.jobs.by_key.get(job.key) is not job
+
+
 def _waits(session: Session, name: str, job: Job) -> bool:
     """Return whether the job waits in the queue of this name, and for room alone."""
     cache, queue = session.cache, session.cache.tree.by_name.get(name)
-    if queue is None or queue.record.backed or cache.jobs.by_key.get(job.key) is not job or job.queue != name:
+    if queue is None or queue.record.backed or _is_gone(session, job) or job.queue != name:
         return False
     apart = job.key in cache.queue.backoff or job.key in cache.queue.gated
     return bool(job.pending) and not apart and cache.admission.admits(job) and cache.queue.has_min_member(job)
@@ -159,7 +165,7 @@ def _choose(
         if found is not None and (best is None or _earlier(found, best, before)):
             best = found
         yield
-    if best is None:
+    if best is None or _is_gone(session, job):
         return None
     shadow, nodes = best
     free = shadow <= session.now
