@@ -130,7 +130,8 @@ def test_a_sisters_prologue_that_fails_requeues_the_job_and_takes_its_node_down(
     assert site.states()[HOSTS[1]] == "free"
     # the first host's epilogue has run though its prologue never did, and the sister's never did
     until(lambda: {each.partition("@")[0] for each in site.order(job)} == {"prologue.parallel", "epilogue"})
-    assert site.job(job)["job_state"] == "Q"
+    # the server hears of the job's end only after the epilogue has written its line
+    site.until_state(job, "Q")
     site.cluster.call("pbsnodes", "-c", HOSTS[0])
     assert site.states()[HOSTS[0]] == "down"
     site.on(HOSTS[0], "rm $PBS_HOME/mom_priv/prologue.parallel; momctl -q clearmsg")
