@@ -24,51 +24,46 @@ from e2e import workload
 from e2e.cri.site import NODE, OTHER, prepared
 from e2e.handover.sharing import Sharing
 from testbed.controlplane import admin
-from testbed.kube_api import Api, ApiError
+from testbed.kube_api import Api, ApiError, Json
 
 PODS = "/api/v1/namespaces/default/pods"
 STEP, MOST = 0.02, 120.0
 RATIO, JOIN = 1.5, 3.0
 
 
-def is_ready(api: Api, path: str) -> bool:
-    """Tell whether an object is there and has the condition Ready."""
+def seen(api: Api, path: str) -> Json | None:
+    """Return the object, or None where the API says that there is none; any other answer ends the benchmark."""
     try:
-        found = api.get(path).get("status", {}).get("conditions", [])
+        return api.get(path)
     except ApiError as error:
         if error.status != 404:
             raise
-        return False
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in found)
+        return None
 
 
-def until_ready(api: Api, path: str, begin: float) -> float:
-    """Return the seconds since then at which the object is Ready."""
-    while not is_ready(api, path):
+def is_ready(found: Json | None) -> bool:
+    """Tell whether an object is there and has the condition Ready."""
+    conditions = found.get("status", {}).get("conditions", []) if found is not None else []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def seconds_until(api: Api, path: str, holds: Callable[[Json | None], bool]) -> float:
+    """Return the seconds from now to the first answer about the object for which this holds."""
+    begin = time.monotonic()
+    while not holds(seen(api, path)):
         if time.monotonic() > begin + MOST:
-            sys.exit(f"{path}: not Ready within {MOST:.0f} s")
+            sys.exit(f"{path}: waited {MOST:.0f} s in vain")
         time.sleep(STEP)
     return time.monotonic() - begin
-
-
-def until_gone(api: Api, path: str) -> None:
-    """Wait until the API does not know the object any more."""
-    end = time.monotonic() + MOST
-    with contextlib.suppress(ApiError):
-        while api.get(path):
-            if time.monotonic() > end:
-                sys.exit(f"{path}: still there after {MOST:.0f} s")
-            time.sleep(STEP)
 
 
 def pod_seconds(api: Api, node: str, name: str) -> float:
     """Create a pod on the node, and return the seconds until it is Ready."""
     pod = workload.pod(name, nodeName=node, tolerations=workload.EVERYWHERE)
-    begin = time.monotonic()
     api.request("POST", PODS, pod)
-    spent = until_ready(api, f"{PODS}/{name}", begin)
+    spent = seconds_until(api, f"{PODS}/{name}", is_ready)
     api.request("DELETE", f"{PODS}/{name}", None)
-    until_gone(api, f"{PODS}/{name}")
+    seconds_until(api, f"{PODS}/{name}", lambda found: found is None)
     return spent
 
 
@@ -76,9 +71,8 @@ def join_seconds(api: Api, site: Sharing, node: str) -> float:
     """Start the node's kubelet where the cluster does not know the node, and return the seconds until it is Ready."""
     site.node(node, "systemctl stop kubelet")
     api.request("DELETE", f"/api/v1/nodes/{node}", None)
-    begin = time.monotonic()
     site.node(node, "systemctl start --no-block kubelet")
-    return until_ready(api, f"/api/v1/nodes/{node}", begin)
+    return seconds_until(api, f"/api/v1/nodes/{node}", is_ready)
 
 
 def measure(site: Sharing, options: argparse.Namespace) -> list[tuple[str, list[float], list[float]]]:
