@@ -34,9 +34,9 @@ BESIDE_PODS = {
 class PbsSite(Sharing):
     """A site with a hook and a queue of its own, which no role may touch."""
 
-    def qsub(self, *words: str, user: str = "root") -> str:
+    def qsub(self, *words: str, user: str = "root", seconds: int = 900) -> str:
         """The id of a job that runs by itself."""
-        argv = ["qsub", "-j", "oe", "-o", "/dev/null", *words, "--", "/bin/sleep", "900"]
+        argv = ["qsub", "-j", "oe", "-o", "/dev/null", *words, "--", "/bin/sleep", str(seconds)]
         return self.bed.exec("ctl", ["runuser", "-u", user, "--", *argv]).out.strip()
 
     def jobs(self) -> dict[str, dict[str, Any]]:
@@ -47,6 +47,11 @@ class PbsSite(Sharing):
     def job_state(self, job: str) -> str:
         answer = json.loads(self.ctl(f"qstat -f -F json {job}", check=False))
         return str(answer.get("Jobs", {}).get(job, {}).get("job_state", ""))
+
+    def exit_status(self, job: str) -> str:
+        """Return what the job's script ended with, of a job that PBS has in its history."""
+        found = json.loads(self.ctl(f"qstat -x -f -F json {job}"))["Jobs"][job]
+        return str(found["Exit_status"])
 
     def hosts_of(self, job: str) -> list[str]:
         """Those that PBS has chosen, its first one first."""
