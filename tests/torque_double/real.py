@@ -46,7 +46,8 @@ _KEEPER = """
     hostname "$2"
     ip link set lo up
     echo ready
-    exec sleep infinity
+    # The first process of a host takes in orphans that have ended: MoM waits for a process of a job until it is gone.
+    sleep infinity & wait
 """
 
 
@@ -82,6 +83,8 @@ def started(root: Path, folder: Path) -> t.Iterator[Cluster]:
             "set server default_queue = batch",
             f"set server submit_hosts = {SERVER}",
             "set server keep_completed = 300",
+            # The scheduler looks at once at a job that is new, but not at a node that has become free.
+            "set server scheduler_iteration = 10",
             *(f"create node {host} np={CORES}" for host in HOSTS),
         ):
             answer = cluster.call("qmgr", "-c", command)
