@@ -11,8 +11,8 @@ import time
 import unittest
 
 from nodeshare.batch import pbs as batch_pbs
-from nodeshare.controller import pbs
 from nodeshare.controller import settings as controller_settings
+from nodeshare.controller.batch import pbs
 from nodeshare.controller.decide import Jobs
 from nodeshare.host.command import TooLongError
 from nodeshare.model import settings

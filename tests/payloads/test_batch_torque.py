@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from nodeshare.batch import torque as batch_torque
-from nodeshare.controller import torque
+from nodeshare.controller.batch import torque
 from nodeshare.controller.decide import Jobs
 from nodeshare.model.actions import ENDING, GONE, LIVE
 from nodeshare.model.answer import Answer

@@ -12,7 +12,7 @@ import unittest
 
 from nodeshare.batch import hostlist
 from nodeshare.controller import settings
-from nodeshare.controller import slurm as cluster_batch
+from nodeshare.controller.batch import slurm as cluster_batch
 from nodeshare.model.answer import Answer
 from nodeshare.model.settings import SettingsError
 from nodeshare.run import arguments

@@ -10,10 +10,10 @@ import unittest
 import unittest.mock
 import urllib.parse
 
-from nodeshare.controller.api import PODS_PAGE, ClusterApi
 from nodeshare.controller.controller import Controller
 from nodeshare.controller.decide import node_from
-from nodeshare.controller.pods import FEW, Pods
+from nodeshare.controller.kube.api import PODS_PAGE, ClusterApi
+from nodeshare.controller.kube.pods import FEW, Pods
 from nodeshare.kube.client import ApiError, TooLong
 from nodeshare.model.names import ANNOTATION
 from nodeshare.model.observed import Pod

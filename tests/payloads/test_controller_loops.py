@@ -12,8 +12,8 @@ import unittest
 import unittest.mock
 
 from nodeshare.controller import watchdog
-from nodeshare.controller.api import ClusterApi, follow
 from nodeshare.controller.controller import Controller
+from nodeshare.controller.kube.api import ClusterApi, follow
 from nodeshare.kube.client import ApiError
 from nodeshare.model.backoff import Backoff, spread
 

@@ -12,8 +12,8 @@ import tempfile
 import unittest
 from unittest import mock
 
-from nodeshare.host import cpuset
-from nodeshare.host.cpuset import Cpuset
+from nodeshare.host.cgroups import cpuset
+from nodeshare.host.cgroups.cpuset import Cpuset
 from nodeshare.model.cpu_list import CpusetError
 
 
@@ -151,7 +151,7 @@ class V2WithProcesses(CpusetCase):
 
     def test_pods_that_run_on_get_all_cpus_again_although_their_group_cannot_be_emptied(self):
         self.everything_is("0-3")
-        with mock.patch("nodeshare.host.cpuset.open", kernels_open, create=True):
+        with mock.patch("nodeshare.host.cgroups.cpuset.open", kernels_open, create=True):
             for _job in range(2):
                 self.cpuset.confine("2-3")
                 self.assertEqual(self.cpus("kubepods.slice"), "2-3")
@@ -160,7 +160,7 @@ class V2WithProcesses(CpusetCase):
                 self.assertFalse(os.path.exists(self.cpuset.saved))
 
     def test_where_nothing_tells_all_cpus_the_refusal_names_the_file(self):
-        with mock.patch("nodeshare.host.cpuset.open", kernels_open, create=True):
+        with mock.patch("nodeshare.host.cgroups.cpuset.open", kernels_open, create=True):
             self.cpuset.confine("2-3")
             with self.assertRaisesRegex(CpusetError, "kubepods.slice/cpuset.cpus: cannot set all CPUs: No space left"):
                 self.cpuset.release()

@@ -11,7 +11,7 @@ import unittest.mock
 
 from handover_case import HandoverCase
 from nodeshare.decide.handover import DEVICE_SECONDS
-from nodeshare.host import devices
+from nodeshare.host.pods import devices
 from nodeshare.host.real_host import RealHost
 from nodeshare.model import actions
 from nodeshare.model.settings import Settings
@@ -71,7 +71,7 @@ class Drawn(unittest.TestCase):
             return unittest.mock.Mock(st_mode=0o020666, st_rdev=number)
 
         really = os.stat
-        patched = unittest.mock.patch("nodeshare.host.devices.os.stat", stat)
+        patched = unittest.mock.patch("nodeshare.host.pods.devices.os.stat", stat)
         patched.start()
         self.addCleanup(patched.stop)
 

@@ -9,9 +9,9 @@ import tempfile
 import unittest
 
 from nodeshare.decide.fence import Fence, draw
-from nodeshare.host.cpuset import Cpuset
-from nodeshare.host.fence_writer import Fencing
-from nodeshare.host.limits import Limits, LimitsError
+from nodeshare.host.cgroups.cpuset import Cpuset
+from nodeshare.host.cgroups.fence_writer import Fencing
+from nodeshare.host.cgroups.limits import Limits, LimitsError
 from nodeshare.model import job_key
 from nodeshare.model.cpu_list import CpusetError, format_cpus, parse_cpus
 from nodeshare.model.lease import Lease

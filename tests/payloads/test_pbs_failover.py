@@ -7,9 +7,9 @@ import time
 import unittest
 import unittest.mock
 
+from nodeshare.controller.batch.pbs import PbsBatch
 from nodeshare.controller.controller import Controller
 from nodeshare.controller.decide import HELD_BY, node_from
-from nodeshare.controller.pbs import PbsBatch
 from nodeshare.model.answer import Answer
 from test_batch_pbs import DOWN, NODES, answer, job
 from test_controller_decisions import applied, node

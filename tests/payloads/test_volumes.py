@@ -9,8 +9,8 @@ import tempfile
 import unittest
 
 from handover_case import HandoverCase
-from nodeshare.host import volumes
 from nodeshare.host.host import HostError
+from nodeshare.host.pods import volumes
 from nodeshare.host.real_host import RealHost
 from nodeshare.model import actions
 from nodeshare.model.answer import Answer

@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from nodeshare.host.pod_processes import Workloads
+from nodeshare.host.pods.processes import Workloads
 
 UID = "0f0e0d0c-1111-2222-3333-444455556666"
 OTHER = "aaaaaaaa-1111-2222-3333-444455556666"

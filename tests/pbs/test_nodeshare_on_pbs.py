@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from nodeshare.controller import decide
-from nodeshare.controller import pbs as cluster_pbs
+from nodeshare.controller.batch import pbs as cluster_pbs
 from nodeshare.model import answer
 from nodeshare.store import lock
 from pbs.converged_on_pbs import PROGRAM, Shared

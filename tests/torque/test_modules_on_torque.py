@@ -13,8 +13,8 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.converged.hpc.plugins.modules import torque_info, torque_node, torque_server
 from nodeshare.batch import torque as batch_torque
+from nodeshare.controller.batch.torque import TorqueBatch
 from nodeshare.controller.decide import Jobs
-from nodeshare.controller.torque import TorqueBatch
 from nodeshare.model.actions import GONE, LIVE
 from nodeshare.model.answer import Answer
 from nodeshare.model.job_key import JobKey

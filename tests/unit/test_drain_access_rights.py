@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
-from nodeshare.controller.api import ClusterApi
 from nodeshare.controller.decide import SHARE_MODE
+from nodeshare.controller.kube.api import ClusterApi
 from nodeshare.model.observed import Pod
 
 ROLE = Path(__file__).parents[2] / "roles/drain_access"

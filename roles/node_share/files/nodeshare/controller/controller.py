@@ -18,11 +18,11 @@ from ..model.job_key import JobKey
 from ..model.observed import Pod
 from ..model.settings import HANDOVER
 from ..store.spool import Spool
-from .api import ClusterApi
+from .batch.slurm import Batch, is_maintenance
 from .decide import JobsByNode, NodeSeen, Outcome, decide_nodes, lifts, patch_of
-from .eviction import Drain
-from .pods import Pods
-from .slurm import Batch, is_maintenance
+from .kube.api import ClusterApi
+from .kube.eviction import Drain
+from .kube.pods import Pods
 from .watchdog import Beat
 
 TRIES = 6  # of one compare-and-set: a kubelet writes to its Node a few times a minute

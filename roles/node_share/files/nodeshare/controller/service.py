@@ -25,13 +25,13 @@ from ..model import job_key
 from ..model.settings import SettingsError
 from ..store import log_line
 from ..store.spool import Spool
-from . import api as cluster_api
 from . import settings as site
+from .batch.pbs import PbsBatch
+from .batch.slurm import Batch, SlurmBatch
+from .batch.torque import TorqueBatch
 from .controller import Controller
 from .decide import Outcome
-from .pbs import PbsBatch
-from .slurm import Batch, SlurmBatch
-from .torque import TorqueBatch
+from .kube import api as cluster_api
 from .watchdog import Watchdog
 
 LONGEST_REQUEST = hostlist.LONGEST + 4096

@@ -8,7 +8,7 @@ import re
 from typing import Dict, Optional, Set, Tuple
 
 from ..model.lease import Lease
-from .pod_processes import is_of_our_user
+from .pods.processes import is_of_our_user
 
 _STEP = re.compile(r"slurmstepd: \[(\d+)\.", re.ASCII)
 

@@ -15,18 +15,17 @@ from ..model.observed import Api, Pod, Room
 from ..model.placeholder import Placeholder
 from ..model.settings import Settings
 from . import job_liveness
-from .cpuset import Cpuset
+from .cgroups.cpuset import Cpuset
+from .cgroups.pod_cgroups import PodCgroups
 from .host import Host, HostError
 from .placeholders import Placeholders
-from .pod_cgroups import PodCgroups
-from .pod_processes import Workloads
+from .pods.processes import Workloads
 
 if TYPE_CHECKING:
     from ..kube.node_client import NodeClient
 
 Act = Callable[["NodeClient", Pod], object]
 Work = Callable[["NodeClient"], None]
-PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 EVICTIONS_AT_ONCE = 16
 STOP_SECONDS = 15.0
 START_SECONDS = 30.0
@@ -136,7 +135,7 @@ class RealHost(Host):
         self.workloads.kill(uids, seconds=1.0)
 
     def mounted(self) -> FrozenSet[str]:
-        from . import volumes
+        from .pods import volumes
 
         try:
             return frozenset(volumes.find(self.proc))
@@ -144,7 +143,7 @@ class RealHost(Host):
             raise HostError("mounts cannot be listed: {}".format(error)) from error
 
     def unmount(self, uids: Tuple[str, ...]) -> None:
-        from . import volumes
+        from .pods import volumes
 
         try:
             left = volumes.unmount(frozenset(uids), self.proc, run=self.run)
@@ -154,7 +153,7 @@ class RealHost(Host):
             raise HostError("memory of ended pods stays in use: cannot unmount {}".format(", ".join(left[:3])))
 
     def device_holders(self) -> Mapping[str, str]:
-        from . import devices
+        from .pods import devices
 
         return devices.holders(self.proc, devices.accelerators(self.dev))
 

@@ -13,10 +13,10 @@ import time
 from abc import ABC, abstractmethod
 from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple, TypeVar
 
-from ..batch import hostlist
-from ..model import job_key
-from ..model.answer import Answer
-from .decide import Jobs
+from ...batch import hostlist
+from ...model import job_key
+from ...model.answer import Answer
+from ..decide import Jobs
 
 Run = Callable[[Tuple[str, ...]], Answer]
 Read = TypeVar("Read")

@@ -12,7 +12,7 @@ import re
 import stat
 from typing import Dict, FrozenSet, Iterator, Optional, Tuple
 
-from .pod_processes import uid_in
+from .processes import uid_in
 
 ACCELERATORS = re.compile(r"nvidia[0-9]+|nvidia-uvm|kfd|dri/renderD[0-9]+|accel/accel[0-9]+|davinci[0-9]+", re.ASCII)
 FOLDERS = ("", "dri", "accel")

@@ -12,8 +12,8 @@ import os
 import time
 from typing import Dict, FrozenSet, List
 
-from ..model.cpu_list import CpusetError, format_cpus, parse_cpus
-from ..store import files
+from ...model.cpu_list import CpusetError, format_cpus, parse_cpus
+from ...store import files
 
 TRIES = 5
 OURS = ""  # on record beside the groups' own values: the one that we gave last

@@ -11,10 +11,10 @@ does. A list of all jobs would have every waiting job and array task, with whate
 import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from ..batch import pbs
-from ..host.command import TooLongError
-from ..model import job_key
-from .decide import Jobs
+from ...batch import pbs
+from ...host.command import TooLongError
+from ...model import job_key
+from ..decide import Jobs
 from .slurm import Batch, Run, plain
 
 # A node with one of these is not for jobs now, and not for pods either: whoever set it wants it for himself.

@@ -6,10 +6,10 @@
 import os
 from typing import Dict, FrozenSet, Tuple
 
-from ..decide import fence
-from ..model.cpu_list import parse_cpus
-from ..model.lease import Lease
-from ..model.settings import COUNTS, Settings
+from ...decide import fence
+from ...model.cpu_list import parse_cpus
+from ...model.lease import Lease
+from ...model.settings import COUNTS, Settings
 from .cpuset import Cpuset
 from .limits import Limits
 

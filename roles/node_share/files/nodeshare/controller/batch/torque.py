@@ -10,8 +10,8 @@ there or have left. Both are read by their XML. The rights of an operator are ne
 import re
 from typing import Dict, FrozenSet, Iterable, Optional, Set, Tuple
 
-from ..batch import pbs, torque
-from ..model import job_key
+from ...batch import pbs, torque
+from ...model import job_key
 from .pbs import Nodes, PbsBatch
 from .slurm import plain
 

@@ -9,9 +9,9 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Callable, Dict, List, NamedTuple, Set
 
-from ..kube.client import ApiError
-from ..model.backoff import spread
-from ..model.observed import Pod
+from ...kube.client import ApiError
+from ...model.backoff import spread
+from ...model.observed import Pod
 from .api import ClusterApi
 from .pods import Pods
 

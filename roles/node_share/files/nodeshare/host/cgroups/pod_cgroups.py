@@ -5,12 +5,12 @@
 
 from typing import TYPE_CHECKING, Callable, List, Mapping, Tuple
 
-from ..model.cpu_list import CpusetError
-from ..model.lease import Lease
-from ..model.settings import Settings
-from ..store import files
+from ...model.cpu_list import CpusetError
+from ...model.lease import Lease
+from ...model.settings import Settings
+from ...store import files
+from ..host import HostError
 from .cpuset import Cpuset
-from .host import HostError
 
 if TYPE_CHECKING:
     from .fence_writer import Fencing

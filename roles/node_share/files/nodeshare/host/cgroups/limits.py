@@ -11,7 +11,7 @@ import json
 import os
 from typing import Callable, Dict, List, Mapping, NamedTuple, Tuple
 
-from ..store import files
+from ...store import files
 
 
 class LimitsError(Exception):

@@ -12,13 +12,13 @@ import time
 import urllib.parse
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from ..kube import kubeconfig
-from ..kube.client import MERGE_PATCH, ApiError, Client, TooLong
-from ..kube.node_client import PAGES_SECONDS, RUNNING_FIELDS, SMALLER, NodeClient, read_pod
-from ..model.backoff import Backoff
-from ..model.observed import Pod
-from .decide import SHARE_MODE, NodeSeen, node_from
-from .watchdog import Beat
+from ...kube import kubeconfig
+from ...kube.client import MERGE_PATCH, ApiError, Client, TooLong
+from ...kube.node_client import PAGES_SECONDS, RUNNING_FIELDS, SMALLER, NodeClient, read_pod
+from ...model.backoff import Backoff
+from ...model.observed import Pod
+from ..decide import SHARE_MODE, NodeSeen, node_from
+from ..watchdog import Beat
 
 NODES = "/api/v1/nodes"
 NODES_PAGE = 500

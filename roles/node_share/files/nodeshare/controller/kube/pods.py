@@ -11,8 +11,8 @@ import threading
 import time
 from typing import Dict, Iterable, List, Optional
 
-from ..kube.client import ApiError
-from ..model.observed import Pod
+from ...kube.client import ApiError
+from ...model.observed import Pod
 from .api import ClusterApi
 
 FEW = 64  # up to so many nodes are asked about their pods one by one; for more, all pods are listed
