@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.module_utils._kube import toml
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import toml
 
 
 def to_toml(table: t.Any) -> str:

@@ -10,7 +10,7 @@ import shlex
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather_torque import BASE
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather.torque import BASE
 
 # Everything else has not begun, or has left its hosts. A suspended job still has its memory.
 _ON_ITS_HOSTS = frozenset("RSE")

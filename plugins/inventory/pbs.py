@@ -63,9 +63,9 @@ groups:
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.answers import Node, Queue
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.parse import Node, Queue
 from ansible_collections.converged.hpc.plugins.plugin_utils._inventory import (
     ClusterInventory,
     Host,

@@ -65,9 +65,9 @@ groups:
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.answers import Node, Setting
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.parse import Node, Setting
 from ansible_collections.converged.hpc.plugins.plugin_utils._inventory import (
     ClusterInventory,
     Host,

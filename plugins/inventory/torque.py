@@ -62,8 +62,8 @@ groups:
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
-from ansible_collections.converged.hpc.plugins.module_utils._torque.answers import Node
 from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque
+from ansible_collections.converged.hpc.plugins.module_utils._torque.parse import Node
 from ansible_collections.converged.hpc.plugins.plugin_utils._inventory import (
     ClusterInventory,
     Host,

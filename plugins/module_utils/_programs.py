@@ -4,8 +4,8 @@
 """Find the folder of the batch system's programs on this host, so that an administrator need not name it.
 
 Slurm: the search path, else the folder beside a daemon of Slurm, by its unit and by its process. PBS: ``PBS_EXEC`` of
-``/etc/pbs.conf``. A folder beside a daemon counts only if root owns every part of its path and no other user may
-write to it, because its programs are then run as root.
+``/etc/pbs.conf``. The programs are run as root. So a folder beside a daemon counts only if root owns every part
+of its path and no other user may write to it.
 
 PRIVATE to the collection.
 """
@@ -19,8 +19,8 @@ import shutil
 import stat
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd
-from ansible_collections.converged.hpc.plugins.module_utils._texts import text_of
+from . import _command
+from ._texts import text_of
 
 DAEMONS = ("slurmctld", "slurmd")
 PBS_CONF = "/etc/pbs.conf"
@@ -79,7 +79,7 @@ def slurm_bin_dir(given: t.Optional[str], *, program: str = "scontrol") -> t.Opt
     """Return the folder of Slurm's programs: the given one, else the one found here; None if there is none."""
     if given:
         return given
-    found = shutil.which(program, path=_cmd.PATH)
+    found = shutil.which(program, path=_command.PATH)
     return os.path.dirname(found) if found else beside(daemons(), program)
 
 
@@ -100,8 +100,10 @@ def pbs_home() -> str:
 def daemons() -> t.Iterator[str]:
     """Yield paths of Slurm's daemons: as their units say, which an upgrade leaves valid, then of running processes."""
     units = [f"{name}.service" for name in DAEMONS]
-    with contextlib.suppress(_cmd.CommandError):
-        yield from executables(_cmd.run(["systemctl", "show", "--property=ExecStart", *units], timeout=_SECONDS).out)
+    with contextlib.suppress(_command.CommandError):
+        yield from executables(
+            _command.run(["systemctl", "show", "--property=ExecStart", *units], timeout=_SECONDS).out
+        )
     for process in sorted(os.listdir("/proc")):
         if process.isdigit() and text_of(f"/proc/{process}/comm").strip() in DAEMONS:
             try:

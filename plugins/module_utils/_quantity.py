@@ -4,8 +4,8 @@
 """Amounts and durations as Kubernetes, Slurm and PBS spell them, as exact numbers.
 
 The three disagree on what a bare number, ``M`` and ``w`` mean, and a wrong reading books memory that is not there. So
-every dialect has its own strict grammar, arithmetic is exact (no floating point), and text that one of them would bend
-silently (``1_000``, ``NaN``, a million digits) is an error, as is less than nothing.
+every dialect has its own strict grammar, and arithmetic is exact (no floating point). Text that one of them would bend
+silently (``1_000``, ``NaN``, a million digits) is an error, and so is a negative amount.
 
 PRIVATE to the collection.
 """
@@ -16,7 +16,7 @@ import re
 import typing as t
 from fractions import Fraction
 
-from ansible_collections.converged.hpc.plugins.module_utils._shared import quantity
+from ._shared import quantity
 
 QuantityError = quantity.QuantityError
 pbs_size = quantity.pbs_size

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The words for states, one vocabulary for all modules: present, absent, drained and restored.
 
-``present`` is there as asked, ``absent`` is gone, ``drained`` takes no new jobs, and in ``restored`` what this
-collection has changed is as it was before, while what the site has changed since stays.
+``present`` is there as asked, ``absent`` is gone, and ``drained`` takes no new jobs. In ``restored`` what this
+collection has changed is as it was before, and what the site has changed since stays.
 
 PRIVATE to the collection.
 """

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Has clients' certificates signed by a cluster; documentation here, everything else in `_kube/signing`."""
+"""Has clients' certificates signed by a cluster; documentation here, everything else in `_kube/identity/signing`."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ deleted:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._kube import signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.identity import signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, CLUSTER_SPEC
 
 Result = t.Dict[str, t.Any]

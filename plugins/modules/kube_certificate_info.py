@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads where a cluster is and which authority signs for it; everything but documentation is in `_kube/signing`."""
+"""Reads where a cluster is and which authority signs for it; everything else is in `_kube/identity/signing`."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ ca_hashes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._kube import signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.identity import signing
 from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import ARGUMENT_SPEC, CLUSTER_SPEC
 
 

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps a host's identity at a cluster; documentation here, everything else in `_kube/client`."""
+"""Keeps a host's identity at a cluster; documentation here, everything else in `_kube/identity/client_identity`."""
 
 from __future__ import annotations
 
@@ -152,10 +152,12 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _states
-from ansible_collections.converged.hpc.plugins.module_utils._kube import client_config, cluster, x509
-from ansible_collections.converged.hpc.plugins.module_utils._kube.certificate import check_pin
-from ansible_collections.converged.hpc.plugins.module_utils._kube.client import Client, OpenSSL
+from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
+from ansible_collections.converged.hpc.plugins.module_utils._kube.certificates import x509
+from ansible_collections.converged.hpc.plugins.module_utils._kube.certificates.certificate import check_pin
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.identity import client_config
+from ansible_collections.converged.hpc.plugins.module_utils._kube.identity.client_identity import Client, OpenSSL
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.request.desired import role_name

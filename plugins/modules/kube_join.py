@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Joins a node to a cluster, and takes it out; documentation here, everything else in `_kube/joining`."""
+"""Joins a node to a cluster, and takes it out; documentation here, everything else in `_kube/node/join`."""
 
 from __future__ import annotations
 
@@ -161,8 +161,10 @@ left:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._kube import certificate, cluster, joining
+from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
+from ansible_collections.converged.hpc.plugins.module_utils._kube.certificates import certificate
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import join as kube_join
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
@@ -193,7 +195,7 @@ def join(session: Session, params: Result, *, check: bool) -> Result:
     pinned = [certificate.check_pin(pin) for pin in params["ca_hashes"]]
     if not pinned:
         raise KubeError("ca_hashes: name at least one: no cluster is joined on trust")
-    wanted = joining.Join(
+    wanted = kube_join.Join(
         node=cluster.check_names([params["node"]])[0],
         endpoint=cluster.endpoint(params["api_server"]),
         pinned=pinned,
@@ -204,12 +206,12 @@ def join(session: Session, params: Result, *, check: bool) -> Result:
         taints=params["taints"],
         timeout=params["timeout"],
     )
-    return joining.join(session, wanted, check=check)
+    return kube_join.join(session, wanted, check=check)
 
 
 def leave(session: Session, params: Result, *, check: bool) -> Result:
     """Out of it."""
-    wanted = joining.Leave(
+    wanted = kube_join.Leave(
         kubeadm=params["kubeadm"],
         socket=params["socket"],
         links=params["links"],
@@ -218,7 +220,7 @@ def leave(session: Session, params: Result, *, check: bool) -> Result:
         directories=params["directories"],
         only_runtime=params["state"] == "emptied",
     )
-    sweep, ours = joining.leave(session, wanted, check=check)
+    sweep, ours = kube_join.leave(session, wanted, check=check)
     steps = [f"remove {what}" for what in sweep.removed]
     return {"changed": bool(steps), "steps": steps, "left": sweep.left, "ours": ours}
 

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps fields of a KubeletConfiguration as wanted; documentation here, the edits in `_kube/fields`."""
+"""Keeps fields of a KubeletConfiguration as wanted; documentation here, the edits in `_kube/node/yaml_edit`."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _states
-from ansible_collections.converged.hpc.plugins.module_utils._kube import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session

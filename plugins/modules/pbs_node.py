@@ -102,7 +102,7 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold, _programs, _states
+from ansible_collections.converged.hpc.plugins.module_utils import _node_drain, _programs, _states
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
@@ -110,14 +110,14 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import P
 _SERVERS_OWN = "node down:"
 
 
-def read(pbs: Pbs, names: t.Sequence[str]) -> t.List[_hold.Node]:
+def read(pbs: Pbs, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
     """Read the named vnodes, and all vnodes of the named hosts."""
     found = pbs.nodes()
     by_host: t.Dict[str, t.List[str]] = {}
     for node in found:
         by_host.setdefault(node.host, []).append(node.name)
     nodes = [
-        _hold.Node(
+        _node_drain.Node(
             name=node.name,
             held="offline" in node.states,
             reason="" if node.comment.startswith(_SERVERS_OWN) else node.comment,
@@ -126,7 +126,7 @@ def read(pbs: Pbs, names: t.Sequence[str]) -> t.List[_hold.Node]:
         )
         for node in found
     ]
-    return _hold.named("PBS", nodes, [vnode for name in names for vnode in by_host.get(name, [name])])
+    return _node_drain.named("PBS", nodes, [vnode for name in names for vnode in by_host.get(name, [name])])
 
 
 def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
@@ -134,10 +134,12 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     params = module.params
     pbs = Pbs(bin_dir=_programs.pbs_bin_dir(params["bin_dir"]), timeout=params["timeout"])
     nodes = read(pbs, params["names"])
-    change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
+    change = (
+        _node_drain.drained(nodes, params["reason"]) if params["state"] == "drained" else _node_drain.given_back(nodes)
+    )
     if not module.check_mode:
-        _hold.mark(pbs, change)
-    return _hold.result_of(change, nodes, held="offline")
+        _node_drain.mark(pbs, change)
+    return _node_drain.result_of(change, nodes, held="offline")
 
 
 def main() -> None:
@@ -155,7 +157,7 @@ def main() -> None:
     _states.settle(module)
     try:
         result = run(module)
-    except (PbsError, _hold.HoldError) as error:
+    except (PbsError, _node_drain.HoldError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -80,7 +80,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs import attributes, qmgr
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError, WishError
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError, SpecError
 
 LONGEST_NAME = 15
 
@@ -89,7 +89,7 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read all queues, decide, act."""
     name, wanted = qmgr.checked_name("queue", module.params["name"]), module.params["attributes"]
     if len(name) > LONGEST_NAME:
-        raise WishError(f"queue {name[:60]}: PBS takes at most {LONGEST_NAME} characters")
+        raise SpecError(f"queue {name[:60]}: PBS takes at most {LONGEST_NAME} characters")
     pbs = Pbs(bin_dir=_programs.pbs_bin_dir(module.params["bin_dir"]), timeout=module.params["timeout"])
     current = pbs.settings().get(("queue", name))
     before = after = ""

@@ -89,7 +89,7 @@ import os
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd
+from ansible_collections.converged.hpc.plugins.module_utils import _command
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.replay import View
@@ -129,11 +129,11 @@ def sharing() -> t.Dict[str, t.Any]:
     found: t.Dict[str, t.Any] = {"enabled": os.path.exists(FLAG), "services": {}, "node": {}, "error": ""}
     try:
         # `is-active` of services that do not run exits with a status of its own.
-        said = _cmd.run(["systemctl", "is-active", *SERVICES], timeout=SECONDS, ok=range(256)).out.split()
+        said = _command.run(["systemctl", "is-active", *SERVICES], timeout=SECONDS, ok=range(256)).out.split()
         found["services"] = dict(zip(SERVICES, said))
         if os.path.exists(NODESHARE):
-            found["node"] = json.loads(_cmd.run([NODESHARE, "show", "--json"], timeout=SECONDS).out)
-    except (_cmd.CommandError, ValueError) as error:
+            found["node"] = json.loads(_command.run([NODESHARE, "show", "--json"], timeout=SECONDS).out)
+    except (_command.CommandError, ValueError) as error:
         found["error"] = str(error)
     return found
 

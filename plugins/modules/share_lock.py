@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lets one operator at a time change a site; its decisions are in `_lock`, and the action plugin names the run."""
+"""Lets one operator at a time change a site; its decisions are in `_site_lock`, and the action plugin names the run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ holder:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _lock
+from ansible_collections.converged.hpc.plugins.module_utils import _site_lock
 
 
 def main() -> None:
@@ -77,7 +77,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "force": {"type": "bool", "default": False},
-            "path": {"type": "path", "default": _lock.PATH},
+            "path": {"type": "path", "default": _site_lock.PATH},
             "_mine": {"type": "dict", "default": {}},
             "_over": {"type": "str", "default": ""},
         },
@@ -88,13 +88,13 @@ def main() -> None:
         module.fail_json(msg="share_lock works only through its action plugin: call it as converged.hpc.share_lock")
     held = {}
     try:
-        held = _lock.holder(params["path"])
+        held = _site_lock.holder(params["path"])
         if params["state"] == "absent":
-            changed = _lock.leave(params["path"], params["_mine"], check=module.check_mode)
+            changed = _site_lock.leave(params["path"], params["_mine"], check=module.check_mode)
         else:
             over = held.get("token", "") if params["force"] else params["_over"]
-            changed = _lock.take(params["path"], params["_mine"], over=over, check=module.check_mode)
-    except _lock.LockError as error:
+            changed = _site_lock.take(params["path"], params["_mine"], over=over, check=module.check_mode)
+    except _site_lock.LockError as error:
         module.fail_json(msg=str(error), holder=held)
     # Not a change of the host: nothing of it is there when the run is over.
     module.exit_json(changed=False, taken=changed, holder=held)

@@ -115,7 +115,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather, gather_slurm, gather_torque
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import node as gather_node
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import slurm as gather_slurm
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import torque as gather_torque
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.store.store import Store
@@ -161,7 +163,7 @@ def main() -> None:
         slurm = gather_slurm.slurm(
             given["slurm_conf"] or "", told=given["slurm_conf_told"], bin_dir=given["slurm_bin_dir"]
         )
-        found = gather.node(
+        found = gather_node.node(
             ports=given["ports"],
             paths=given["paths"],
             sock=given["socket"].partition("unix://")[2] or given["socket"],

@@ -2,7 +2,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeps Singularity-CRI's configuration and sees it answer; documentation here, everything else in `_kube/sycri`."""
+"""Keeps Singularity-CRI's configuration and sees it answer; the work is in `_kube/node/singularity_cri`."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _states
-from ansible_collections.converged.hpc.plugins.module_utils._cmd import CommandError
-from ansible_collections.converged.hpc.plugins.module_utils._kube import engine, sycri
+from ansible_collections.converged.hpc.plugins.module_utils._command import CommandError
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import engine, singularity_cri
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
@@ -145,12 +145,12 @@ def run(params: t.Dict[str, t.Any], *, check: bool) -> t.Dict[str, t.Any]:
     """One call: judge, write, start, ask."""
     session = Session(Host(), params["record_dir"], holder="singularity_cri_config")
     if params["state"] == "restored":
-        return sycri.take_back(session, path=params["path"], unit=params["unit"], check=check)
+        return singularity_cri.take_back(session, path=params["path"], unit=params["unit"], check=check)
     # A plan comes before packages are installed, so only doing judges what is there then.
     if params["engine_path"] and not check:
         engine.see(params["engine_path"])
-    wanted = sycri.Wanted(params["path"], params["config"], params["unit"], tuple(params["restart_on"]))
-    return sycri.keep(session, wanted, timeout=params["timeout"], check=check)
+    wanted = singularity_cri.Wanted(params["path"], params["config"], params["unit"], tuple(params["restart_on"]))
+    return singularity_cri.keep(session, wanted, timeout=params["timeout"], check=check)
 
 
 def main() -> None:

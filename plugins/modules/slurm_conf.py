@@ -172,7 +172,7 @@ from ansible_collections.converged.hpc.plugins.module_utils import _programs, _s
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import carry_out
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import apply
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS, Conf
@@ -205,7 +205,7 @@ _SPEC: t.Dict[str, t.Any] = {
 def keep(session: Session, slurm: Slurm, conf: Conf, params: Result, *, check: bool) -> t.Tuple[Result, Conf]:
     """Write the settings into the files; return what changed, and the files as they are then."""
     wishes = [Wish(item["action"], item["key"], item["value"]) for item in params["settings"]]
-    plan, outcome = carry_out.converge(session, slurm, conf, wishes, check=check, validate=params["validate"])
+    plan, outcome = apply.converge(session, slurm, conf, wishes, check=check, validate=params["validate"])
     result: Result = {
         "changed": outcome.changed,
         "steps": outcome.steps,
@@ -213,22 +213,22 @@ def keep(session: Session, slurm: Slurm, conf: Conf, params: Result, *, check: b
             {
                 "path": edit.path,
                 "line": edit.index + 1,
-                "before": [carry_out.printable(line) for line in edit.before],
-                "after": [carry_out.printable(line) for line in edit.after],
+                "before": [apply.printable(line) for line in edit.before],
+                "after": [apply.printable(line) for line in edit.after],
             }
             for edit in plan.edits
         ],
-        "diff": [{"prepared": carry_out.hunks(conf.files[path], text)} for path, text in plan.changed.items()],
+        "diff": [{"prepared": apply.hunks(conf.files[path], text)} for path, text in plan.changed.items()],
     }
     if check:
         return result, slurm_conf.loaded_from(conf, plan.changed)
     # What an earlier call had changed and nobody wishes any more has gone back, which is in no plan of the text before.
-    return result, slurm_conf.load(conf.path, release=conf.release, read=carry_out.read)
+    return result, slurm_conf.load(conf.path, release=conf.release, read=apply.read)
 
 
 def take_back(session: Session, *, check: bool) -> Result:
     """Put everything back as it was, except for what the site has changed since."""
-    report = session.restore(carry_out.ROLE, check=check)
+    report = session.restore(apply.ROLE, check=check)
     return {
         "changed": bool(report.steps),
         "steps": report.steps,
@@ -241,7 +241,7 @@ def take_back(session: Session, *, check: bool) -> Result:
 def follow(slurm: Slurm, conf: Conf, keys: t.Sequence[str], *, check: bool) -> Result:
     """Whether the controller follows the files; has it read them again where it does not."""
     late = pending(conf, slurm.config(), keys)
-    needed = carry_out.follow(slurm, conf, keys) if late and not check else []
+    needed = apply.follow(slurm, conf, keys) if late and not check else []
     return {"pending": late, "restart_needed": needed}
 
 
@@ -253,14 +253,14 @@ def run(module: AnsibleModule) -> Result:
     )
     session = Session(Host(), params["record_dir"], holder="slurm_conf")
     if params["state"] == "present":
-        result, conf = keep(session, slurm, carry_out.load(slurm, params["path"]), params, check=check)
-        result.update(conf_path=conf.path, digests=carry_out.digests(conf))
+        result, conf = keep(session, slurm, apply.load(slurm, params["path"]), params, check=check)
+        result.update(conf_path=conf.path, digests=apply.digests(conf))
     else:
         # The record is enough for the way back: neither a daemon nor a readable slurm.conf is needed for it.
         result = take_back(session, check=check)
     if params["reconfigure"]:
         if params["state"] == "restored":
-            conf = carry_out.load(slurm, params["path"])
+            conf = apply.load(slurm, params["path"])
         keys = {
             key.lower(): key for key in [*(item["key"] for item in params["settings"]), *SCRIPT_KEYS, "PrologFlags"]
         }

@@ -139,7 +139,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers, kept
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept, parse
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
@@ -149,7 +149,7 @@ def gathered(slurm: Slurm, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
     found: t.Dict[str, t.Any] = {"version": str(slurm.version())} if set(kinds) - {"host"} else {}
     if "config" in kinds:
         found["config"] = slurm.config()
-        found["user"] = user(answers.slurm_user(found["config"]))
+        found["user"] = user(parse.slurm_user(found["config"]))
     if "nodes" in kinds:
         found["nodes"] = [dict(node._asdict(), flags=sorted(node.flags)) for node in slurm.nodes()]
     if "partitions" in kinds:

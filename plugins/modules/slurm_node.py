@@ -102,7 +102,7 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold, _programs, _states
+from ansible_collections.converged.hpc.plugins.module_utils import _node_drain, _programs, _states
 from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
@@ -110,10 +110,10 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import
 _WORKING = frozenset(["ALLOCATED", "MIXED", "COMPLETING"])
 
 
-def read(slurm: Slurm, names: t.Sequence[str]) -> t.List[_hold.Node]:
+def read(slurm: Slurm, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
     """Read the named nodes; Slurm itself gives a reason to a node that is down."""
     nodes = [
-        _hold.Node(
+        _node_drain.Node(
             name=node.name,
             held="DRAIN" in node.flags,
             reason=node.reason,
@@ -122,10 +122,10 @@ def read(slurm: Slurm, names: t.Sequence[str]) -> t.List[_hold.Node]:
         )
         for node in slurm.nodes()
     ]
-    return _hold.named("Slurm", nodes, names)
+    return _node_drain.named("Slurm", nodes, names)
 
 
-def apply(slurm: Slurm, change: _hold.Change) -> None:
+def apply(slurm: Slurm, change: _node_drain.Change) -> None:
     """One command for all nodes that get the same reason."""
     for reason in dict.fromkeys(change.drain.values()):
         slurm.drain([name for name, given in change.drain.items() if given == reason], reason)
@@ -152,12 +152,14 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     )
     names = hostlist.expand(",".join(params["names"]))
     nodes = read(slurm, names)
-    change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
+    change = (
+        _node_drain.drained(nodes, params["reason"]) if params["state"] == "drained" else _node_drain.given_back(nodes)
+    )
     if not module.check_mode:
         apply(slurm, change)
         if change.drain:  # a job may have begun just before
             change = change._replace(busy=[node.name for node in read(slurm, names) if node.busy])
-    return _hold.result_of(change, nodes, held="drained")
+    return _node_drain.result_of(change, nodes, held="drained")
 
 
 def main() -> None:
@@ -176,7 +178,7 @@ def main() -> None:
     _states.settle(module)
     try:
         result = run(module)
-    except (SlurmError, _hold.HoldError, hostlist.HostlistError) as error:
+    except (SlurmError, _node_drain.HoldError, hostlist.HostlistError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -3,7 +3,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the scripts that a MoM of Torque runs around jobs on this host; it is read in `_preflight.gather_torque`."""
+"""Reads the scripts that a MoM of Torque runs around jobs on this host; it is read in `_preflight.gather.torque`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ refused:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather_torque
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import torque as gather_torque
 
 
 def main() -> None:

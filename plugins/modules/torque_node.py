@@ -103,27 +103,27 @@ busy:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils import _hold
+from ansible_collections.converged.hpc.plugins.module_utils import _node_drain
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, PbsError
-from ansible_collections.converged.hpc.plugins.module_utils._torque.answers import Node
 from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque, bin_dir
+from ansible_collections.converged.hpc.plugins.module_utils._torque.parse import Node
 
 
-def read(torque: Torque, names: t.Sequence[str]) -> t.List[_hold.Node]:
+def read(torque: Torque, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
     """Read the named nodes."""
-    return _hold.named("Torque", [_as_hold(node) for node in torque.nodes()], names)
+    return _node_drain.named("Torque", [_as_hold(node) for node in torque.nodes()], names)
 
 
-def _as_hold(node: Node) -> _hold.Node:
+def _as_hold(node: Node) -> _node_drain.Node:
     # Torque itself writes a MoM's complaint there, and takes it away again.
     note = "" if node.message and node.note == node.message else node.note
-    return _hold.Node(node.name, "offline" in node.states, note, bool(node.jobs), keeps=True)
+    return _node_drain.Node(node.name, "offline" in node.states, note, bool(node.jobs), keeps=True)
 
 
-def apply(torque: Torque, change: _hold.Change) -> None:
+def apply(torque: Torque, change: _node_drain.Change) -> None:
     """Mark the nodes; then look whether it has come true."""
-    _hold.mark(torque, change)
+    _node_drain.mark(torque, change)
     changed = [*change.drain, *change.undrain]
     if changed:
         held = {node.name: node.held for node in read(torque, changed)}
@@ -137,10 +137,12 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     params = module.params
     torque = Torque(bin_dir=bin_dir(params["bin_dir"]), timeout=params["timeout"])
     nodes = read(torque, params["names"])
-    change = _hold.drained(nodes, params["reason"]) if params["state"] == "drained" else _hold.given_back(nodes)
+    change = (
+        _node_drain.drained(nodes, params["reason"]) if params["state"] == "drained" else _node_drain.given_back(nodes)
+    )
     if not module.check_mode:
         apply(torque, change)
-    return _hold.result_of(change, nodes, held="offline")
+    return _node_drain.result_of(change, nodes, held="offline")
 
 
 def main() -> None:
@@ -157,7 +159,7 @@ def main() -> None:
     )
     try:
         result = run(module)
-    except (PbsError, _hold.HoldError) as error:
+    except (PbsError, _node_drain.HoldError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

@@ -105,7 +105,7 @@ class RecordNode:
     def _programs() -> bytes:
         data = io.BytesIO()
         with tarfile.open(fileobj=data, mode="w") as archive:
-            for name in ("_record", "_cmd.py"):
+            for name in ("_record", "_command.py"):
                 archive.add(PLUGINS / "module_utils" / name, arcname=f"module_utils/{name}", filter=_no_bytecode)
             archive.add(HERE / "record_driver.py", arcname="record_driver.py")
         return data.getvalue()

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils import _quantity
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers
+from ansible_collections.converged.hpc.plugins.module_utils._pbs import parse
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError
 from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist, quantity
 from hypothesis import given
@@ -100,7 +100,7 @@ def test_a_job_of_pbs_is_in_the_same_run_to_all_whatever_its_owner_has_set(count
     fields.update({} if version is None else {"run_version": version})
     text = json.dumps({"timestamp": 1, "Jobs": {"7.srv": fields}})
     wanted = count if version is None else version
-    assert [job.run for job in answers.jobs(text)] == [wanted]
+    assert [job.run for job in parse.jobs(text)] == [wanted]
     assert pbs_on_node.jobs(text)["7.srv"].run == wanted
     assert [job.run for job in pbs_answers.read_jobs(text, owner="placement")] == [wanted]
 
@@ -110,7 +110,7 @@ def test_a_job_of_pbs_is_in_the_same_run_to_all_whatever_its_owner_has_set(count
 )
 def test_what_is_no_whole_answer_of_qstat_is_none_to_all(text: str) -> None:
     with pytest.raises(NoAnswerError, match="qstat"):
-        answers.jobs(text)
+        parse.jobs(text)
     with pytest.raises(ValueError, match="qstat"):
         pbs_on_node.jobs(text)
     with pytest.raises(pbs_answers.AnswerError, match="qstat"):

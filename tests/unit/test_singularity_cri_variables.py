@@ -15,7 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.converged.hpc.plugins.filter import kube_nodes
 from ansible_collections.converged.hpc.plugins.module_utils import _runtime
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import singularity
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.node import singularity
 
 ROLES = Path(__file__).parents[2] / "roles"
 ROLE = ROLES / "singularity_cri"

@@ -13,7 +13,7 @@ import time
 import typing as t
 from urllib.parse import urlsplit
 
-from .certificate import check_pin
+from .certificates.certificate import check_pin
 from .errors import KubeError
 
 JSON = t.Dict[str, t.Any]

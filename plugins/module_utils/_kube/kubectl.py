@@ -14,8 +14,8 @@ import base64
 import json
 import typing as t
 
-from .. import _cmd
-from .certificate import pins
+from .. import _command
+from .certificates.certificate import pins
 from .errors import KubeError
 
 JSON = t.Dict[str, t.Any]
@@ -35,16 +35,18 @@ K = t.TypeVar("K", bound="Kubectl")
 
 
 class Runner(t.Protocol):
-    """`_cmd.run`, or a test's double of it."""
+    """`_command.run`, or a test's double of it."""
 
-    def __call__(self, argv: t.Sequence[str], *, timeout: float, text: t.Optional[str] = None) -> _cmd.Completed: ...
+    def __call__(
+        self, argv: t.Sequence[str], *, timeout: float, text: t.Optional[str] = None
+    ) -> _command.Completed: ...
 
 
 class Kubectl:
     """One cluster."""
 
     def __init__(
-        self, *, kubeconfig: str, program: str = "kubectl", timeout: float = TIMEOUT, run: Runner = _cmd.run
+        self, *, kubeconfig: str, program: str = "kubectl", timeout: float = TIMEOUT, run: Runner = _command.run
     ) -> None:
         self._base = (program, "--kubeconfig", kubeconfig, f"--request-timeout={timeout:g}s")
         self._kubeconfig, self._timeout, self._run = kubeconfig, timeout, run
@@ -114,5 +116,5 @@ class Kubectl:
     def _ask(self, *words: str, text: t.Optional[str] = None) -> str:
         try:
             return self._run((*self._base, *words), timeout=self._timeout + 5, text=text).out
-        except _cmd.CommandError as error:
+        except _command.CommandError as error:
             raise KubeError(str(error)) from error

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _quantity
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import qmgr
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import WishError
+from .. import _quantity
+from . import qmgr
+from .errors import SpecError
 
 # PBS takes nothing else before a queue's type, and jobs should find the queue complete.
 _FIRST = ("queue_type",)
@@ -75,7 +75,7 @@ def _rank(attribute: str) -> tuple[int, str]:
 def _text(attribute: str, value: t.Any) -> str:
     if isinstance(value, (bool, int, str)):
         return str(value)
-    raise WishError(
+    raise SpecError(
         f"{attribute}: {type(value).__name__} is no value of an attribute; text, a number or true is expected"
     )
 

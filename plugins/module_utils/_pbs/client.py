@@ -12,9 +12,9 @@ import json
 import shlex
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers, qmgr
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, WishError
+from .. import _command
+from . import parse, qmgr
+from .errors import NoAnswerError, SpecError
 
 BIN_DIR = "/opt/pbs/bin"
 # As the doc fragments _pbs and _torque have it.
@@ -32,11 +32,11 @@ _LONGEST = 100  # nodes named in one command
 
 
 class Runner(t.Protocol):
-    """`_cmd.run`, or a test's double of it."""
+    """`_command.run`, or a test's double of it."""
 
     def __call__(
         self, argv: t.Sequence[str], *, timeout: float, ok: t.Container[int] = (0,), text: str | None = None
-    ) -> _cmd.Completed: ...
+    ) -> _command.Completed: ...
 
 
 class Pbs:
@@ -45,7 +45,7 @@ class Pbs:
     def __init__(
         self,
         *,
-        run: Runner = _cmd.run,
+        run: Runner = _command.run,
         prefix: t.Sequence[str] = (),
         bin_dir: str = BIN_DIR,
         timeout: float = TIMEOUT,
@@ -74,7 +74,7 @@ class Pbs:
         """Return the site's hooks with their attributes."""
         answer = self._answer("qmgr", "-c", "list hook")
         if answer.err.strip():  # without the right to see them, qmgr says so and exits with 0
-            raise NoAnswerError(f"qmgr -c 'list hook': {_cmd.last_line(answer.err)}")
+            raise NoAnswerError(f"qmgr -c 'list hook': {_command.last_line(answer.err)}")
         return {name: attributes for (_kind, name), attributes in qmgr.listed(answer.out).items()}
 
     def cgroups(self) -> dict[str, t.Any]:
@@ -99,14 +99,14 @@ class Pbs:
         """Give qmgr one command that changes something."""
         self._ask("qmgr", "-c", command)
 
-    def queues(self) -> list[answers.Queue]:
-        return answers.queues(self._ask("qstat", "-Q", "-f", "-F", "json"))
+    def queues(self) -> list[parse.Queue]:
+        return parse.queues(self._ask("qstat", "-Q", "-f", "-F", "json"))
 
     def server_host(self) -> str:
-        return answers.server_host(self._ask("qstat", "-B", "-f", "-F", "json"))
+        return parse.server_host(self._ask("qstat", "-B", "-f", "-F", "json"))
 
-    def nodes(self) -> list[answers.Node]:
-        return answers.nodes(self._ask("pbsnodes", "-av", "-F", "json"))
+    def nodes(self) -> list[parse.Node]:
+        return parse.nodes(self._ask("pbsnodes", "-av", "-F", "json"))
 
     def offline(self, names: t.Sequence[str], comment: str) -> None:
         self._mark(["-o", "-C", comment], names)
@@ -119,26 +119,28 @@ class Pbs:
         """Change the comment and nothing else."""
         self._mark(["-C", comment], names)
 
-    def jobs(self) -> list[answers.Job]:
+    def jobs(self) -> list[parse.Job]:
         """Return all jobs that have not ended, sub-jobs of arrays one by one beside their parents."""
-        return answers.jobs(self._ask("qstat", "-t", "-f", "-F", "json", env=_UTC))
+        return parse.jobs(self._ask("qstat", "-t", "-f", "-F", "json", env=_UTC))
 
     def _mark(self, words: t.Sequence[str], names: t.Sequence[str]) -> None:
         for name in names:
             qmgr.checked_name("node", name)
         if not all(word.isprintable() for word in words):
-            raise WishError("the comment of a node is printable text on one line")
+            raise SpecError("the comment of a node is printable text on one line")
         for first in range(0, len(names), _LONGEST):
             self._ask("pbsnodes", *words, *names[first : first + _LONGEST])
 
     def _ask(self, program: str, *words: str, text: str | None = None, env: t.Sequence[str] = ()) -> str:
         return self._answer(program, *words, text=text, env=env).out
 
-    def _answer(self, program: str, *words: str, text: str | None = None, env: t.Sequence[str] = ()) -> _cmd.Completed:
+    def _answer(
+        self, program: str, *words: str, text: str | None = None, env: t.Sequence[str] = ()
+    ) -> _command.Completed:
         argv = (*self._prefix, *env, f"{self._bin_dir}/{program}", *words)
         try:
             answer = self._run(argv, timeout=self._timeout, ok=range(256), text=text)
-        except _cmd.CommandError as error:
+        except _command.CommandError as error:
             raise NoAnswerError(str(error)) from error
         if answer.rc != 0:  # the reason stands in the first line, its number in the last
             reason = "; ".join(answer.err.split("\n")).strip("; ") or "it printed nothing"

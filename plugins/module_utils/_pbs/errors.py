@@ -13,7 +13,7 @@ class PbsError(Exception):
     """Anything that stops a module; its text is one line for an administrator."""
 
 
-class WishError(PbsError):
+class SpecError(PbsError):
     """What was asked for cannot be said to PBS, or would not be what it seems. Nothing was changed."""
 
 

@@ -6,9 +6,9 @@
 A new hook has no event and does nothing; so it is filled first and given its events after that. PBS compiles a program
 before it takes it, but takes any configuration: both are judged here before anything is sent.
 
-Where the period of an enabled hook is set, the server of OpenPBS runs its program in that period itself, whatever its
-events are; once the hook is deleted it does so on freed memory, and may loop and answer nobody. Taking the event
-`periodic` away ends that, also where the hook never had it.
+If an enabled hook has a period, the server of OpenPBS runs its program in that period itself, whatever its events are.
+Once the hook is deleted, the server does so on freed memory, and may loop and answer no request. Removing the event
+`periodic` ends that, even if the hook never had it.
 
 PRIVATE to the collection.
 """
@@ -18,9 +18,9 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import qmgr
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import CONFIG, CONTENT
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import WishError
+from . import qmgr
+from .client import CONFIG, CONTENT
+from .errors import SpecError
 
 PERIODIC = "exechost_periodic"
 _PERIODIC_ON_SERVER = "periodic"
@@ -59,7 +59,7 @@ def present(
     current = found.attributes or {}
     events = _words(wanted.get("event", current.get("event", "")))
     if "freq" in wanted and PERIODIC not in events:
-        raise WishError(f"hook {name}: freq needs the event {PERIODIC}")
+        raise SpecError(f"hook {name}: freq needs the event {PERIODIC}")
     changing = {
         attribute: (current.get(attribute), wanted[attribute])
         for attribute in _SETTABLE
@@ -116,14 +116,14 @@ def _stopped_on_server(name: str) -> str:
 def _wanted(attributes: t.Mapping[str, t.Any]) -> dict[str, str]:
     unknown = sorted(set(attributes) - set(_SETTABLE))
     if unknown:
-        raise WishError(
+        raise SpecError(
             f"{', '.join(unknown)}: no attribute of a hook that can be set; known are {', '.join(_SETTABLE)}"
         )
     wanted = {}
     for attribute, value in attributes.items():
         values = value if isinstance(value, list) else [value]
         if not values or not all(isinstance(each, (bool, int, str)) and each != "" for each in values):
-            raise WishError(f"{attribute}: expected text, a number or true, and not {value!a}")
+            raise SpecError(f"{attribute}: expected text, a number or true, and not {value!a}")
         wanted[attribute] = ",".join(str(each).lower() if isinstance(each, bool) else str(each) for each in values)
         if attribute in ("enabled", "debug"):
             wanted[attribute] = wanted[attribute].lower()
@@ -135,14 +135,14 @@ def _judge(name: str, content: str | None, config: str | None) -> None:
         try:
             compile(content, f"<hook {name}>", "exec", dont_inherit=True)
         except (SyntaxError, ValueError) as error:
-            raise WishError(f"the program of hook {name} is no Python: {error}") from error
+            raise SpecError(f"the program of hook {name} is no Python: {error}") from error
         if not content.strip():
-            raise WishError(f"the program of hook {name} is empty")
+            raise SpecError(f"the program of hook {name} is empty")
     if config is not None:
         try:
             json.loads(config)
         except (ValueError, RecursionError) as error:
-            raise WishError(f"the configuration of hook {name} is no JSON: {error}") from error
+            raise SpecError(f"the configuration of hook {name} is no JSON: {error}") from error
 
 
 def _same(attribute: str, current: str | None, wanted: str) -> bool:

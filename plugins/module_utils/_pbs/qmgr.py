@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, WishError
+from .errors import NoAnswerError, SpecError
 
 Attributes = t.Dict[str, t.Tuple[str, ...]]
 Key = t.Tuple[str, str]  # kind and name; the server has no name here
@@ -80,26 +80,26 @@ def unset(kind: str, name: str, attribute: str) -> str:
 def quoted(value: str) -> str:
     """Quote one value for qmgr, which knows no escapes; refuse what it would end early or break."""
     if not (value.isascii() and value.isprintable()):
-        raise WishError(f"value {value[:60]!a}: qmgr takes printable ASCII on one line only")
+        raise SpecError(f"value {value[:60]!a}: qmgr takes printable ASCII on one line only")
     if _PLAIN.match(value):
         return value
     for mark in ('"', "'"):
         if mark not in value:
             return f"{mark}{value}{mark}"
-    raise WishError(f"value {value[:60]!a}: qmgr cannot take both kinds of quotation marks in one value")
+    raise SpecError(f"value {value[:60]!a}: qmgr cannot take both kinds of quotation marks in one value")
 
 
 def checked_name(kind: str, name: str) -> str:
     """Return a name; refuse one that is not one word to qmgr, or an option."""
     if not _NAME.match(name):
-        raise WishError(f"{name[:60]!a} is no name of a {kind}: letters, digits and _ . - are expected")
+        raise SpecError(f"{name[:60]!a} is no name of a {kind}: letters, digits and _ . - are expected")
     return name
 
 
 def checked_attribute(name: str) -> str:
     """Return an attribute, or one resource of it (``resources_max.ncpus``); refuse anything else."""
     if not _ATTRIBUTE.match(name):
-        raise WishError(f"{name[:60]!a} is no attribute: expected a name such as enabled or resources_max.ncpus")
+        raise SpecError(f"{name[:60]!a} is no attribute: expected a name such as enabled or resources_max.ncpus")
     return name
 
 

@@ -10,18 +10,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
-from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
-from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
-    JSON,
-    Finding,
-    Findings,
-    refuse,
-    shown,
-    warn,
-)
-from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
+from .. import _share_mode
+from .._kube import cluster
+from .._kube.errors import KubeError
+from .._shared import hostlist
+from .model import JSON, Finding, Findings, refuse, shown, warn
 
 
 def share_mode(wanted: JSON, wlm: str) -> Findings:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, LEVELS, Finding
-from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
+from .._shared import hostlist
+from .model import CLUSTER, LEVELS, Finding
 
 EXAMPLES = 3
 _Lines = t.List[t.Tuple[str, str]]

@@ -13,21 +13,13 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import (
-    batch,
-    batch_pbs,
-    batch_torque,
-    beside,
-    machine,
-    names,
-    pods,
-    releases,
-    room,
-    singularity,
-    storage,
-)
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import (
+from .. import _share_mode
+from .._slurm import ours
+from . import names
+from .batch import pbs as batch_pbs
+from .batch import slurm as batch_slurm
+from .batch import torque as batch_torque
+from .model import (
     ALONE,
     CLUSTER,
     CONTROLLER,
@@ -46,7 +38,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.model imp
     verdict,
     warn,
 )
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours
+from .node import machine, placeholder_mode, pods, releases, room, singularity, storage
 
 # Of any host, and of those that are to be shared.
 _ANYWHERE = (machine.owners,)
@@ -71,7 +63,7 @@ _ON_NODES = (
     releases.kubelet_version,
     singularity.kind_of_node,
     singularity.limits,
-    beside.placeholders,
+    placeholder_mode.placeholders,
 )
 
 
@@ -209,9 +201,9 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
         yield refuse("slurm", f"Slurm does not answer: {error}", advice)
     else:
         config = cluster.slurm["config"]
-        yield from batch.prolog_flags(config)
-        yield from batch.timeouts(config, settings.limit)
-        yield from batch.controllers(config, settings.controllers)
+        yield from batch_slurm.prolog_flags(config)
+        yield from batch_slurm.timeouts(config, settings.limit)
+        yield from batch_slurm.controllers(config, settings.controllers)
         if settings.aside and not cluster.calls_ours():
             text = "Slurm does not call our scripts yet, and this run does not go to all of its nodes"
             yield refuse(
@@ -219,7 +211,7 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
             )
         if settings.slurm_conf == "auto":
             answered = {host: one["found"]["slurm"] for host, one in nodes.items() if one.get("found") is not None}
-            yield from batch.conf_mode(answered, settings.controllers) if answered else ()
+            yield from batch_slurm.conf_mode(answered, settings.controllers) if answered else ()
     if "version" not in cluster.kube:
         text = f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}"
         yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")
@@ -242,7 +234,7 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
     yield from skew(one["offset"], reference, settings.max_skew)
     if settings.wlm == "slurm":
         yield from machine.munge(node)
-        yield from batch.local(
+        yield from batch_slurm.local(
             found, host=reference.host, digest=reference.digest, edited=reference.edited, is_node=is_node
         )
     for check in (*_ANYWHERE, *(_ON_NODES if is_node else ())):
@@ -288,7 +280,7 @@ def _unshared(node: Machine, cluster: Cluster, settings: Settings, reference: Re
         yield warn("still_shared", text, "put it into the group, or take it back: converged.hpc.restore --limit HOST")
     if settings.wlm != "slurm":
         return
-    yield from batch.local(found, host=reference.host, digest=reference.digest, edited=reference.edited)
+    yield from batch_slurm.local(found, host=reference.host, digest=reference.digest, edited=reference.edited)
     yield from machine.owners(node)
     disks = {path: disk for path, disk in found["disks"].items() if path in _OF_SCRIPTS}
     yield from storage.stateless(node._replace(found={**found, "disks": disks}))
@@ -306,9 +298,9 @@ def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
     if node is not None:
         config, partitions = cluster.slurm["config"], cluster.slurm.get("partitions", ())
         yield from names.same_machine(name, node["hostname"], found["hostname"], "Slurm")
-        yield from batch.state(node)
-        yield from batch.power_saving(config, node, partitions)
-        yield from batch.oversubscription(config, node, partitions, wanted.get("share_mode"))
+        yield from batch_slurm.state(node)
+        yield from batch_slurm.power_saving(config, node, partitions)
+        yield from batch_slurm.oversubscription(config, node, partitions, wanted.get("share_mode"))
 
 
 def skew(offset: t.Sequence[float], reference: Reference, most: float) -> Findings:
@@ -328,7 +320,7 @@ def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
     for host in (*settings.controllers, *answered):
         if host in answered:
             found = nodes[host]["found"]
-            edited = batch.EDITS in found["record"]
+            edited = batch_slurm.EDITS in found["record"]
             return Reference(host, tuple(nodes[host]["offset"]), found["slurm"]["digest"], edited)
     return Reference()
 

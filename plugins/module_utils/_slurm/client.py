@@ -11,25 +11,21 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd
-from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import answers, version
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import (
-    ConfError,
-    NoAnswerError,
-    NoProgramsError,
-)
+from .. import _command
+from .._shared import hostlist
+from . import parse, version
+from .errors import ConfError, NoAnswerError, NoProgramsError
 
 # As the doc fragment _slurm has it.
 ARGUMENT_SPEC: t.Dict[str, t.Any] = {"bin_dir": {"type": "path"}, "timeout": {"type": "int", "default": 60}}
 TIMEOUT = 60.0  # a client asks each of several controllers for about ten seconds
-_FIELDS = ",".join(f"{name}:{answers.SEPARATOR}" for name in answers.JOB_FIELDS)
+_FIELDS = ",".join(f"{name}:{parse.SEPARATOR}" for name in parse.JOB_FIELDS)
 
 
 class Runner(t.Protocol):
-    """`_cmd.run`, or a test's double of it."""
+    """`_command.run`, or a test's double of it."""
 
-    def __call__(self, argv: t.Sequence[str], *, timeout: float, ok: t.Container[int] = (0,)) -> _cmd.Completed: ...
+    def __call__(self, argv: t.Sequence[str], *, timeout: float, ok: t.Container[int] = (0,)) -> _command.Completed: ...
 
 
 class Slurm:
@@ -38,7 +34,7 @@ class Slurm:
     def __init__(
         self,
         *,
-        run: Runner = _cmd.run,
+        run: Runner = _command.run,
         prefix: t.Sequence[str] = (),
         bin_dir: str | None = None,
         conf_path: str | None = None,
@@ -59,19 +55,19 @@ class Slurm:
                 return version.parse(self._ask("slurmd", "-V"))
             raise error
 
-    def config(self) -> dict[str, answers.Setting]:
-        return answers.config(self._ask("scontrol", "show", "config"))
+    def config(self) -> dict[str, parse.Setting]:
+        return parse.config(self._ask("scontrol", "show", "config"))
 
-    def nodes(self) -> list[answers.Node]:
-        return answers.nodes(self._ask("scontrol", "--all", "--oneliner", "show", "node"))
+    def nodes(self) -> list[parse.Node]:
+        return parse.nodes(self._ask("scontrol", "--all", "--oneliner", "show", "node"))
 
-    def partitions(self) -> list[answers.Partition]:
-        return answers.partitions(self._ask("scontrol", "--all", "--oneliner", "show", "partition"))
+    def partitions(self) -> list[parse.Partition]:
+        return parse.partitions(self._ask("scontrol", "--all", "--oneliner", "show", "partition"))
 
-    def jobs(self) -> list[answers.Job]:
+    def jobs(self) -> list[parse.Job]:
         """Return all jobs that slurmctld still knows, array tasks one by one."""
         words = ("--all", "--array", "--noheader", "--states=all", f"--Format={_FIELDS}")
-        return answers.jobs(self._ask("squeue", *words, SLURM_TIME_FORMAT="%s"))
+        return parse.jobs(self._ask("squeue", *words, SLURM_TIME_FORMAT="%s"))
 
     def drain(self, names: t.Sequence[str], reason: str) -> None:
         self._update(names, "state=drain", f"reason={reason}")
@@ -92,7 +88,7 @@ class Slurm:
         argv = ("env", f"SLURM_CONF={path}", self._program("scontrol"), "show", "hostnames", "localhost")
         try:
             answer = self._run(argv, timeout=self._timeout, ok=range(256))
-        except _cmd.CommandError as error:
+        except _command.CommandError as error:
             raise NoAnswerError(str(error)) from error
         if answer.rc != 0:
             raise ConfError(f"Slurm would refuse it: {'; '.join(answer.err.split(chr(10))).strip('; ')}")
@@ -107,9 +103,9 @@ class Slurm:
         env = ("env", *assignments) if assignments else ()
         try:
             return self._run((*self._prefix, *env, self._program(program), *words), timeout=self._timeout).out
-        except _cmd.MissingProgramError as error:
+        except _command.MissingProgramError as error:
             raise NoProgramsError(f"{error}: {self._where()}") from error
-        except _cmd.CommandError as error:
+        except _command.CommandError as error:
             raise NoAnswerError(str(error)) from error
 
     def _where(self) -> str:

@@ -14,15 +14,15 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._shared import hostlist
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import conftext, version
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import ConfText, Statement
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
+from .._shared import hostlist
+from . import conf_text, version
+from .conf_text import ConfText, Statement
+from .errors import ConfError
 
 MAX_FILES = 200
 SCRIPT_KEYS = ("Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld")
 SCRIPTS = frozenset(key.lower() for key in SCRIPT_KEYS)
-_REPEATED = conftext.LISTS | {"slurmctldhost"}
+_REPEATED = conf_text.LISTS | {"slurmctldhost"}
 # What holds names of nodes. The name of a partition or of a NodeSet is none.
 _HOST_LISTS = frozenset(["nodename", "nodeaddr", "nodehostname", "nodes", "downnodes"])
 
@@ -71,9 +71,9 @@ def loaded_from(conf: Conf, changed: t.Mapping[str, str]) -> Conf:
 
     def read(path: str) -> bytes:
         if path in changed:
-            return conftext.encode(changed[path])
+            return conf_text.encode(changed[path])
         if path in conf.files:
-            return conftext.encode(conf.files[path].text())
+            return conf_text.encode(conf.files[path].text())
         raise ConfError(f"{path}: an edit must not make slurm.conf include another file")
 
     return load(conf.path, release=conf.release, read=read)
@@ -94,7 +94,7 @@ def flattened(conf: Conf) -> str:
 def _check_host_lists(conf: Conf) -> None:
     """Refuse ranges of hosts that are too long: slurmctld would die when it reads its configuration again."""
     for statement in conf.statements:
-        if statement.key.lower() in conftext.LISTS:
+        if statement.key.lower() in conf_text.LISTS:
             for pair in statement.pairs:
                 if pair.key.lower() in _HOST_LISTS:
                     _expanded(statement, pair.value)
@@ -115,11 +115,11 @@ def _load_file(conf: Conf, path: str, read: t.Callable[[str], bytes], inside: tu
     if len(conf.files) >= MAX_FILES:
         raise ConfError(f"{conf.path} includes more than {MAX_FILES} files")
     try:
-        text = conftext.decode(read(path))
+        text = conf_text.decode(read(path))
     except OSError as error:
         by = f" (included by {inside[-1]})" if inside else ""
         raise ConfError(f"{path}{by} cannot be read: {error.strerror or error}") from error
-    conf.files[path] = conftext.parse(path, text)
+    conf.files[path] = conf_text.parse(path, text)
     for statement in conf.files[path].statements:
         conf.statements.append(statement)
         if statement.is_key("Include"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which lines of slurm.conf to change so that a key says what it shall: a pure plan, carried out elsewhere.
+"""Which lines of slurm.conf to change so that a key has the wanted value: a pure plan, carried out by `apply`.
 
 A key is changed where it lives, also in an included file. A new line stands behind the last line of the same key, or at
 the end of slurm.conf. Each edit names the lines before and after, so that the record can undo it line by line.
@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import conftext, prologflags
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import Conf
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import Statement
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
+from . import conf as slurm_conf
+from . import conf_text, prolog_flags
+from .conf import Conf
+from .conf_text import Statement
+from .errors import ConfError
 
 
 class Wish(t.NamedTuple):
-    """What a key shall say.
+    """What a key must say.
 
     ``set``: this one value. ``add``: this line among the lines of a repeatable key. ``merge``: these words in a comma
     list, beside those that are there. ``remove``: no line with this value.
@@ -52,7 +52,7 @@ def plan(conf: Conf, wishes: t.Iterable[Wish]) -> Plan:
     """Plan all edits for all wishes; the result is read again and must say what was wished."""
     wishes = list(wishes)
     for wish in wishes:
-        if wish.key.lower() in conftext.LISTS | {"include"}:
+        if wish.key.lower() in conf_text.LISTS | {"include"}:
             raise ConfError(f"{wish.key}: lines that define something are not changed, only plain settings")
     edits: list[LineEdit] = []
     now = conf
@@ -101,9 +101,9 @@ def _add(conf: Conf, wish: Wish) -> t.Iterator[LineEdit]:
 def _merge(conf: Conf, wish: Wish) -> t.Iterator[LineEdit]:
     value = conf.value(wish.key) or ""
     if wish.key.lower() == "prologflags":
-        merged = prologflags.merge(value, wish.value)
+        merged = prolog_flags.merge(value, wish.value)
     else:
-        merged = prologflags.united(value, wish.value)
+        merged = prolog_flags.united(value, wish.value)
     return _set(conf, wish._replace(value=merged))
 
 
@@ -127,13 +127,13 @@ def _lines(conf: Conf, statement: Statement) -> tuple[str, ...]:
 
 
 def _revalued(conf: Conf, statement: Statement, value: str) -> LineEdit:
-    conftext.render(statement.key, value)
+    conf_text.render(statement.key, value)
     if statement.pairs[0].operator:
         raise ConfError(
             f"{statement.place}: {statement.key}{statement.pairs[0].operator}= is not changed automatically"
         )
     before = _lines(conf, statement)
-    return LineEdit(statement.path, statement.index, before, (conftext.replace_value(before, value),))
+    return LineEdit(statement.path, statement.index, before, (conf_text.replace_value(before, value),))
 
 
 def _inserted(conf: Conf, behind: Statement, wish: Wish) -> LineEdit:
@@ -148,9 +148,9 @@ def _new_line(conf: Conf, path: str, index: int, wish: Wish) -> LineEdit:
     """Return the edit that adds a line, with the ending that the file uses; a last line without one gets it."""
     lines = conf.files[path].lines
     ending = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
-    line = conftext.render(wish.key, wish.value) + ending
+    line = conf_text.render(wish.key, wish.value) + ending
     last = lines[index - 1] if index else "\n"
-    if conftext.continues(last):
+    if conf_text.continues(last):
         raise ConfError(f"{path} line {index}: the file ends in a continued line, behind which nothing can be added")
     if not last.endswith("\n"):
         return LineEdit(path, index - 1, (last,), (last + ending, line))

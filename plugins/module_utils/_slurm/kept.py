@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import readings
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
-from ansible_collections.converged.hpc.plugins.module_utils._texts import text_of
+from .._preflight.gather import parse
+from .._texts import text_of
+from .errors import ConfError
 
 LOCAL, SHARED, FETCHED, UNKNOWN, NONE = "local", "shared", "fetched", "unknown", "none"
 CONFIGLESS = "configless"
@@ -41,7 +41,7 @@ def kept(path: str, real: str, mounted: t.Mapping[str, tuple[str, bool]]) -> str
         return NONE
     if path == FETCHED_TO or "/conf-cache/" in real:
         return FETCHED
-    point = readings.mount_of(real, mounted)
+    point = parse.mount_of(real, mounted)
     if mounted.get(point, ("", False))[0] not in _ON_OTHER_HOSTS:
         return LOCAL
     return UNKNOWN if point == "/" else SHARED
@@ -55,7 +55,7 @@ def here(told: str, bin_dir: str | None) -> tuple[str, str]:
 
 def how(path: str) -> str:
     """Return how this host keeps the file at a path."""
-    mounted = readings.mounts(text_of("/proc/self/mounts"))
+    mounted = parse.mounts(text_of("/proc/self/mounts"))
     return kept(path, os.path.realpath(path) if path else "", mounted)
 
 

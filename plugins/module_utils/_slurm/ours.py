@@ -22,6 +22,6 @@ FILES = {
 def is_called(config: t.Mapping[str, t.Any], folder: str = FOLDER) -> bool:
     """Return whether Slurm calls every script of ours, by what `slurm_info` says of its configuration.
 
-    Then each node that it knows has them, but for one that was reinstalled since, and slurm.conf is not to be changed.
+    Then each node that it knows has them, except one that was reinstalled since, and slurm.conf is not to be changed.
     """
     return all(f"{folder}/{name}" in (config.get(key) or ()) for key, name in FILES.items())

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which settings of slurm.conf the running slurmctld does not follow yet. Pure.
 
-Compared with what runs, and not with what this run has changed: a run that was killed between the edit and
-`scontrol reconfigure` is made good by the next one, and a key that needs a restart shows itself.
+The file is compared with what runs, and not with what this run has changed. So the next run makes good for one that was
+killed between the edit and `scontrol reconfigure`, and a key that needs a restart shows itself.
 
 PRIVATE to the collection.
 """
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import prologflags
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.answers import Setting
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPTS, Conf
+from . import prolog_flags
+from .conf import SCRIPTS, Conf
+from .parse import Setting
 
 # Newer releases print Alloc for these, older ones do not.
 _MAY_BRING_ALLOC = frozenset(["deferbatch", "forcerequeueonfail"])
@@ -32,7 +32,7 @@ def _same(conf: Conf, key: str, running: Setting) -> bool:
         return [value for value in conf.values(key) if value] == (running or [])
     wanted, shown = conf.value(key) or "", str(running or "")
     if key == "prologflags":
-        return _same_flags(prologflags.effective(wanted), prologflags.effective(shown))
+        return _same_flags(prolog_flags.effective(wanted), prolog_flags.effective(shown))
     if not wanted:
         return True
     # scontrol adds units ("10 sec") and may sort lists.
@@ -44,4 +44,4 @@ def _same_flags(wanted: frozenset[str], shown: frozenset[str]) -> bool:
 
 
 def _sorted(text: str) -> list[str]:
-    return sorted(prologflags.words(text.lower()))
+    return sorted(prolog_flags.words(text.lower()))

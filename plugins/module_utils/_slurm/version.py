@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import NoAnswerError
+from .errors import NoAnswerError
 
 _PRINTED = re.compile(r"slurm(?:-wlm)? (\d{2})\.(\d{2})(?:\.(\d+))?")
 

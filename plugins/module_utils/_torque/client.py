@@ -15,11 +15,11 @@ import shlex
 import shutil
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import qmgr
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import TIMEOUT, Runner
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, WishError
-from ansible_collections.converged.hpc.plugins.module_utils._torque import answers
+from .. import _command
+from .._pbs import qmgr
+from .._pbs.client import TIMEOUT, Runner
+from .._pbs.errors import NoAnswerError, SpecError
+from . import parse
 
 BIN_DIR = "/usr/local/bin"
 HOME = "/var/spool/torque"
@@ -43,7 +43,7 @@ class Torque:
     def __init__(
         self,
         *,
-        run: Runner = _cmd.run,
+        run: Runner = _command.run,
         prefix: t.Sequence[str] = (),
         bin_dir: str = BIN_DIR,
         timeout: float = TIMEOUT,
@@ -72,12 +72,12 @@ class Torque:
         """Give qmgr one command that changes something."""
         self._ask("qmgr", "-c", command)
 
-    def nodes(self) -> list[answers.Node]:
-        return answers.nodes(self._ask("pbsnodes", "-x"))
+    def nodes(self) -> list[parse.Node]:
+        return parse.nodes(self._ask("pbsnodes", "-x"))
 
-    def jobs(self) -> list[answers.Job]:
+    def jobs(self) -> list[parse.Job]:
         """Return jobs that this user may see; all of them for an operator, or with query_other_jobs at the server."""
-        return answers.jobs(self._ask("qstat", "-t", "-x"))
+        return parse.jobs(self._ask("qstat", "-t", "-x"))
 
     def offline(self, names: t.Sequence[str], note: str) -> None:
         """Mark nodes and give them a note."""
@@ -96,20 +96,20 @@ class Torque:
         for name in names:
             qmgr.checked_name("node", name)
         if not all(word.isprintable() and len(word) <= _MOST_NOTE for word in words):
-            raise WishError(f"the note of a node is printable text on one line, of at most {_MOST_NOTE} characters")
+            raise SpecError(f"the note of a node is printable text on one line, of at most {_MOST_NOTE} characters")
         for first in range(0, len(names), _LONGEST):
             answer = self._answer("pbsnodes", *words, *names[first : first + _LONGEST])
             if answer.err.strip():
-                raise NoAnswerError(f"pbsnodes {words[0]}: {_cmd.last_line(answer.err)}")
+                raise NoAnswerError(f"pbsnodes {words[0]}: {_command.last_line(answer.err)}")
 
     def _ask(self, program: str, *words: str) -> str:
         return self._answer(program, *words).out
 
-    def _answer(self, program: str, *words: str) -> _cmd.Completed:
+    def _answer(self, program: str, *words: str) -> _command.Completed:
         argv = (*self._prefix, f"{self._bin_dir}/{program}", *words)
         try:
             answer = self._run(argv, timeout=self._timeout, ok=range(256))
-        except _cmd.CommandError as error:
+        except _command.CommandError as error:
             raise NoAnswerError(str(error)) from error
         if answer.rc != 0:
             reason = "; ".join(line.strip() for line in answer.err.splitlines() if line.strip()) or "it printed nothing"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The XML of qstat and pbsnodes, read into records of text. Pure.
 
-Torque writes elements with text and nothing else, and lets bytes through that no XML may have, so that one user's job
+Torque writes elements with text and nothing else. It lets bytes through that no XML may have, so that one user's job
 could make the whole answer unreadable for a real reader. This one knows elements, text and the five plain entities; it
 has no document types, defines no entities, and takes any character in a value. An answer that ends before its elements
 do is no answer.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError
+from .._pbs.errors import NoAnswerError
 
 Record = t.Dict[str, str]
 MOST_CHARACTERS = 64 * 1024 * 1024

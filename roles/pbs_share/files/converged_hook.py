@@ -5,8 +5,8 @@
 
 `decide` is pure: an event and the configuration in, one command line out. Only what PBS itself has made gets into it
 (id, run, exec_vnode, place, queue), never a text of the user's (see `forged`). The MoM does nothing else while
-execjob_begin runs, so the command is bounded, and what cannot be done ends in the outcome that the site has chosen:
-batch never depends on Kubernetes. Runs on every host of a job, after pbs_cgroups (order 100) whose cpuset it passes on.
+execjob_begin runs, so the command is bounded. What cannot be done ends in the outcome that the site has chosen: batch
+never depends on Kubernetes. Runs on every host of a job, after pbs_cgroups (order 100) whose cpuset it passes on.
 PBS keeps a hook as one text and brings nothing else to its MoMs, so all of it is in this file, however long that is.
 """
 
@@ -157,7 +157,7 @@ def size(text: str) -> int:
 
 
 def is_exclusive(facts: Facts, config: Config) -> bool:
-    """Whether nobody else may be on this host. A vnode of several that is taken alone counts as the whole host."""
+    """Return whether the job has this host alone. A vnode of several that is taken alone counts as the whole host."""
     words = facts.place.split(":")
     sharing = {how for host, how in config.sharing.items() if short_name(host) in facts.names}
     if sharing.intersection(("force_excl", "force_exclhost")):
@@ -245,11 +245,11 @@ def run(argv: Tuple[str, ...], seconds: float) -> Optional[int]:
 
 
 def forged(text: str) -> FrozenSet[str]:
-    """Jobs of which not all that a hook is told is PBS's own; "": the event's.
+    """Return jobs of which not all that a hook is told is PBS's own; "": the event's.
 
-    MoM hands a hook its jobs as lines of `name=value` and hardly quotes any, so a newline in what a user wrote (an
-    account, a variable) begins a line of his own, of any job, and three quotes swallow lines of PBS's. What PBS has to
-    say of a job it says once, and only of the event's own job it quotes the variables.
+    MoM hands a hook its jobs as lines of `name=value` and hardly quotes any. So a newline in what a user wrote (an
+    account, a variable) begins a line of that user's, of any job, and three quotes swallow lines of PBS's. PBS says
+    each thing of a job once, and quotes the variables of the event's own job only.
     """
     found: Set[str] = set()
     seen: Set[Tuple[str, str, str]] = set()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._kube.joining import KUBELET_MAKES
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node.join import KUBELET_MAKES
 from e2e import listing
 from e2e.upper_layer import Image, look, mounts_of
 from testbed import sysctls

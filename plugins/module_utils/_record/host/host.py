@@ -20,7 +20,7 @@ import struct
 import time
 import typing as t
 
-from ..._cmd import CommandError, Completed, run
+from ..._command import CommandError, Completed, run
 from ..model.errors import RecordError
 
 CHUNK = 1 << 20

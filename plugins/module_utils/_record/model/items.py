@@ -194,7 +194,7 @@ PATH_STEPS = ("file", "directory", "link", "absent")
 
 @dataclass(frozen=True)
 class Step:
-    """One change of one thing. `kind` says who performs it, `text` what people read."""
+    """One change of one thing. `kind` selects the function that performs it, `text` is what people read."""
 
     kind: str
     name: str
@@ -215,7 +215,7 @@ class FileWrite:
 
 @dataclass(frozen=True)
 class Change:
-    """What a diff shows of one thing. `sha256` names the content after, where the one who asks has it."""
+    """What a diff shows of one thing. `sha256` names the content after, where the caller has that content."""
 
     name: str
     before: str = ""

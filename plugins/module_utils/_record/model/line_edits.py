@@ -4,8 +4,8 @@
 """Edits of single lines, which of them a text shows, and their undo in a file that the site has changed since. Pure.
 
 The record keeps two texts per role and file: `ours`, as we left it, and `without`, as it would be without us.
-The undo takes what we did (without -> ours) back from the file as it is now, line by line: a line of ours that still
-stands is removed, a line we replaced or removed comes back, and whatever the site changed stays as the site has it.
+The undo takes what we did (without -> ours) back from the file as it is now, line by line. A line of ours that still
+stands is removed, and a line that we replaced or removed comes back. Lines that the site changed stay as they are.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from .files import require_parent, require_writable, show
 
 
 def plan_edit(builder: PlanBuilder, item: EditItem) -> None:
-    """Plan the edits of one file, made anew on the text without our earlier ones."""
+    """Plan the edits of one file, on its text without our earlier edits."""
     builder.claim(item.path, FORM_LINES, secret=item.secret)
     now = builder.found.path(item.path)
     require_parent(builder, item.path)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan of what makes a node as one role wants it. Pure: wanted, found and record in, steps out.
 
-Nothing is changed when there is an error. `assume` is check mode, or a package still to come: what an earlier role or
-that package would bring (a directory, a user, a unit, a kernel setting) is taken as given.
+Nothing is changed when there is an error. `assume` is set in check mode, and for a package still to come. What an
+earlier role or that package would bring (a directory, a user, a unit, a kernel setting) is then taken as given.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _plan_start(builder: PlanBuilder, item: UnitItem, this: str, touched: t.Set[
     ever = last is None and any(builder.view.wrote.get(key("path", path)) for path in inputs)
     ran_once = now.oneshot and last == digest and not changed
     if now.held:
-        return  # whoever lifts the condition starts it
+        return  # a condition keeps the unit stopped; what lifts the condition starts the unit
     if not now.active and item.active and not ran_once:
         _act(builder, item, "start", "")
     elif (now.active or ran_once) and (changed or ever or last not in (None, digest)):

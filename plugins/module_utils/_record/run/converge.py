@@ -1,11 +1,11 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node towards what one role wants.
+"""Make a node as one role wants it.
 
-The order of a change: read, plan (any error ends here, with nothing touched), baselines of all keys, journal of what
-will be written, packages, then the rest in the plan's order. A run may be killed between any two of these: the next
-one, or a restore, finds all it needs in the record.
+The order of a change: read, plan, baselines of all keys, journal of what will be written, packages, the rest in the
+plan's order. An error of the plan ends the run with nothing touched. A run may be killed between any two of these: the
+next one, or a restore, finds all it needs in the record.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Report:
     kept: t.List[str] = field(default_factory=list)
     left: t.List[str] = field(default_factory=list)
     found_record: bool = True
-    roles: t.List[str] = field(default_factory=list)  # whom the record knows
+    roles: t.List[str] = field(default_factory=list)  # roles that the record knows
     changes: t.List[Change] = field(default_factory=list)
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The two things a module does with a node: make it as a role wants it, and make it as it was before.
 
-Who changes the node holds the record's lock meanwhile; who only looks does not.
+A run that changes the node holds the record's lock meanwhile; a run that only reads does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One change of a node at a time; who comes second waits a bounded time and is then told who holds it."""
+"""Allow one change of a node at a time. A second run waits a bounded time, and its error then names the holder."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 """The plan of what makes a node as it was before us. Pure: record and found in, steps and verdicts out.
 
 It is planned, done and planned again until nothing is left to do; the last plan is the proof. Nothing that the site has
-made since is lost: its version of a whole file is kept aside, its lines in an edited file stay, and what is not ours
+made since is lost. Its version of a whole file is kept aside, and its lines in an edited file stay. What is not ours
 to take away (a unit it started, a setting it changed) is left and named.
 """
 

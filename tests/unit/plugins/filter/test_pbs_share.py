@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.converged.hpc.plugins.filter.pbs_share import pbs_jobs_on, pbs_share_memory, pbs_sharing
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import answers
+from ansible_collections.converged.hpc.plugins.module_utils._pbs import parse
 
 WISHED = {"hooks": ["converged"], "queues": ["pods"]}
 
@@ -106,7 +106,7 @@ def test_a_sharing_that_nobody_knows_is_refused_by_name() -> None:
 
 def test_adoption_takes_the_strictest_vnode_too() -> None:
     nodes = [{"name": f"v{number}", "host": "n2", "sharing": how} for number, how in enumerate(("ignore_excl", ""))]
-    job = {"id": "1.srv", "run": 1, "state": "R", "placement": "excl", "chunks": answers.chunks("(v0:ncpus=1)")}
+    job = {"id": "1.srv", "run": 1, "state": "R", "placement": "excl", "chunks": parse.chunks("(v0:ncpus=1)")}
     (told,) = pbs_jobs_on([job], nodes, "n2", SIZES)
     assert told.split()[1:3] == ["--cpus=1", "--exclusive"]
 
@@ -136,7 +136,7 @@ def test_a_job_that_runs_already_is_told_as_the_hook_would_tell_it(
     exec_vnode: str, place: str, sharing: str, more: dict[str, Any], words: list[str], state: str
 ) -> None:
     sizes = {**SIZES, **more}
-    job = {"id": "15.srv", "run": 1, "state": state, "placement": place, "chunks": answers.chunks(exec_vnode)}
+    job = {"id": "15.srv", "run": 1, "state": state, "placement": place, "chunks": parse.chunks(exec_vnode)}
     (found,) = pbs_jobs_on([job], [dict(node, sharing=sharing) for node in NODES], "n2", sizes)
     name, *told = found.split(" ")
     assert name == "15.srv/1"

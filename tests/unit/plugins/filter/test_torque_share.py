@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.converged.hpc.plugins.filter.torque_share import torque_jobs_on, torque_scripts
-from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather_torque import OURS
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather.torque import OURS
 
 WRAPPER = (Path(__file__).parents[4] / "roles/torque_share/files/pelogue").read_text(encoding="utf-8")
 FOLDER = "/etc/converged/torque"

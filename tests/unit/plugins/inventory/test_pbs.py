@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.converged.hpc.plugins.inventory.pbs import node_hosts
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.answers import Node, Queue
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.parse import Node, Queue
 from ansible_collections.converged.hpc.plugins.plugin_utils._inventory import InventoryError
 
 HEAD: dict[str, t.Any] = {"timestamp": 1, "pbs_version": "23.06.06", "pbs_server": "pbs-srv"}

@@ -13,8 +13,8 @@ from ansible_collections.converged.hpc.plugins.inventory.slurm import (
     controller_hosts,
     node_host,
 )
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.answers import Node
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.parse import Node
 from ansible_collections.converged.hpc.plugins.plugin_utils._inventory import (
     InventoryError,
     group_name,

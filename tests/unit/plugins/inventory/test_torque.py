@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.converged.hpc.plugins.inventory.torque import node_hosts
-from ansible_collections.converged.hpc.plugins.module_utils._torque.answers import Node
+from ansible_collections.converged.hpc.plugins.module_utils._torque.parse import Node
 from ansible_collections.converged.hpc.plugins.plugin_utils._inventory import InventoryError
 
 NODES = """\

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd, _programs
+from ansible_collections.converged.hpc.plugins.module_utils import _command, _programs
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import NoProgramsError
 
@@ -65,7 +65,7 @@ def test_the_given_folder_is_not_doubted() -> None:
 
 def test_a_program_on_the_search_path_is_found_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = installed(tmp_path / "bin", "scontrol")
-    monkeypatch.setattr(_cmd, "PATH", f"{folder}:{_cmd.PATH}")
+    monkeypatch.setattr(_command, "PATH", f"{folder}:{_command.PATH}")
     assert _programs.slurm_bin_dir(None) == str(folder)
     assert _programs.slurm_bin_dir("") == str(folder)
 
@@ -90,7 +90,7 @@ def test_pbs_says_where_it_is(
 def test_programs_that_are_nowhere_are_asked_of_the_administrator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_cmd, "PATH", str(tmp_path))
+    monkeypatch.setattr(_command, "PATH", str(tmp_path))
     with pytest.raises(NoProgramsError, match="set slurm_bin_dir to their folder, such as /opt/slurm/bin"):
         Slurm().nodes()
     with pytest.raises(NoProgramsError, match="/no/such is what slurm_bin_dir or bin_dir says: correct it"):

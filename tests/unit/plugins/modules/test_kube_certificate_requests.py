@@ -11,9 +11,9 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd
-from ansible_collections.converged.hpc.plugins.module_utils._kube import signing
+from ansible_collections.converged.hpc.plugins.module_utils import _command
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.identity import signing
 from ansible_collections.converged.hpc.plugins.modules import kube_certificate
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -54,9 +54,9 @@ class Api:
         self.approved: list[dict[str, t.Any]] = []
         self.strangers = [{"metadata": {"name": "stranger"}, "status": {}}]
 
-    def __call__(self, argv: t.Sequence[str], *, timeout: float, text: str | None = None) -> _cmd.Completed:
+    def __call__(self, argv: t.Sequence[str], *, timeout: float, text: str | None = None) -> _command.Completed:
         words = list(argv[4:])
-        return _cmd.Completed(tuple(argv), 0, getattr(self, f"do_{words[0]}")(words, text), "")
+        return _command.Completed(tuple(argv), 0, getattr(self, f"do_{words[0]}")(words, text), "")
 
     def do_create(self, _words: list[str], text: str) -> str:
         made = json.loads(text)

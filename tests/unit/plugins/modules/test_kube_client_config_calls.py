@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._kube.certificate import pins
+from ansible_collections.converged.hpc.plugins.module_utils._kube.certificates.certificate import pins
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.modules import kube_client_config
 from cryptography import x509

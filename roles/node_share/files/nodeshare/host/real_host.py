@@ -198,7 +198,7 @@ class RealHost(Host):
             for unit, state in zip(units, states)
             if state in ("active", "activating", "reloading", "deactivating", "refreshing")
         )
-        # A runtime alone, on a node that is about to join a cluster, serves nobody yet and is needed for the join.
+        # A runtime alone, on a node that is about to join a cluster, serves no pod yet and is needed for the join.
         return active if units[0] in active or os.path.exists(self.settings.kubeconfig) else ()
 
     def stop_units(self, units: Tuple[str, ...], *, force: bool) -> None:

@@ -9,7 +9,7 @@ import datetime
 import hashlib
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._kube import certificate
+from ansible_collections.converged.hpc.plugins.module_utils._kube.certificates import certificate
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes

@@ -10,10 +10,11 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._kube import client_config, x509
-from ansible_collections.converged.hpc.plugins.module_utils._kube.certificate import pins
-from ansible_collections.converged.hpc.plugins.module_utils._kube.client_config import Held, Wanted
+from ansible_collections.converged.hpc.plugins.module_utils._kube.certificates import x509
+from ansible_collections.converged.hpc.plugins.module_utils._kube.certificates.certificate import pins
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.identity import client_config
+from ansible_collections.converged.hpc.plugins.module_utils._kube.identity.client_config import Held, Wanted
 from cryptography import x509 as field
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec

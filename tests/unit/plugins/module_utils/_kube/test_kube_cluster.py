@@ -10,10 +10,11 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils import _cmd
-from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster, membership
+from ansible_collections.converged.hpc.plugins.module_utils import _command
+from ansible_collections.converged.hpc.plugins.module_utils._kube import cluster
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
 from ansible_collections.converged.hpc.plugins.module_utils._kube.kubectl import Kubectl
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import membership
 from ansible_collections.converged.hpc.plugins.modules import kube_bootstrap_token, kube_node
 
 PIN, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
@@ -51,7 +52,7 @@ class Api:
         self.told: list[tuple[str, ...]] = []
         self.texts: list[dict[str, t.Any]] = []
 
-    def __call__(self, argv: t.Sequence[str], *, timeout: float, text: str | None = None) -> _cmd.Completed:
+    def __call__(self, argv: t.Sequence[str], *, timeout: float, text: str | None = None) -> _command.Completed:
         words = tuple(argv[4:])
         if words[:2] == ("config", "view"):
             return self.answer(argv, json.dumps(self.view))
@@ -62,8 +63,8 @@ class Api:
             self.texts.append(json.loads(text))
         return self.answer(argv, "done\n")
 
-    def answer(self, argv: t.Sequence[str], out: str) -> _cmd.Completed:
-        return _cmd.Completed(tuple(argv), 0, out, "")
+    def answer(self, argv: t.Sequence[str], out: str) -> _command.Completed:
+        return _command.Completed(tuple(argv), 0, out, "")
 
     def kubectl(self) -> Kubectl:
         return Kubectl(kubeconfig="admin.conf", run=self)

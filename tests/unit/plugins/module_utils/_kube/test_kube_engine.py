@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._kube import engine
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import engine
 
 USAGE = """\
 Flags:

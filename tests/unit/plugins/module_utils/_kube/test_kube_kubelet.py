@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._kube import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._kube.errors import KubeError
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import kubelet
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 from unit.plugins.module_utils._record.fake_node import FakeNode

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._kube import leftovers
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import leftovers
 
 SHIM = "/usr/bin/containerd-shim-runc-v2\0-namespace\0{}\0-id\0abc\0-address\0/run/containerd/containerd.sock\0"
 

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 import tomllib
-from ansible_collections.converged.hpc.plugins.module_utils._kube import toml
+from ansible_collections.converged.hpc.plugins.module_utils._kube.node import toml
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ import stat
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import gather_torque
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import torque as gather_torque
 
 if t.TYPE_CHECKING:
     from pathlib import Path

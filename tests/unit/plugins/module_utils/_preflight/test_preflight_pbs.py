@@ -8,8 +8,10 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import batch_pbs, beside, names, room
+from ansible_collections.converged.hpc.plugins.module_utils._preflight import names
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.batch import pbs as batch_pbs
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import Finding, Machine
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.node import placeholder_mode, room
 
 Pbs = t.Dict[str, t.Any]
 
@@ -327,7 +329,7 @@ def test_the_kubelet_and_nodeshare_mean_the_same_directory_and_give_no_core_twic
     wanted: dict[str, str], kubelet: dict[str, str], found: list[str], mode: str
 ) -> None:
     settings = {"share_mode": mode, "fence": "cores", "manifests": PLACES, "static_pods": PLACES, **wanted}
-    judged = beside.placeholders(Machine({**settings, "kubelet_config": kubelet}, {}))
+    judged = placeholder_mode.placeholders(Machine({**settings, "kubelet_config": kubelet}, {}))
     assert [finding.code for finding in judged] == ([] if mode == "handover" else found)
 
 
@@ -349,4 +351,4 @@ def test_nodeshare_the_label_and_everybody_else_go_by_the_same_share_mode(
 ) -> None:
     settings = {"share_mode": mode, "node_mode": of_nodeshare, "fence": "cores", "manifests": "/m", "static_pods": "/m"}
     settings["inventory_share_mode"] = of_inventory
-    assert told(beside.placeholders(Machine(settings, {}))) == found
+    assert told(placeholder_mode.placeholders(Machine(settings, {}))) == found

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import readings
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import parse
 from unit.plugins.module_utils._preflight.spoiled_site import said, setting, settled, several
 
 WANTED = several(setting("wanted", "runtime", "singularity_cri"), setting("found", "cgroup", "v1"))
@@ -67,4 +67,4 @@ def test_a_cgroup_that_was_never_tried_can_be_accepted() -> None:
     ],
 )
 def test_the_runtime_that_a_kubelet_uses_is_read_from_its_files(config: str, flags: str, socket: str) -> None:
-    assert readings.runtime_endpoint(config, flags) == socket
+    assert parse.runtime_endpoint(config, flags) == socket

@@ -9,7 +9,7 @@ import copy
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._preflight import batch_torque
+from ansible_collections.converged.hpc.plugins.module_utils._preflight.batch import torque as batch_torque
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import LEFT_OUT, SHARED, Finding, Verdict
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.verdicts import Cluster, verdicts
 from unit.plugins.module_utils._preflight.spoiled_site import Site

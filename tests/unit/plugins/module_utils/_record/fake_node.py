@@ -16,7 +16,7 @@ import stat
 import typing as t
 from dataclasses import dataclass, field
 
-from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
+from ansible_collections.converged.hpc.plugins.module_utils._command import Completed
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 

@@ -10,7 +10,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._cmd import Completed
+from ansible_collections.converged.hpc.plugins.module_utils._command import Completed
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.kinds.package import Apt, Rpm, needed
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError

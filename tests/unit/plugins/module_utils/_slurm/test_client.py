@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._cmd import CommandError, Completed
+from ansible_collections.converged.hpc.plugins.module_utils._command import CommandError, Completed
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError, NoAnswerError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import Conf, load
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conftext import encode
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf_text import encode
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import LineEdit, Plan, Wish, applied, plan
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.version import Version

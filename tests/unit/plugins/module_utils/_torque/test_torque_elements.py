@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError
-from ansible_collections.converged.hpc.plugins.module_utils._torque import answers, elements
+from ansible_collections.converged.hpc.plugins.module_utils._torque import elements, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def test_an_answer_without_bounds_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 @given(st.text(st.characters(exclude_characters="<>&"), max_size=60))
 def test_the_name_of_a_job_changes_nothing_else(name: str) -> None:
     text = f"<Data>{JOB.format(f'<Job_Name>{name}</Job_Name><exec_host>n1/0-3</exec_host>')}</Data>"
-    [job] = answers.jobs(text)
+    [job] = parse.jobs(text)
     assert (job.id, job.state, job.hosts) == ("1.srv", "R", ({"host": "n1", "slots": 4},))
 
 
@@ -80,10 +80,10 @@ def test_the_name_of_a_job_changes_nothing_else(name: str) -> None:
     ],
 )
 def test_hosts_of_a_job(text: str, expected: dict[str, int]) -> None:
-    assert {one["host"]: one["slots"] for one in answers.places(text)} == expected
+    assert {one["host"]: one["slots"] for one in parse.places(text)} == expected
 
 
 @pytest.mark.parametrize("text", ["n1", "n1/", "n1/x", "/0", "n1/3-0", "n1/0-9999999", "n1/0+", "n 1/0", "n1/0--2"])
 def test_hosts_that_cannot_be_are_no_answer(text: str) -> None:
     with pytest.raises(NoAnswerError):
-        answers.places(text)
+        parse.places(text)

@@ -17,7 +17,7 @@ from ...model import job_key
 from ..decide import Jobs
 from .slurm import Batch, Run, plain
 
-# A node with one of these is not for jobs now, and not for pods either: whoever set it wants it for himself.
+# A node with one of these is not for jobs now, and not for pods either: it was closed for some purpose.
 CLOSED = frozenset(
     (
         "offline",

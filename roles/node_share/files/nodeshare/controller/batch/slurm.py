@@ -28,7 +28,7 @@ START_FIELDS = "--Format=StartTime:^,SchedNodes:^"
 HOLDING = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
 ENDING = frozenset(("COMPLETING",))
 STATES = ",".join(sorted(HOLDING | ENDING))
-# A node with one of these is not for jobs now, and not for pods either: whoever set it wants it for himself.
+# A node with one of these is not for jobs now, and not for pods either: it was closed for some purpose.
 CLOSED = frozenset(
     (
         "DRAIN",
