@@ -11,8 +11,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._preflight.gather import parse
-from .._texts import text_of
+from .._texts import mount_of, mounts, text_of
 from .errors import ConfError
 
 LOCAL, SHARED, FETCHED, UNKNOWN, NONE = "local", "shared", "fetched", "unknown", "none"
@@ -41,7 +40,7 @@ def kept(path: str, real: str, mounted: t.Mapping[str, tuple[str, bool]]) -> str
         return NONE
     if path == FETCHED_TO or "/conf-cache/" in real:
         return FETCHED
-    point = parse.mount_of(real, mounted)
+    point = mount_of(real, mounted)
     if mounted.get(point, ("", False))[0] not in _ON_OTHER_HOSTS:
         return LOCAL
     return UNKNOWN if point == "/" else SHARED
@@ -55,7 +54,7 @@ def here(told: str, bin_dir: str | None) -> tuple[str, str]:
 
 def how(path: str) -> str:
     """Return how this host keeps the file at a path."""
-    mounted = parse.mounts(text_of("/proc/self/mounts"))
+    mounted = mounts(text_of("/proc/self/mounts"))
     return kept(path, os.path.realpath(path) if path else "", mounted)
 
 

@@ -20,7 +20,7 @@ import time
 import typing as t
 
 from ... import _command
-from ..._texts import text_of
+from ..._texts import mount_of, mounts, text_of
 from . import parse, script_patterns
 
 SECONDS = 10.0
@@ -61,7 +61,7 @@ RUNTIMES = ("containerd", "crio", "cri-dockerd", "sycri")
 def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.Sequence[str]) -> t.Dict[str, t.Any]:
     """Gather everything but the batch system's side."""
     seen = time.time()
-    mounted = parse.mounts(text_of("/proc/self/mounts"))
+    mounted = mounts(text_of("/proc/self/mounts"))
     return {
         "time": seen,
         "hostname": socket.gethostname(),
@@ -153,7 +153,7 @@ def _disk(path: str, mounted: t.Mapping[str, t.Tuple[str, bool]]) -> t.Dict[str,
     """Return the file system that a path would lie on, though the path may not be there yet."""
     while not os.path.exists(path):
         path = os.path.dirname(path)
-    point = parse.mount_of(os.path.realpath(path), mounted)
+    point = mount_of(os.path.realpath(path), mounted)
     kind, read_only = mounted.get(point, ("", False))
     room = os.statvfs(path)
     return {

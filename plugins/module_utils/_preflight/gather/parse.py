@@ -32,23 +32,6 @@ def family(text: str) -> str:
     return next((_FAMILIES[word] for word in words if word in _FAMILIES), "")
 
 
-def mounts(text: str) -> t.Dict[str, t.Tuple[str, bool]]:
-    """Read /proc/self/mounts: file system and if it is read-only, by mount point; the last mount on a point counts."""
-    found = {}
-    for line in text.splitlines():
-        words = line.split(" ")
-        if len(words) >= 4:
-            point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), words[1])
-            found[point] = (words[2], "ro" in words[3].split(","))
-    return found
-
-
-def mount_of(path: str, found: t.Iterable[str]) -> str:
-    """Return the mount point that a path lies on."""
-    fitting = [point for point in found if point == "/" or path == point or path.startswith(point + "/")]
-    return max(fitting, key=len, default="/")
-
-
 def cgroup_mode(found: t.Mapping[str, t.Tuple[str, bool]]) -> str:
     """Return v2 where the unified hierarchy is the only one, else v1, also where both are mounted."""
     return "v2" if found.get("/sys/fs/cgroup", ("", False))[0] == "cgroup2" else "v1"

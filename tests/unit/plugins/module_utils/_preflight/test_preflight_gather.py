@@ -11,7 +11,7 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils import _command
+from ansible_collections.converged.hpc.plugins.module_utils import _command, _texts
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import node as gather_node
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import parse, script_patterns
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import slurm as gather_slurm
@@ -100,11 +100,11 @@ MOUNTS = (
 
 
 def test_mounts_are_read_with_their_spaces() -> None:
-    found = parse.mounts(MOUNTS)
+    found = _texts.mounts(MOUNTS)
     assert found["/"] == ("ext4", False)
     assert found["/var/lib/a b"] == ("tmpfs", True)
-    assert parse.mount_of("/var/lib/a b/c", found) == "/var/lib/a b"
-    assert parse.mount_of("/var/lib/a", found) == "/"
+    assert _texts.mount_of("/var/lib/a b/c", found) == "/var/lib/a b"
+    assert _texts.mount_of("/var/lib/a", found) == "/"
 
 
 @pytest.mark.parametrize(
