@@ -64,7 +64,7 @@ class SelectNode:
 class BindVolume:
     """Give a volume that is there to a claim of this pod; the pod is bound to its node once the claim is.
 
-    The version goes along, so that of two who want the volume one is refused. That ends as `BindFailed`.
+    The version goes along, so that one of two requests for the same volume is refused. That ends as `BindFailed`.
     """
 
     uid: str
@@ -161,7 +161,7 @@ class PodLost:
 class Submit:
     """Ask the batch system for a job that backs a gang, or a pod by itself. Ends as `SubmitEnded`.
 
-    Who pays follows from the queue and the namespace, never from what the pod says of itself.
+    The queue and the namespace decide which account pays, never what the pod says of itself.
     """
 
     uid: str

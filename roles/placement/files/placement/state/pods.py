@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The known pods: where each is charged, and the way back from every tentative move.
 
-A pod is charged where it is bound, or where we have decided to put it (assumed): the assumption ends only when the
-truth says where the pod is, or when `forget` is called because the truth has been read and says that it is nowhere.
+A pod is charged where it is bound, or where we have decided to put it (assumed). The assumption ends when the truth
+says where the pod is. It also ends by `forget`, when the truth has been read and says that the pod is nowhere.
 A pod that waits for its victims to leave is promised room instead. What belongs to a node that is not known yet is
 kept by the node's name and charged when it appears.
 """
@@ -83,7 +83,7 @@ class PodTable:
         self.amended = 0
 
     def put(self, pod: Pod) -> None:
-        """The pod is as given."""
+        """Note that the pod is as given."""
         entry = self.by_uid.get(pod.uid)
         if entry is None:
             keys = _keys_read(pod.spec)
@@ -116,7 +116,7 @@ class PodTable:
         self._deposit(entry)
 
     def remove(self, uid: str) -> None:
-        """The pod is gone."""
+        """Note that the pod is gone."""
         entry = self.by_uid.pop(uid)
         self._withdraw(entry)
         self._labelsets.leave(entry.labelset)
@@ -129,7 +129,7 @@ class PodTable:
             del self.by_name[entry.pod.namespace]
 
     def named(self, namespace: str, name: str) -> str | None:
-        """The UID of the pod of this name."""
+        """Return the UID of the pod of this name."""
         return self.by_name.get(namespace, {}).get(name)
 
     def at_node(self, name: str) -> list[PodEntry]:
@@ -146,12 +146,12 @@ class PodTable:
             self._charge(entry)
 
     def uncharge_node(self, name: str) -> None:
-        """Takes the charges off a node that is about to go; its pods stay with its name."""
+        """Take the charges off a node that is about to go; its pods stay with its name."""
         for entry in self.at_node(name):
             self._uncharge(entry)
 
     def uncharge_users(self, resource: str) -> list[PodEntry]:
-        """Takes off the charge of every pod that asks for this resource, and says which they were."""
+        """Take off the charge of every pod that asks for this resource; return these pods."""
         asks = {entry.pod.request: False for entry in self.by_uid.values()}
         asks = {request: any(name == resource for name, _unused in request) for request in asks}
         users = [entry for entry in self.by_uid.values() if entry.row >= 0 and asks[entry.pod.request]]
@@ -179,21 +179,21 @@ class PodTable:
         self._plan(entry, Plan("", node, entry.plan.evicting))
 
     def forget(self, uid: str) -> None:
-        """The pod is not where we wanted it, and the truth says so; what it was nominated for is void, too."""
+        """Note that the pod is not where we wanted it; its nomination is void, too."""
         entry = self.by_uid[uid]
         self._plan(entry, Plan("", _NOWHERE if entry.pod.nominated_node else "", entry.plan.evicting))
 
     def evict(self, uid: str, *, evicting: bool = True) -> None:
-        """The pod is to leave, or is not after all."""
+        """Note that the pod is to leave, or is not after all."""
         entry = self.by_uid[uid]
         self._plan(entry, entry.plan._replace(evicting=evicting))
 
     def mark(self) -> int:
-        """A point to come back to. Between it and the way back no event may be applied."""
+        """Return a point to come back to; no event may be applied between it and the way back."""
         return len(self._undo)
 
     def rollback(self, mark: int) -> None:
-        """Takes back every plan since the mark, last first."""
+        """Take back every plan since the mark, last first."""
         while len(self._undo) > mark:
             uid, plan = self._undo.pop()
             self._set_plan(self.by_uid[uid], plan)
@@ -260,7 +260,7 @@ class PodTable:
 
 
 def _belongs(pod: Pod, plan: Plan) -> tuple[str, bool]:
-    """The node it belongs to, and whether it is charged there (or else promised)."""
+    """Return the node that the pod belongs to, and whether it is charged there (or else promised)."""
     if pod.phase in TERMINAL:
         return "", False
     if pod.node or plan.assumed:
@@ -270,7 +270,7 @@ def _belongs(pod: Pod, plan: Plan) -> tuple[str, bool]:
 
 
 def _keys_read(spec: PodSpec) -> Sequence[str]:
-    """The keys of labels of other pods that the rules of such a pod read."""
+    """Return the keys of labels of other pods that the rules of such a pod read."""
     if not (spec.affinity or spec.anti_affinity or spec.spread or spec.preferred_pods):
         return ()
     terms = (*spec.affinity, *spec.anti_affinity, *(weighted.term for weighted in spec.preferred_pods))

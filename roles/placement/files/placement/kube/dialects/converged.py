@@ -22,7 +22,7 @@ _NO_QUEUE: Final = wire_group.OwnQueueSpec()
 
 
 def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
-    """The queue."""
+    """Return the queue."""
     found = _queue.decode(raw)
     spec = found.spec or _NO_QUEUE
     placed_by = _placer(spec)

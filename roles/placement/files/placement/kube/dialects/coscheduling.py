@@ -27,7 +27,7 @@ _PHASES: Final = {
 
 
 def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
-    """The group."""
+    """Return the group."""
     found = _group.decode(raw)
     spec = found.spec or _NO_GROUP
     return reading.group(

@@ -31,7 +31,7 @@ _PHASES: Final = {
 
 
 def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
-    """The group."""
+    """Return the group."""
     found = _group.decode(raw)
     spec = found.spec or _NO_GROUP
     return reading.group(
@@ -45,13 +45,13 @@ def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
 
 
 def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
-    """The queue."""
+    """Return the queue."""
     found = _queue.decode(raw)
     return reading.queue(found.metadata, dialect, found.spec or _NO_QUEUE, sharing)
 
 
 def group_status(status: GroupStatus, now: str) -> Json:
-    """What kube-batch's API has."""
+    """Return the status as kube-batch's API has it."""
     conditions = unschedulable(status, now)
     if status.phase is None:
         return {"conditions": conditions}
@@ -65,7 +65,7 @@ def group_status(status: GroupStatus, now: str) -> Json:
 
 
 def unschedulable(status: GroupStatus, now: str) -> list[Json]:
-    """The one condition of kube-batch and Volcano; a group that has its nodes has none."""
+    """Return the one condition of kube-batch and Volcano; a group that has its nodes has none."""
     if status.scheduled or not status.reason:
         return []
     return [

@@ -25,12 +25,12 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def member_count(value: int | None) -> int:
-    """A gang's size as it was written, so that a senseless one is answered by name; nothing said is one."""
+    """Return a gang's size as it was written, so that a senseless one is answered by name; nothing said is one."""
     return 1 if value is None else value
 
 
 def weight(value: int | None) -> int:
-    """A queue's weight."""
+    """Return a queue's weight."""
     if value is None:
         return 1
     if not 1 <= value <= MAX_WEIGHT:
@@ -39,7 +39,7 @@ def weight(value: int | None) -> int:
 
 
 def priority(value: int | None) -> int:
-    """A queue's priority."""
+    """Return a queue's priority."""
     if value is not None and abs(value) > MAX_PRIORITY:
         raise FieldError("spec.priority", f"{value} is not of 32 bits")
     return value or 0
@@ -52,7 +52,7 @@ def amounts(resources: core.Resources, field: str, sharing: Sharing) -> Amounts:
 
 
 def bounds(resources: core.Resources, field: str, sharing: Sharing) -> Amounts:
-    """A capability: unlike elsewhere a zero means something, namely nothing of this."""
+    """Return a capability; a zero means that the queue gets nothing of this."""
     nano = read_resources(resources, field)
     zeros = tuple((name, 0) for name, amount in nano.items() if not amount)
     return sharing.amounts(tuple(sorted((*amounts(resources, field, sharing), *zeros))))
@@ -116,7 +116,7 @@ def queue(
     sharing: Sharing,
     **more: Any,
 ) -> Queue:
-    """The queue with its identity, its weight and its capability."""
+    """Return the queue with its identity, its weight and its capability."""
     return Queue(
         uid=meta.uid,
         name=meta.name,

@@ -31,7 +31,7 @@ _ANY_TIER: Final = 1 << 10
 
 
 def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
-    """The group."""
+    """Return the group."""
     found = _group.decode(raw)
     spec = found.spec or _NO_GROUP
     return reading.group(
@@ -62,7 +62,7 @@ def _topology(wish: wire_group.NetworkTopology | None) -> TopologyRequest | None
 
 
 def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
-    """The queue."""
+    """Return the queue."""
     found = _queue.decode(raw)
     spec = found.spec or _NO_QUEUE
     guarantee = spec.guarantee.resource if spec.guarantee else None
@@ -111,7 +111,7 @@ def _queue_demands(spec: wire_group.QueueSpec) -> Iterator[str]:
 
 
 def group_status(status: GroupStatus, now: str) -> Json:
-    """What Volcano's API has; conditions are its own and are replaced."""
+    """Return the status as Volcano's API has it; its conditions are replaced."""
     conditions = unschedulable(status, now)
     if status.phase is None:
         return {"conditions": conditions}
@@ -137,7 +137,7 @@ def group_status(status: GroupStatus, now: str) -> Json:
 
 
 def queue_status(status: QueueStatus, _now: str) -> Json:
-    """Numbers of groups and what they have; the state is for whoever opens and closes the queue to write."""
+    """Return numbers of groups and what they have; Volcano itself writes whether a queue is open."""
     if not status.readable:
         return {}
     return {
