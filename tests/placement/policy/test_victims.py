@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from placement.model.pod import Phase
-from placement.policy.framework.slice_budget import SliceBudget
+from placement.model.slicing import SliceBudget
 from placement.policy.jobs.job import Task
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets
 from placement.policy.preemption.victims import VictimRules, VictimSearch, VictimSet, classes

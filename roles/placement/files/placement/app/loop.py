@@ -13,7 +13,7 @@ questions stay where they are, in the inbox.
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
@@ -22,6 +22,7 @@ from placement.app.metrics import Metrics
 from placement.core.scheduler import Scheduler
 from placement.model.action import Action, Bind, Evict, PodCondition
 from placement.model.event import Event
+from placement.model.slicing import Steps
 
 Answer = TypeVar("Answer")
 
@@ -133,7 +134,7 @@ class Loop:
             raise asked.error
         return answers[0]
 
-    def ask_in_steps(self, steps: Generator[None, None, Answer], timeout: float = _ASK_SECONDS) -> Answer:
+    def ask_in_steps(self, steps: Steps[Answer], timeout: float = _ASK_SECONDS) -> Answer:
         """Asks something long, step by step, so that events have their turns in between."""
         while True:
             try:

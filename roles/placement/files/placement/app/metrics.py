@@ -4,13 +4,15 @@
 """Figures for Prometheus: kube-batch's meanings under our prefix, and what our own parts need."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from placement.model.slicing import Steps
 
 PREFIX: Final = "placement_"
 Labels = tuple[tuple[str, str], ...]
@@ -75,7 +77,7 @@ class Metrics:
             "shed_events_total", "Events that were never told for want of room, by type and reason", "type", "reason"
         )
 
-    def timed(self, action: str, steps: Iterator[None]) -> Generator[None, None, None]:
+    def timed(self, action: str, steps: Steps[None]) -> Steps[None]:
         """Run the steps of an action, or of a whole cycle where none is named, and note their time."""
         begun = time.monotonic()
         yield from steps

@@ -7,7 +7,6 @@ All of it but reading the settings is done in the loop's thread, in steps.
 """
 
 from collections import Counter
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from placement.graph.source import GraphSource
 from placement.graph.switches import read_switches
 from placement.graph.topology import Topology, TopologyError
 from placement.graph.tree import Drift, Graph
+from placement.model.slicing import Steps, paced
 from placement.state.cluster import Cluster
 
 Json = dict[str, Any]
@@ -62,30 +62,30 @@ class TopologyView:
         # How often something differed, by what it was.
         self.drifts: Counter[str] = Counter()
 
-    def show(self, *, nodes: bool) -> Generator[None, None, list[str]]:
+    def show(self, *, nodes: bool) -> Steps[list[str]]:
         """Return the tree as lines, and what does not agree about it."""
         graph = yield from self._source.obtain()
         yield
         return [*show(graph, nodes=nodes), *(f"note: {sentence}" for sentence in graph.findings())]
 
-    def picture(self, scheduler: str) -> Generator[None, None, Json]:
+    def picture(self, scheduler: str) -> Steps[Json]:
         """Return the tree as data for a picture; `scheduler` is the name by which pods ask for this scheduler."""
         graph = yield from self._source.obtain()
         yield
         found = yield from picture(graph, self.cluster, scheduler)
         return found
 
-    def dump(self) -> Generator[None, None, str]:
+    def dump(self) -> Steps[str]:
         """Return the tree as JGF."""
         graph = yield from self._source.obtain()
         pieces: list[str] = []
-        for piece in write_jgf(graph):
+        for piece, pause in paced(write_jgf(graph), _PIECES):
             pieces.append(piece)
-            if not len(pieces) % _PIECES:
+            if pause:
                 yield
         return "".join(pieces)
 
-    def check(self) -> Generator[None, None, list[Json]]:
+    def check(self) -> Steps[list[Json]]:
         """Compare everything with the pods, heal the graph, and return what differed."""
         graph = yield from self._source.obtain()
         parts = len(self.cluster.columns.nodes) // _ROWS + 1

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to `why` and `queues`: from what the scheduler knows at this moment, without changing anything."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.report import Explanation, NodeReason, QueueReport
+from placement.model.slicing import Steps
 from placement.model.totals import frozen, shown
 from placement.policy.backing.foreign_jobs import said, sentences
 from placement.policy.framework.conditions import StatusReporter
@@ -36,7 +37,7 @@ class Explainer:
         self._session = session
         self._announcer = announcer
 
-    def place(self, namespace: str, name: str) -> Generator[None, None, tuple[int, int]]:
+    def place(self, namespace: str, name: str) -> Steps[tuple[int, int]]:
         """Which of how many the pod's job is in its queue, 0 if none; between two answers others may have a turn.
 
         A job that can never run, or not before something is mended, is before no other.

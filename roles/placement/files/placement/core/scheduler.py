@@ -19,7 +19,7 @@ often than that.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -44,6 +44,7 @@ from placement.model.event import (
 )
 from placement.model.pod import TERMINAL, Pod
 from placement.model.report import Explanation, QueueReport
+from placement.model.slicing import SlicedWork, Steps
 from placement.policy.actions.allocate import allocate
 from placement.policy.actions.backfill import backfill
 from placement.policy.actions.bind_pipelined import bind_pipelined
@@ -89,10 +90,10 @@ _AT_ONCE: Final = 512
 _FOLLOWED: Final = 16
 
 # Times the steps of an action by its name, and those of a whole cycle by none.
-Timed = Callable[[str, Iterator[None]], Generator[None, None, None]]
+Timed = Callable[[str, Steps[None]], Steps[None]]
 
 
-def _untimed(_action: str, steps: Iterator[None]) -> Generator[None, None, None]:
+def _untimed(_action: str, steps: Steps[None]) -> Steps[None]:
     yield from steps
 
 
@@ -139,10 +140,10 @@ class Scheduler:
         self._resting = NodeBackoff()
         self.overfull = OvercommittedNodes(self.cluster)
         self._timed = timed
-        self._cycle: Generator[None, None, None] | None = None
-        self._catching_up: Iterator[None] | None = None
+        self._cycle: SlicedWork[None] | None = None
+        self._catching_up: SlicedWork[None] | None = None
         # A long list that is being taken in, and what has come since.
-        self._listing: Iterator[None] | None = None
+        self._listing: SlicedWork[None] | None = None
         self._coming: deque[Event] = deque()
         self._news = True
         # Whether everything has been taken in once since it was for somebody else to decide.
@@ -190,10 +191,9 @@ class Scheduler:
         self.cache.sync()
 
     def _catch_up(self, expired: Callable[[], bool]) -> bool:
-        """Goes on with catching up, and says whether that is over."""
-        for _unused in self._catching_up or ():
-            if expired():
-                return False
+        """Go on with catching up; return whether that is over."""
+        if self._catching_up is not None and not self._catching_up.advance(expired):
+            return False
         self._catching_up = None
         return True
 
@@ -203,7 +203,7 @@ class Scheduler:
         if self._listing is not None:
             self._coming.append(event)
         elif isinstance(event, Relisted):
-            self._listing = self.cluster.relist(event, self._is_of_no_use)
+            self._listing = SlicedWork(self.cluster.relist(event, self._is_of_no_use))
             self._news = True
             if len(event.items) <= _AT_ONCE:
                 self._take_in(lambda: False)
@@ -213,9 +213,8 @@ class Scheduler:
     def _take_in(self, expired: Callable[[], bool]) -> bool:
         """Go on with a long list and with what has come since; return whether all of that is taken in."""
         while self._listing is not None:
-            for _unused in self._listing:
-                if expired():
-                    return False
+            if not self._listing.advance(expired):
+                return False
             self._listing = None
             waiting, self._coming = self._coming, deque()
             for event in waiting:
@@ -336,7 +335,7 @@ class Scheduler:
         if self._catching_up is None and not self.cache.in_transaction:
             session.slice += 1
             self._forgive(now)
-            self._catching_up = self.cache.sync_steps()
+            self._catching_up = SlicedWork(self.cache.sync_steps())
         if self._catching_up is not None:
             done = self._catch_up(expired)
             self._whole = self._whole or (done and not self.cache.arriving)
@@ -350,11 +349,9 @@ class Scheduler:
             if not self._news and not self.cache.queue.dirty and not due:
                 return self._decided(more=self.cache.arriving)
             self._news = session.unfinished = False
-            self._cycle = self._timed("", self._run())
-        for _unused in self._cycle:
-            if expired() or (hurry and not self.cache.in_transaction):
-                break
-        else:
+            self._cycle = SlicedWork(self._timed("", self._run()))
+        until = (lambda: expired() or not self.cache.in_transaction) if hurry else expired
+        if self._cycle.advance(until):
             self._cycle = None
             self._news = (
                 self._news or session.unfinished or self.cache.arriving or bool(self.cache.admission.to_refresh)
@@ -389,7 +386,7 @@ class Scheduler:
             self.cache.versions.upset += 1
             self._news = True
 
-    def _run(self) -> Iterator[None]:
+    def _run(self) -> Steps[None]:
         """One cycle: the configured actions in their order, then what is to be told."""
         if self.graph.graph is None and self.graph.topology.levels:
             yield from self.graph.obtain()
@@ -410,7 +407,7 @@ class Scheduler:
                 self.session.actions.append(action)
             yield
 
-    def explain(self, namespace: str, name: str) -> Generator[None, None, Explanation | None]:
+    def explain(self, namespace: str, name: str) -> Steps[Explanation | None]:
         """Why the pod is where it is; None where it is not known. Between two steps others may have a turn."""
         self._assure_rest()
         self.cache.sync()

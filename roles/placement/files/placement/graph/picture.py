@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tree as data for a picture: domains, nodes, what holds room on each node, and which nodes are closed and why."""
 
-from collections.abc import Generator
 from typing import Any, Final
 
 from placement.graph.show import walk
@@ -12,6 +11,7 @@ from placement.graph.tree import Graph
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.selector import UNSCHEDULABLE_TAINT, Effect
+from placement.model.slicing import Steps, pauses
 from placement.state.cluster import Cluster
 from placement.state.node_columns import HELD, LEASED, UNKNOWN
 from placement.state.node_filters import CLOSED
@@ -38,12 +38,13 @@ _LEASE_ANNOTATION: Final = "converged.hpc/lease"
 _STEP: Final = 256
 
 
-def picture(graph: Graph, cluster: Cluster, scheduler: str) -> Generator[None, None, Json]:
+def picture(graph: Graph, cluster: Cluster, scheduler: str) -> Steps[Json]:
     """Return the tree with what holds room, in steps; `scheduler` is the name by which pods ask for this scheduler.
 
     Events may be applied between two steps: each node is shown as it is when its turn comes.
     """
     items: list[Json] = []
+    pacing = pauses(_STEP)
     for depth, use in list(walk(graph, nodes=True)):
         name = use.domain.rpartition("/")[2]
         if use.level != NODE:
@@ -64,7 +65,7 @@ def picture(graph: Graph, cluster: Cluster, scheduler: str) -> Generator[None, N
                 "marks": marks(node, int(graph.columns.flags[row])),
             }
         )
-        if not len(items) % _STEP:
+        if next(pacing):
             yield
     resources = list(graph.columns.axis.names)
     for item in items:

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The one graph of a cluster, made when it is first asked for, in steps."""
 
-from collections.abc import Generator
 from typing import Final
 
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
+from placement.model.slicing import Steps
 from placement.state.node_columns import NodeColumns
 
 # Nodes that are put into the tree in one step.
@@ -23,7 +23,7 @@ class GraphSource:
         # None until it has been asked for.
         self.graph: Graph | None = None
 
-    def obtain(self) -> Generator[None, None, Graph]:
+    def obtain(self) -> Steps[Graph]:
         """Return the graph; events may be applied between two steps."""
         if self.graph is None:
             graph = Graph(self.columns, self.topology, at_once=False)

@@ -7,7 +7,7 @@ Nothing here is told of pods, jobs or nodes. The state notes each row that it ch
 reads from them what has changed since it was last asked. Whatever holds room in the state holds room here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from placement.graph.fits import FitTable
 from placement.graph.levels import Levels, TreeOrder
 from placement.graph.topology import CLUSTER, NODE, Topology, TopologyError
+from placement.model.slicing import Steps
 from placement.state.node_columns import NodeColumns
 
 Int64s = NDArray[np.int64]
@@ -65,7 +66,7 @@ class Graph:
         if at_once:
             self._rebuild()
 
-    def load(self, at_once: int = 256) -> Iterator[None]:
+    def load(self, at_once: int = 256) -> Steps[None]:
         """Put all nodes into the tree, so many between two yields; events may be applied there."""
         for start in range(0, len(self.columns.nodes), at_once):
             self.sync()

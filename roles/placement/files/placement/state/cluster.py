@@ -8,7 +8,7 @@ and a deleted one does not rise again. After any such order the state is that of
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 from typing import Final
 
@@ -30,6 +30,7 @@ from placement.model.pod import Pod
 from placement.model.quantity import Amounts
 from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
+from placement.model.slicing import Steps, paced
 from placement.model.workload import Namespace, PodGroup
 from placement.state.budgets import BudgetTable
 from placement.state.labelsets import LabelSets
@@ -236,35 +237,35 @@ class Cluster:
             del self._namespaces[item.name]
             self.labelsets.namespaces_changed()
 
-    def relist(self, event: Relisted, is_of_no_use: Callable[[Object], bool] = lambda _item: False) -> Iterator[None]:
+    def relist(self, event: Relisted, is_of_no_use: Callable[[Object], bool] = lambda _item: False) -> Steps[None]:
         """Take in a list, some objects at a time; no other event may be applied before its end.
 
         Objects that are of no use count as gone.
         """
         listed: set[str] = set()
-        for number, item in enumerate(chain(event.items, event.refused)):
+        for item, pause in paced(chain(event.items, event.refused), _READ_AT_ONCE):
             if isinstance(item, Refusal) or not is_of_no_use(item):
                 listed.add(item.uid)
-            if number % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+            if pause:
                 yield
         known = list(self.pods.by_uid if event.kind is Pod else self.objects.get(event.kind, ()))
         known += self.unreadable.get(event.kind, ())
         gone: list[str] = []
-        for number, uid in enumerate(known):
+        for uid, pause in paced(known, _READ_AT_ONCE):
             if uid not in listed:
                 there = self._known(event.kind, uid)
                 if there is None or there.version <= event.version or uid in self.unreadable.get(event.kind, ()):
                     gone.append(uid)
-            if number % _READ_AT_ONCE == _READ_AT_ONCE - 1:
+            if pause:
                 yield
-        for number, uid in enumerate(dict.fromkeys(gone)):
+        for uid, pause in paced(dict.fromkeys(gone), _TAKEN_AT_ONCE):
             self._bury(event.kind, uid, event.version)
-            if number % _TAKEN_AT_ONCE == _TAKEN_AT_ONCE - 1:
+            if pause:
                 yield
-        for number, item in enumerate(event.items):
+        for item, pause in paced(event.items, _TAKEN_AT_ONCE):
             if item.uid in listed:
                 self._see(item)
-            if number % _TAKEN_AT_ONCE == _TAKEN_AT_ONCE - 1:
+            if pause:
                 yield
         for refusal in event.refused:
             self._note_unreadable(event.kind, refusal)

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """allocate: jobs get nodes, queue by queue and job by job in the plugins' order; a job's minimum in one statement."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from placement.model.slicing import Steps
 from placement.policy.actions.reserve import reserve_at_once
 from placement.policy.cache.equivalence_cache import Failure
 from placement.policy.framework.queue_loop import visit_queues
@@ -21,19 +22,19 @@ _TOGETHER: Final = 1 << 12
 _KINDS: Final = 8
 
 
-def allocate(session: Session) -> Iterator[None]:
+def allocate(session: Session) -> Steps[None]:
     """Place what fits, queue by queue, job by job."""
     yield from visit_queues(session, _visit)
 
 
-def _visit(session: Session, queue: QueueInfo, alone: bool) -> Generator[None, None, bool]:
+def _visit(session: Session, queue: QueueInfo, alone: bool) -> Steps[bool]:
     """Places the queue's first job, or what of it must start together."""
     if session.rules.overused(queue):
         return False
     return (yield from place_first(session, queue, queue.order, alone))
 
 
-def place_first(session: Session, queue: QueueInfo, places: list[Place], alone: bool) -> Generator[None, None, bool]:
+def place_first(session: Session, queue: QueueInfo, places: list[Place], alone: bool) -> Steps[bool]:
     """Places the first job of a list, and says whether there was one."""
     job = session.cache.queue.pop(places)
     if job is None:
@@ -58,7 +59,7 @@ def place_first(session: Session, queue: QueueInfo, places: list[Place], alone: 
 
 def _place(
     session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()
-) -> Iterator[None]:
+) -> Steps[None]:
     together = session.rules.needed(job)
     limit = session.cache.tree.limit(queue, wanted_by(tasks), session.cache.total)
     if limit and len(tasks) > together:

@@ -10,6 +10,7 @@ Then the promise is given up, and the members wait like all others.
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from placement.model.slicing import Steps
 from placement.model.volume import PersistentVolume
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.group_key import GroupKey
@@ -17,7 +18,7 @@ from placement.policy.jobs.job import Job, Status, Task, wanted_by
 from placement.state.node_columns import RESTING
 
 
-def bind_pipelined(session: Session) -> Iterator[None]:
+def bind_pipelined(session: Session) -> Steps[None]:
     """Bind pipelined tasks whose room is free. This is the first step of every cycle."""
     for tasks in _provisioning(session):
         _provisioned(session, tasks)
@@ -28,7 +29,7 @@ def bind_pipelined(session: Session) -> Iterator[None]:
             yield
 
 
-def _redeem(session: Session, job: Job) -> Iterator[None]:
+def _redeem(session: Session, job: Job) -> Steps[None]:
     tasks = [task for task in job.tasks.values() if task.status is Status.PIPELINED]
     if not tasks:
         session.cache.queue.pipelined.pop(job.key, None)
@@ -75,7 +76,7 @@ def _moment(session: Session, group: list[Task]) -> Hashable | None:
     return (cache.versions.room, cache.tree, session.stays, len(group), room)
 
 
-def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Iterator[None]:
+def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Steps[None]:
     tree, wanted = session.cache.tree, wanted_by(group)
     queue = tree.by_name.get(job.queue)
     promised = [task.node for task in group]

@@ -13,11 +13,11 @@ The first group of a queue is let in without that once it has waited for the pat
 time. Else small jobs could take all that falls free, because `reserve` keeps nodes only for groups that are in.
 """
 
-from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
+from placement.model.slicing import Steps, paced
 from placement.model.totals import add, covers
 from placement.policy.cache.lazy_heap import LazyHeap
 from placement.policy.framework.session import Session
@@ -30,13 +30,13 @@ _AT_ONCE: Final = 256
 CLAIM_SECONDS: Final = 300.0
 
 
-def enqueue(session: Session) -> Iterator[None]:
+def enqueue(session: Session) -> Steps[None]:
     """Admit groups whose minimum resources are free."""
     cache = session.cache
     _expire(session)
     firsts: list[tuple[Place, LazyHeap]] = []
-    for number, (kind, ranking) in enumerate(list(cache.queue.gated_by_request.items())):
-        if number % _AT_ONCE == _AT_ONCE - 1:
+    for (kind, ranking), pause in paced(list(cache.queue.gated_by_request.items()), _AT_ONCE):
+        if pause:
             yield
         ranking.tidy()
         place = ranking.peek()

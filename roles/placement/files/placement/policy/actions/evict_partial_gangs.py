@@ -7,10 +7,10 @@ Until then the others are tried again, first of all. Only a gang that has never 
 has lost a member works on what is left or ends by itself, so it is left alone.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 from placement.model.action import Evict
+from placement.model.slicing import Steps
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.job import Job
 from placement.policy.preemption.candidates import evictable
@@ -18,7 +18,7 @@ from placement.policy.preemption.candidates import evictable
 REASON: Final = "HalfBound"
 
 
-def evict_partial_gangs(session: Session) -> Iterator[None]:
+def evict_partial_gangs(session: Session) -> Steps[None]:
     """Evict gangs that stay bound in part. This runs in every cycle, before anything is placed."""
     cache = session.cache
     for key, job in list(cache.queue.partial.items()):

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
+from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import PLACED, Job, Task
 from placement.policy.plugins.plugin import Plugin
@@ -23,7 +24,7 @@ from placement.policy.queues.queue import QueueInfo
 REASON = "Preempted"
 
 
-def preempt(session: Session) -> Iterator[None]:
+def preempt(session: Session) -> Steps[None]:
     """Find victims of lower priority within the preemptor's queue."""
     plugins, budgets = session.rules.preempting, DisruptionBudgets(session.cache, session.exhausted_budgets)
     ways = [(plugin, False) for plugin in plugins]

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """reclaim: a queue with less than it deserves takes room back from queues that have more."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 
+from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job, Task
 from placement.policy.preemption.candidates import evictable
@@ -18,7 +19,7 @@ from placement.policy.queues.queue import QueueInfo
 REASON = "Reclaimed"
 
 
-def reclaim(session: Session) -> Iterator[None]:
+def reclaim(session: Session) -> Steps[None]:
     """Find victims in queues that have more than they deserve."""
     making = Evaluator(session, _terms(session), DisruptionBudgets(session.cache, session.exhausted_budgets))
     yield from session.reclaiming.gather()

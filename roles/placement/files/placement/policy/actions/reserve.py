@@ -11,7 +11,7 @@ ours had ended keeps nothing. Pods of DaemonSets, static pods and those of other
 Rules about other pods and volumes are asked as things stand when the nodes are chosen.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
 from math import inf, log2
@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job, Task, alike, wanted_by
 from placement.policy.queues.reservations import GRACE, NO_SHADOW, Head, Kept, Path, Reservation, path_of, sum_up
@@ -41,7 +42,7 @@ _NODES: Final = 64
 Int64s = NDArray[np.int64]
 
 
-def reserve(session: Session) -> Iterator[None]:
+def reserve(session: Session) -> Steps[None]:
     """Choose the nodes that are kept for heads, at most once a second; a step of every cycle before jobs are placed."""
     kept, cache = session.reservations, session.cache
     if not kept.heads and not kept.active:
@@ -78,7 +79,7 @@ def reserve(session: Session) -> Iterator[None]:
     _hold(session, found)
 
 
-def reserve_at_once(session: Session, job: Job) -> Iterator[None]:
+def reserve_at_once(session: Session, job: Job) -> Steps[None]:
     """Choose nodes for a new head that has waited long enough, before jobs behind it are placed.
 
     A daemon that takes over begins with such heads. Each queue has this once a second.
@@ -143,9 +144,7 @@ def _precedence(session: Session, job: Job) -> tuple[object, ...]:
     return (tuple(-priority for _name, priority in path), -job.priority, kept.of(job) is None, since, job.queue)
 
 
-def _choose(
-    session: Session, head: Head, before: Reservation | None, taken: Kept
-) -> Generator[None, None, Reservation | None]:
+def _choose(session: Session, head: Head, before: Reservation | None, taken: Kept) -> Steps[Reservation | None]:
     """Choose what is kept for a head beside what is taken by others; None where nothing is to be kept."""
     kept, cache, job = session.reservations, session.cache, head.job
     needed = session.rules.needed(job)
@@ -198,7 +197,7 @@ def _earlier(found: tuple[float, Kept], best: tuple[float, Kept], before: Reserv
 
 def _nodes(
     session: Session, tasks: Sequence[Task], more: int, before: Reservation | None, taken: Kept, within: Bools | None
-) -> Generator[None, None, tuple[float, Kept] | None]:
+) -> Steps[tuple[float, Kept] | None]:
     """Find nodes for all tasks, on these rows or on all; return when they can be had, now at the earliest."""
     nodes: Kept = {}
     shadow = session.now
@@ -234,7 +233,7 @@ def _places(
     before: Reservation | None,
     taken: Kept,
     within: Bools | None = None,
-) -> Generator[None, None, tuple[float, list[str]] | None]:
+) -> Steps[tuple[float, list[str]] | None]:
     """Find places for so many equal tasks, and a few more.
 
     Return when the last of the number can be had, inf where that is not known, and the nodes of all places; None where
@@ -291,7 +290,7 @@ def _soonest(
     free: Int64s,
     room: Int64s,
     most: int,
-) -> Generator[None, None, list[tuple[float, int]]]:
+) -> Steps[list[tuple[float, int]]]:
     """Return the time and the row of so many places that others have to leave first, or of all there are."""
     axis = session.cache.cluster.columns.axis
     vector = axis.request(task.pod.request).dense
@@ -320,7 +319,7 @@ def _soonest(
 
 def _times(
     session: Session, row: int, asked: NDArray[np.intp], wanted: Int64s, room: Int64s, free: int, most: int
-) -> Generator[None, None, list[float]]:
+) -> Steps[list[float]]:
     """Return when each further place of a row can be had, in order; inf where that is not known."""
     cluster, effort = session.cache.cluster, session.effort
     node = cluster.columns.nodes[row]

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from placement.model.batch import Lease
+from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import BATCH_NODE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session
 from placement.state.node_columns import LEASED, UNKNOWN
@@ -29,7 +30,7 @@ _STEP: Final = 256
 _MARKS: Final = (SHARE_MODE_LABEL, BATCH_NODE_LABEL)
 
 
-def close_unknown_nodes(session: Session) -> Iterator[None]:
+def close_unknown_nodes(session: Session) -> Steps[None]:
     """Close nodes that jobs may have while the last read is too old, or missing; call this in every cycle."""
     batch_jobs, columns = session.batch_jobs, session.cache.cluster.columns
     limit = batch_jobs.rules.holds_good
@@ -39,10 +40,10 @@ def close_unknown_nodes(session: Session) -> Iterator[None]:
         return
     nodes = [node for node in columns.nodes if node is not None]
     marked = {node.name for node in nodes if any(name in _MARKS for name, _value in node.labels)}
-    for number, node in enumerate(nodes):
+    for node, pause in paced(nodes, _STEP):
         unknown = doubted and (node.name in marked or not marked)
         session.cache.cluster.close(node.name, UNKNOWN, closed=unknown)
-        if number % _STEP == _STEP - 1:
+        if pause:
             yield
     if not doubted:
         session.cache.versions.room += 1
@@ -50,22 +51,22 @@ def close_unknown_nodes(session: Session) -> Iterator[None]:
     batch_jobs.leases.doubted = now_so
 
 
-def update_foreign_jobs(session: Session) -> Iterator[None]:
+def update_foreign_jobs(session: Session) -> Steps[None]:
     """After each read of all jobs."""
     held: dict[str, list[Lease]] = {}
     expected: dict[str, list[Lease]] = {}
-    for number, job in enumerate(session.batch_jobs.others):
+    for job, pause in paced(session.batch_jobs.others, _STEP):
         lease = Lease(system=job.system, job=job.job, run=job.run, left=job.left, begins=job.begins)
         for name in {node_of(session, host) for host in job.hosts} - {""}:
             (held if job.runs else expected).setdefault(name, []).append(lease)
-        if number % _STEP == _STEP - 1:
+        if pause:
             yield
     leases, columns = session.batch_jobs.leases, session.cache.cluster.columns
     leases.held, leases.expected = held, expected
     announced: dict[str, set[str]] = {}
     closed = set()
-    for number, (name, there) in enumerate(held.items()):
-        if number % _STEP == _STEP - 1:
+    for (name, there), pause in paced(held.items(), _STEP):
+        if pause:
             yield
         keys = {lease.key for lease in there}
         row = columns.rows.get(name)
@@ -81,9 +82,9 @@ def update_foreign_jobs(session: Session) -> Iterator[None]:
     before = leases.closed
     # If this is interrupted, every node that is closed must be known to be.
     leases.closed = before | closed
-    for number, name in enumerate(leases.closed):
+    for name, pause in paced(leases.closed, _STEP):
         session.cache.cluster.close(name, LEASED, closed=name in closed)
-        if number % _STEP == _STEP - 1:
+        if pause:
             yield
     if before - closed:
         # Whoever found no node is to look again, which those of this cycle do not.

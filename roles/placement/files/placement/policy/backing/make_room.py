@@ -14,13 +14,14 @@ What a job takes from pods goes by the node's fence. With a fixed split that is 
 where no label says which fence there is, all is left to the node.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from placement.model.action import Evict
 from placement.model.batch import BatchJob, Lease, Share
 from placement.model.node import Node
 from placement.model.quantity import CPU, MEMORY, PODS
+from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import gang_of, value_of
@@ -40,7 +41,7 @@ Sums = dict[str, int]
 Part = tuple[BatchJob, list[Share]]
 
 
-def make_room(session: Session) -> Iterator[None]:
+def make_room(session: Session) -> Steps[None]:
     """After each read of all jobs, once it is known which nodes have announced theirs."""
     if not session.batch_jobs.rules.make_room:
         return
@@ -53,12 +54,12 @@ def make_room(session: Session) -> Iterator[None]:
         yield
 
 
-def _beginning(session: Session) -> Generator[None, None, dict[str, list[Part]]]:
+def _beginning(session: Session) -> Steps[dict[str, list[Part]]]:
     """Return the parts of jobs on nodes where they have not begun and will have placeholders."""
     found: dict[str, list[Part]] = {}
     leases = session.batch_jobs.leases
-    for number, job in enumerate(session.batch_jobs.others):
-        if number % _STEP == _STEP - 1:
+    for job, pause in paced(session.batch_jobs.others, _STEP):
+        if pause:
             yield
         # What jobs have is read while they begin, and of another daemon's for as long as they run; those are pods.
         if not job.shares or job.tag:

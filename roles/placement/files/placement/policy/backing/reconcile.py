@@ -16,6 +16,7 @@ from typing import Final
 
 from placement.model.action import Submit
 from placement.model.batch import BatchJob
+from placement.model.slicing import Steps, paced
 from placement.model.workload import Namespace
 from placement.policy.backing.foreign_jobs import close_unknown_nodes, update_foreign_jobs
 from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
@@ -32,7 +33,7 @@ from placement.policy.jobs.job import HOLDING, Job, Status, Task
 _STEP: Final = 64
 
 
-def reconcile(session: Session) -> Iterator[None]:
+def reconcile(session: Session) -> Steps[None]:
     """Bring jobs of the batch system and backed pods in line, before other pods are placed."""
     cache, batch_jobs = session.cache, session.batch_jobs
     for uid in list(batch_jobs.changed):
@@ -65,9 +66,9 @@ def reconcile(session: Session) -> Iterator[None]:
     if batch_jobs.fresh:
         batch_jobs.fresh = False
         send_altered(session)
-        for number, uid in enumerate(dict.fromkeys((*batch_jobs.units, *cache.tags.pods))):
+        for uid, pause in paced(dict.fromkeys((*batch_jobs.units, *cache.tags.pods)), _STEP):
             give_back(session, uid)
-            if number % _STEP == 0:
+            if pause:
                 yield
 
 

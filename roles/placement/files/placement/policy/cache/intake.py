@@ -7,9 +7,11 @@ What is known must be true before anything is decided. Thousands of new pods or 
 all of them were taken in first.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
+
+from placement.model.slicing import Steps, paced
 
 # Objects that are taken in in one step, and new ones in one slice.
 _AT_ONCE: Final = 128
@@ -26,15 +28,15 @@ class Intake:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def notice(self, uids: Iterable[str]) -> Iterator[None]:
+    def notice(self, uids: Iterable[str]) -> Steps[None]:
         """Take in the changed objects that are known, in steps; note the new ones."""
-        for count, uid in enumerate(uids):
+        for uid, pause in paced(uids, _AT_ONCE):
             if self._is_new(uid):
                 self._waiting[uid] = None
             else:
                 self._waiting.pop(uid, None)
                 self._take_in(uid)
-            if count % _AT_ONCE == _AT_ONCE - 1:
+            if pause:
                 yield
 
     def take_some_in(self) -> None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs and queues as the state of the cluster implies them, kept up in time proportional to what changed."""
 
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
 
 from placement.model.disruption import DisruptionBudget
@@ -11,6 +11,7 @@ from placement.model.event import Object
 from placement.model.pod import Pod
 from placement.model.quantity import PODS
 from placement.model.selector import LabelPairs
+from placement.model.slicing import Steps, finish, paced, pauses
 from placement.model.totals import Totals
 from placement.model.volume import PersistentVolumeClaim
 from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
@@ -114,10 +115,9 @@ class JobCache:
 
     def sync(self) -> None:
         """Take in what has changed in the state."""
-        for _unused in self.sync_steps():
-            pass
+        finish(self.sync_steps())
 
-    def sync_steps(self) -> Iterator[None]:
+    def sync_steps(self) -> Steps[None]:
         """Take in what has changed in the state, in steps; until the last of them nothing here may be read."""
         self.in_transaction = True
         changed = self.cluster.changed
@@ -229,9 +229,9 @@ class JobCache:
         if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(job.queue):
             self._refresh(job)
 
-    def _place_again(self) -> Iterator[None]:
+    def _place_again(self) -> Steps[None]:
         """Give the jobs their places by the plugins of now, some in each step."""
-        done = 0
+        pacing = pauses(_REKEYED)
         while self._misplaced:
             job = self._misplaced.pop()
             if self.jobs.by_key.get(job.key) is not job:
@@ -240,12 +240,11 @@ class JobCache:
                 task.key = self.rules.task_order(task.pod)
                 if task.status is Status.PENDING:
                     job.wait(task)
-                done += 1
-                if done % _REKEYED == 0:
+                if next(pacing):
                     yield
             self.queue.reorder(job)
 
-    def _divide(self) -> Iterator[None]:
+    def _divide(self) -> Steps[None]:
         """Add up what queues share, and divide it among them."""
         total = self.usage.measure()
         if total != self._context.total:
@@ -255,7 +254,7 @@ class JobCache:
         redivided = yield from self.tree.divide(total)
         self.versions.eviction += redivided
 
-    def _rebuild_queues(self) -> Iterator[None]:
+    def _rebuild_queues(self) -> Steps[None]:
         """Build the tree of queues again; jobs of queues that admit others now are read again, some in each step."""
         tree = self.admission.new_tree()
         if tree is None:
@@ -264,25 +263,23 @@ class JobCache:
         old = self.tree
         affected = tree.admits_otherwise(old)
         archived = [task for name in affected & old.by_name.keys() for task in old.by_name[name].archived_tasks()]
-        for number, task in enumerate(archived):
+        for task, pause in paced(archived, _REBUILT):
             self.jobs.restore(task)
-            if number % _REBUILT == _REBUILT - 1:
+            if pause:
                 yield
         tree.take_over(old)
         self._context.tree = tree
-        done = 0
+        pacing = pauses(_REBUILT)
         for job in [job for job in self.jobs.by_key.values() if job.queue in affected]:
             queue = tree.by_name.get(job.queue)
             if queue is not None and job.queue not in old.by_name:
                 queue.jobs[job.key] = job
                 for task in job.tasks.values():
                     self.usage.count_in_queue(task, None, task.status)
-                    done += 1
-                    if done % _REBUILT == 0:
+                    if next(pacing):
                         yield
             self.admission.queue_changed(job)
-            done += 1
-            if done % _REBUILT == 0:
+            if next(pacing):
                 yield
 
     def _objects_changed(self, kind: type[Object], uids: Iterable[str]) -> None:

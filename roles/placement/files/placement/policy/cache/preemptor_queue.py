@@ -9,10 +9,11 @@ grows. If that grows all the time, the first preemptors would be tried again and
 which each preemptor has one turn.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
+from placement.model.slicing import Steps, paced
 from placement.policy.cache.equivalence_cache import FutileSearches
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.cache.lazy_heap import LazyHeap
@@ -84,7 +85,7 @@ class PreemptorQueue:
         # Queues that give their waiting jobs, not tried by allocate, turns in this run too.
         self._joined: set[QueueInfo] = set()
 
-    def gather(self) -> Iterator[None]:
+    def gather(self) -> Steps[None]:
         """Begin a run, in steps: take in the jobs that came since the last run, and those that were set aside."""
         cache = self._cache
         if self._ranked_by is None or self._ranked_by[0] is not cache.rules or self._ranked_by[1] is not cache.tree:
@@ -100,11 +101,11 @@ class PreemptorQueue:
             self._prospects = cache.versions.retry
             returning, self._aside = self._aside, []
         yield from self._come(cache.queue.unschedulable, since, tried=True)
-        for count, place in enumerate(returning):
+        for place, pause in paced(returning, AT_ONCE):
             _order, ticket, job = place
             if job.position == ticket or job.position > self._begun:
                 self._put(place, tried=cache.queue.unschedulable.get(job.key) is job or job.position > self._begun)
-            if count % AT_ONCE == AT_ONCE - 1:
+            if pause:
                 yield
         for rounds in self._rounds.values():
             rounds.tidy()
@@ -113,20 +114,20 @@ class PreemptorQueue:
         """Return the queues that have preemptors, or waiting jobs that allocate has not tried."""
         return [queue for queue in self._cache.tree.by_name.values() if queue.waiting or self._rounds.get(queue)]
 
-    def join(self, queue: QueueInfo) -> Iterator[None]:
+    def join(self, queue: QueueInfo) -> Steps[None]:
         """Give the waiting jobs of the queue, not tried by allocate, their turns in this run too; in steps."""
         since, self._seen_waiting[queue] = self._seen_waiting.get(queue, 0), self._begun
         self._joined.add(queue)
         yield from self._come(queue.waiting, since, tried=False)
 
-    def _come(self, jobs: dict[GroupKey, Job], since: int, *, tried: bool) -> Iterator[None]:
+    def _come(self, jobs: dict[GroupKey, Job], since: int, *, tried: bool) -> Steps[None]:
         """Add the jobs after this position; the jobs are in the order of their positions."""
         newest = list(islice(reversed(jobs.values()), self._cache.queue.last_position - since))
-        for count, job in enumerate(newest):
+        for job, pause in paced(newest, AT_ONCE):
             if job.position > since:
                 # A job that is pushed again in the meantime comes again in the next run.
                 self._put((job.order, min(job.position, self._begun), job), tried=tried)
-            if count % AT_ONCE == AT_ONCE - 1:
+            if pause:
                 yield
 
     def _put(self, place: Place, *, tried: bool) -> None:

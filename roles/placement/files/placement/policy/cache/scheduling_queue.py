@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which jobs wait, in what order, and which are not tried before something changes."""
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
 from placement.model.quantity import Amounts
+from placement.model.slicing import Steps, paced
 from placement.model.totals import Totals, add
 from placement.model.workload import ENDED, NOT_LET_IN, PBS, VOLCANO, PodGroup
 from placement.policy.cache.context import Context, Versions
@@ -268,7 +269,7 @@ class SchedulingQueue:
             self._returning or self.hints.woken or (self.unschedulable and self._returned != self._versions.room)
         )
 
-    def retry_parked(self, *, arriving: bool) -> Iterator[None]:
+    def retry_parked(self, *, arriving: bool) -> Steps[None]:
         """Push unschedulable jobs again if something has changed since they were tried, the first in order first.
 
         Until all other jobs have been tried once too, only the first ones, and for no more than half of all tries.
@@ -285,8 +286,8 @@ class SchedulingQueue:
             for job in self._first_parked.take(number):
                 self.push(job)
         self._first_parked.tidy()
-        for number in range(min(_BACK, len(self._returning))):
-            if number % _AT_ONCE == _AT_ONCE - 1:
+        for _unused, pause in paced(range(min(_BACK, len(self._returning))), _AT_ONCE):
+            if pause:
                 yield
             job = self._returning.pop()
             if self.unschedulable.get(job.key) is job:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.slicing import paced
 from placement.model.totals import frozen, shown
 from placement.model.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.policy.cache.scheduling_queue import is_over
@@ -168,8 +169,8 @@ class StatusReporter:
             job.untold.update(job.tasks)
             if len(job.untold) > _COUNTED:
                 yield None
-        for number, (uid, task) in enumerate(list(job.untold.items())):
-            if number % _COUNTED == _COUNTED - 1:
+        for (uid, task), pause in paced(list(job.untold.items()), _COUNTED):
+            if pause:
                 yield None
             # Events come between two steps, and pods may go with them.
             if job.untold.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
@@ -236,8 +237,9 @@ class StatusReporter:
         if before is not None and before.message == problem and self._session.now - when < _PAUSE:
             return
         phases = dict.fromkeys(GroupPhase, 0)
-        for number, job in enumerate(list(queue.jobs.values())):
-            if number % _COUNTED == 0:
+        yield None
+        for job, pause in paced(list(queue.jobs.values()), _COUNTED):
+            if pause:
                 yield None
             if job.group is not None:
                 phases[_phase(job, enough=job.ready >= job.min_member)] += 1

@@ -7,7 +7,7 @@ The graph chooses among feasible nodes: what a node is feasible for is for the f
 of one call are placed or none. A member that comes later goes where the others of its group are.
 """
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,6 +19,7 @@ from placement.graph.request import Refused, Request, RequestError, Selection
 from placement.graph.source import GraphSource
 from placement.graph.topology import CLUSTER
 from placement.graph.tree import Graph
+from placement.model.slicing import Steps, pauses
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.framework.host_selector import HostSelector
 from placement.policy.framework.placer import Unplaced
@@ -45,7 +46,7 @@ class GraphPlacer:
         self._columns = columns
         self._feasibility = columns.feasibility
 
-    def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Unplaced | None]:
+    def place(self, tasks: Sequence[Task], statement: Statement) -> Steps[Unplaced | None]:
         """Place all tasks or none, in steps; return one of them if they do not fit.
 
         Where the tasks only prefer to be together, the columns may place those before the one that is returned.
@@ -60,9 +61,7 @@ class GraphPlacer:
             return (yield from self._columns.place(tasks, statement))
         return Unplaced(tasks[0], why) if why else None
 
-    def place_at(
-        self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement
-    ) -> Generator[None, None, bool]:
+    def place_at(self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement) -> Steps[bool]:
         """Place each task on the node given for it, unless the tree forbids to choose nodes one by one."""
         if tasks[0].job.strict:
             return False
@@ -159,7 +158,7 @@ class GraphPlacer:
             found.append(rows)
         return found
 
-    def _place_together(self, graph: Graph, wanted: Ask, statement: Statement) -> Generator[None, None, str]:
+    def _place_together(self, graph: Graph, wanted: Ask, statement: Statement) -> Steps[str]:
         """Place all tasks in the first domains that hold them; return why there is none."""
         graph.sync()
         feasible = self._feasible(graph, wanted)
@@ -205,9 +204,9 @@ class GraphPlacer:
 
     def _allocate(
         self, graph: Graph, wanted: Ask, found: Selection, statement: Statement, *, tied: bool
-    ) -> Generator[None, None, bool]:
+    ) -> Steps[bool]:
         """Give all tasks their nodes, in steps; return whether rules about other pods allow it."""
-        nodes, done = graph.columns.nodes, 0
+        nodes, pacing = graph.columns.nodes, pauses(_AT_ONCE)
         domain = graph.within(found.level, graph.domain_of(found.level, found.rows[0])) if tied else None
         for part, share, request in zip(wanted.parts, found.shares, wanted.request.parts, strict=True):
             free = not (request.per_node or request.within or wanted.request.exclusive)
@@ -219,8 +218,7 @@ class GraphPlacer:
                 if node is None:
                     return False
                 statement.allocate(task, node.name, _path(graph, row))
-                done += 1
-                if done % _AT_ONCE == 0:
+                if next(pacing):
                     yield
         return True
 

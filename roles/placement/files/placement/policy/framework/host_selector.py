@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The selection of the best feasible node for a task (see `feasibility`), by the columns of the state."""
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
 
 from placement.model.quantity import format_amount
+from placement.model.slicing import Steps
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.framework.placer import Unplaced
 from placement.policy.framework.statement import Statement
@@ -68,7 +69,7 @@ class HostSelector:
         )
         return self._name(row) if row >= 0 else ""
 
-    def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Unplaced | None]:
+    def place(self, tasks: Sequence[Task], statement: Statement) -> Steps[Unplaced | None]:
         """Place all tasks, in steps, equal ones that follow each other in one step; return the first that does not fit.
 
         The job cache is in a transaction between two steps, because the statement is not ended.
@@ -97,9 +98,7 @@ class HostSelector:
             start = end
         return None
 
-    def place_at(
-        self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement
-    ) -> Generator[None, None, bool]:
+    def place_at(self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement) -> Steps[bool]:
         """Place each task on the node given for it, in steps; return whether all tasks fit.
 
         The tasks were pipelined to these nodes before, so reservations do not count.

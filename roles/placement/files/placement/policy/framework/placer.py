@@ -6,9 +6,10 @@
 There are two: the columns score each node by itself, the graph chooses by the tree of zones, racks and switches.
 """
 
-from collections.abc import Generator, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
+from placement.model.slicing import Steps
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.job import Task
 from placement.state.diagnosis import Reasons
@@ -25,12 +26,10 @@ class Unplaced(NamedTuple):
 class Placer(Protocol):
     """Choose nodes for tasks of one job."""
 
-    def place(self, tasks: Sequence[Task], statement: Statement) -> Generator[None, None, Unplaced | None]:
+    def place(self, tasks: Sequence[Task], statement: Statement) -> Steps[Unplaced | None]:
         """Place the tasks, in steps; return the first that does not fit. The tasks before it are placed."""
 
-    def place_at(
-        self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement
-    ) -> Generator[None, None, bool]:
+    def place_at(self, tasks: Sequence[Task], nodes: Sequence[str], statement: Statement) -> Steps[bool]:
         """Place each task on the node given for it, in steps; return whether all tasks fit."""
 
     def one_by_one(self, task: Task) -> bool:

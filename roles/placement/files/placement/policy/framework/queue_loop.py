@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The loop over queues: always visit the queue that is first in order, until no queue has more to do."""
 
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from placement.model.slicing import Steps
 from placement.policy.framework.session import QueueVisit, Session
 from placement.policy.queues.queue import QueueInfo
 
@@ -14,7 +14,7 @@ from placement.policy.queues.queue import QueueInfo
 _SLICES: Final = 50
 
 
-def visit_queues(session: Session, visit: QueueVisit) -> Iterator[None]:
+def visit_queues(session: Session, visit: QueueVisit) -> Steps[None]:
     """Visit queues, in steps, until each visit returns false; a visit is told whether its queue is the last one."""
     cache = session.cache
     cache.queue.unfinished_visits.add(visit)

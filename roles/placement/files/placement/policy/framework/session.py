@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The session: the job cache, the host selector and the plugins, and what the actions have decided so far."""
 
-from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from placement.model.action import Action, Bind, BindVolume, SelectNode
+from placement.model.slicing import SliceBudget, Steps
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim
 from placement.model.workload import GRAPH
 from placement.policy.cache.equivalence_cache import FailureCache
@@ -17,7 +18,6 @@ from placement.policy.framework.feasibility import Feasibility
 from placement.policy.framework.graph_placer import GraphPlacer
 from placement.policy.framework.host_selector import HostSelector
 from placement.policy.framework.placer import Placer
-from placement.policy.framework.slice_budget import SliceBudget
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.batch_jobs import BatchJobs
 from placement.policy.jobs.group_key import GroupKey
@@ -194,6 +194,6 @@ class Session:
         return self.rules.gangs and job.min_member > 1 and not job.was_ready
 
 
-# One action of a cycle; it yields where the slice may end. Within a statement the job cache is in a transaction then.
-ActionRun = Callable[[Session], Iterator[None]]
-QueueVisit = Callable[[Session, QueueInfo, bool], Generator[None, None, bool]]
+# One action of a cycle, in steps. Within a statement the job cache is in a transaction.
+ActionRun = Callable[[Session], Steps[None]]
+QueueVisit = Callable[[Session, QueueInfo, bool], Steps[bool]]

@@ -8,13 +8,14 @@ same kind asks, few nodes have changed. What was found long ago is looked at aga
 become dearer. Whatever can make a node cheaper has to bring it up again.
 """
 
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final
 
 import numpy as np
 
+from placement.model.slicing import Steps
 from placement.model.totals import Totals
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Status, Task
@@ -67,7 +68,7 @@ class CandidateFinder:
             raise RuntimeError("nothing is asked of the nodes")
         return self.question
 
-    def refresh(self, preemptor: Task) -> Iterator[None]:
+    def refresh(self, preemptor: Task) -> Steps[None]:
         """Search the nodes that have changed, all of them at first, in steps."""
         session = self._session
         columns, confirmed = self._columns, session.cache.confirmed
@@ -106,7 +107,7 @@ class CandidateFinder:
                 del self._short[uid]
                 yield from rows
 
-    def best(self, preemptor: Task) -> Generator[None, None, Candidate | None]:
+    def best(self, preemptor: Task) -> Steps[Candidate | None]:
         """Return the cheapest candidate, in steps; the state must stay as it is until then."""
         yield from self.refresh(preemptor)
         usable = self._session.feasibility.usable(preemptor)
@@ -139,7 +140,7 @@ class CandidateFinder:
             self._put(row, cost)
         return opening
 
-    def _look(self, preemptor: Task, row: int) -> Generator[None, None, VictimSet | None]:
+    def _look(self, preemptor: Task, row: int) -> Steps[VictimSet | None]:
         """Return the victims on this node; None if the preemptor cannot have it at all."""
         self._effort.spend(_LOOK)
         if self._effort.is_due():
@@ -206,7 +207,7 @@ class CandidateFinder:
 
     def _search(
         self, candidates: list[tuple[Hashable, Task]], needed: Totals, forced: list[Task]
-    ) -> Generator[None, None, VictimSet | None]:
+    ) -> Steps[VictimSet | None]:
         found = classes(candidates)
         members = [tasks for _unused, tasks in found]
         kind = (tuple(needed.items()), tuple((like, len(tasks)) for like, tasks in found))
@@ -222,7 +223,7 @@ class CandidateFinder:
         chosen = [task for tasks, number in zip(members, numbers, strict=False) for task in tasks[:number]]
         return priced(chosen, self._asked)
 
-    def _undisturbed(self, search: VictimSearch) -> Generator[None, None, VictimSet | None]:
+    def _undisturbed(self, search: VictimSearch) -> Steps[VictimSet | None]:
         """Search a node while what is known of it stays as it is."""
         cache = self._session.cache
         before, cache.in_transaction = cache.in_transaction, True

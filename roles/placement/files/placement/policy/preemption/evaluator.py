@@ -7,7 +7,7 @@ All members that must start together get a place, on free room or on that of vic
 victims leave is promised to the members, so no other job takes it, and the members are bound when it is free.
 """
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from placement.model.action import Evict, PodCondition
+from placement.model.slicing import Steps
 from placement.model.totals import Totals
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement
@@ -57,7 +58,7 @@ class Evaluator:
         self._mates: dict[Hashable, QueueVictims] = {}
         self._budgets = budgets
 
-    def room_for(self, job: Job) -> Generator[None, None, bool]:
+    def room_for(self, job: Job) -> Steps[bool]:
         """Make room for the tasks of the job that must start together, if that is possible, in steps."""
         try:
             return (yield from self._room_for(job))
@@ -67,7 +68,7 @@ class Evaluator:
                 finder.question = None
             self._asked.clear()
 
-    def _room_for(self, job: Job) -> Generator[None, None, bool]:
+    def _room_for(self, job: Job) -> Steps[bool]:
         session, tree = self._session, self._session.cache.tree
         begun = session.slice
         first, queue = job.peek(), tree.by_name.get(job.queue)
@@ -97,7 +98,7 @@ class Evaluator:
 
     def _victims(
         self, job: Job, queue: QueueInfo, tasks: Sequence[Task], statement: Statement
-    ) -> Generator[None, None, list[Task] | None]:
+    ) -> Steps[list[Task] | None]:
         """Promise the tasks room, and evict the victims; return None if there are no victims, or if all evictions are
         refused.
         """
@@ -120,7 +121,7 @@ class Evaluator:
         kept = yield from Reprieve(session, queue, tasks, statement, agreed).kept(evicted)
         return kept if self._budgets.violations(kept) is not None else None
 
-    def _look_around(self, job: Job, first: Task, queue: QueueInfo) -> Iterator[None]:
+    def _look_around(self, job: Job, first: Task, queue: QueueInfo) -> Steps[None]:
         """Search the nodes, and the queue if it has too little left for the job."""
         yield from self._seeker(first).refresh(first)
         tasks = job.next_tasks(self._session.rules.needed(job))
@@ -174,9 +175,7 @@ class Evaluator:
         mates.question = question
         return mates
 
-    def _one(
-        self, task: Task, queue: QueueInfo, statement: Statement, evicted: list[Task], tasks: int
-    ) -> Generator[None, None, bool]:
+    def _one(self, task: Task, queue: QueueInfo, statement: Statement, evicted: list[Task], tasks: int) -> Steps[bool]:
         """Find a node and victims for one of so many tasks: on that node, and in a queue that has all it may."""
         node, victims = self._session.host_selector.best(task), list[Task]()
         if not node:

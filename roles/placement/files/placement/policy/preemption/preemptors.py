@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Serving claimants: the jobs of each queue in their order, one after the other, until too many have found nothing."""
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
 
+from placement.model.slicing import Steps, pauses
 from placement.policy.cache.preemptor_queue import AT_ONCE, PreemptorQueue
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job
@@ -37,16 +38,15 @@ def serve_preemptors(
     claims: Callable[[Job], bool],
     served: Callable[[Job], None],
     may: Callable[[QueueInfo], bool] = lambda _queue: True,
-) -> Iterator[None]:
+) -> Steps[None]:
     """Make room for the jobs of each queue that may have it, by the first way that finds victims."""
     for queue in queues:
-        vain = passed = 0
+        vain, pacing = 0, pauses(AT_ONCE)
         while may(queue) and (place := preemptors.pop(queue, in_turn=vain >= _VAIN // 2)) is not None:
             job = place[2]
             if not claims(job):
                 preemptors.set_aside(queue, place)
-                passed += 1
-                if passed % AT_ONCE == 0:
+                if next(pacing):
                     yield
                 continue
             if vain == _VAIN:
@@ -91,7 +91,7 @@ def _kind(session: Session, job: Job) -> Hashable | None:
     return (job.queue, job.priority, session.cache.admission.groups.preempts(job.group), kind)
 
 
-def _made(makings: Sequence[Evaluator], job: Job) -> Generator[None, None, bool]:
+def _made(makings: Sequence[Evaluator], job: Job) -> Steps[bool]:
     for making in makings:
         if (yield from making.room_for(job)):
             return True

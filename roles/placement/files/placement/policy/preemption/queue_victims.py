@@ -7,12 +7,12 @@ Pods of a queue can be many, so they are sorted out in slices, before anything i
 passed over. The cheapest are found as they are on a node: the set is exact where their kinds and their pods are few.
 """
 
-from collections.abc import Generator, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable
 from typing import Final
 
+from placement.model.slicing import SliceBudget, Steps
 from placement.model.totals import Totals
 from placement.policy.cache.job_cache import JobCache
-from placement.policy.framework.slice_budget import SliceBudget
 from placement.policy.jobs.job import Task
 from placement.policy.preemption.victims import VictimRules, VictimSearch, VictimSet, enough, precedence
 
@@ -32,7 +32,7 @@ class QueueVictims:
         self._effort = effort
         self._kinds: list[list[Task]] = []
 
-    def sort_out(self) -> Iterator[None]:
+    def sort_out(self) -> Steps[None]:
         """Sort the queue's victims once, in steps."""
         found: dict[Hashable, list[Task]] = {}
         for task in self._tasks:
@@ -45,7 +45,7 @@ class QueueVictims:
         self._tasks = ()
         self._kinds += sorted(found.values(), key=precedence)
 
-    def cheapest(self, needed: Totals, searches: int) -> Generator[None, None, VictimSet | None]:
+    def cheapest(self, needed: Totals, searches: int) -> Steps[VictimSet | None]:
         """Return the cheapest victims that are still there and hold so much; None if they hold less.
 
         It is one of so many searches for the same job.
@@ -59,7 +59,7 @@ class QueueVictims:
                 break
         return (yield from VictimSearch(self.question, kinds, needed, (), self._effort, searches).run())
 
-    def _first(self, tasks: Iterable[Task], number: int) -> Generator[None, None, list[Task]]:
+    def _first(self, tasks: Iterable[Task], number: int) -> Steps[list[Task]]:
         """So many of them that may leave; most of a kind may have gone by now, or be about to."""
         found: list[Task] = []
         for task in tasks:

@@ -7,10 +7,11 @@ A pod that stays takes room from one node and some queues, so only those are loo
 sums.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from placement.model.slicing import Steps
 from placement.model.totals import Totals
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement
@@ -54,7 +55,7 @@ class Reprieve:
             if session.feasibility.exclusive(task.pod.spec):
                 self._on_ports.setdefault(task.node, []).append(task)
 
-    def kept(self, evicted: Sequence[Task]) -> Generator[None, None, list[Task]]:
+    def kept(self, evicted: Sequence[Task]) -> Steps[list[Task]]:
         """Return those that have to leave; the dearest are spared first, a broken gang whole or not at all.
 
         Between two answers others may have a turn.

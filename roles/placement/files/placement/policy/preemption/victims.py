@@ -9,12 +9,12 @@ search tries every set of distinguishable pods. It gives up improving what it ha
 it has found nothing, it takes some more steps: the number of sets doubles with every pod.
 """
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from placement.model.slicing import SliceBudget, Steps
 from placement.model.totals import Totals
-from placement.policy.framework.slice_budget import SliceBudget
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import PLACED, Job, Task
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets
@@ -89,7 +89,7 @@ class VictimSearch:
             self._behind.append((sums, most))
         self._behind.reverse()
 
-    def run(self) -> Generator[None, None, VictimSet | None]:
+    def run(self) -> Steps[VictimSet | None]:
         """Return the cheapest set, or None if no set is enough, in steps."""
         chosen, left = list(self._forced), dict(self._needed)
         for task in chosen:

@@ -7,11 +7,12 @@ Groups are in leaves. A queue's amounts are those of everything below it. Capabi
 is room that the rest of the cluster leaves free until the queue uses it.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sys import maxsize
 from types import MappingProxyType
 from typing import Final
 
+from placement.model.slicing import Steps
 from placement.model.totals import Totals, add, format_shortage
 from placement.model.workload import DIALECTS, Queue
 from placement.policy.jobs.job import Job, Problem
@@ -139,7 +140,7 @@ class QueueTree:
         queue = self.by_name.get(name)
         return queue is not None and any(not at.record.is_open for at in queue.path)
 
-    def divide(self, total: Mapping[str, int]) -> Generator[None, None, bool]:
+    def divide(self, total: Mapping[str, int]) -> Steps[bool]:
         """Work out what every queue deserves of the total; return whether that is new.
 
         It yields between two resources; until its end what queues deserve must not be read.
