@@ -70,6 +70,8 @@ _ON_NODES = (
 # What Slurm's scripts are written below; on a node that is not shared nothing else is.
 _OF_SCRIPTS = ("/etc", "/var/lib/converged")
 _UNUSED = {"DOWN", "UNKNOWN"}
+# Ansible's own words where no module was started.
+_UNREACHED = "Failed to connect to the host"
 
 
 class Settings(t.NamedTuple):
@@ -197,8 +199,7 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
         yield refuse("wlm", f"converged_wlm is {settings.wlm!r}, {served}", "set one of them")
     elif "config" not in cluster.slurm:
         error = str(cluster.slurm.get("error", ""))
-        advice = "put it into group_vars/all.yml" if "slurm_bin_dir" in error else "start slurmctld first"
-        yield refuse("slurm", f"Slurm does not answer: {error}", advice)
+        yield refuse("slurm", f"Slurm does not answer: {error}", _for_silent_slurm(error))
     else:
         config = cluster.slurm["config"]
         yield from batch_slurm.prolog_flags(config)
@@ -213,13 +214,36 @@ def _cluster(cluster: Cluster, settings: Settings, nodes: t.Mapping[str, JSON]) 
             answered = {host: one["found"]["slurm"] for host, one in nodes.items() if one.get("found") is not None}
             yield from batch_slurm.conf_mode(answered, settings.controllers) if answered else ()
     if "version" not in cluster.kube:
-        text = f"the Kubernetes API does not answer: {cluster.kube.get('error', '')}"
-        yield refuse("kube_api", text, "correct converged_kubeconfig, or see to the API")
+        error = str(cluster.kube.get("error", ""))
+        yield refuse("kube_api", f"the Kubernetes API does not answer: {error}", _for_silent_api(error))
     else:
         yield from releases.made_by(str(cluster.kube["version"]))
         if not cluster.kube.get("python_client", True):
             text = "the host in converged_kube lacks the Python package kubernetes, which tasks there need"
             yield refuse("python_client", text, "install python3-kubernetes there, or kubernetes by pip")
+
+
+def _for_silent_slurm(error: str) -> str:
+    """Return what to do where Slurm was not read, by the words of the error."""
+    if "slurm_bin_dir" in error:
+        return "put it into group_vars/all.yml"
+    if _UNREACHED in error or "sudo" in error:
+        return "see that Ansible reaches the first host of converged_controllers by ssh and becomes root there"
+    return "start slurmctld first"
+
+
+def _for_silent_api(error: str) -> str:
+    """Return what to do where the Kubernetes API was not read, by the words of the error."""
+    if _UNREACHED in error:
+        return "see that Ansible reaches the host in converged_kube"
+    if "sudo" in error:
+        return "leave out ansible_become for the host in converged_kube, as kubectl needs a kubeconfig and not root"
+    if "loading config file" in error and "permission denied" in error:
+        return (
+            "name a kubeconfig that the user of this run can read there, or set ansible_become: true for the host in"
+            " converged_kube"
+        )
+    return "correct converged_kubeconfig, or see to the API"
 
 
 def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
@@ -289,6 +313,7 @@ def _unshared(node: Machine, cluster: Cluster, settings: Settings, reference: Re
         yield from names.in_batch_system(name, known, "Slurm")
         if name in known:
             yield from names.same_machine(name, known[name]["hostname"], found["hostname"], "Slurm")
+            yield from batch_slurm.cloud(known[name], shared=False)
 
 
 def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
@@ -299,6 +324,7 @@ def _in_slurm(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
         config, partitions = cluster.slurm["config"], cluster.slurm.get("partitions", ())
         yield from names.same_machine(name, node["hostname"], found["hostname"], "Slurm")
         yield from batch_slurm.state(node)
+        yield from batch_slurm.cloud(node, shared=True)
         yield from batch_slurm.power_saving(config, node, partitions)
         yield from batch_slurm.oversubscription(config, node, partitions, wanted.get("share_mode"))
 

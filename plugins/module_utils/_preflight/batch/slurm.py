@@ -13,7 +13,7 @@ import typing as t
 
 from ... import _share_mode
 from ..._shared import hostlist
-from ..._slurm import kept
+from ..._slurm import kept, ours
 from ..._slurm import prolog_flags as slurm_flags
 from ..._slurm.errors import SlurmError
 from ..model import JSON, Findings, note, refuse, shown, warn
@@ -137,6 +137,19 @@ def state(node: JSON) -> Findings:
         yield warn("state", f"Slurm says {words}: {node['reason'] or 'without a reason'}", advice)
     elif "DRAIN" in flags:
         yield note("state", f"is drained ({node['reason']}) and gets no pods while it is")
+
+
+def cloud(node: JSON, *, shared: bool) -> Findings:
+    """Judge a node that Slurm creates when jobs need it: what is put on it now goes with it."""
+    if "CLOUD" in node["flags"]:
+        text = "is a CLOUD node, which Slurm creates anew from its image"
+        image = f"have the image hold {ours.FOLDER}, as a node without the Prolog is drained at its next job"
+        if shared:
+            yield refuse(
+                "cloud", f"{text}: pods would be lost with it", f"take it out of converged_shared, and {image}"
+            )
+        else:
+            yield warn("cloud", f"{text}: Slurm's scripts are put on this instance alone", image)
 
 
 def local(found: JSON, *, host: str, digest: str, edited: bool = False, is_node: bool = True) -> Findings:

@@ -89,6 +89,7 @@ def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.
         "socket": os.path.exists(sock) if sock else False,
         "munge": _munge(),
         "selinux": text_of("/sys/fs/selinux/enforce").strip(),
+        "overcommit": text_of("/proc/sys/vm/overcommit_memory").strip(),
         "owners": [owned for owned in (_owner(path) for path in files) if owned],
     }
 

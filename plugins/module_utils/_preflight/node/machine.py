@@ -212,3 +212,6 @@ def kernel(node: Machine) -> Findings:
     if node.found["selinux"] == "1":
         text = "SELinux is enforcing, and this collection has not been proved with it"
         yield warn("selinux", text, "install container-selinux, and try one node first")
+    if node.found.get("overcommit") == "2":
+        text = "vm.overcommit_memory is 2 here, and a kubelet runs with 1: the kernel will refuse jobs no memory"
+        yield warn("overcommit", text, "have Slurm or PBS limit the memory of jobs by cgroups; restore sets 2 again")

@@ -51,6 +51,7 @@ def host(name: str, *, is_node: bool = True) -> dict[str, t.Any]:
             "socket": False,
             "munge": "",
             "selinux": "",
+            "overcommit": "0",
             "owners": [],
             "killing": [],
             "record": [],

@@ -371,6 +371,7 @@ CASES = [
     ),
     ("munge", setting("found", "munge", "munge: not running"), "n1", "refuse", "munge", "munge: not running"),
     ("SELinux", setting("found", "selinux", "1"), "n1", "warn", "selinux", "enforcing"),
+    ("strict memory", setting("found", "overcommit", "2"), "n1", "warn", "overcommit", "memory is 2 here"),
     ("an old kernel", setting("found", "kernel", "3.10.0-1160.el7"), "n1", "warn", "kernel", "3.10.0"),
     (
         "another owner",

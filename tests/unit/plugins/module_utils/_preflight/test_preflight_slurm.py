@@ -112,6 +112,7 @@ CASES = [
         "oversubscribe",
         "GANG",
     ),
+    ("a cloud node", setting("slurm_node", "flags", ["CLOUD"]), "n1", "refuse", "cloud", "a CLOUD node"),
     ("a node that is down", setting("slurm_node", "state", "DOWN"), "n1", "warn", "state", "Slurm says DOWN"),
     ("a drained node", setting("slurm_node", "flags", ["DRAIN"]), "n1", "note", "state", "is drained"),
     ("another slurm.conf", setting("slurm", "digest", "d2"), "n1", "refuse", "slurm_conf", "than that of ctl"),

@@ -47,6 +47,32 @@ def test_a_silent_api_is_named_and_hides_no_other_finding() -> None:
     assert [one.code for one in judged["n1"].refusals] == ["swap"]
 
 
+SSH = "Task failed: Failed to connect to the host via ssh: ssh: Could not resolve hostname ctl"
+UNREADABLE = 'kubectl: exit status 1: error: error loading config file "/etc/kubernetes/admin.conf": permission denied'
+
+
+@pytest.mark.parametrize(
+    ("slurm", "kube", "code", "advice"),
+    [
+        (SSH, "", "slurm", "see that Ansible reaches the first host of converged_controllers by ssh and becomes root"),
+        ("sudo: a password is required", "", "slurm", "reaches the first host of converged_controllers by ssh and"),
+        ("scontrol: timed out", "", "slurm", "start slurmctld first"),
+        ("", SSH, "kube_api", "see that Ansible reaches the host in converged_kube"),
+        ("", UNREADABLE, "kube_api", "the user of this run can read there, or set ansible_become: true for the host"),
+        ("", "sudo: a password is required", "kube_api", "leave out ansible_become for the host in converged_kube"),
+        ("", "Missing sudo password", "kube_api", "leave out ansible_become for the host in converged_kube"),
+        ("", "dial tcp: connection refused", "kube_api", "correct converged_kubeconfig, or see to the API"),
+    ],
+)
+def test_a_cluster_that_does_not_answer_is_told_with_what_helps(slurm: str, kube: str, code: str, advice: str) -> None:
+    site = Site()
+    site.slurm_error = slurm
+    if kube:
+        site.kube = {"error": kube}
+    (finding,) = (one for one in site.judge()[CLUSTER].refusals if one.code == code)
+    assert advice in finding.advice
+
+
 def test_a_host_that_cannot_tell_the_api_what_may_be_done_is_refused_before_anything_is_planned() -> None:
     site = Site()
     site.kube["python_client"] = False
@@ -177,6 +203,15 @@ def test_a_node_that_is_not_to_be_shared_is_judged_for_the_scripts_of_slurm_alon
     assert [one.code for one in site.judge()["n2"].refusals] == ["slurm_conf"]
     found["disks"]["/etc"]["type"] = "tmpfs"
     assert [one.code for one in site.judge()["n2"].refusals] == ["slurm_conf", "stateless"]
+
+
+def test_a_cloud_node_that_is_not_to_be_shared_is_told_what_its_image_has_to_hold() -> None:
+    site = Site()
+    kept_to_jobs(site)
+    site.slurm_nodes[1]["flags"] = ["CLOUD", "POWERED_DOWN"]
+    (finding,) = site.judge()["n2"].findings
+    assert (finding.level, finding.code) == ("warn", "cloud")
+    assert "/etc/converged/slurm" in finding.advice
 
 
 def test_a_node_that_was_converted_and_is_taken_out_of_the_group_is_named() -> None:
