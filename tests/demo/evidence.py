@@ -50,6 +50,20 @@ WORKERS_REPLACED = Played(
 )
 
 
+def without_setup(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps that a picture shows."""
+    return [step for step in steps if not step.is_setup]
+
+
+def whole(steps: Sequence[Step], made: Sequence[Interval], *, nodes: int, end: datetime) -> go.Figure:
+    """Draw all of a demo but its set-up; zero of the time axis is where the set-up has ended."""
+    shown = without_setup(steps)
+    told = [Interval("demo", STEP, step.short, step.begin, step.end) for step in shown]
+    begin = shown[0].begin
+    title = f"{nodes} nodes from the first minute to the last"
+    return gantt(told, made, title=title, zero=begin, window=(begin, end))
+
+
 def draw(
     bed: str,
     folder: Path,
@@ -64,7 +78,7 @@ def draw(
     Raises RecordError when a pod was in the job's way, or when job, driver and workers did not all succeed. The picture
     begins where the set-up has ended.
     """
-    shown_steps = [step for step in steps if not step.is_setup]
+    shown_steps = without_setup(steps)
     begin, end = shown_steps[0].begin, datetime.now(UTC)
     hosts = Hosts(bed)
     zone = hosts.on("ctl", "date", "+%:z", quiet=True).strip()
@@ -85,7 +99,7 @@ def draw(
         raise RecordError(f"pods on the nodes of job {job} while it ran: {' '.join(one.who for one in beside)}")
     told = [Interval("demo", STEP, step.short, step.begin, step.end) for step in shown_steps]
     charts = [
-        gantt(told, made, title=f"{len(nodes)} nodes from the first minute to the last", zero=begin),
+        whole(steps, made, nodes=len(nodes), end=end),
         gantt(
             told,
             made,

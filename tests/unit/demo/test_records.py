@@ -10,7 +10,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from demo import chart, handover, page, slurm_record
+from demo import chart, evidence, handover, page, slurm_record
+from demo.hands import Step
 from demo.intervals import (
     ASKED,
     CLOSED,
@@ -341,6 +342,19 @@ def test_the_chart_has_a_named_row_for_everything_and_an_entry_in_the_legend_for
     assert sum(len(trace.x) for trace in figure.data) == len(made) + 1
     assert figure.layout.xaxis.title.text == "seconds since 15:00:00 UTC, 21 November 2026"
     assert list(figure.layout.xaxis.range) == [1.0, 9.0]
+
+
+def test_the_time_axis_of_the_picture_leaves_out_the_set_up() -> None:
+    steps = [
+        Step("Bring a cluster up", "cluster up", "", at(-300), at(-1), is_setup=True),
+        Step("Convert it", "convert", "", at(0), at(20)),
+    ]
+    earlier = Interval("n1", RUNNING, "1", at(-100), at(-90))
+    figure = evidence.whole(steps, [earlier], nodes=3, end=at(25))
+
+    assert list(figure.layout.xaxis.range) == [0.0, 25.0]
+    (drawn,) = [trace for trace in figure.data if trace.name == chart.STEP]
+    assert (list(drawn.base), list(drawn.x)) == ([0.0], [20.0])
 
 
 def test_the_page_needs_no_network_and_shows_text_as_text() -> None:
