@@ -140,10 +140,10 @@ class Answers(unittest.TestCase):
         self.assertIn("--local", asked[0], "jobs of other clusters of a federation hold nothing here")
 
     def test_plans_become_the_earliest_start_of_each_node_and_what_is_odd_is_no_plan(self):
-        jobs = "2026-11-23T12:00:00^n[1-2]^\n2026-11-23T11:00:00^n2^\nN/A^n3^\n2026-11-23T11:00:00^^\nx\n"
-        jobs += "2026-11-23T11:00:00^n[1-99999999]^\n2026-11-23T11:00:00^(null)^\n"
-        text = "ReservationName=a StartTime={} EndTime=2026-11-24T10:00:00 Duration=1-00:00:00 Nodes={} NodeCnt=1\n"
-        reservations = text.format("2026-11-23T10:00:00", "n1") + text.format("2026-11-23T10:00:00", "(null)")
+        jobs = "2099-11-23T12:00:00^n[1-2]^\n2099-11-23T11:00:00^n2^\nN/A^n3^\n2099-11-23T11:00:00^^\nx\n"
+        jobs += "2099-11-23T11:00:00^n[1-99999999]^\n2099-11-23T11:00:00^(null)^\n"
+        text = "ReservationName=a StartTime={} EndTime=2099-11-24T10:00:00 Duration=1-00:00:00 Nodes={} NodeCnt=1\n"
+        reservations = text.format("2099-11-23T10:00:00", "n1") + text.format("2099-11-23T10:00:00", "(null)")
         reservations += "No reservations in the system\n"
         said = {"q": Answer(0, jobs, ""), "s": Answer(0, reservations, "")}
         found = slurm(lambda argv: said[argv[0]]).starts()
@@ -153,6 +153,13 @@ class Answers(unittest.TestCase):
             self.assertIsNone(
                 slurm(lambda argv, at=program: Answer(1, "", "") if argv[0] == at else said[argv[0]]).starts()
             )
+
+    def test_a_reservation_that_began_long_ago_hides_no_plan_behind_it(self):
+        jobs = "2099-11-23T12:00:00^n1^\n"
+        text = "ReservationName=a StartTime={} EndTime=2099-12-24T10:00:00 Duration=1-00:00:00 Nodes=n[1-2] NodeCnt=2\n"
+        said = {"q": Answer(0, jobs, ""), "s": Answer(0, text.format("2020-01-01T00:00:00"), "")}
+        found = slurm(lambda argv: said[argv[0]]).starts()
+        self.assertEqual([(name, time.localtime(at).tm_year) for name, at in found.items()], [("n1", 2099)])
 
     def test_states_of_maintenance_are_told_by_their_words_and_never_by_the_reason(self):
         cases = (

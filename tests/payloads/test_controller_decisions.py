@@ -10,6 +10,7 @@ import unittest
 from nodeshare.controller.decide import (
     HELD_BY,
     PLANNED,
+    PLANNED_START,
     SHARE_MODE,
     STATE,
     Jobs,
@@ -18,18 +19,20 @@ from nodeshare.controller.decide import (
     decide_nodes,
     node_from,
     patch_of,
+    start_text,
 )
 from nodeshare.model.names import ANNOTATION, TAINT
 from seeds import seeds
 
 OURS = {"key": TAINT, "effect": "NoSchedule"}
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+NOON = "2099-11-23T12:00:00Z"
 A, B = "slurm/1/0", "slurm/2/0"
 KNOWS = {"state": "", "acting": True, "may_lift": True}
 
 
-def node(name="n1", *, taints=(), held="", leases="", state="", version="5", mode="handover"):
-    annotations = {HELD_BY: held, ANNOTATION: leases, STATE: state, "site": "x"}
+def node(name="n1", *, taints=(), held="", leases="", state="", version="5", mode="handover", start=""):
+    annotations = {HELD_BY: held, ANNOTATION: leases, STATE: state, PLANNED_START: start, "site": "x"}
     return {
         "metadata": {
             "name": name,
@@ -100,6 +103,18 @@ CASES = (
     ("and states cannot be told", node(taints=[OURS], state=PLANNED), {"state": None}, {STATE: None}, LIFTED),
     ("planned and drained", node(), {"planned": True, "state": "DRAIN"}, {STATE: "DRAIN"}, TAINTED),
     ("planned beside pods", node(mode="placeholder"), {"planned": True}, None, None),
+    ("the next start is told", node(), {"planned_start": NOON}, {PLANNED_START: NOON}, None),
+    ("it is told already", node(start=NOON), {"planned_start": NOON}, None, None),
+    ("no start is planned any more", node(start=NOON), {"planned_start": ""}, {PLANNED_START: None}, None),
+    ("plans cannot be told", node(start=NOON), {"planned_start": None}, None, None),
+    ("a start beside pods takes no whole node", node(mode="placeholder"), {"planned_start": NOON}, None, None),
+    (
+        "the mode has changed before a start",
+        node(mode="placeholder", start=NOON),
+        {"planned_start": NOON},
+        {PLANNED_START: None},
+        None,
+    ),
     ("jobs stand beside pods there", node(mode="placeholder"), {"holders": (A,)}, None, None),
     ("beside pods of their own, too", node(mode="backed"), {"holders": (A,)}, None, None),
     ("not converted, or restored", node(mode=""), {"holders": (A,)}, None, None),
@@ -218,6 +233,17 @@ class BeliefTable(unittest.TestCase):
             self.beliefs.take_jobs(None)
             self.beliefs.take_states(None)
         self.assertEqual(self.beliefs.of("n1"), NodeHolders((A,), None, True, False))
+
+    def test_a_start_is_told_a_little_early_so_that_a_plan_that_moves_by_seconds_costs_no_write(self):
+        noon = 4099118400.0
+        self.assertEqual(start_text(None), "")
+        self.assertEqual({start_text(noon + more) for more in (0.0, 1.5, 299.0)}, {start_text(noon)})
+        self.assertNotEqual(start_text(noon - 1), start_text(noon))
+
+    def test_before_the_first_plans_nothing_is_known_of_starts(self):
+        self.assertIsNone(self.beliefs.of("n1").planned_start)
+        self.beliefs.starts = {}
+        self.assertEqual(self.beliefs.of("n1").planned_start, "")
 
     def test_a_job_handed_over_while_the_list_was_made_is_not_missed_in_it(self):
         for _ in range(9):

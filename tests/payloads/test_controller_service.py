@@ -18,7 +18,7 @@ import unittest
 
 from api_server import ApiCase
 from controller_api import ClusterServer
-from nodeshare.controller.decide import HELD_BY, STATE
+from nodeshare.controller.decide import HELD_BY, PLANNED_START, STATE
 from nodeshare.model.names import ANNOTATION, TAINT
 from nodeshare.model.observed import SWITCHED_OFF
 
@@ -552,9 +552,12 @@ class Ahead(ServiceCase):
         self.start()
         until(lambda: self.pods() == ["web-n2"], "pods leave nodes that are planned for")
         self.assertEqual((self.tainted(), self.annotation("n3", STATE)), (["n1", "n3"], "PLANNED"))
+        self.assertEqual(bool(self.annotation("n2", PLANNED_START)), True, "a start that is not near yet is told, too")
         self.slurm(plans=later)
         until(lambda: not self.tainted(), "the plan has changed")
         self.assertIsNone(self.annotation("n3", STATE))
+        self.slurm(plans="")
+        until(lambda: not self.annotation("n2", PLANNED_START), "nothing is planned")
 
     def test_without_the_settings_no_plan_is_read_and_no_pod_leaves(self):
         self.api.put_pod("web", "n1")

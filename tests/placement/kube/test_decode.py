@@ -469,6 +469,21 @@ def test_a_node_is_read() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-11-23T12:00:00Z", 1_795_435_200.0),
+        ("2026-11-23T13:00:00+01:00", 1_795_435_200.0),
+        ("2026-11-23T12:00:00", None),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_a_planned_start_without_zone_or_sense_is_no_plan(text: str, at: float | None) -> None:
+    found = decode(Node, {"metadata": meta(annotations={"converged.hpc/planned-start": text})})
+    assert found.planned == at
+
+
+@pytest.mark.parametrize(
     ("value", "field"),
     [
         ({"spec": {"taints": [{"key": "k", "effect": "Sometimes"}]}}, "spec.taints.effect"),

@@ -18,7 +18,7 @@ from ..model.job_key import JobKey
 from ..model.observed import Pod
 from ..model.settings import HANDOVER
 from ..store.spool import Spool
-from .batch.slurm import Batch, is_maintenance
+from .batch.slurm import LATE_SECONDS, Batch, is_maintenance
 from .decide import JobsByNode, NodeSeen, Outcome, decide_nodes, lifts, patch_of
 from .kube.api import ClusterApi
 from .kube.eviction import Drain
@@ -31,7 +31,6 @@ LEARNING_SECONDS = 2.0  # between the first lists, until they are enough to lift
 START_SECONDS = 2.0  # that a job waits for the first list of nodes
 UNKNOWN_SHOWN = 10
 LONGEST_ROUND = 60.0  # of evictions from nodes that no job has yet
-LATE_SECONDS = 120.0  # how long a planned start may be past before pods may come again
 BACKED = "backed"  # the share mode in which pods are jobs themselves
 Told = Callable[[str, JobKey, Outcome, float], None]
 
@@ -259,6 +258,7 @@ class Controller:
             beliefs.take_states(states)
             self.starts = self.starts if starts is None else starts
             beliefs.planned = self._planned(time.time())
+            beliefs.starts = {} if not self.drain_ahead else beliefs.starts if starts is None else starts
             self._answered.intersection_update(beliefs.nodes_of)
             self._show(self.nodes)
         self.settle_all()

@@ -15,12 +15,15 @@ Only converted nodes are touched. They have a label that an administrator alone 
 alone, also where it has the name of one of the batch system's nodes.
 """
 
-from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
+import time
+from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from ..model.names import ANNOTATION, HELD_BY, TAINT, is_our_taint
 from ..model.settings import HANDOVER
 
 STATE = "converged.hpc/batch-state"
+PLANNED_START = "converged.hpc/planned-start"
+START_STEP = 300.0  # seconds to which a start is rounded down: plans move a little all the time, and each write costs
 PLANNED = "PLANNED"  # our own word in STATE: pods shall have left when a job or a reservation begins
 SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"  # a label, which no kubelet may write
 LISTED = 50  # names in held-by: enough to see who it is, far below what an annotation may hold
@@ -38,6 +41,7 @@ class NodeSeen(NamedTuple):
     leases: str = ""
     state: str = ""
     mode: str = ""  # empty: the node is not converted
+    planned_start: str = ""
 
     @property
     def tainted(self) -> bool:
@@ -59,6 +63,7 @@ class NodeHolders(NamedTuple):
     acting: bool = False
     may_lift: bool = False
     planned: bool = False
+    planned_start: Optional[str] = None  # None: cannot tell
 
 
 class Decision(NamedTuple):
@@ -92,6 +97,7 @@ def node_from(item: Mapping[str, Any]) -> NodeSeen:
         str(annotations.get(ANNOTATION) or ""),
         str(annotations.get(STATE) or ""),
         str((meta.get("labels") or {}).get(SHARE_MODE) or ""),
+        str(annotations.get(PLANNED_START) or ""),
     )
 
 
@@ -104,6 +110,7 @@ class JobsByNode:
         self.nodes_of: Dict[str, FrozenSet[str]] = {}
         self.states: Optional[Mapping[str, str]] = None
         self.planned: FrozenSet[str] = frozenset()
+        self.starts: Optional[Mapping[str, float]] = None
         self._holders: Dict[str, Dict[str, None]] = {}
         self._missed: Dict[str, int] = {}
         self._asked_about: FrozenSet[str] = frozenset()
@@ -153,6 +160,7 @@ class JobsByNode:
             self.acting,
             self.acting and self.lists >= SURE and self.states is not None,
             node in self.planned,
+            None if self.starts is None else start_text(self.starts.get(node)),
         )
 
     def _take(self, key: str, nodes: FrozenSet[str]) -> None:
@@ -204,7 +212,8 @@ def patch_of(node: NodeSeen, wanted: NodeHolders) -> Optional[Dict[str, Any]]:
     if not (wanted.acting and node.mode):
         return None
     if node.mode != HANDOVER:
-        wanted = wanted._replace(holders=(), planned=False)  # jobs and pods stand there side by side
+        # Jobs and pods stand there side by side.
+        wanted = wanted._replace(holders=(), planned=False, planned_start=wanted.planned_start and "")
     state = wanted.state
     if state is None:  # cannot tell
         state = node.state if node.state != PLANNED else ""
@@ -221,11 +230,9 @@ def patch_of(node: NodeSeen, wanted: NodeHolders) -> Optional[Dict[str, Any]]:
         tainted = True
     elif wanted.may_lift:
         held, tainted = (), False
-    metadata: Dict[str, Any] = {}
-    if held != node.held:
-        metadata[HELD_BY] = ",".join(held) or None
-    if state != node.state:
-        metadata[STATE] = state or None
+    start = node.planned_start if wanted.planned_start is None else wanted.planned_start
+    texts = ((HELD_BY, held, node.held), (STATE, state, node.state), (PLANNED_START, start, node.planned_start))
+    metadata = {name: _text(now) or None for name, now, before in texts if now != before}
     if not metadata and tainted == node.tainted:
         return None
     body: Dict[str, Any] = {"metadata": {"resourceVersion": node.version}}
@@ -237,9 +244,18 @@ def patch_of(node: NodeSeen, wanted: NodeHolders) -> Optional[Dict[str, Any]]:
     return body
 
 
+def start_text(at: Optional[float]) -> str:
+    """Return a time, in seconds of the epoch, as the API writes times, a little early; empty where there is none."""
+    return "" if at is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at // START_STEP * START_STEP))
+
+
 def lifts(patch: Mapping[str, Any]) -> bool:
     """Whether this patch takes our taint away."""
     return "spec" in patch and not any(is_our_taint(taint) for taint in patch["spec"]["taints"])
+
+
+def _text(value: Union[str, Tuple[str, ...]]) -> str:
+    return value if isinstance(value, str) else ",".join(value)
 
 
 def _listed(wanted: NodeHolders, node: NodeSeen) -> Tuple[str, ...]:

@@ -23,3 +23,5 @@ class Node:
     # Both annotations' text as it was written; the ledger reads them.
     held_by: str = ""
     leases: str = ""
+    # When a batch job or a reservation is planned to begin there, in seconds since 1970; None where nothing is known.
+    planned: float | None = None

@@ -325,4 +325,5 @@ def _same_for_scheduling(old: Node, new: Node) -> bool:
         and old.unschedulable == new.unschedulable
         and old.allocatable == new.allocatable
         and bool(old.held_by.strip()) == bool(new.held_by.strip())
+        and old.planned == new.planned
     )

@@ -112,6 +112,8 @@ class NodeColumns:
         self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
         self.taint_set = np.zeros(_FIRST_CAPACITY, np.int32)
         self.taint_sets: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
+        # When a batch job or a reservation is planned to begin, in seconds since 1970, by row; mostly empty.
+        self.planned: dict[int, float] = {}
         # Whether there has ever been a taint that is only a preference.
         self.soft_taints = False
         self._labels: OrderedDict[str, LabelColumn] = OrderedDict()
@@ -174,6 +176,10 @@ class NodeColumns:
         self.offers[row] = offered_names(node)
         if old is None or old.labels != node.labels:
             self._relabel(row, old.labels if old else (), node.labels)
+        if node.planned is not None:
+            self.planned[row] = node.planned
+        else:
+            self.planned.pop(row, None)
         self.nodes[row] = node
         self.facts.note(row)
         self.touch(row)
@@ -187,6 +193,7 @@ class NodeColumns:
         self.flags[row] = 0
         self.taint_set[row] = 0
         self._relabel(row, node.labels, ())
+        self.planned.pop(row, None)
         self.nodes[row] = None
         self.offers[row] = _NO_NAMES
         self._tombstones.append(row)

@@ -21,6 +21,7 @@ from ..decide import Jobs
 Run = Callable[[Tuple[str, ...]], Answer]
 Read = TypeVar("Read")
 Start = Tuple[float, Tuple[str, ...]]
+LATE_SECONDS = 120.0  # how long a planned start may be past before pods may come again
 FIELDS = "--Format=JobID:^,RestartCnt:^,State:^,NodeList:^"
 NODE_FIELDS = "--Format=NodeList:^,StateComplete:^"
 REASON_FIELDS = "--Format=NodeList:^,Reason:^"
@@ -173,7 +174,11 @@ class SlurmBatch(Batch):
         if jobs is None or reservations is None:
             return None
         found: Dict[str, float] = {}
+        # A reservation that began long ago must not hide the plans behind it.
+        missed = time.time() - LATE_SECONDS
         for at, names in (*jobs, *reservations):
+            if at < missed:
+                continue
             for name in self.kube_names(names):
                 found[name] = min(at, found.get(name, at))
         return found

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes, namespaces and priority classes from their JSON."""
 
+from datetime import datetime
+
 import msgspec
 
 from placement.kube.fields.field_error import FieldError, shown
@@ -15,6 +17,7 @@ from placement.model.workload import Namespace, PriorityClass
 
 HELD_BY_ANNOTATION = "converged.hpc/held-by"
 LEASES_ANNOTATION = "converged.hpc/leases"
+PLANNED_ANNOTATION = "converged.hpc/planned-start"
 
 _node = msgspec.json.Decoder(core.Node)
 _named = msgspec.json.Decoder(core.Named)
@@ -37,7 +40,17 @@ def decode_node(raw: bytes | msgspec.Raw, sharing: Sharing) -> Node:
         allocatable=sharing.amounts(read_allocatable(status.allocatable)),
         held_by=annotations.get(HELD_BY_ANNOTATION, ""),
         leases=annotations.get(LEASES_ANNOTATION, ""),
+        planned=_planned(annotations.get(PLANNED_ANNOTATION, "")),
     )
+
+
+def _planned(text: str) -> float | None:
+    """Return a time with its zone in seconds since 1970. A plan that cannot be read is no plan."""
+    try:
+        at = datetime.fromisoformat(text) if text else None
+        return at.timestamp() if at is not None and at.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _taint(item: core.Taint) -> Taint:

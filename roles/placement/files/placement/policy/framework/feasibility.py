@@ -29,6 +29,7 @@ from placement.policy.plugins.filters import (
     Unsuited,
     Volumes,
 )
+from placement.policy.plugins.planned_starts import PlannedStarts
 from placement.policy.plugins.site_filter import SiteFilter
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
@@ -52,6 +53,7 @@ def filters_of(
         Volumes(cluster),
         OtherPods(cluster, domains),
         *site,
+        PlannedStarts(cluster, reservations),
         Reserved(cluster, reservations),
     )
 
@@ -138,7 +140,9 @@ class Feasibility:
         """Return the nodes that are allowed to the task and to all equal ones after it, if it is not tied."""
         found = None
         for item in self._for_many:
-            found = _both(found, item.untouched(task))
+            rows = item.untouched(task)
+            if rows is not None:
+                found = rows if found is None else np.logical_and(found, rows)
         return found
 
     def ties(self, task: Task) -> bool:
@@ -211,11 +215,7 @@ class Feasibility:
 def _all_of(filters: Sequence[Filter], task: Task) -> Bools | None:
     found = None
     for item in filters:
-        found = _both(found, item.allowed(task))
+        rows = item.allowed(task)
+        if rows is not None:
+            found = rows if found is None else np.logical_and(found, rows)
     return found
-
-
-def _both(rows: Bools | None, others: Bools | None) -> Bools | None:
-    if rows is None or others is None:
-        return rows if others is None else others
-    return np.logical_and(rows, others)
