@@ -86,6 +86,32 @@ def test_a_gang_that_asks_for_nothing_is_placed_as_before() -> None:
     assert all(not action.selection for action in site.actions if isinstance(action, Bind))
 
 
+def test_variation_reads_the_performance_class_of_a_label_and_takes_nodes_without_one_last() -> None:
+    wish = replace(RACK, policy="variation")
+    for classes in ({"r0n1": "3", "r0n2": "1"}, {"r0n2": "20", "r0n1": "100"}):
+        site = Site(3)
+        for name, number in classes.items():
+            site.see(
+                node(
+                    name,
+                    labels=pairs(**{"converged.hpc/perf-class": number, "example.com/rack": "r0", "zone": "a"}),
+                )
+            )
+        site.ask("g", 2, wish)
+        site.run()
+        assert {item.node for item in site.of("g")} == {"r0n1", "r0n2"}
+        site.ask("last", 1, wish)
+        site.run()
+        assert {item.node for item in site.of("last")} == {"r0n0"}
+
+
+def test_variation_is_by_name_where_no_node_has_a_class() -> None:
+    site = Site(3)
+    site.ask("g", 2, replace(RACK, policy="variation"))
+    site.run()
+    assert {item.node for item in site.of("g")} == {"r0n0", "r0n1"}
+
+
 def test_the_binding_carries_the_domains_of_the_node() -> None:
     site = Site(1, 2)
     site.ask("g", 2, RACK)

@@ -10,6 +10,8 @@ from placement.graph.tree import Graph
 from placement.model.slicing import Steps
 from placement.state.node_columns import NodeColumns
 
+# The label with a node's performance class, from 0 to 9999; Fluxion has it as the property `perf_class` of a vertex.
+PERF_CLASS: Final = "converged.hpc/perf-class"
 # Nodes that are put into the tree in one step.
 _ROWS: Final = 256
 
@@ -26,7 +28,7 @@ class GraphSource:
     def obtain(self) -> Steps[Graph]:
         """Return the graph; events may be applied between two steps."""
         if self.graph is None:
-            graph = Graph(self.columns, self.topology, at_once=False)
+            graph = Graph(self.columns, self.topology, class_label=PERF_CLASS, at_once=False)
             yield from graph.load(_ROWS)
             if self.graph is None:
                 self.graph = graph
