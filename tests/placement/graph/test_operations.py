@@ -4,7 +4,15 @@
 """Allocate, allocate or else reserve, satisfiability, and matching without allocating."""
 
 import numpy as np
-from placement.graph.operations import Ending, allocate, allocate_or_reserve, satisfiability, without_allocating
+import pytest
+from placement.graph.operations import (
+    Ending,
+    Window,
+    allocate,
+    allocate_or_reserve,
+    satisfiability,
+    without_allocating,
+)
 from placement.graph.request import Part, Refused, Request, Selection
 from placement_kit.drawn_graph import CORE, Drawn
 
@@ -78,6 +86,62 @@ def test_exclusive_nodes_are_reserved_once_they_are_empty() -> None:
     found = allocate_or_reserve(drawn.graph, gang(4, exclusive=True), [None], Charging(drawn), endings)
     assert isinstance(found, Selection)
     assert found.at == 50.0
+
+
+def window(drawn: Drawn, name: str, begins: float, **more: float) -> Window:
+    return Window(drawn.cluster.columns.rows[name], begins, **more)
+
+
+@pytest.mark.parametrize(("lasts", "at"), [(100.0, None), (101.0, 400.0)])
+def test_a_gang_starts_now_only_if_it_ends_before_the_promised_start(lasts: float, at: float | None) -> None:
+    drawn = Drawn({"a/r1": [4]})
+    windows = [window(drawn, "r1n1", 100.0, ends=400.0)]
+    found = allocate_or_reserve(drawn.graph, gang(4), [None], Charging(drawn), [], windows=windows, lasts=lasts)
+    assert isinstance(found, Selection)
+    assert found.at == at
+
+
+def test_a_gang_is_reserved_where_no_promise_comes_between() -> None:
+    drawn = Drawn({"a/r1": [0], "a/r2": [0]})
+    endings = [ending(drawn, 50.0, "r1n1", 4), ending(drawn, 80.0, "r2n1", 4)]
+    windows = [window(drawn, "r1n1", 60.0, ends=500.0)]
+
+    def reserved(lasts: float) -> tuple[float | None, dict[str, int]]:
+        found = allocate_or_reserve(
+            drawn.graph, gang(4), [None], Charging(drawn), endings, windows=windows, lasts=lasts
+        )
+        assert isinstance(found, Selection)
+        return found.at, drawn.names(found)
+
+    assert reserved(10.0) == (50.0, {"r1n1": 4})
+    assert reserved(11.0) == (80.0, {"r2n1": 4})
+
+
+def test_a_gap_between_two_promises_is_used_before_their_end() -> None:
+    drawn = Drawn({"a/r1": [4]})
+    windows = [window(drawn, "r1n1", 0.0, ends=100.0), window(drawn, "r1n1", 200.0, ends=300.0)]
+    for lasts, at in ((100.0, 100.0), (101.0, 300.0)):
+        found = allocate_or_reserve(drawn.graph, gang(4), [None], Charging(drawn), [], windows=windows, lasts=lasts)
+        assert isinstance(found, Selection)
+        assert found.at == at
+
+
+def test_a_promise_without_end_is_never_waited_for() -> None:
+    drawn = Drawn({"a/r1": [4], "a/r2": [0]})
+    windows = [window(drawn, "r1n1", 100.0)]
+    endings = [ending(drawn, 50.0, "r2n1", 1)]
+    found = allocate_or_reserve(drawn.graph, gang(4), [None], Charging(drawn), endings, windows=windows)
+    assert isinstance(found, Refused)
+
+
+def test_a_gang_in_one_rack_waits_for_the_promise_in_that_rack_alone() -> None:
+    drawn = Drawn({"a/r1": [4, 4], "a/r2": [4, 0]})
+    windows = [window(drawn, "r1n2", 10.0, ends=300.0)]
+    endings = [ending(drawn, 200.0, "r2n2", 4)]
+    request = gang(8, within=("rack",), required=True)
+    found = allocate_or_reserve(drawn.graph, request, [None], Charging(drawn), endings, windows=windows)
+    assert isinstance(found, Selection)
+    assert (found.at, found.domain) == (200.0, "a/r2")
 
 
 def test_satisfiability_asks_for_empty_nodes() -> None:

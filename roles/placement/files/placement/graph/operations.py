@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,19 @@ class Ending:
     at: float
     row: int
     amounts: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A row that is promised to others, a batch job or a reservation: from when until when, in seconds from now."""
+
+    row: int
+    begins: float
+    ends: float = inf
+
+    def meets(self, at: float, lasts: float) -> bool:
+        """Return whether a gang that starts then and lasts so long would run into it."""
+        return self.begins < at + lasts and self.ends > at
 
 
 def without_allocating(
@@ -55,37 +69,58 @@ def allocate_or_reserve(
     endings: Sequence[Ending],
     *,
     idle: Bools | None = None,
+    windows: Sequence[Window] = (),
+    lasts: float = inf,
 ) -> Selection | Refused:
     """Place the gang now, or say when and where it can start once what runs has ended.
 
-    A reservation charges nothing: its `at` is the end that it waits for, and it is made again when anything changes.
+    A gang that lasts so many seconds, without end by default, is on no row in one of its windows. A reservation charges
+    nothing: its `at` is the end that it waits for, and it is made again when anything changes.
     """
-    now = allocate(graph, request, feasible, charge, idle=idle)
-    if isinstance(now, Selection) or not endings:
+    now = allocate(graph, request, _outside(windows, 0.0, lasts, feasible, graph), charge, idle=idle)
+    times = sorted({ending.at for ending in endings} | {window.ends for window in windows if 0 < window.ends < inf})
+    if isinstance(now, Selection) or not times:
         return now
-    ordered = sorted(endings, key=lambda ending: ending.at)
     columns = graph.columns
 
-    def after(number: int) -> Selection | Refused:
-        """Choose with the room that the first endings leave; only then, `idle` no longer says what is empty."""
+    def at(time: float, around: Sequence[Window]) -> Selection | Refused:
+        """Choose with the room that is left then; `idle` no longer says what is empty."""
         room = columns.opened(len(columns.axis), request.ignored).copy()
-        for ending in ordered[:number]:
-            room[: len(ending.amounts), ending.row] += ending.amounts
-        return choose(graph, request, feasible, room=room)
+        for ending in endings:
+            if ending.at <= time:
+                room[: len(ending.amounts), ending.row] += ending.amounts
+        return choose(graph, request, _outside(around, time, lasts, feasible, graph), room=room)
 
-    # With more endings there is never less room, so the first number that suffices is found by halving.
-    last = after(len(ordered))
+    # But for windows there is never less room at a later time, so the first time that suffices is found by halving.
+    last = at(times[-1], ())
     if isinstance(last, Refused):
         return last
-    low, high, best = 1, len(ordered), last
+    low, high, best = 0, len(times) - 1, last
     while low < high:
         middle = (low + high) // 2
-        found = after(middle)
+        found = at(times[middle], ())
         if isinstance(found, Selection):
             high, best = middle, found
         else:
             low = middle + 1
-    return best._replace(at=ordered[high - 1].at)
+    if not windows:
+        return best._replace(at=times[high])
+    # Windows only take rows away, so no time before that does; of those after it each may.
+    for time in times[high:]:
+        found = at(time, windows)
+        if isinstance(found, Selection):
+            return found._replace(at=time)
+    return found
+
+
+def _outside(windows: Sequence[Window], at: float, lasts: float, feasible: Feasible, graph: Graph) -> Feasible:
+    """Return the feasible rows of each part without those whose windows the gang would run into."""
+    rows = [window.row for window in windows if window.meets(at, lasts)]
+    if not rows:
+        return feasible
+    outside = np.ones(graph.columns.capacity, np.bool_)
+    outside[rows] = False
+    return [outside if part is None else part & outside for part in feasible]
 
 
 def satisfiability(graph: Graph, request: Request, feasible: Feasible) -> Refused | None:

@@ -36,8 +36,11 @@ class PlannedStarts(Filter):
 
     def allowed(self, task: Task) -> Bools | None:
         """Return the nodes without a start before the latest end of the pod; None means all."""
-        planned, deadline, clock = self._columns.planned, task.pod.spec.deadline, self._clock
-        if not planned or not deadline or deadline < 0 or task.pod.daemon or clock.epoch is None:
+        planned = self._columns.planned
+        if not planned:
+            return None
+        deadline, clock = task.pod.spec.deadline, self._clock
+        if not deadline or deadline < 0 or task.pod.daemon or clock.epoch is None:
             return None
         now = clock.now + clock.epoch
         before = [row for row, at in planned.items() if now - MISSED <= at < now + deadline + GRACE]
@@ -47,9 +50,8 @@ class PlannedStarts(Filter):
         found[before] = False
         return found
 
-    def untouched(self, task: Task) -> Bools | None:
-        """Return the same nodes: what one pod takes changes no plan."""
-        return self.allowed(task)
+    # What one pod takes changes no plan.
+    untouched = allowed
 
     def why_backed(self, task: Task, row: int, end: float) -> str:
         """Return nothing: the batch system knows its own plans when it chooses a node."""
