@@ -429,6 +429,27 @@ def test_nodes_are_kept_in_one_rack_for_a_group_that_has_waited_long() -> None:
     assert site.where("g") == {"r0": 2}
 
 
+@pytest.mark.parametrize("by", ["group", "sub-group"])
+def test_nodes_are_kept_for_no_more_pods_on_each_than_the_group_asks_for(by: str) -> None:
+    site = Site(2, reserve_after=10.0)
+    for name in site.racks:
+        site.see(mine(f"old-{name}", node=name, request=amounts(cpu="3")))
+    field = "converged.hpc/pods-per-node"
+    wish = replace(RACK, per_node=1) if by == "group" else RACK
+    own = TopologyRequest(per_node=1, sub_group="workers", field=field) if by == "sub-group" else None
+    site.see(gang("g", 2, topology=wish))
+    site.members("g", range(2), cores=2, topology=own)
+    site.run()
+    site.now += 15
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.kept[0].startswith("nodes r0n0, r0n1 are kept for team/g")
+    site.finish("old-r0n0", "old-r0n1")
+    site.run()
+    assert Counter(item.node for item in site.of("g")) == {"r0n0": 1, "r0n1": 1}
+
+
 def test_a_group_known_by_the_labels_of_fluence_starts_as_a_whole() -> None:
     site = Site(1, 2)
     labels = (("fluence.group-size", "2"), ("scheduling.x-k8s.io/pod-group", "g"))

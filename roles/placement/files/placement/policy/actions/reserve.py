@@ -212,6 +212,13 @@ def _nodes(
     return shadow, nodes
 
 
+def _per_node(task: Task) -> int:
+    """Return how many such pods are asked for on each node, by their sub-group or else by their group; 0 for any."""
+    own, group = task.pod.spec.topology, task.job.group
+    of_group = group.topology if group is not None else None
+    return (own.per_node if own is not None else 0) or (of_group.per_node if of_group is not None else 0)
+
+
 def _classes(tasks: Sequence[Task]) -> list[list[Task]]:
     """Return the tasks by what they ask for, in order."""
     found: list[list[Task]] = []
@@ -251,6 +258,7 @@ def _places(
     asked = np.flatnonzero(vector.dense)
     wanted = vector.dense[asked]
     most = 1 if feasibility.exclusive(task.pod.spec) or session.host_selector.one_by_one(task) else number
+    most = min(most, _per_node(task) or most)
     room = columns.open[np.ix_(asked, rows)]
     old = np.zeros(columns.capacity, np.bool_)
     for name in before.nodes if before is not None else ():
