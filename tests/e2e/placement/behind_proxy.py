@@ -10,7 +10,7 @@ import os
 from collections import Counter
 
 from e2e.placement.cluster import NODES, Cluster, Namespace
-from e2e.placement.daemon import Daemon
+from e2e.placement.daemon import Daemon, free_port
 from e2e.placement.proxy import Proxy
 from e2e.playing import until
 
@@ -25,6 +25,12 @@ def behind(cluster: Cluster, proxy: Proxy, name: str, **settings: object) -> Dae
     """A daemon behind the proxy; unless told otherwise, it keeps its Lease over long faults."""
     chosen = {"scheduler_name": name, "lease_name": name, **settings}
     return cluster.daemon(name, kubeconfig=str(proxy.kubeconfig), **chosen)
+
+
+def with_graph(cluster: Cluster, proxy: Proxy, name: str, **settings: object) -> Daemon:
+    """A daemon behind the proxy that has a graph from its start, and metrics that say whether it was ever wrong."""
+    levels = "zone=topology.kubernetes.io/zone"
+    return behind(cluster, proxy, name, topology_levels=levels, listen=f"127.0.0.1:{free_port()}", **settings)
 
 
 def scheduler(daemon: Daemon) -> str:

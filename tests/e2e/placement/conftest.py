@@ -56,10 +56,19 @@ def proxy(cluster: Cluster) -> Iterator[Proxy]:
 @pytest.fixture(scope="module")
 def proxied(cluster: Cluster, proxy: Proxy) -> Iterator[Daemon]:
     """A daemon behind that network."""
-    running = behind_proxy.behind(cluster, proxy, next(behind_proxy.NAMES)).start()
+    running = behind_proxy.with_graph(cluster, proxy, next(behind_proxy.NAMES)).start()
     until(running.leads, "it leads")
     yield running
     running.stop()
+
+
+@pytest.fixture(autouse=True)
+def graph_in_step(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test has done to that network, the graph of the daemon behind it agrees with the pods afterwards."""
+    running: Daemon | None = request.getfixturevalue("proxied") if "proxied" in request.fixturenames else None
+    yield
+    if running is not None:
+        running.assert_graph_in_step()
 
 
 @pytest.fixture

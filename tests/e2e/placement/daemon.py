@@ -123,6 +123,15 @@ class Daemon:
         lines = (line.rpartition(" ") for line in self.page("/metrics").splitlines())
         return next((float(value) for found, _blank, value in lines if found == f"placement_{name}"), 0.0)
 
+    def assert_graph_in_step(self) -> None:
+        """Fail unless the resource graph agrees with the pods, and has agreed at every look since the start."""
+        found = control_socket.ask(self.socket, {"ask": "graph", "do": "check"})
+        assert found == {"drift": []}, found
+        if yaml.safe_load(self.settings.read_text(encoding="utf-8"))["listen"]:
+            lines = self.page("/metrics").splitlines()
+            assert any(line.startswith("# TYPE placement_graph_drift_total") for line in lines)
+            assert not [line for line in lines if line.startswith("placement_graph_drift_total{")]
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal."""
         assert self.process is not None

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import pytest
 from e2e.outage import without_api
 from e2e.placement import proxy as faults
-from e2e.placement.behind_proxy import BINDING, CORES, NAMES, behind, bindings, fill
+from e2e.placement.behind_proxy import BINDING, CORES, NAMES, behind, bindings, fill, with_graph
 from e2e.placement.clock import Clock
 from e2e.placement.cluster import NODES, Cluster, Namespace
 from e2e.placement.daemon import Daemon
@@ -148,7 +148,7 @@ def made(cluster: Cluster, proxy: Proxy, name: str) -> Daemon:
     """A daemon that preempts, with a Lease as short as a site's."""
     file = cluster.folder / f"{name}-policy.yml"
     file.write_text(policy("allocate, backfill, preempt"), encoding="utf-8")
-    return behind(cluster, proxy, name, policy=str(file), **TERMS)
+    return with_graph(cluster, proxy, name, policy=str(file), **TERMS)
 
 
 def begin(cluster: Cluster, team: Namespace, daemon: Daemon, burst: Burst) -> None:
@@ -185,6 +185,7 @@ def assert_all_is_settled(cluster: Cluster, team: Namespace, daemon: Daemon, bur
     until(is_settled, "every pod is bound or waits")
     until(lambda: under_way(daemon) == 0, "nothing is under way")
     assert set(bindings(cluster, team).values()) == {1}
+    daemon.assert_graph_in_step()
 
 
 def under_way(daemon: Daemon) -> int:

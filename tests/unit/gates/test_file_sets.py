@@ -205,7 +205,7 @@ def test_a_change_runs_what_reads_it() -> None:
     assert gates_that_read("docs/architecture.md") == gates_that_read("README.md") == texts
     changelog = gates_that_read("changelogs/fragments/placement.yml")
     assert changelog == {*texts, "ansible-lint", "changelog"} - {"english", "roles"}
-    assert {name for name in daemon & beds if "placement" not in name} == {"e2e-pbs-site", "e2e-spark"}
+    assert {name for name in daemon & beds if "placement" not in name} == {"e2e-pbs-site", "e2e-racks", "e2e-spark"}
     assert {"unit", "types", "molecule-placement"} <= daemon
     assert not {name for name in nodeshare if "placement" in name}
     assert {"payloads", "e2e-handover", "demo"} <= nodeshare
