@@ -4,7 +4,7 @@
 """The tree as text, and the slow check against the pods."""
 
 from placement.graph.audit import audit
-from placement.graph.show import show
+from placement.graph.show import amount_used, show
 from placement.model.event import Upserted
 from placement_kit.builders import amounts, node, pod
 from placement_kit.drawn_graph import Drawn
@@ -35,6 +35,10 @@ def test_nodes_are_shown_when_asked_for_and_those_without_a_place_stand_below_th
 
 def test_an_empty_cluster_is_shown_too() -> None:
     assert list(show(Drawn({}).graph)) == ["cluster  0 nodes"]
+
+
+def test_local_storage_is_shown_in_the_unit_of_memory() -> None:
+    assert amount_used("ephemeral-storage", 0, 243497856212) == "ephemeral-storage 0/227 GiB"
 
 
 def test_the_slow_check_agrees_with_pods_that_run_leave_and_are_promised_room() -> None:

@@ -75,7 +75,7 @@ h2 small { font-weight: normal; color: #555; }
 .ns { margin: .7em 0 0; display: grid; gap: .45em; }
 .n { display: grid; grid-template-columns: minmax(5em, 9em) 1fr 5.5em; gap: 0 .6em; align-items: center;
   font-size: .85em; }
-.n b { font-weight: normal; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.n b { font-weight: normal; overflow-wrap: anywhere; }
 .n .bars { display: grid; gap: 2px; }
 .n .bar { height: .5em; }
 .n .bar:only-child { height: .9em; }
@@ -95,7 +95,7 @@ h2 small { font-weight: normal; color: #555; }
 .sum { margin: .4em 0 0; font-size: .85em; }
 .sum .m-lost { color: var(--lost); font-weight: bold; }
 @media (max-width: 30em) { body { padding: 0 .6em; } section { padding: .5em; }
-  .n { grid-template-columns: 5.5em 1fr 4.5em; } }
+  .n { grid-template-columns: 7em 1fr 4.5em; } }
 </style>
 </head>
 <body>

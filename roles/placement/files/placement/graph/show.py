@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from placement.graph.topology import CLUSTER, NODE
 from placement.graph.tree import Graph, Use
-from placement.model.quantity import CPU, MEMORY, format_amount
+from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, format_amount
 
 _INDENT = "  "
 _GIB = 2**30
@@ -49,7 +49,7 @@ def walk(graph: Graph, *, nodes: bool = False) -> Iterator[tuple[int, Use]]:
 
 def amount_used(resource: str, used: int, has: int) -> str:
     """Return how much of how much is in use, in the resource's own unit."""
-    if resource == MEMORY:
+    if resource in (MEMORY, EPHEMERAL_STORAGE):
         return f"{resource} {used / _GIB:.0f}/{has / _GIB:.0f} GiB"
     if resource == CPU:
         return f"{resource} {used / 1000:g}/{has / 1000:g}"
