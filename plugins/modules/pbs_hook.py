@@ -98,7 +98,8 @@ import typing as t
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
 from ansible_collections.converged.hpc.plugins.module_utils._pbs import hooks, qmgr
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, CONFIG, CONTENT, Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import CONFIG, CONTENT, Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.commands import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
 

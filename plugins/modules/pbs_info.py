@@ -135,7 +135,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.commands import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
 
@@ -145,16 +146,7 @@ def gathered(pbs: Pbs, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
     if "server" in kinds:
         name, attributes = pbs.server()
         found["server"] = {"name": name, "attributes": attributes}
-    if "server" in kinds or "queues" in kinds:
-        settings = pbs.settings()
-        if "server" in kinds:
-            found["settings"] = settings["server", ""]
-        if "queues" in kinds:
-            found["queues"] = [
-                {"name": name, "attributes": attributes}
-                for (kind, name), attributes in settings.items()
-                if kind == "queue"
-            ]
+    found.update(pbs.settings_of(kinds))
     if "nodes" in kinds:
         found["nodes"] = [dict(node._asdict(), states=sorted(node.states)) for node in pbs.nodes()]
     if "hooks" in kinds:

@@ -103,7 +103,8 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _node_drain, _programs, _states
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.commands import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
 # PBS writes such a comment itself, and does it anew where it is true.

@@ -58,8 +58,8 @@ commands:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import attributes
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC, Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import Pbs
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.commands import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 
 
@@ -71,14 +71,10 @@ def main() -> None:
     )
     pbs = Pbs(bin_dir=_programs.pbs_bin_dir(module.params["bin_dir"]), timeout=module.params["timeout"])
     try:
-        steps = attributes.plan(pbs.settings()["server", ""], module.params["attributes"])
-        commands = attributes.commands("server", "", steps)
-        for command in [] if module.check_mode else commands:
-            pbs.manage(command)
+        result = pbs.keep_attributes(module.params["attributes"], only_plan=module.check_mode)
     except PbsError as error:
         module.fail_json(msg=str(error))
-    sides = {side: attributes.shown("server", "", steps, after=side == "after") for side in ("before", "after")}
-    module.exit_json(changed=bool(commands), commands=commands, diff=sides)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ jobs:
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.commands import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque, bin_dir
 
@@ -128,16 +128,7 @@ def gathered(torque: Torque, kinds: t.Sequence[str]) -> t.Dict[str, t.Any]:
     found: t.Dict[str, t.Any] = {}
     if "server" in kinds:
         found["server"] = {"name": torque.server_host()}
-    if "server" in kinds or "queues" in kinds:
-        settings = torque.settings()
-        if "server" in kinds:
-            found["settings"] = settings["server", ""]
-        if "queues" in kinds:
-            found["queues"] = [
-                {"name": name, "attributes": attributes}
-                for (kind, name), attributes in settings.items()
-                if kind == "queue"
-            ]
+    found.update(torque.settings_of(kinds))
     if "nodes" in kinds:
         found["nodes"] = [dict(node._asdict(), states=sorted(node.states)) for node in torque.nodes()]
     if "jobs" in kinds:

@@ -104,7 +104,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _node_drain
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.commands import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import NoAnswerError, PbsError
 from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque, bin_dir
 from ansible_collections.converged.hpc.plugins.module_utils._torque.parse import Node

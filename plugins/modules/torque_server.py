@@ -55,8 +55,7 @@ commands:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.converged.hpc.plugins.module_utils._pbs import attributes
-from ansible_collections.converged.hpc.plugins.module_utils._pbs.client import ARGUMENT_SPEC
+from ansible_collections.converged.hpc.plugins.module_utils._pbs.commands import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import PbsError
 from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque, bin_dir
 
@@ -69,14 +68,10 @@ def main() -> None:
     )
     torque = Torque(bin_dir=bin_dir(module.params["bin_dir"]), timeout=module.params["timeout"])
     try:
-        steps = attributes.plan(torque.settings()["server", ""], module.params["attributes"])
-        commands = attributes.commands("server", "", steps)
-        for command in [] if module.check_mode else commands:
-            torque.manage(command)
+        result = torque.keep_attributes(module.params["attributes"], only_plan=module.check_mode)
     except PbsError as error:
         module.fail_json(msg=str(error))
-    sides = {side: attributes.shown("server", "", steps, after=side == "after") for side in ("before", "after")}
-    module.exit_json(changed=bool(commands), commands=commands, diff=sides)
+    module.exit_json(**result)
 
 
 if __name__ == "__main__":

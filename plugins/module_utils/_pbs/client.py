@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands to PBS that the collection gives, one method each; their answers are read in `answers` and `qmgr`.
+"""The commands to PBS that the collection gives, one method each; their answers are read in `parse` and `qmgr`.
 
 PRIVATE to the collection.
 """
@@ -9,51 +9,24 @@ PRIVATE to the collection.
 from __future__ import annotations
 
 import json
-import shlex
 import typing as t
 
 from .. import _command
 from . import parse, qmgr
-from .errors import NoAnswerError, SpecError
+from .commands import Commands
+from .errors import NoAnswerError
 
-BIN_DIR = "/opt/pbs/bin"
-# As the doc fragments _pbs and _torque have it.
-ARGUMENT_SPEC: t.Dict[str, t.Any] = {
-    "bin_dir": {"type": "path"},
-    "timeout": {"type": "int", "default": 60},
-}
-TIMEOUT = 60.0
 CONTENT = "application/x-python"
 CONFIG = "application/x-config"
 CGROUPS = "pbs_cgroups"  # which PBS brings
 # qstat prints times in the zone of who asks.
 _UTC = ("env", "TZ=UTC0")
-_LONGEST = 100  # nodes named in one command
 
 
-class Runner(t.Protocol):
-    """`_command.run`, or a test's double of it."""
+class Pbs(Commands):
+    """The default server of the host, through the programs of OpenPBS."""
 
-    def __call__(
-        self, argv: t.Sequence[str], *, timeout: float, ok: t.Container[int] = (0,), text: str | None = None
-    ) -> _command.Completed: ...
-
-
-class Pbs:
-    """The default server of the host, through the programs in ``bin_dir``; ``prefix`` may be a way to another host."""
-
-    def __init__(
-        self,
-        *,
-        run: Runner = _command.run,
-        prefix: t.Sequence[str] = (),
-        bin_dir: str = BIN_DIR,
-        timeout: float = TIMEOUT,
-    ) -> None:
-        self._run = run
-        self._prefix = tuple(prefix)
-        self._bin_dir = bin_dir
-        self._timeout = timeout
+    usual_bin_dir = "/opt/pbs/bin"
 
     def server(self) -> tuple[str, dict[str, str]]:
         """Name of the server and everything it says of itself."""
@@ -62,13 +35,6 @@ class Pbs:
             if kind == "server":
                 return name, attributes
         raise NoAnswerError("qmgr -c 'list server' listed no server")
-
-    def settings(self) -> dict[qmgr.Key, qmgr.Attributes]:
-        """Return what can be set of the server (named "") and of its queues."""
-        found = qmgr.printed(self._ask("qmgr", "-c", "print server"))
-        if ("server", "") not in found:
-            raise NoAnswerError("qmgr -c 'print server' printed nothing about the server")
-        return found
 
     def hooks(self) -> dict[str, dict[str, str]]:
         """Return the site's hooks with their attributes."""
@@ -95,10 +61,6 @@ class Pbs:
         """Replace a text of a hook. PBS compiles a content, and keeps the old one where that fails."""
         self._ask("qmgr", "-c", f"import hook {qmgr.checked_name('hook', hook)} {kind} default -", text=text)
 
-    def manage(self, command: str) -> None:
-        """Give qmgr one command that changes something."""
-        self._ask("qmgr", "-c", command)
-
     def queues(self) -> list[parse.Queue]:
         return parse.queues(self._ask("qstat", "-Q", "-f", "-F", "json"))
 
@@ -122,27 +84,3 @@ class Pbs:
     def jobs(self) -> list[parse.Job]:
         """Return all jobs that have not ended, sub-jobs of arrays one by one beside their parents."""
         return parse.jobs(self._ask("qstat", "-t", "-f", "-F", "json", env=_UTC))
-
-    def _mark(self, words: t.Sequence[str], names: t.Sequence[str]) -> None:
-        for name in names:
-            qmgr.checked_name("node", name)
-        if not all(word.isprintable() for word in words):
-            raise SpecError("the comment of a node is printable text on one line")
-        for first in range(0, len(names), _LONGEST):
-            self._ask("pbsnodes", *words, *names[first : first + _LONGEST])
-
-    def _ask(self, program: str, *words: str, text: str | None = None, env: t.Sequence[str] = ()) -> str:
-        return self._answer(program, *words, text=text, env=env).out
-
-    def _answer(
-        self, program: str, *words: str, text: str | None = None, env: t.Sequence[str] = ()
-    ) -> _command.Completed:
-        argv = (*self._prefix, *env, f"{self._bin_dir}/{program}", *words)
-        try:
-            answer = self._run(argv, timeout=self._timeout, ok=range(256), text=text)
-        except _command.CommandError as error:
-            raise NoAnswerError(str(error)) from error
-        if answer.rc != 0:  # the reason stands in the first line, its number in the last
-            reason = "; ".join(answer.err.split("\n")).strip("; ") or "it printed nothing"
-            raise NoAnswerError(f"{shlex.join(argv)}: exit status {answer.rc}: {reason}")
-        return answer
