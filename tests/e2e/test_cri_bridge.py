@@ -68,11 +68,11 @@ def use(site: Sharing, runtime: str, *, check: bool = True, **variables: Any) ->
     return site.play("site", check=check, **variables)
 
 
-def deployment(replicas: int = 1) -> dict[str, Any]:
-    """A Deployment that lives on the node whatever runs it."""
-    made = workload.deployment("web", replicas, tolerations=TOLERATED, nodeSelector={"kubernetes.io/hostname": NODE})
+def deployment(*, behind_bridge: bool = False) -> dict[str, Any]:
+    """A Deployment that lives on the node whatever runs it; Singularity-CRI itself has an image of its own."""
+    made = workload.deployment("web", 1, tolerations=TOLERATED, nodeSelector={"kubernetes.io/hostname": NODE})
     del made["spec"]["template"]["spec"]["topologySpreadConstraints"]
-    made["spec"]["template"]["spec"]["containers"][0].update(real.IMAGE if real.found() else {})
+    made["spec"]["template"]["spec"]["containers"][0].update(real.IMAGE if behind_bridge and real.found() else {})
     return made
 
 
@@ -103,6 +103,7 @@ def test_one_variable_changes_the_runtime_of_a_node_with_pods_before_and_after(s
     done = use(site, "singularity_cri")
 
     assert "[cri_limits]" in done.out, "the site was not told what it gets"
+    workload.apply(site, deployment(behind_bridge=True))
     until(lambda: runs(site), "the pod runs through the bridge")
     assert site.node(NODE, KUBELET_ASKS).strip().strip('"') == f"unix://{BRIDGE_SOCKET}"
     assert all(site.is_active(NODE, unit) for unit in UNITS)
@@ -204,6 +205,7 @@ def test_a_profile_of_seccomp_is_enforced_and_not_ignored(site: Sharing) -> None
 
 def test_a_static_pod_comes_and_goes_with_its_file(site: Sharing) -> None:
     static = workload.pod("static", tolerations=TOLERATED)
+    static["spec"]["containers"][0].update(real.IMAGE if real.found() else {})
     site.node(NODE, f"cat > {MANIFESTS}/static.yaml", input=json.dumps(static))
     until(lambda: runs(site, "static"), "the static pod runs")
     site.node(NODE, f"rm {MANIFESTS}/static.yaml")
@@ -337,7 +339,7 @@ def test_a_runtime_that_does_not_answer_leaves_the_node_with_the_one_that_it_has
     """The node of the old runtime goes on; its pods were not even asked to leave."""
     pods = workload.uids(site, "web")
     site.set(OTHER, converged_runtime="singularity_cri")
-    engine = "/usr/local/bin/singularity"
+    engine = f"{real.PREFIX}/bin/singularity" if real.found() else "/usr/local/bin/singularity"
     began = time.time()
     for wrong, said in (
         ({"engine": "echo singularity-ce version 4.1.3"}, "from 3.10 on its command oci is a front of runc"),
@@ -370,6 +372,7 @@ def test_nothing_is_left_of_a_runtime_that_was_refused(site: Sharing) -> None:
 def test_the_variable_takes_the_node_back_to_containerd(site: Sharing) -> None:
     use(site, "containerd")
 
+    workload.apply(site, deployment())
     until(lambda: runs(site), "the pod runs by containerd again")
     assert runtime_of(site).startswith("containerd://")
     assert site.node(NODE, KUBELET_ASKS).strip().strip('"') == "unix:///run/containerd/containerd.sock"
@@ -385,6 +388,7 @@ def test_a_site_is_as_it_was_after_the_way_back_from_either_runtime(
     site: Sharing, before: Mapping[str, Mapping[str, object]]
 ) -> None:
     use(site, "singularity_cri")
+    workload.apply(site, deployment(behind_bridge=True))
     until(lambda: runs(site), "the pod runs through the bridge")
     site.kubectl("delete", "deployment", "web")
     site.play("restore")

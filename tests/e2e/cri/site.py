@@ -30,6 +30,17 @@ IN_CONTAINERS = {
     "share_preflight_accept": ["cri_cgroup"],
 }
 
+# The engine takes each folder there for a controller of cgroup v1. In a container some are empty; a machine has none such.
+ONLY_CONTROLLERS = """\
+set -e
+mount -o remount,rw /sys/fs/cgroup
+for path in /sys/fs/cgroup/*; do
+  test -L "$path" || mountpoint -q "$path" || rmdir "$path"
+done
+find /sys/fs/cgroup -xdev -maxdepth 1 -xtype l -delete
+mount -o remount,ro /sys/fs/cgroup
+"""
+
 
 def prepared(bed: RunningBed, folder: Path) -> Sharing:
     """Give every node an engine and wheels, as a site has them, and n1 the variable; n2 keeps containerd."""
@@ -44,6 +55,7 @@ def prepared(bed: RunningBed, folder: Path) -> Sharing:
         bed.exec(node, ["sh", "-c", "mkdir -p /opt/wheels; tar -xC /opt/wheels"], input=packed)
         if itself:
             bed.exec(node, ["tar", "-xC", "/"], input=real.packed(itself))
+            site.node(node, ONLY_CONTROLLERS)
             continue
         site.node(node, UNPACK)
         engine = (given / "singularity").read_text(encoding="utf-8")

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judges the engine by which Singularity-CRI runs containers: its release, and the flags that Singularity-CRI gives it.
+"""Judges the engine by which Singularity-CRI runs containers: its release, flags and session folder.
 
 PRIVATE to the collection.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import typing as t
@@ -57,6 +58,12 @@ def see(path: str) -> None:
         )
     version, usage = (_ask([program, *words], path) for words in (["--version"], ["oci", "create", "--help"]))
     judge(version, usage)
+    folder = _ask([program, "buildcfg", "SESSIONDIR"], path).strip()
+    if folder.startswith("/") and "\n" not in folder and not os.path.isdir(folder):
+        raise KubeError(
+            f"engine {program}: the folder {folder}, in which it mounts its containers, is missing: make it, owned by root,"
+            f" mode 0755, as the engine's own installation does"
+        )
 
 
 def _ask(argv: t.Sequence[str], path: str) -> str:

@@ -58,6 +58,19 @@ def test_a_path_without_an_engine_says_how_to_name_one(tmp_path: Path) -> None:
         engine.see(str(tmp_path))
 
 
+def test_an_engine_without_the_folder_of_its_mounts_is_refused_with_what_to_make(tmp_path: Path) -> None:
+    session, program = tmp_path / "session", tmp_path / "singularity"
+    cases = f"--version) echo singularity-ce version 3.9.9 ;; buildcfg) echo {session} ;; oci) cat {tmp_path}/usage ;;"
+    program.write_text(f"#!/bin/sh\ncase $1 in {cases} esac\n", encoding="utf-8")
+    program.chmod(0o755)
+    (tmp_path / "usage").write_text(USAGE, encoding="utf-8")
+    path = f"{tmp_path}:/usr/bin:/bin"
+    with pytest.raises(KubeError, match=f"the folder {session}, in which it mounts its containers, is missing"):
+        engine.see(path)
+    session.mkdir()
+    engine.see(path)
+
+
 def test_the_engine_of_the_path_of_the_unit_is_the_one_that_is_judged(tmp_path: Path) -> None:
     program = tmp_path / "singularity"
     program.write_text("#!/bin/sh\necho singularity-ce version 4.1.3\n", encoding="utf-8")
