@@ -148,10 +148,10 @@ def test_exec_tells_the_exit_status(site: Sharing) -> None:
 def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
     probe = {"exec": {"command": ["sh", "-c", "test -e /ready"]}, "periodSeconds": 1}
     dies = {"exec": {"command": ["sh", "-c", "test ! -e /dead"]}, "periodSeconds": 1, "failureThreshold": 1}
-    small = {"cpu": "500m", "memory": "64Mi"}
+    small, asked = {"cpu": "500m", "memory": "64Mi"}, {"cpu": "250m", "memory": "32Mi"}
     workload.apply(
         site,
-        pod("probed", readinessProbe=probe, livenessProbe=dies, resources={"limits": small, "requests": small}),
+        pod("probed", readinessProbe=probe, livenessProbe=dies, resources={"limits": small, "requests": asked}),
     )
     site.kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/probed", "--timeout=280s")
     assert not runs(site, "probed")
@@ -160,7 +160,7 @@ def test_probes_limits_and_a_resize_reach_the_container(site: Sharing) -> None:
     until(lambda: runs(site, "probed"), "the readiness probe succeeds")
 
     large = {"cpu": "700m", "memory": "96Mi"}
-    patch = {"spec": {"containers": [{"name": "main", "resources": {"limits": large, "requests": large}}]}}
+    patch = {"spec": {"containers": [{"name": "main", "resources": {"limits": large}}]}}
     site.kubectl("patch", "pod", "probed", "--subresource=resize", "--patch", json.dumps(patch))
     until(lambda: limits(site) == (700, 96 << 20), "the container has the new limits")
     until(lambda: not resizing(site), "the kubelet calls the resize done")
