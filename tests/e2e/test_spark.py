@@ -10,19 +10,27 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e import spark_site
 from e2e.beds import own_bed
 from e2e.handover.sharing import CONTROLLER, Job, Sharing
 from e2e.playing import until
+from e2e.site_of import IMAGE
 from e2e.spark_record import read_tasks
 from e2e.spark_site import EXECUTOR, NAMESPACE, Application
+from testbed import spark_image
 
 BED = f"spark-{zlib.crc32(bytes(Path(__file__))):08x}"
 TAKEN = {"n1", "n2"}
 # Both stages outlast the batch job wherever it begins, and a task is shorter than the executors' grace.
 TASKS, SECONDS = 60, 2.5
+PROOF = {
+    "converged_verify_nodes": ["n1"],
+    "converged_verify_image": IMAGE,
+    "converged_verify_command": ["sleep", "100000"],
+}
 DRIVER = f"system:serviceaccount:{NAMESPACE}:spark-driver"
 
 
@@ -66,6 +74,25 @@ def story(site: Sharing) -> Story:
         job = ended()
     log = application.log_at_its_end()
     return Story(since, before, during, job, log)
+
+
+def test_verify_judges_the_file_of_a_user_as_the_guide_says(site: Sharing, tmp_path: Path) -> None:
+    shipped = (spark_site.EXAMPLE / "job.yml").read_text(encoding="utf-8")
+    changed = shipped.replace("registry.example/spark:CHANGE-ME", spark_image.NAME)
+    copied = tmp_path / "job.yml"
+
+    def judged(text: str, **variables: Any) -> str:
+        copied.write_text(text, encoding="utf-8")
+        said = site.play("verify", check=False, converged_verify_spark=str(copied), **PROOF, **variables)
+        assert (said.rc == 0) == ("refuse [spark]" not in said.out), said.out
+        return " ".join(said.out.split())
+
+    assert "job.yml: Job numbers: container driver has the image of the example" in judged(shipped)
+    elsewhere = changed.replace("namespace: spark", "namespace: default")
+    assert "namespace default has no ResourceQuota" in judged(elsewhere)
+    warned = judged(changed, node_share_deadline=20)
+    assert "warn [spark] node_share_deadline is 20 s on n1, and executors of job.yml may need 40 s to leave" in warned
+    assert "proved" in warned
 
 
 def test_the_application_and_the_batch_job_both_succeed_and_the_result_is_right(story: Story) -> None:

@@ -65,7 +65,7 @@ def run(host: str, home: str, folder: str, arguments: list[str]) -> int:
 
 
 def control(host: str, _home: str, folder: str, arguments: list[str]) -> int:
-    """`momctl`: only `-q clearmsg`, and `-s`, which ends the MoM."""
+    """`momctl`: only `-q clearmsg`, `-s`, which ends the MoM, and of `-d 3` whose connections it takes."""
     with opened(Path(folder)) as state:
         if not mom_runs(state, host):
             print("mom: could not connect to local mom", file=sys.stderr)
@@ -76,6 +76,8 @@ def control(host: str, _home: str, folder: str, arguments: list[str]) -> int:
         elif arguments[:2] == ["-q", "clearmsg"]:
             state.messages.pop(host, None)
             print(f"mom {host}:  clearmsg = 'messages cleared'")
+        elif arguments == ["-d", "3"]:
+            print("Trusted Client List:  " + ",".join(f"{each}:15003" for each in state.homes))
         else:
             print(f"momctl of the double does not know {arguments}", file=sys.stderr)
             return 1

@@ -17,6 +17,7 @@ USER_NAMES = (
     *("prologue.user", "prologue.user.parallel", "epilogue.user", "epilogue.user.parallel"),
     "epilogue.precancel",
 )
+MANAGER_PORT = 15003  # by which MoMs speak to each other
 # What a script writes before it does anything else: its name, host, identity, arguments and environment.
 _RECORD = """\
 #!/bin/bash
@@ -60,8 +61,18 @@ class Site:
             self.cluster.call("pbsnodes", "-N", "n", host)
         until(lambda: not [name for name, job in self.jobs().items() if job["job_state"] != "C"])
         until(lambda: all(state == "free" for state in self.states().values()))
+        until(self._moms_trust_each_other)
         self._log.write_text("")
         self._log.chmod(0o666)
+
+    def _moms_trust_each_other(self) -> bool:
+        """Return whether each MoM takes connections of all others: the server tells it their addresses after its start.
+
+        Until then a sister refuses the first host's connection, and the job waits for it without end.
+        """
+        answers = [self.on(host, "momctl -d 3").out for host in HOSTS]
+        trusted = [re.search(r"^Trusted Client List: *(\S+)", answer, re.MULTILINE) for answer in answers]
+        return all(found and found[1].count(f":{MANAGER_PORT}") >= len(HOSTS) for found in trusted)
 
     def configure(self, *lines: str) -> None:
         """Other lines in mom_priv/config of all hosts, which MoMs read when they are started anew."""

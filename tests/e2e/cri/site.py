@@ -30,7 +30,7 @@ IN_CONTAINERS = {
     "share_preflight_accept": ["cri_cgroup"],
 }
 
-# The engine takes each folder there for a controller of cgroup v1. In a container some are empty; a machine has none such.
+# The engine takes each folder there for a controller of cgroup v1. Containers have empty ones, and machines have none.
 ONLY_CONTROLLERS = """\
 set -e
 mount -o remount,rw /sys/fs/cgroup

@@ -1,0 +1,227 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The scripts that the role installs, run by Torque itself: what nodeshare is told, and what Torque is told of it.
+
+`nodeshare` is a program here that writes down how it was called and ends as the test says. All else is what ships.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from ansible_collections.converged.hpc.plugins.filter.torque_share import torque_scripts
+from torque_double.cluster import HOSTS, until
+from torque_double.site import Site
+
+FILES = Path(__file__).resolve().parents[2] / "roles/torque_share/files"
+SETTINGS = "/etc/converged/torque/pelogue.json"
+NAMES = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
+NODESHARE = """\
+#!/bin/sh
+printf '%s\\n' "{host} nodeshare $*" >> {log}
+[ "$1" = begin ] || exit 0
+read -r how < {how}
+[ "$how" != killed ] || kill -9 $$
+exit "$how"
+"""
+FREE, REQUEUE, KILLED = "0", "75", "killed"
+
+
+class Shipped:
+    """Our scripts on all hosts, with scripts of the site's own below them."""
+
+    def __init__(self, site: Site, top: Path, *, on_failure: str = "accept") -> None:
+        self.site, self.top = site, top
+        self.log, self.how = top / "log", top / "how"
+        self.log.touch()
+        self.nodeshare_ends(FREE)
+        program = (FILES / "pelogue.py").read_text(encoding="utf-8")
+        assert SETTINGS in program
+        for host in HOSTS:
+            folder = top / host
+            for name in ("site", "leases", "state"):
+                (folder / name).mkdir(parents=True)
+            self._program(folder / "nodeshare", NODESHARE.format(host=host, log=self.log, how=self.how))
+            home = site.on(host, "echo $PBS_HOME").out.strip()
+            settings = {"nodeshare": [str(folder / "nodeshare")], "mom_priv": f"{home}/mom_priv", "names": [host]}
+            settings |= {name: str(folder / name) for name in ("site", "leases", "state")}
+            (folder / "pelogue.json").write_text(json.dumps({**settings, "on_failure": on_failure}), encoding="utf-8")
+            (folder / "pelogue.py").write_text(
+                program.replace(SETTINGS, str(folder / "pelogue.json")), encoding="utf-8"
+            )
+            (folder / "enabled").touch()
+            values = {"enabled": folder / "enabled"}
+            text = (FILES / "pelogue").read_text(encoding="utf-8")
+            for file in torque_scripts({"home": home, "scripts": []}, text, str(folder), values):
+                self._program(folder / "ours", file["content"])
+                self._on(host, "install", "-m", file["mode"], str(folder / "ours"), file["path"])
+
+    def nodeshare_ends(self, how: str) -> None:
+        """Let nodeshare end so from now on: with a status, or by a signal."""
+        self.how.write_text(f"{how}\n", encoding="ascii")
+
+    def site_has(self, *names: str, status: int = 0) -> None:
+        """Give the site scripts of these names on all hosts."""
+        for host in HOSTS:
+            for name in names:
+                text = f"#!/bin/sh\necho '{host} site {name}' >> {self.log}\nexit {status}\n"
+                self._program(self.top / host / "site" / name, text)
+
+    def told(self) -> list[str]:
+        """``HOST nodeshare WORDS`` and ``HOST site NAME`` of all that has run, in order."""
+        return self.log.read_text(encoding="utf-8").splitlines()
+
+    def _on(self, host: str, *argv: str) -> None:
+        done = self.site.on(host, shlex.join(argv))
+        assert done.rc == 0, done
+
+    def _program(self, path: Path, text: str) -> None:
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """A folder that the hosts of a cluster see too."""
+    return tmp_path
+
+
+def hosts_of(site: Site, job: str) -> list[str]:
+    return [part.partition("/")[0] for part in site.job(job)["exec_host"].split("+")]
+
+
+def test_each_host_of_a_job_begins_behind_the_sites_script_and_ends_behind_it(site: Site, top: Path) -> None:
+    shipped = Shipped(site, top)
+    shipped.site_has(*NAMES)
+    job = site.submit("true", "-l", "nodes=2:ppn=1")
+    site.until_state(job, "C")
+    first, sister = hosts_of(site, job)
+    words = f"--wlm=torque --job={job} --run=1"
+    limit = "--limit=57"
+    until(lambda: len(shipped.told()) >= 8)
+    assert shipped.told() == [
+        f"{sister} site prologue.parallel",
+        f"{sister} nodeshare begin {words} {limit} --exclusive",
+        f"{first} site prologue",
+        f"{first} nodeshare begin {words} {limit} --cpus=1",
+        f"{sister} site epilogue.parallel",
+        f"{sister} nodeshare end {words}",
+        f"{first} site epilogue",
+        f"{first} nodeshare end {words}",
+    ]
+
+
+def test_what_a_user_writes_reaches_no_command_line(site: Site, top: Path) -> None:
+    shipped = Shipped(site, top)
+    hostile = f"X=$(touch {top}/hacked) '\" `touch {top}/hacked`"
+    job = site.submit("true", "-N", "a$(id)`id`", "-v", hostile, "-A", "; id #")
+    site.until_state(job, "C")
+    (first,) = hosts_of(site, job)
+    words = f"--wlm=torque --job={job} --run=1"
+    until(lambda: len(shipped.told()) >= 2)
+    assert shipped.told() == [
+        f"{first} nodeshare begin {words} --limit=57 --cpus=1",
+        f"{first} nodeshare end {words}",
+    ]
+    assert not (top / "hacked").exists()
+
+
+def test_a_prologue_of_the_site_that_ends_a_job_ends_it_and_nodeshare_hears_nothing_of_its_begin(
+    site: Site, top: Path
+) -> None:
+    shipped = Shipped(site, top)
+    shipped.site_has("prologue", status=1)
+    job = site.submit("true")
+    site.until_state(job, "C")
+    assert [line for line in shipped.told() if " begin " in line] == []
+    assert shipped.told()[0].endswith("site prologue")
+
+
+@pytest.mark.parametrize("how", ["9", KILLED])
+def test_a_job_starts_all_the_same_where_nodeshare_fails_by_accident(site: Site, top: Path, how: str) -> None:
+    shipped = Shipped(site, top)
+    shipped.nodeshare_ends(how)
+    job = site.submit("true")
+    done = site.until_state(job, "C")
+    assert (done["exit_status"], done["start_count"]) == ("0", "1")
+    assert len([line for line in shipped.told() if " begin " in line]) == 1
+
+
+@pytest.mark.parametrize(("how", "on_failure"), [(REQUEUE, "accept"), (KILLED, "requeue")])
+def test_a_job_that_is_refused_is_tried_again_until_the_node_is_free(
+    site: Site, top: Path, how: str, on_failure: str
+) -> None:
+    """Torque itself tries at once and without end; the script waits before it says no."""
+    shipped = Shipped(site, top, on_failure=on_failure)
+    shipped.nodeshare_ends(how)
+    job = site.submit("true")
+    until(lambda: len([line for line in shipped.told() if " begin " in line]) >= 2)
+    shipped.nodeshare_ends(FREE)
+    done = site.until_state(job, "C")
+    assert done["exit_status"] == "0"
+    kinds = " ".join(line.split()[2] for line in shipped.told())
+    # The script undoes a begin that it refuses; Torque runs the epilogue behind it too.
+    assert re.fullmatch("(begin end( end)? ?)+", kinds), kinds
+
+
+def test_a_sister_that_refuses_is_undone_there_and_its_job_waits(site: Site, top: Path) -> None:
+    """Torque takes the node of such a sister down until its message is cleared."""
+    shipped = Shipped(site, top, on_failure="requeue")
+    job = site.submit("true", "-h", "-l", "nodes=2:ppn=1")
+    for path in top.glob("*/nodeshare"):
+        # Torque tells a sister no list of hosts, so only there a begin is for the whole host.
+        refuses = 'case "$*" in *--exclusive) exit 75 ;; esac'
+        path.write_text(path.read_text(encoding="utf-8").replace('exit "$how"', refuses), encoding="utf-8")
+    site.cluster.call("qrls", job)
+    until(lambda: any(" end " in line for line in shipped.told()))
+    sister = shipped.told()[0].split()[0]
+    assert [line.split()[:3] for line in shipped.told()[:2]] == [
+        [sister, "nodeshare", "begin"],
+        [sister, "nodeshare", "end"],
+    ]
+    site.cluster.call("qdel", job)
+
+
+def test_a_job_type_that_a_user_chose_makes_no_host_a_sister(site: Site, top: Path) -> None:
+    shipped = Shipped(site, top)
+    shipped.site_has(*NAMES)
+    job = site.submit("true", "-T", "parallel")
+    site.until_state(job, "C")
+    (first,) = hosts_of(site, job)
+    words = f"--wlm=torque --job={job} --run=1"
+    until(lambda: len(shipped.told()) >= 4)
+    assert shipped.told() == [
+        f"{first} site prologue",
+        f"{first} nodeshare begin {words} --limit=57 --cpus=1",
+        f"{first} site epilogue",
+        f"{first} nodeshare end {words}",
+    ]
+
+
+def test_nodeshare_has_less_time_than_torque_gives_the_script(site: Site, top: Path) -> None:
+    """`$prologalarm 40` is 30 s in Torque; five of them are kept as a margin, and three to undo."""
+    try:
+        site.configure("$prologalarm 40")
+        until(lambda: set(site.states().values()) == {"free"})
+        shipped = Shipped(site, top)
+        job = site.submit("true")
+        site.until_state(job, "C")
+        (limit,) = [word for word in shipped.told()[0].split() if word.startswith("--limit=")]
+        assert limit in ("--limit=21", "--limit=22")
+    finally:
+        site.configure()
+
+
+def test_a_job_that_is_deleted_ends_its_lease(site: Site, top: Path) -> None:
+    shipped = Shipped(site, top)
+    job = site.submit("sleep 600")
+    until(lambda: site.job(job).get("job_state") == "R" and shipped.told())
+    assert site.cluster.call("qdel", job, user="alice").rc == 0
+    site.until_state(job, "C")
+    until(lambda: len(shipped.told()) >= 2)
+    assert shipped.told()[-1].endswith(f"nodeshare end --wlm=torque --job={job} --run=1")
