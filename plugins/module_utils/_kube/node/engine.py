@@ -61,8 +61,8 @@ def see(path: str) -> None:
     folder = _ask([program, "buildcfg", "SESSIONDIR"], path).strip()
     if folder.startswith("/") and "\n" not in folder and not os.path.isdir(folder):
         raise KubeError(
-            f"engine {program}: the folder {folder}, in which it mounts its containers, is missing: make it, owned by root,"
-            f" mode 0755, as the engine's own installation does"
+            f"engine {program}: the folder {folder}, in which it mounts its containers, is missing: make it, owned by"
+            f" root, mode 0755, as the engine's own installation does"
         )
 
 
