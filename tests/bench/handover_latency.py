@@ -84,7 +84,7 @@ class Bench:
     def __init__(self, bed: api.RunningBed) -> None:
         self.bed = bed
         self.api = Api.from_kubeconfig(kubeconfig(bed.bed))
-        self.times: dict[str, list[float]] = {way.name: [] for way in WAYS}
+        self.times: dict[str, list[float]] = {}
         self.back: dict[str, list[float]] = {}
 
     def measure(self, way: Way, *, count: bool) -> None:
@@ -110,7 +110,7 @@ class Bench:
             self.bed.kubectl("scale", "deployment/pods", "--replicas=0")
             until(lambda: not self.pods(), "no pod is left")
         if count:
-            self.times[way.name].append(seconds)
+            self.times.setdefault(way.name, []).append(seconds)
             if way.scripts == "ours" and not way.held:
                 self.record_return(way, end, renewed)
 
@@ -183,7 +183,7 @@ def converted(given: str | None) -> Iterator[api.RunningBed]:
 
 def report(bench: Bench) -> int:
     """Both tables; 1 when a mark is missed."""
-    bounds = {way.name: way.asked for way in WAYS if way.asked}
+    bounds = {way.name: way.asked for way in WAYS if way.asked and way.name in bench.times}
     text, late = _figures.added(bench.times, WAYS[0].name, bounds)
     rows = []
     for what, seconds in bench.back.items():
@@ -204,16 +204,19 @@ def report(bench: Bench) -> int:
 
 
 def main() -> int:
+    names = [way.name for way in WAYS]
     parser = _figures.parser_of(__doc__, "--rounds 3", "--bed mine   # converted already; stays up")
     parser.add_argument("--rounds", type=_figures.count, default=7, help="jobs of each kind (default: %(default)s)")
+    parser.add_argument("--only", nargs="+", metavar="WAY", choices=names, help=f"beside the first: {', '.join(names)}")
     parser.add_argument("--bed", help="a converted bed that is up, instead of one of its own")
     options = parser.parse_args()
+    ways = [way for way in WAYS if not options.only or way in WAYS[:1] or way.name in options.only]
     with converted(options.bed) as bed:
         _figures.swap_scripts(bed, ("ctl", "n1", "n2"))
         bed.kubectl("apply", "--filename=-", input=deployment())
         bench = Bench(bed)
         for number in range(options.rounds + 1):
-            for way in WAYS:
+            for way in ways:
                 bench.measure(way, count=number > 0)  # the first of each fills caches
         return report(bench)
 

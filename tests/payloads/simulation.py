@@ -104,6 +104,7 @@ class Node(Host):
         self.registered = True
         self.confirms = True  # the kubelet, at once, that a pod has ended
         self.announced = ""
+        self.looked_tainted = False  # by nodeshare, when it looked last
         self.holders = ((), 0.0)  # jobs for which the controllers have asked pods to leave, and since when
         self.guests = {}
         self.volumes = {}  # in memory: the pod by its name
@@ -123,6 +124,7 @@ class Node(Host):
         self.leases = lambda: ()
         self.admin_stopped = set()
         self.on_sleep = lambda: None
+        self.on_look = lambda: None  # between a look at the API and whatever comes next
 
     def add(self, name, **how):
         self.guests[name] = guest = Guest(name, **how)
@@ -154,7 +156,10 @@ class Node(Host):
             return observed.Api(False, "no answer within 2 s")
         pods = tuple(read_pod(guest.item()) for guest in self.guests.values() if guest.known)
         holders, held = self.holders if self.holders[0] else ((), 0.0)
-        return observed.Api(True, "", self.tainted, self.announced, pods, True, holders, self.time - held)
+        self.looked_tainted = self.tainted
+        seen = observed.Api(True, "", self.tainted, self.announced, pods, True, holders, self.time - held)
+        self.on_look()
+        return seen
 
     def local_pods(self):
         self.settle()
@@ -179,6 +184,8 @@ class Node(Host):
         self._need_api()
         if not text and self.leases():
             raise AssertionError("announced as free while a lease lives")
+        if text and not self.announced and self.looked_tainted and not self.tainted:
+            raise HostError("the taint was lifted since")  # what is announced first is announced for the taint seen
         self.announced = text
         self.log.append(("announce", text))
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The API client against a real TLS server: identity, compare-and-set, budgets, and bounds on every wait."""
 
+import contextlib
 import shutil
 import socket
 import tempfile
@@ -154,10 +155,10 @@ class Looking(KubeCase):
         self.assertGreater(seen.held_seconds, 0.0)
 
     def test_what_others_write_on_a_node_says_nothing_about_when_pods_were_asked(self):
-        for text, field in (("slurm/1/0", names.ANNOTATION), ("", names.HELD_BY)):
+        for text, field, holders in (("slurm/1/0", names.ANNOTATION, ("slurm/1/0",)), ("", names.HELD_BY, ())):
             self.hold(text, field)
             seen = self.node().look()
-            self.assertEqual((seen.answers, seen.holders, seen.held_seconds), (True, (), 0.0))
+            self.assertEqual((seen.answers, seen.holders, seen.held_seconds), (True, holders, 0.0))
 
     def test_an_announcement_of_the_node_is_no_writing_of_the_controllers(self):
         self.node().announce("x")
@@ -277,6 +278,25 @@ class Writing(KubeCase):
         self.assertEqual(sum(1 for call in self.api.calls if call[0] == "PATCH"), 3)
         self.node().announce("")
         self.assertEqual(self.api.node["metadata"]["annotations"], {})
+
+    def test_nothing_is_announced_on_a_node_that_has_lost_the_taint_for_which_it_was_decided(self):
+        ours = {"taints": [{"key": names.TAINT, "effect": "NoSchedule"}]}
+        for before, announced, text, expected in (
+            (ours, "", "x", None),
+            (ours, "", "", None),  # to withdraw is always right
+            (ours, "y", "x", "x"),  # the controllers taint it again for what it announces
+            ({}, "", "x", "x"),
+        ):
+            with self.subTest(before=before, announced=announced, text=text):
+                self.api.node["spec"] = before
+                self.api.node["metadata"]["annotations"] = {names.ANNOTATION: announced} if announced else {}
+                node = self.node()
+                node.look()
+                self.api.node["spec"], self.api.conflicts = {}, 1
+                refused = bool(text) and not expected
+                with self.assertRaisesRegex(kube.ApiError, "lifted") if refused else contextlib.nullcontext():
+                    node.announce(text)
+                self.assertEqual(self.api.node["metadata"]["annotations"].get(names.ANNOTATION), expected)
 
     def test_announcing_what_is_announced_writes_nothing(self):
         self.node().announce("")

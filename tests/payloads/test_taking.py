@@ -9,6 +9,7 @@ import unittest.mock
 from handover_case import HandoverCase
 from nodeshare.host.host import HostError
 from nodeshare.model import actions, observed
+from nodeshare.model.job_key import JobKey
 from nodeshare.model.state import HELD, QUIESCE, STOP
 from nodeshare.run.executor import MOST_UNSEEN
 from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed
@@ -401,6 +402,77 @@ class Taking(HandoverCase):
         site.begin()
         self.assert_free(site)
         self.assertEqual(site.did("stop"), [])
+
+
+class Cancelled(HandoverCase):
+    """A job that ends while its Prolog still takes the node: Slurm lifts the taint first, and pods may come."""
+
+    KEY = JobKey("slurm", "1", 0)
+
+    def lift(self, site):
+        """The controllers have given the node up, and a scheduler has bound a pod at once."""
+        node = site.node
+        if node.tainted and not node.announced:
+            node.tainted, node.holders = False, ((), 0.0)
+            node.add("new", respawns=True)
+
+    def cancelled(self, answer):
+        site = self.site()
+        site.node.holders = (("slurm/1/0",), site.node.time)
+        site.node.batch[self.KEY] = answer
+        site.node.on_look = lambda: self.lift(site)
+        return site
+
+    def test_a_pod_bound_after_the_release_is_never_evicted_for_a_job_that_ends(self):
+        site = self.cancelled(actions.ENDING)
+        told = site.begin()
+        self.assertEqual((told.done.outcome, "ends" in told.done.reason), (actions.ACCEPT, True), told)
+        self.assertEqual(site.did("evict") + site.did("delete") + site.did("kill") + site.did("stop"), [])
+        self.assertTrue(site.node.guests["new"].running)
+        self.assertEqual(site.node.announced, "")
+        site.end()
+        site.repair()
+        self.assert_back(site)
+        self.assertTrue(site.node.guests["new"].running)
+
+    def test_a_job_that_goes_on_has_the_node_although_the_taint_was_lifted(self):
+        for answer in (actions.LIVE, actions.GONE, None):
+            with self.subTest(answer):
+                site = self.cancelled(answer)
+                if answer is None:
+                    del site.node.batch[self.KEY]  # Slurm does not say
+                told = site.begin()
+                self.assertEqual((told.done.outcome, len(site.did("ask"))), (actions.ACCEPT, 1), told)
+                self.assert_free(site)
+                self.assertEqual(site.node.announced, '["slurm/1/0"]')
+
+    def test_pods_are_asked_no_longer_to_leave_for_a_job_that_was_cancelled_meanwhile(self):
+        site = self.site()
+        node = site.node
+        node.holders, node.batch[self.KEY] = (("slurm/1/0",), node.time), actions.LIVE
+        node.add("web", protected=True)
+
+        def cancel():
+            if node.time > 1010.0:  # the controllers keep the taint for as long as the node announces a lease
+                node.holders, node.batch[self.KEY] = ((), 0.0), actions.ENDING
+
+        node.on_sleep = cancel
+        told = site.begin()
+        self.assertIn("ends", told.done.reason)
+        self.assertLess(node.time, 1020.0)
+        self.assertTrue(node.guests["web"].running)
+        self.assertEqual(site.did("delete") + site.did("kill") + site.did("stop"), [])
+        site.end()
+        site.later(60.0)
+        self.assert_back(site)
+
+    def test_slurm_is_asked_about_no_job_that_the_controllers_name(self):
+        site = self.site()
+        site.node.holders = (("slurm/1/0",), site.node.time)
+        site.node.add("web")
+        site.begin()
+        self.assert_free(site)
+        self.assertEqual(site.did("ask"), [])
 
 
 class Sharing(HandoverCase):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Racks of nodes on which pods seem to run, beside a rack of two real kubelets of a Slurm site, which stays idle.
+"""Racks of nodes on which pods seem to run, and a rack of two real kubelets that Slurm's jobs share.
 
 Gangs must be within one rack. Whatever takes room from a rack is seen by the graph, and what gives it back, too.
 """
@@ -19,6 +19,7 @@ from e2e.handover.sharing import Sharing
 from e2e.placement.cluster import CONVERGED, GROUP_NAME, KUBE_BATCH, NODES, Cluster, Namespace
 from e2e.placement.daemon import Daemon, free_port
 from e2e.playing import until
+from e2e.site_of import IMAGE
 from testbed.kube_api import Json
 
 BED = f"racks-{os.getpid()}"
@@ -90,6 +91,12 @@ def gang(team: Namespace, name: str, size: int = SIZE, *, level: str = "rack", *
     for number in range(size):
         pod: Json = {"annotations": {GROUP_NAME: name}, "labels": {"gang": name}, "cpu": WHOLE, **more}
         team.pod(f"{name}-{number}", **pod)
+
+
+def apart(name: str) -> Json:
+    """No two pods of this gang on one node."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"gang": name}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def racks(team: Namespace, name: str) -> Counter[str]:
@@ -229,6 +236,35 @@ def test_a_gang_that_asks_for_nothing_is_kept_together_by_its_queue(daemon: Daem
     gang(team, "free", SIZE, level="")
     until(lambda: sum(racks(team, "free").values()) == SIZE, "the gang is placed")
     assert len(racks(team, "free")) == 1
+
+
+def test_a_rack_of_real_nodes_gives_way_to_a_slurm_job_and_has_the_next_gang_after_it(
+    site: Sharing, daemon: Daemon, team: Namespace
+) -> None:
+    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
+    small: Json = {
+        "containers": [{**container, "resources": {"requests": {"cpu": "100m"}}}],
+        "nodeSelector": {RACK: "batch"},
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+    }
+    gang(team, "first", 2, **small, affinity=apart("first"))
+    lands(daemon, team, "first", "batch", 2)
+    running = {"first-0": "Running", "first-1": "Running"}
+    until(lambda: {pod["metadata"]["name"]: pod["status"].get("phase") for pod in team.pods()} == running, "they run")
+    on_n1 = next(pod for pod, node in team.places("first-").items() if node == "n1")
+    job = site.batch("-w", "n1", "-N1")
+    try:
+        until(lambda: site.state(job).startswith("RUNNING"), "the job has its node")
+        until(lambda: on_n1 not in team.bound(), "the pod there has made room")
+        gang(team, "second", 2, **small, affinity=apart("second"))
+        why = ("rack site/batch: rules about other pods leave too little room", "1  held by batch jobs  (n1)")
+        waits(daemon, team, "second", *why)
+        assert "held by batch jobs" in daemon.ask("graph", "show", "--html")
+    finally:
+        site.ctl(f"scancel {job}")
+    lands(daemon, team, "second", "batch", 2)
+    until(lambda: not site.tainted(), "the node is open again")
 
 
 def test_the_graph_of_a_daemon_that_starts_now_is_the_same(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:

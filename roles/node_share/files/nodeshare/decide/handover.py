@@ -17,12 +17,14 @@ from ..model.actions import (
     API,
     BEGIN,
     DEVICES,
+    ENDING,
     LOCAL,
     MOUNTED,
     REQUEUE,
     UNITS,
     Action,
     Announce,
+    AskBatch,
     Confine,
     Confirm,
     Delete,
@@ -51,6 +53,7 @@ DEVICE_SECONDS = 15.0  # from the end of a pod's processes until its accelerator
 UNASKED_GRACE = 30.0  # what Kubernetes gives a pod that does not say; without the API nobody can tell us more
 OFF_GRACE = 10.0
 MANY_COMEBACKS = 2
+MOST_ANNOUNCEMENTS = 3  # of one call: a Node whose taint has gone since it was looked at takes none
 COMERS_DEADLINE = 10.0  # of pods that came to a held node: a job runs beside them
 ANNOUNCED_AT_MOST = 100
 COLLECTED = 300.0  # by then the API has deleted a pod whose DaemonSet does not exist
@@ -73,9 +76,12 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
         proven = _still_held(leases, settings, seen, api, guests)
         if proven is not None:
             return proven
+    ending = _ending(leases, event, seen, api, guests)
+    if ending is not None:
+        return ending
     way = way_of(settings, seen, api, guests)
     text = announcement(leases)
-    if api.answers and not api.announced and not seen.tried.get("announce"):
+    if api.answers and not api.announced and seen.tried.get("announce", 0) < MOST_ANNOUNCEMENTS:
         return Announce(text)
     prepared = _prepared(seen, api, way)
     if prepared != memory:
@@ -99,6 +105,26 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
     if step is not None:
         return step
     return Remember(memory._replace(phase=HELD, idle_since=None))
+
+
+def _ending(
+    leases: Tuple[Lease, ...], event: str, seen: Observed, api: Api, guests: Tuple[Pod, ...]
+) -> Optional[Action]:
+    """Ask Slurm, once, about a job that the controllers do not name; Done if it is about to end.
+
+    They name a job of Slurm before it begins here, and until it ends. One that was cancelled meanwhile may have lost
+    its taint, and what came since is not in its way: its tasks do not start any more. Where Slurm does not say so, such as
+    of a job that it does not know, the job comes first.
+    """
+    key = seen.key
+    if event != BEGIN or key is None or key.wlm != "slurm" or not api.answers or str(key) in api.holders:
+        return None
+    if api.tainted and not guests:
+        return None  # nothing has to leave, and nothing comes
+    mine = tuple(lease for lease in leases if lease.key == key)
+    if mine and not seen.tried.get("ask"):
+        return AskBatch(mine)
+    return Done(ACCEPT, "the job ends already: pods stay") if seen.answers.get(str(key)) == ENDING else None
 
 
 def join_held(seen: Observed, keep: FrozenSet[str]) -> Action:

@@ -47,7 +47,7 @@ class NodeClient:
             return Api(False, str(error))
         try:
             held = held_seconds(node, self.client.date)
-            return Api(True, "", _tainted(node), announcement(node), pods, True, holders_of(node) if held else (), held)
+            return Api(True, "", _tainted(node), announcement(node), pods, True, holders_of(node), held)
         except (AttributeError, KeyError, TypeError) as error:
             return Api(False, "an answer that is not understood: {!r}".format(error))
 
@@ -86,11 +86,18 @@ class NodeClient:
                 raise ApiError(0, "GET {}: the pages take too long".format(path[:-1]))
 
     def announce(self, text: str, *, tries: int = 3) -> None:
-        """Set our annotation by compare-and-set: a Node that has changed since we looked is read again first."""
+        """Set our annotation by compare-and-set: a Node that has changed since we looked is read again first.
+
+        What nodeshare has decided for a Node with our taint is announced on no Node that has lost it: raises ApiError,
+        status 409. The controllers keep the taint of a Node that announces something, and lift no other by accident.
+        """
+        tainted = self.seen is not None and _tainted(self.seen)
         for attempt in range(tries):
             node, self.seen = self.seen or self.client.request("GET", self.path), None
             if announcement(node) == text:
                 return
+            if text and tainted and not _tainted(node) and not announcement(node):
+                raise ApiError(409, "{}: the taint was lifted since".format(self.node))
             body = {
                 "metadata": {
                     "resourceVersion": node["metadata"]["resourceVersion"],
