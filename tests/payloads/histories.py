@@ -14,7 +14,7 @@ from nodeshare.model import actions
 from nodeshare.model.job_key import JobKey
 from nodeshare.store.files import StoreError
 from seeds import seeds
-from simulation import Killed, quick_directory
+from simulation import BUSY, LATE, PROXY, Killed, quick_directory
 
 HISTORIES = int(os.environ.get("NODESHARE_HISTORIES", "25"))
 
@@ -82,6 +82,13 @@ class History:
     def api(self):
         self.node.api_up = not self.node.api_up
 
+    def overload(self):
+        """Make the API answer some requests, turn others away, and be late or stand behind a proxy; or end that."""
+        node = self.node
+        kinds = [*self.chance.choice([[BUSY], [LATE], [PROXY], [BUSY, LATE, PROXY]]), ""]
+        node.overload = None if node.overload else lambda: self.chance.choice(kinds)
+        node.arrives = lambda: self.chance.random() < 0.5
+
     def batch(self):
         self.node.batch_up = not self.node.batch_up
 
@@ -102,6 +109,7 @@ class History:
     def all_is_well_again(self):
         """The last fault is over."""
         self.node.api_up, self.node.batch_up, self.node.no_room = True, True, False
+        self.node.overload = None
         self.site.disk_full = self.site.disk_hangs = False
 
     def off(self):

@@ -28,6 +28,9 @@ from nodeshare.store.state_store import StateStore
 KUBELET, RUNTIME = "kubelet.service", "containerd.service"
 COLLECTED = 1.0  # seconds from the creation of a pod until the garbage collector finds that its owner does not exist
 YEAR = 31536000.0
+# What an API with too much to do makes of a request: 429 or 503 with Retry-After, no answer in time, or a proxy's page.
+BUSY, LATE, PROXY = "429 Too Many Requests", "no answer within 2 s", "the answer is not JSON"
+BUSY_SECONDS = 8.0  # for so long the client asks again, where it may
 
 
 def quick_directory():
@@ -100,6 +103,8 @@ class Node(Host):
         self.time = 1000.0
         self.boot = "boot-1"
         self.api_up = True
+        self.overload = None  # for each request one of BUSY, LATE, PROXY, or nothing; None: it has little to do
+        self.arrives = lambda: False  # whether a request without an answer was carried out
         self.tainted = True
         self.registered = True
         self.confirms = True  # the kubelet, at once, that a pod has ended
@@ -151,9 +156,9 @@ class Node(Host):
         self.settle()
         if not self.registered:
             return observed.Api(self.api_up, "not joined", registered=False)
-        if not self.api_up:
-            self.time += 2.0
-            return observed.Api(False, "no answer within 2 s")
+        trouble = self.silence()
+        if trouble:
+            return observed.Api(False, trouble)
         pods = tuple(read_pod(guest.item()) for guest in self.guests.values() if guest.known)
         holders, held = self.holders if self.holders[0] else ((), 0.0)
         self.looked_tainted = self.tainted
@@ -181,7 +186,9 @@ class Node(Host):
         return {}
 
     def announce(self, text):
-        self._need_api()
+        self.asked(lambda: self._announced(text), repeats=True)
+
+    def _announced(self, text):
         if not text and self.leases():
             raise AssertionError("announced as free while a lease lives")
         if text and not self.announced and self.looked_tainted and not self.tainted:
@@ -190,7 +197,9 @@ class Node(Host):
         self.log.append(("announce", text))
 
     def evict(self, pods):
-        self._need_api()
+        self.asked(lambda: self._evicted(pods))
+
+    def _evicted(self, pods):
         self.log.append(("evict", tuple(pod.name for pod in pods)))
         for pod in pods:
             guest = self.guests.get(pod.uid)
@@ -198,7 +207,9 @@ class Node(Host):
                 self._ask_to_leave(guest, guest.grace)
 
     def delete(self, pods):
-        self._need_api()
+        self.asked(lambda: self._deleted(pods))
+
+    def _deleted(self, pods):
         self.log.append(("delete", tuple(pod.name for pod in pods)))
         for pod in pods:
             guest = self.guests.get(pod.uid)
@@ -206,7 +217,9 @@ class Node(Host):
                 self._ask_to_leave(guest, None if guest.grace is None else min(1.0, guest.grace))
 
     def confirm(self, pods):
-        self._need_api()
+        self.asked(lambda: self._confirmed(pods))
+
+    def _confirmed(self, pods):
         self.log.append(("confirm", tuple(pod.name for pod in pods)))
         for pod in pods:
             guest = self.guests.get(pod.uid)
@@ -366,9 +379,37 @@ class Node(Host):
             guest.ends_at = self.time + grace
         guest.leaving = True
 
-    def _need_api(self):
+    def api_is_well(self):
+        return self.api_up and self.overload is None
+
+    def silence(self, requests=2):
+        """Say why so many reads have no answer, or nothing. Each costs its time."""
+        if not self.api_up:
+            self.time += 2.0
+            return LATE
+        return next(filter(None, (self._trouble(repeats=True) for _unused in range(requests))), "")
+
+    def asked(self, act, *, repeats=False):
+        """Have the API do something: it does, or it says that it did not, or it does and its answer is lost."""
         if not self.api_up:
             raise HostError("the API does not answer")
+        trouble = self._trouble(repeats=repeats)
+        if not trouble or (trouble != BUSY and self.arrives()):
+            act()
+        if trouble:
+            raise HostError(trouble)
+
+    def _trouble(self, *, repeats):
+        """Say what an API with too much to do makes of one request; the client repeats what it has turned away."""
+        if self.overload is None:
+            return ""
+        give_up = self.time + BUSY_SECONDS
+        trouble = self.overload()
+        while trouble == BUSY and repeats and self.time < give_up:
+            self.time += 1.0
+            trouble = self.overload()
+        self.time += 2.0 if trouble == LATE else 0.0
+        return trouble
 
 
 class Site:

@@ -147,9 +147,9 @@ class SharedNode(Node):
 
     def ask_room(self):
         self.settle()
-        if not self.api_up:
-            self.time += 2.0
-            return observed.Room(False, "no answer within 2 s")
+        trouble = self.silence(1)
+        if trouble:
+            return observed.Room(False, trouble)
         guests = tuple(
             (observed.Guest(read_pod(guest.item()), guest.priority, guest.gang, guest.requests), bool(guest.claims))
             for guest in self.guests.values()

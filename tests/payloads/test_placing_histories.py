@@ -11,6 +11,7 @@ from nodeshare.model import actions
 from nodeshare.model.job_key import JobKey
 from nodeshare.model.placeholder import PRIORITY, name_of
 from nodeshare.model.state import OPEN
+from nodeshare.run.cli import OVERTIME
 from simulation import KUBELET, RUNTIME, YEAR
 from simulation_beside import GIB, SharedSite
 
@@ -24,7 +25,7 @@ class BesidePods(History):
     WLM = "pbs"
     STEPS = ["begin"] * 4 + ["end"] * 3 + ["tick"] * 3 + ["pod"] * 4
     STEPS += ["begin_again", "requeue", "late_end", "silent_end", "resize", "api", "batch", "reboot", "off", "on"]
-    STEPS += ["refuse", "critical_leaves", "disk", "memory", "hostile", "hostile"]
+    STEPS += ["refuse", "critical_leaves", "disk", "memory", "hostile", "hostile", "overload", "overload"]
 
     def __init__(self, site, chance):
         History.__init__(self, site, chance)
@@ -62,7 +63,9 @@ class BesidePods(History):
         self.begun(job, run, cores)
         if key not in self.leased:
             self.unheard.add(key)
+        began = self.node.time
         told = self.site.begin(job, run, cores=cores, memory=cores * GIB)
+        assert self.node.time - began <= self.site.settings.limit + OVERTIME, "kept waiting: {}".format(told)
         self.unheard.discard(key)
         if key not in {lease.key for lease in self.site.store.leases()}:
             assert self.node.no_room and told.done.outcome != actions.ACCEPT, "a job without a lease: {}".format(told)
@@ -77,7 +80,7 @@ class BesidePods(History):
             # nor does a pod make room that is as critical as a placeholder
             # or that nothing tells from one of a DaemonSet
             cut = ghosts or self.node.critical() or any(map(self.node.looks_like_a_daemon, self.node.guests))
-            cut = cut or not self.node.api_up  # then the last list of pods counts
+            cut = cut or not self.node.api_is_well()  # then the last list of pods counts
             assert found == self.size(cores) or (found is not None and cut), (told, found)
             held = self.node.cpusets.get("pbs_jobs.service/jobid/" + job, frozenset())
             left = self.node.cores_of_pods() - frozenset([0])  # core 0 keeps house when jobs have all of them

@@ -9,6 +9,7 @@ from histories import History, live_through
 from nodeshare.model import actions
 from nodeshare.model.job_key import JobKey
 from nodeshare.model.state import HELD, OPEN
+from nodeshare.run.cli import OVERTIME
 from simulation import KUBELET, RUNTIME, YEAR, Site
 
 
@@ -19,7 +20,7 @@ class HandOver(History):
     STEPS = ["begin"] * 4 + ["end"] * 4 + ["tick"] * 4 + ["pod"] * 3
     STEPS += ["begin_again", "end_again", "api", "taint", "reboot", "off", "on", "silent_end", "batch", "administrator"]
     STEPS += ["disk", "memory"]
-    STEPS += ["hostile"] * 2
+    STEPS += ["hostile", "overload", "cancelled"] * 2
 
     def step(self):
         killed = History.step(self)
@@ -40,7 +41,9 @@ class HandOver(History):
     def start(self, job, run):
         """A batch system repeats or gives up a job whose prolog was killed; here it repeats it."""
         self.begun(job, run)
+        began = self.node.time
         told = self.site.begin(job, run, start=int(job) * 10 + run)
+        assert self.node.time - began <= self.site.settings.limit + OVERTIME, "kept waiting: {}".format(told)
         assert self.ordinary_there() == [], "a job beside pods: {}".format(told)
         assert told.done.outcome == actions.ACCEPT, "a job was kept out: {}".format(told)
         assert self.site.memory().phase == HELD, told
@@ -58,7 +61,7 @@ class HandOver(History):
     def tick(self):
         History.tick(self)
         memory = self.site.memory()
-        if memory.phase == HELD and self.site.store.leases() and self.node.api_up and not memory.off:
+        if memory.phase == HELD and self.site.store.leases() and self.node.api_is_well() and not memory.off:
             left = [name for name in self.node.ordinary_running() if not self.node.looks_like_a_daemon(name)]
             assert left == [], "a repair has left pods beside a job: {}".format(left)
 
@@ -67,6 +70,36 @@ class HandOver(History):
             job, run = self.any_live()
             self.over_with(job, run)
             self.site.end(job, run, start=int(job) * 10 + run)
+
+    def cancelled(self):
+        """A job is cancelled while its Prolog takes the node: the taint goes, a pod comes, and it stays."""
+        node, idle = self.node, not self.site.store.leases()
+        self.next_job += 1
+        key = JobKey(self.WLM, str(self.next_job), 0)
+        if not (idle and node.tainted and node.batch_up and node.api_up and KUBELET in node.active):
+            return
+        new = []
+
+        def lift():
+            if node.tainted and not node.announced:
+                node.tainted, node.holders = False, ((), 0.0)
+                self.next_pod += 1
+                new.append("p{}".format(self.next_pod))
+                node.add(new[0])
+
+        open_before = self.site.memory().phase == OPEN and not self.site.memory().off
+        node.holders, node.batch[key], node.on_look = ((str(key),), node.time), actions.ENDING, lift
+        since = len(node.log)
+        try:
+            self.site.begin(key.job, key.run)
+        finally:
+            node.on_look, node.holders, node.alive[key] = (lambda: None), ((), 0.0), False
+            node.batch[key] = actions.GONE
+            self.over.append((key.job, key.run))
+        if open_before and node.overload is None:
+            asked = [entry for entry in node.log[since:] if entry[0] in ("evict", "delete", "kill", "stop")]
+            assert not new or asked == [], "for a job that is cancelled: {}".format(asked)
+        self.site.end(key.job, key.run)
 
     def end_again(self):
         if self.over:

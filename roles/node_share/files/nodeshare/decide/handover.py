@@ -76,13 +76,10 @@ def take(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observ
         proven = _still_held(leases, settings, seen, api, guests)
         if proven is not None:
             return proven
-    ending = _ending(leases, event, seen, api, guests)
-    if ending is not None:
-        return ending
+    step = _ending(leases, event, seen, api, guests) or _first_word(leases, seen, api)
+    if step is not None:
+        return step
     way = way_of(settings, seen, api, guests)
-    text = announcement(leases)
-    if api.answers and not api.announced and seen.tried.get("announce", 0) < MOST_ANNOUNCEMENTS:
-        return Announce(text)
     prepared = _prepared(seen, api, way)
     if prepared != memory:
         return Remember(prepared)
@@ -113,8 +110,8 @@ def _ending(
     """Ask Slurm, once, about a job that the controllers do not name; Done if it is about to end.
 
     They name a job of Slurm before it begins here, and until it ends. One that was cancelled meanwhile may have lost
-    its taint, and what came since is not in its way: its tasks do not start any more. Where Slurm does not say so, such as
-    of a job that it does not know, the job comes first.
+    its taint, and what came since is not in its way: its tasks do not start any more. Where Slurm does not say so, such
+    as of a job that it does not know, the job comes first.
     """
     key = seen.key
     if event != BEGIN or key is None or key.wlm != "slurm" or not api.answers or str(key) in api.holders:
@@ -125,6 +122,12 @@ def _ending(
     if mine and not seen.tried.get("ask"):
         return AskBatch(mine)
     return Done(ACCEPT, "the job ends already: pods stay") if seen.answers.get(str(key)) == ENDING else None
+
+
+def _first_word(leases: Tuple[Lease, ...], seen: Observed, api: Api) -> Optional[Action]:
+    """Announce the leases where nothing is announced: from then on the controllers keep the taint."""
+    due = api.answers and not api.announced and seen.tried.get("announce", 0) < MOST_ANNOUNCEMENTS
+    return Announce(announcement(leases)) if due else None
 
 
 def join_held(seen: Observed, keep: FrozenSet[str]) -> Action:
