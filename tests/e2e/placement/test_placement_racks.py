@@ -35,6 +35,15 @@ WHOLE = "32"
 QUEUE = "near"
 ANNOTATION = "converged.hpc/required-topology"
 PATH = "converged.hpc/topology-path"
+CONTAINER = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
+# A pod that a real kubelet runs.
+SMALL: Json = {
+    "containers": [{**CONTAINER, "resources": {"requests": {"cpu": "100m"}}}],
+    "nodeSelector": {RACK: "batch"},
+    "terminationGracePeriodSeconds": 1,
+    "automountServiceAccountToken": False,
+}
+PROLOG, WAITS, GO = "/etc/slurm/prolog.sh", "/run/e2e-prolog-waits", "/run/e2e-prolog-go"
 LOST = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
@@ -241,14 +250,7 @@ def test_a_gang_that_asks_for_nothing_is_kept_together_by_its_queue(daemon: Daem
 def test_a_rack_of_real_nodes_gives_way_to_a_slurm_job_and_has_the_next_gang_after_it(
     site: Sharing, daemon: Daemon, team: Namespace
 ) -> None:
-    container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "3600"]}
-    small: Json = {
-        "containers": [{**container, "resources": {"requests": {"cpu": "100m"}}}],
-        "nodeSelector": {RACK: "batch"},
-        "terminationGracePeriodSeconds": 1,
-        "automountServiceAccountToken": False,
-    }
-    gang(team, "first", 2, **small, affinity=apart("first"))
+    gang(team, "first", 2, **SMALL, affinity=apart("first"))
     lands(daemon, team, "first", "batch", 2)
     running = {"first-0": "Running", "first-1": "Running"}
     until(lambda: {pod["metadata"]["name"]: pod["status"].get("phase") for pod in team.pods()} == running, "they run")
@@ -257,7 +259,7 @@ def test_a_rack_of_real_nodes_gives_way_to_a_slurm_job_and_has_the_next_gang_aft
     try:
         until(lambda: site.state(job).startswith("RUNNING"), "the job has its node")
         until(lambda: on_n1 not in team.bound(), "the pod there has made room")
-        gang(team, "second", 2, **small, affinity=apart("second"))
+        gang(team, "second", 2, **SMALL, affinity=apart("second"))
         why = ("rack site/batch: rules about other pods leave too little room", "1  held by batch jobs  (n1)")
         waits(daemon, team, "second", *why)
         assert "held by batch jobs" in daemon.ask("graph", "show", "--html")
@@ -265,6 +267,39 @@ def test_a_rack_of_real_nodes_gives_way_to_a_slurm_job_and_has_the_next_gang_aft
         site.ctl(f"scancel {job}")
     lands(daemon, team, "second", "batch", 2)
     until(lambda: not site.tainted(), "the node is open again")
+
+
+@pytest.fixture
+def waiting_prolog(site: Sharing) -> Iterator[None]:
+    """The site's own script has jobs on n1 wait for GO before ours begins, and says so at WAITS."""
+    line = f"touch {WAITS}; i=0; until test -e {GO} || test $i -ge 600; do sleep 0.1; i=$((i + 1)); done"
+    site.node("n1", f"rm -f {WAITS} {GO}; cp -p {PROLOG} {PROLOG}.before; sed -i '1a {line}' {PROLOG}")
+    yield
+    site.node("n1", f"touch {GO}; mv {PROLOG}.before {PROLOG}")
+
+
+@pytest.mark.usefixtures("waiting_prolog")
+def test_a_job_that_is_cancelled_in_its_prolog_evicts_no_pod_that_has_come_since(
+    site: Sharing, daemon: Daemon, team: Namespace
+) -> None:
+    job = site.batch("-w", "n1", "-N1")
+    try:
+        until(lambda: "there" in site.node("n1", f"test -e {WAITS} && echo there || true"), "the Prolog waits")
+        assert site.tainted() == {"n1"}
+    finally:
+        site.ctl(f"scancel {job}")
+    until(lambda: not site.tainted(), "the controllers have given the node up")
+    gang(team, "next", 2, **SMALL, affinity=apart("next"))
+    lands(daemon, team, "next", "batch", 2)
+    before = {pod["metadata"]["uid"] for pod in team.pods()}
+    site.node("n1", f"touch {GO}")
+    told = f"journalctl -t nodeshare -o cat | grep 'job={job} ' | grep -o 'event=end\\|job ends already' || true"
+    until(lambda: "event=end" in site.node("n1", told), "the job's Epilog has run")
+    assert "job ends already" in site.node("n1", told)
+    site.node("n1", "nodeshare repair")
+    assert not site.tainted()
+    assert {pod["metadata"]["uid"] for pod in team.pods()} == before
+    assert all("deletionTimestamp" not in pod["metadata"] for pod in team.pods())
 
 
 def test_the_graph_of_a_daemon_that_starts_now_is_the_same(cluster: Cluster, daemon: Daemon, team: Namespace) -> None:
