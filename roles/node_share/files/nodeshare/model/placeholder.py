@@ -8,7 +8,6 @@ keeps it, so that the pod is known again at the API, in cgroups, and after a res
 """
 
 import functools
-import hashlib
 import json
 import re
 from typing import Any, Dict, Mapping, NamedTuple, Tuple
@@ -47,7 +46,7 @@ class Placeholder(NamedTuple):
 def name_of(key: JobKey) -> str:
     """Return a DNS label for a run. A digest tells apart what the label cannot hold of the id."""
     safe = _NOT_SAFE.sub("-", key.job.lower()).strip("-")[:30].strip("-")
-    digest = hashlib.sha256(str(key).encode("utf-8")).hexdigest()[:8]
+    digest = _digest(str(key))[:8]
     return "lease-{}-{}-{}-r{}".format(key.wlm, safe, digest, key.run)
 
 
@@ -131,9 +130,15 @@ def need(planned: Mapping[str, Planned]) -> Dict[str, int]:
     return total
 
 
+def _digest(text: str) -> str:
+    import hashlib  # a hand-over, which jobs wait for, has no use for it
+
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
 def _stem(lease: Lease, size: Sizes, settings: Settings) -> str:
     told = (settings.node, lease.boot_id, lease.began, str(lease.key), sorted(size.items()))
-    return hashlib.sha256(repr(told).encode("utf-8")).hexdigest()[:UID_LENGTH]
+    return _digest(repr(told))[:UID_LENGTH]
 
 
 def _told(lease: Lease, settings: Settings) -> Dict[str, int]:

@@ -7,7 +7,6 @@ import argparse
 import re
 from typing import Sequence
 
-from ..controller import settings as controller_settings
 from ..model import job_key, settings
 
 EXAMPLES = """\
@@ -55,6 +54,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Parse a command line. A job waits for `begin` and `end`: where one of them comes first, no other is made up."""
+    alone = argv[0] if argv and argv[0] in ("begin", "end") else ""
     parser = Parser(
         prog="nodeshare",
         description="Gives this node to batch jobs when they start, and back when they have ended.",
@@ -66,6 +67,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     commands.required = True
     for name, text in (("begin", "a batch job starts on this node"), ("end", "a batch job has ended on this node")):
+        if alone and alone != name:
+            continue
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         command.add_argument("--wlm", required=True, metavar="SYSTEM", help="one of " + ", ".join(job_key.SYSTEMS))
         command.add_argument("--job", required=True, metavar="ID", help="the batch system's job id")
@@ -74,6 +77,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         if name == "begin":
             _add_share(command)
             command.add_argument("--limit", type=count, metavar="SECONDS", help="be done by then")
+    if not alone:
+        _add_others(commands)
+    return parser.parse_args(list(argv))
+
+
+def _add_others(commands: "argparse._SubParsersAction[Parser]") -> None:
+    from ..controller import settings as controller_settings
+
     command = commands.add_parser("adopt", help="record jobs that run already, before Kubernetes comes")
     command.add_argument("--wlm", required=True, metavar="SYSTEM")
     command.add_argument(
@@ -101,7 +112,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     command.add_argument("--settings", default=controller_settings.PATH, metavar="FILE", help="default: %(default)s")
-    return parser.parse_args(list(argv))
 
 
 def _add_share(command: argparse.ArgumentParser) -> None:

@@ -6,7 +6,6 @@
 from argparse import ArgumentTypeError
 from typing import Any, List, Sequence, Tuple
 
-from ..batch import pbs, torque
 from ..host.host import Host
 from ..model import job_key
 from ..model.lease import Lease
@@ -70,6 +69,8 @@ def recover_leases(
 
 def _is_listed(key: job_key.JobKey, settings: Settings) -> bool:
     """Whether the batch system's daemon of this node has the job; a batch system that keeps no list is not asked."""
+    from ..batch import pbs, torque
+
     if key.wlm == "torque":
         return not settings.torque_home or torque.is_listed(key, home=settings.torque_home)
     return pbs.is_listed(key, home=settings.pbs_home)
