@@ -435,6 +435,17 @@ class Cancelled(HandoverCase):
         self.assert_back(site)
         self.assertTrue(site.node.guests["new"].running)
 
+    def test_a_repair_before_the_epilog_takes_nothing_for_a_job_that_ends(self):
+        site = self.cancelled(actions.ENDING)
+        site.begin()
+        site.node.alive[self.KEY] = False  # its tasks have not started
+        told = site.repair()
+        self.assertEqual((len(site.store.leases()), "ends" in told.done.reason), (1, True), told)
+        self.assertEqual(site.did("evict") + site.did("delete") + site.did("kill") + site.did("stop"), [])
+        site.node.batch[self.KEY] = actions.LIVE
+        site.later(60.0)
+        self.assert_free(site)  # had Slurm changed its mind
+
     def test_a_job_that_goes_on_has_the_node_although_the_taint_was_lifted(self):
         for answer in (actions.LIVE, actions.GONE, None):
             with self.subTest(answer):

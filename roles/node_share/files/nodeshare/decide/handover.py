@@ -21,6 +21,7 @@ from ..model.actions import (
     LOCAL,
     MOUNTED,
     REQUEUE,
+    TICK,
     UNITS,
     Action,
     Announce,
@@ -111,9 +112,11 @@ def _ending(
 
     They name a job of Slurm before it begins here, and until it ends. One that was cancelled meanwhile may have lost
     its taint, and what came since is not in its way: its tasks do not start any more. Where Slurm does not say so, such
-    as of a job that it does not know, the job comes first.
+    as of a job that it does not know, the job comes first. A repair asks about all jobs without a process here.
     """
     key = seen.key
+    if event == TICK and all(seen.answers.get(str(lease.key)) == ENDING for lease in leases):
+        return Done(ACCEPT, "the job ends already: pods stay")
     if event != BEGIN or key is None or key.wlm != "slurm" or not api.answers or str(key) in api.holders:
         return None
     if api.tainted and not guests:
