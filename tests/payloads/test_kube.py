@@ -294,7 +294,7 @@ class Writing(KubeCase):
                 node.look()
                 self.api.node["spec"], self.api.conflicts = {}, 1
                 refused = bool(text) and not expected
-                with self.assertRaisesRegex(kube.ApiError, "lifted") if refused else contextlib.nullcontext():
+                with self.assertRaisesRegex(kube.ApiError, "lifted") if refused else contextlib.ExitStack():
                     node.announce(text)
                 self.assertEqual(self.api.node["metadata"]["annotations"].get(names.ANNOTATION), expected)
 
