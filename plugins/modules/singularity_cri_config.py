@@ -14,7 +14,8 @@ description:
   - Changes single keys of C(sycri.yaml), in place; comments, order and all other keys stay. Where there is no file, it
     makes one.
   - Singularity-CRI ignores keys that it does not know, and ends with status 0 when it cannot start. So keys and values
-    are judged here, and after a start somebody has to answer on the socket.
+    are judged here, those that the file had before too, and after a start somebody has to answer on the socket.
+  - A socket on which another program listens is refused with the name of that program, before anything is changed.
   - The unit is started, and started again when the file, or one of O(restart_on), is not that of its last successful
     start. A restart ends all pods of Singularity-CRI.
   - Before the first change everything enters the record of the node; O(state=restored) undoes our changes line by line.

@@ -67,6 +67,15 @@ class Cleaning(unittest.TestCase):
         self.assertEqual(self.clean("converged"), [])
         self.assertTrue(all(os.path.exists(path) for path in mine))
 
+    def test_a_socket_of_another_program_that_listens_stays(self):
+        os.makedirs(os.path.dirname(self.socket))
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self.socket)
+            listening.listen()
+            self.assertEqual(self.clean(), [self.socket + ": another program listens there, so it was left"])
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.connect(self.socket)
+
     def test_it_does_nothing_twice_and_nothing_on_a_fresh_node(self):
         self.assertEqual(self.clean("converged"), [])
         self.assertEqual(self.clean("converged"), [])

@@ -9,9 +9,11 @@ orderly stop too, because it does not tear networks down.
 """
 
 import argparse
+import errno
 import os
 import re
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -41,7 +43,7 @@ def leftovers(run_dir: str, networks: Iterable[str], root: str = "/") -> Tuple[L
     return emptied, gone
 
 
-def clean(socket: str, run_dir: str, networks: Iterable[str], root: str = "/") -> List[str]:
+def clean(address: str, run_dir: str, networks: Iterable[str], root: str = "/") -> List[str]:
     """Clear all, whatever fails on the way; return what failed."""
     errors: List[str] = []
     with open("/proc/self/mountinfo") as stream:
@@ -61,7 +63,7 @@ def clean(socket: str, run_dir: str, networks: Iterable[str], root: str = "/") -
     for folder in [*emptied, run_dir, os.path.join(root, LEASES)]:
         if os.path.isdir(folder) and not os.listdir(folder):
             os.rmdir(folder)
-    _remove_socket(socket, errors)
+    _remove_socket(address, errors)
     return errors
 
 
@@ -83,14 +85,28 @@ def _remove(path: str, errors: List[str]) -> None:
 
 
 def _remove_socket(path: str, errors: List[str]) -> None:
-    """Nothing but a socket: a slip in the settings must not cost a file."""
+    """Nothing but a socket that is left: a slip in the settings must not cost a file, or another program its socket."""
     try:
-        if stat.S_ISSOCK(os.lstat(path).st_mode):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            return
+        if _is_served(path):
+            errors.append("{}: another program listens there, so it was left".format(path))
+        else:
             os.unlink(path)
     except FileNotFoundError:
         return
     except OSError as error:
         errors.append("{}: {}".format(path, error.strerror))
+
+
+def _is_served(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(1)
+        try:
+            caller.connect(path)
+        except OSError as error:
+            return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
+    return True
 
 
 def folder(text: str) -> str:

@@ -11,10 +11,12 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import socket
+import struct
 import time
 import typing as t
 
@@ -36,6 +38,7 @@ PATHS = (*REQUIRED, "cniBinDir", "cniConfDir", "trashDir")
 KEYS = (*PATHS, "streamingURL", "debug")
 CNI_STATE = "/var/lib/cni"
 _LONGEST_SOCKET = 107
+_NO_LISTENER = (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED)
 _QUICK = 30.0
 _STOP = 120.0
 
@@ -69,9 +72,15 @@ def judge(name: str, config: t.Mapping[str, t.Any]) -> None:
 
 
 def edited(name: str, text: str, config: t.Mapping[str, t.Any]) -> str:
-    """Return the file with every key as wanted; refuse a file without one of the keys that have no default."""
+    """Return the file with every key as wanted; refuse a file with a key that is ignored or without a needed one."""
     judge(name, config)
     after = yaml_edit.put(name, text, config)
+    for field, line in yaml_edit.places(name, after).items():
+        if field not in KEYS:
+            raise KubeError(
+                f"{name} line {line}: {field}: Singularity-CRI ignores this key; it knows {', '.join(KEYS)}:"
+                " correct it or take it out of the file"
+            )
     missing = [field for field in REQUIRED if not yaml_edit.read(name, after, [field])]
     if missing:
         raise KubeError(f"{name}: {', '.join(missing)}: Singularity-CRI has no default for it once the file is there")
@@ -81,12 +90,13 @@ def edited(name: str, text: str, config: t.Mapping[str, t.Any]) -> str:
 def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JSON:
     """Keep the keys in the file, and a Singularity-CRI that runs with them and answers."""
     after = edited(wanted.path, _text(wanted.path), wanted.config)
+    listening = yaml_edit.read(wanted.path, after, ["listenSocket"])
+    refuse_in_use(wanted.path, listening, main_pid=_main_pid(wanted.unit))
     edits = (EditItem(wanted.path, _editor(wanted), json.dumps(wanted.config, sort_keys=True), create=True),)
     unit = UnitItem(wanted.unit, active=True, restart_on=(wanted.path, *wanted.restart_on))
     storage = DirectoryItem(yaml_edit.read(wanted.path, after, ["storageDir"]))
     desired = Desired(role=ROLE, directories=(storage,), edits=edits, units=(unit,))
     outcome = session.converge(resolve(session.host, desired), Contents(), check=check, show=True)
-    listening = yaml_edit.read(wanted.path, after, ["listenSocket"])
     if outcome.restarted:
         await_answer(listening, unit=wanted.unit, timeout=timeout)
     return {"changed": outcome.changed, "steps": outcome.steps, "diff": diff_of(outcome.changes), "socket": listening}
@@ -112,6 +122,22 @@ def take_back(session: Session, *, path: str, unit: str, check: bool) -> JSON:
     steps = [*(f"remove {name}" for name in sweep.removed), *report.steps]
     left = [*sweep.left, *report.left]
     return {"changed": bool(steps), "steps": steps, "site": report.site, "left": left, "diff": diff_of(report.changes)}
+
+
+def refuse_in_use(name: str, path: str, *, main_pid: int) -> None:
+    """Raise KubeError where a program other than the unit's own process listens on the socket; name that program."""
+    holder = _holder(path)
+    if holder is None or 0 < holder == main_pid:
+        return
+    try:
+        with open(f"/proc/{holder}/comm", encoding="utf-8", errors="replace") as file:
+            program = f"{file.read().strip()} (process {holder})"
+    except OSError:
+        program = "another program"
+    raise KubeError(
+        f"{name}: listenSocket: {path} is in use by {program}: stop it, or choose another singularity_cri_socket."
+        " Singularity-CRI was neither configured nor started"
+    )
 
 
 def await_answer(path: str, *, unit: str, timeout: float) -> None:
@@ -168,6 +194,23 @@ def _answers(path: str) -> bool:
         except OSError:
             return False
     return True
+
+
+def _holder(path: str) -> t.Optional[int]:
+    """Return the process that listens on a socket, 0 where that cannot be told; None where none does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(1.0)
+        try:
+            caller.connect(path)
+        except OSError as error:
+            return None if error.errno in _NO_LISTENER else 0
+        return int(struct.unpack("3i", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+def _main_pid(unit: str) -> int:
+    words = ["systemctl", "show", "--property=MainPID", "--value", "--", unit]
+    said = _command.run(words, timeout=_QUICK, ok=range(256)).out.strip()
+    return int(said) if said.isdecimal() else 0
 
 
 def _runs(unit: str) -> bool:

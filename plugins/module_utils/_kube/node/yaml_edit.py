@@ -62,6 +62,12 @@ def read(name: str, text: str, path: t.Sequence[str]) -> Value:
     return None if found is _UNREADABLE else found
 
 
+def places(name: str, text: str) -> t.Dict[str, int]:
+    """Return the line, counted from 1, of each field that stands at the top."""
+    lines = _lines(text)
+    return {entry.key: entry.first + 1 for entry in _entries(name, lines, 0, len(lines))}
+
+
 def leaves(
     wanted: t.Mapping[str, Value], above: t.Tuple[str, ...] = ()
 ) -> t.Iterator[t.Tuple[t.Tuple[str, ...], Value]]:

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,3 +75,41 @@ def test_what_singularity_cri_would_take_without_a_word_is_refused(config: dict[
 def test_a_file_without_a_key_that_then_has_no_default_is_refused() -> None:
     with pytest.raises(KubeError, match="storageDir, baseRunDir: Singularity-CRI has no default"):
         singularity_cri.edited(NAME, "debug: true\n", {"listenSocket": "/run/s.sock"})
+
+
+def test_a_key_of_the_file_that_would_be_ignored_is_refused_with_its_line() -> None:
+    """As a site's own file has it; the keys that the role gives are right."""
+    with pytest.raises(KubeError, match=rf"^{NAME} line 3: storagedir: Singularity-CRI ignores this key; it knows"):
+        singularity_cri.edited(NAME, "# ours\ndebug: true\nstoragedir: /srv/images\n", LEAST)
+
+
+def test_a_socket_on_which_another_program_listens_is_refused_with_its_name(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.sock")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(path)
+        singularity_cri.refuse_in_use(NAME, path, main_pid=0)  # left by a program that was killed
+        other.listen()
+        own = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+        said = (
+            rf"^{NAME}: listenSocket: {path} is in use by {own} \(process {os.getpid()}\): stop it, or choose another"
+        )
+        for main_pid in (0, os.getpid() + 1):
+            with pytest.raises(KubeError, match=said):
+                singularity_cri.refuse_in_use(NAME, path, main_pid=main_pid)
+
+
+def test_a_socket_of_singularity_cri_itself_and_a_free_path_are_taken(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.sock")
+    singularity_cri.refuse_in_use(NAME, path, main_pid=0)
+    with socket.socket(socket.AF_UNIX) as own:
+        own.bind(path)
+        own.listen()
+        singularity_cri.refuse_in_use(NAME, path, main_pid=os.getpid())
+
+
+def test_a_socket_of_another_kind_is_in_use_although_it_takes_no_call(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.sock")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(path)
+        with pytest.raises(KubeError, match="is in use by another program: stop it"):
+            singularity_cri.refuse_in_use(NAME, path, main_pid=os.getpid())
