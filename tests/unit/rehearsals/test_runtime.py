@@ -126,6 +126,19 @@ def test_a_runtime_that_does_not_answer_keeps_jobs_and_pods_where_they_are(rehea
     assert done.isdisjoint({"End the pods and leave the cluster", "Take the container runtime away again"})
 
 
+def test_a_bridge_that_does_not_start_keeps_the_node_and_its_own_reason_is_said(rehearsal: Any) -> None:
+    reason = "cri_bridge: /run/converged-cri/cri.sock is in use: another program listens there; stop it first"
+    words = ["journalctl", "--unit=converged-cri-bridge.service", "--lines=50", "--output=cat", "--no-pager"]
+    journal = {"changed": False, "rc": 0, "stdout": f"Starting\n{reason}\nFailed", "stderr": ""}
+    rehearsal.answer(journal, module="command", args={"argv": words})
+    failed = {"failed": True, "msg": "unit converged-cri-bridge.service: restart failed: exit status 1"}
+    done = converted_with(rehearsal, failed, module="node_state", args={"role": "singularity_cri_bridge"})
+    assert not done.passed
+    assert f"does not serve the kubelet: {reason}. The kubelet keeps the runtime" in " ".join(done.said.split())
+    assert names(done).isdisjoint({"Have the jobs of this host run out", "Have its pods run elsewhere"})
+    assert names(done).isdisjoint({"End the pods and leave the cluster", "Take the container runtime away again"})
+
+
 def test_pods_that_cannot_leave_keep_the_node_as_it_is_and_it_is_open_again(rehearsal: Any) -> None:
     budget = {"failed": True, "rc": 1, "stdout": "", "stderr": "cannot delete Pods declare no controller: default/bare"}
     words = kubectl(*DRAIN, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=600s")
