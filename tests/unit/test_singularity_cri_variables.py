@@ -99,6 +99,14 @@ def test_a_profile_of_the_site_is_not_written_by_the_role() -> None:
     assert "/usr/local/etc/sycri/seccomp.json" in {file["path"] for file in rendered("_singularity_cri_files")}
 
 
+def test_crictl_asks_through_the_bridge_as_the_kubelet_does() -> None:
+    (asked,) = [file for file in rendered("_singularity_cri_files") if file["path"] == "/etc/crictl.yaml"]
+    assert asked["content"]["runtime-endpoint"] == "unix:///run/converged-cri/cri.sock"
+    assert asked["content"]["image-endpoint"] == "unix:///run/converged-cri/cri.sock"
+    paths = {file["path"] for file in rendered("_singularity_cri_files", singularity_cri_crictl_config="")}
+    assert "/etc/crictl.yaml" not in paths
+
+
 def test_the_profile_of_the_role_refuses_what_changes_the_kernel() -> None:
     profile = json.loads((ROLE / "files/seccomp.json").read_text(encoding="utf-8"))
     assert profile["defaultAction"] == "SCMP_ACT_ALLOW"
