@@ -17,6 +17,7 @@ from placement.model.batch import BackingRules, BatchJob, Share
 from placement.model.event import JobsRead, JobsUnread
 from placement.model.node import Node
 from placement.model.pod import Phase, Pod
+from placement.model.topology import TopologyRequest
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node
 
@@ -263,3 +264,10 @@ def test_i9_where_nodes_of_the_batch_system_are_marked_others_are_none(mark):
     site.read()
     site.run()
     assert sorted(site.placements().values()) == ["n1", "n2"]
+
+
+def test_why_says_when_the_job_ends_that_keeps_a_group_from_a_whole_node(site):
+    site.gone(node("n2"))
+    site.see(mine("whole", topology=TopologyRequest(exclusive=True)))
+    found = told(site, "whole")
+    assert found.must_end == ("in the cluster, on node n1: job 15.srv ends in 1:00:00 at the latest",)

@@ -5,70 +5,16 @@
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from placement.graph.audit import audit
-from placement.graph.topology import Topology
-from placement.model.action import Bind, Evict, GroupStatus, PodCondition
+from placement.model.action import Bind, GroupStatus, PodCondition
 from placement.model.affinity import PodAffinityTerm
-from placement.model.pod import Pod
 from placement.model.topology import TopologyRequest
-from placement.policy.plugins.configuration import load
-from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, priority_class, queue
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, queue
+from placement_kit.racks import RACK, Site
 from placement_kit.simulated import Simulated
 
-ZONES = Topology(levels=("zone", "rack"), labels=("zone", "example.com/rack"))
-RACK = TopologyRequest(required=("rack",), field="converged.hpc/required-topology")
 NEAR = TopologyRequest(preferred=("rack",), field="converged.hpc/preferred-topology")
-
-
-class Site(Simulated):
-    """Racks of nodes with four cores: r0 and r1 in zone a, r2 in zone b, with so many nodes each."""
-
-    def __init__(self, *sizes: int, **more: Any) -> None:
-        super().__init__(topology=ZONES, **more)
-        self.racks: dict[str, str] = {}
-        self.see(queue("default"))
-        for index, size in enumerate(sizes):
-            for number in range(size):
-                self.add(f"r{index}n{number}", index)
-
-    def add(self, name: str, rack: int) -> None:
-        labels = tuple(sorted({"zone": "ab"[rack // 2], "example.com/rack": f"r{rack}"}.items()))
-        self.racks[name] = f"r{rack}"
-        self.see(node(name, labels=labels))
-
-    def fill(self, *names: str, cores: int = 4) -> None:
-        """Pods of another scheduler take so much of these nodes."""
-        for name in names:
-            self.see(pod(f"foreign-{name}", node=name, request=amounts(cpu=str(cores))))
-
-    def ask(self, name: str, number: int, topology: TopologyRequest | None, *, cores: int = 4, **more: Any) -> None:
-        """Make a gang of so many pods, each of which takes a whole node unless cores says otherwise."""
-        self.see(gang(name, number, topology=topology, **more))
-        self.members(name, range(number), cores=cores)
-
-    def members(self, name: str, numbers: range, *, cores: int = 4, **more: Any) -> None:
-        for index in numbers:
-            self.see(mine(f"{name}-{index}", group=name, request=amounts(cpu=str(cores)), **more))
-
-    def where(self, name: str) -> Counter[str]:
-        """Return how many pods of the group are in each rack."""
-        return Counter(self.racks[item.node] for item in self.of(name) if item.node)
-
-    def of(self, name: str) -> list[Pod]:
-        return [item for item in self.pods.values() if item.name.startswith(f"{name}-")]
-
-    def drift(self) -> list[object]:
-        graph = self.scheduler.graph.graph
-        assert graph is not None
-        return list(audit(graph, self.scheduler.cluster))
-
-    def limit(self, name: str) -> str:
-        found = self.explain("team", name)
-        assert found is not None
-        return found.limit
 
 
 def test_a_gang_that_asks_for_a_rack_is_placed_in_one() -> None:
@@ -337,23 +283,6 @@ def test_rules_about_other_pods_hold_in_the_rack_too() -> None:
     assert len({item.node for item in site.of("g")}) == 2
 
 
-def test_nobody_is_evicted_for_a_group_that_needs_a_rack() -> None:
-    site = Site(
-        2,
-        2,
-        configuration=load(
-            'actions: "allocate, preempt"\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n', "t"
-        ),
-    )
-    site.see(priority_class("high", 10))
-    for name in ("r0n0", "r1n0"):
-        site.see(mine(f"low-{name}", node=name, request=amounts(cpu="4")))
-    site.ask("g", 2, RACK, priority_class="high")
-    decided = site.run()
-    assert not site.where("g")
-    assert not any(isinstance(action, Evict) for action in decided)
-
-
 def test_a_queue_of_the_graph_keeps_groups_together_that_ask_for_nothing() -> None:
     site = Site(2, 3)
     site.see(queue("near", placed_by="graph"))
@@ -405,7 +334,61 @@ def test_why_says_what_would_have_to_end_in_the_rack_that_lacks_the_least() -> N
     site.run()
     found = site.explain("team", "g-0")
     assert found is not None
-    assert found.must_end == ("on node r1n2: team/foreign-r1n2",)
+    assert found.must_end == ("in rack a/r1, on node r1n2: team/foreign-r1n2",)
+
+
+def test_why_names_the_rack_and_the_pods_of_it_that_keep_so_many_from_each_node() -> None:
+    site = Site(3, 3)
+    site.fill("r0n0", "r0n1", "r0n2", cores=3)
+    site.fill("r1n1", "r1n2", cores=3)
+    site.ask("g", 4, replace(RACK, per_node=2), cores=1)
+    site.run()
+    assert "rack: at most 1 of 2 nodes have room for 2 pods, in a/r1" in site.limit("g-0")
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.must_end == ("in rack a/r1, on node r1n1: team/foreign-r1n1",)
+
+
+def test_why_names_the_batch_job_of_a_placeholder_in_the_way() -> None:
+    site = Site(1)
+    lease = '{"wlm": "slurm", "job": "4711", "run": 1}'
+    site.see(
+        pod(
+            "job-4711",
+            namespace="kube-system",
+            node="r0n0",
+            mirror=True,
+            request=amounts(cpu="3"),
+            annotations=(("converged.hpc/lease", lease),),
+        )
+    )
+    site.ask("g", 1, RACK)
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.must_end == ("in rack a/r0, on node r0n0: job 4711 of slurm",)
+
+
+def test_why_names_the_jobs_that_hold_whole_nodes_of_the_rack_that_lacks_the_least() -> None:
+    site = Site(2, 2)
+    site.fill("r0n0", "r0n1")
+    held = next(item for item in site.scheduler.cluster.columns.nodes if item is not None and item.name == "r1n0")
+    site.see(replace(held, held_by="slurm/4711/1"))
+    site.ask("g", 2, RACK)
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.must_end == ("in rack a/r1, on node r1n0: jobs slurm/4711/1",)
+
+
+def test_why_names_no_rack_where_nothing_that_ends_would_help() -> None:
+    site = Site(1, 1)
+    site.fill("r0n0")
+    site.ask("g", 2, RACK)
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert not any(text.startswith("in rack") for text in found.must_end)
 
 
 def test_nodes_are_kept_in_one_rack_for_a_group_that_has_waited_long() -> None:

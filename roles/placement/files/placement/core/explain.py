@@ -3,29 +3,36 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to `why` and `queues`: from what the scheduler knows at this moment, without changing anything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.graph.filling import suffices
+from placement.graph.fits import fitting
+from placement.graph.topology import CLUSTER
+from placement.model.node import Node
 from placement.model.report import Explanation, NodeReason, QueueReport
 from placement.model.slicing import Steps
 from placement.model.totals import frozen, shown
-from placement.policy.backing.foreign_jobs import said, sentences
+from placement.policy.backing.foreign_jobs import lease_of, said, sentences
 from placement.policy.framework.conditions import StatusReporter
+from placement.policy.framework.domain_clearing import Trial, Unit
 from placement.policy.framework.session import Session
-from placement.policy.jobs.job import PLACED, Status, Task
+from placement.policy.jobs.job import PLACED, Job, Status, Task
 from placement.policy.queues.queue import QueueInfo
 from placement.policy.queues.reservations import NO_SHADOW, Kept, Reservation
 from placement.state.node_columns import HELD, LEASED, UNKNOWN
+from placement.state.node_filters import Bools
 from placement.state.pods import PodEntry
 
 # Nodes that are looked at for what would have to end, those that lack the least.
 _NODES: Final = 32
 _ANSWERS: Final = 3
 _NAMED: Final = 5
+_LINES: Final = 8
 # Jobs of a queue that are looked at in one go: a millisecond or two.
 _AT_ONCE: Final = 500
 
@@ -61,8 +68,10 @@ class Explainer:
                     before += one is not job and session.rules.job_order(one, cache.total) < own
         return (before + 1 if job.pending and job.problem is None else 0, waiting)
 
-    def pod(self, namespace: str, name: str, place: tuple[int, int]) -> Explanation | None:
-        """Why the pod is where it is; None where it is not known."""
+    def pod(
+        self, namespace: str, name: str, place: tuple[int, int], together: tuple[str, ...] = ()
+    ) -> Explanation | None:
+        """Why the pod is where it is; None where it is not known. `together` is what `must_end_together` has said."""
         cluster = self._session.cache.cluster
         uid = cluster.pods.named(namespace, name)
         if uid is None:
@@ -89,7 +98,7 @@ class Explainer:
             waiting=place[1],
             limit=self._limit(task),
             nodes=tuple(NodeReason(reason=item.reason, nodes=item.nodes, examples=item.examples) for item in refusing),
-            must_end=tuple(self._must_end(task)) if task.status is Status.PENDING else (),
+            must_end=together or tuple(self._must_end(task)) if task.status is Status.PENDING else (),
             kept=tuple(islice(self._kept(task), _ANSWERS)) if task.status is Status.PENDING else (),
             batch=tuple(islice(self._batch(task), _ANSWERS)),
         )
@@ -110,6 +119,100 @@ class Explainer:
                 nodes = str(refused.nodes) if refused.nodes else ""
                 return f"{refused.reason}: {': '.join(filter(None, (refused.message, nodes)))}"
         return ""
+
+    def must_end_together(self, namespace: str, name: str) -> Steps[tuple[str, ...]]:
+        """Say what would have to end in one rack, so that all that must start together fit there.
+
+        Nothing where the tree does not decide, where nothing that ends would help, or where something has changed
+        while that was searched. Between two steps others may have a turn.
+        """
+        session, columns = self._session, self._session.cache.cluster.columns
+        task = session.cache.jobs.tasks.get(session.cache.cluster.pods.named(namespace, name) or "")
+        if task is None or task.status is not Status.PENDING or not task.job.strict:
+            return ()
+        job = task.job
+        tasks = job.next_tasks(session.rules.needed(job))
+        for other in tasks:
+            job.wait(other)
+        trial = yield from session.graph_placer.trial(tasks or [task], session.effort)
+        if trial is None:
+            return ()
+        steps = self._in_one_domain(trial, job)
+        before = (columns.changes, columns.facts.count)
+        while before == (columns.changes, columns.facts.count):
+            try:
+                next(steps)
+            except StopIteration as ended:
+                answer: tuple[str, ...] = ended.value
+                return answer
+            yield
+        return ()
+
+    def _in_one_domain(self, trial: Trial, job: Job) -> Steps[tuple[str, ...]]:
+        """Find the domain, of those that lack least, in which the fewest would have to end."""
+        session, columns = self._session, self._session.cache.cluster.columns
+        room = columns.opened(len(columns.axis), columns.lower_rank(trial.wanted.parts[0][0].priority)).copy()
+        held = np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
+        trial.feasible = [
+            rows | (held & self._suits(part[0])) for rows, part in zip(trial.feasible, trial.wanted.parts, strict=True)
+        ]
+        units: list[Unit[tuple[str, str]]] = []
+        for row in np.flatnonzero(trial.rows).tolist():
+            node = columns.nodes[row]
+            session.effort.spend(1)
+            if session.effort.is_due():
+                yield
+            if node is None:
+                continue
+            if held[row]:
+                jobs = self._jobs_on(node)
+                units.append(Unit(((node.name, jobs),), (0, 0), {row: room[:, row].copy()}))
+                room[:, row] = 0
+            for entry in session.cache.cluster.pods.at_node(node.name):
+                if entry.charged and entry.pod.uid not in job.tasks:
+                    frees = {row: columns.charged(row, entry.pod.request).dense}
+                    units.append(Unit(((node.name, self._called(entry, node.name)),), (0, 0), frees))
+        for domains in trial.levels():
+            found: list[tuple[int, str, list[tuple[str, str]]]] = []
+            part = trial.wanted.request.parts[0]
+            slots = fitting(np.maximum(room, 0), columns.axis.request(part.request)) * trial.feasible[0]
+            values, _needed = suffices(part, slots)
+            for domain in sorted(domains, key=lambda domain: -int(values[domain.rows].sum()))[:_ANSWERS]:
+                cleared = yield from trial.clear(domain, units, room)
+                if cleared is not None and cleared.units:
+                    where = "in the cluster" if domain.level == CLUSTER else f"in {domain.level} {domain.name}"
+                    members = [member for unit in cleared.units for member in unit.members]
+                    found.append((len(members), where, members))
+            if found:
+                _number, where, members = min(found, key=lambda item: item[:2])
+                return tuple(_by_node(where, members))
+        return ()
+
+    def _suits(self, task: Task) -> Bools:
+        """Return the nodes that the task selects, and that are large enough."""
+        cluster = self._session.cache.cluster
+        least = cluster.columns.axis.request(task.pod.request).least
+        large: Bools = np.logical_and.reduce(cluster.columns.alloc[: len(least)] >= least)
+        return large & cluster.masks.selector(task.pod.spec.selector).allows
+
+    def _called(self, entry: PodEntry, node: str) -> str:
+        """Return what a pod is called: a placeholder by its batch job, and when that ends if this is known."""
+        key = lease_of(entry.pod)
+        if not key:
+            return f"{entry.pod.namespace}/{entry.pod.name}"
+        leases, since = self._session.batch_jobs.leases, self._session.now - self._session.batch_jobs.read
+        for lease in leases.held.get(node, ()):
+            if lease.key == key:
+                return said(lease.job, left=lease.left, begins=lease.begins, since=since)
+        system, job, *_run = key.split("/")
+        return f"job {job} of {system}"
+
+    def _jobs_on(self, node: Node) -> str:
+        """Return the batch jobs that hold a whole node, and when they end if this is known."""
+        since = self._session.now - self._session.batch_jobs.read
+        there = self._session.batch_jobs.leases.held.get(node.name, ())
+        known = [said(lease.job, left=lease.left, begins=lease.begins, since=since) for lease in there]
+        return ", ".join(known) or f"jobs {node.held_by}"
 
     def _must_end(self, task: Task) -> Iterator[str]:
         """On a few nodes that lack the least: which pods, fewest first, hold what the task lacks."""
@@ -143,7 +246,7 @@ class Explainer:
             short[vector.dense == 0] = 0
             leaving = self._holders(node.name, short) if node is not None and short.any() else []
             if node is not None and leaving:
-                named = ", ".join(f"{entry.pod.namespace}/{entry.pod.name}" for entry in leaving[:_NAMED])
+                named = ", ".join(self._called(entry, node.name) for entry in leaving[:_NAMED])
                 more = f" and {len(leaving) - _NAMED} more" if len(leaving) > _NAMED else ""
                 answers.append((len(leaving), f"on node {node.name}: {named}{more}"))
         yield from (text for _unused, text in sorted(answers)[:_ANSWERS])
@@ -244,6 +347,18 @@ class Explainer:
         own = [backing.job_of(task) for job in queue.jobs.values() for task in job.tasks.values()]
         times = [job.begins for job in own if job is not None and job.begins is not None]
         return max(0.0, min(times) - (self._session.now - backing.read)) if times else None
+
+
+def _by_node(where: str, members: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield what would have to end on each node, for some nodes."""
+    nodes: dict[str, list[str]] = {}
+    for node, name in members:
+        nodes.setdefault(node, []).append(name)
+    for node, names in sorted(nodes.items())[:_LINES]:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield f"{where}, on node {node}: {', '.join(names[:_NAMED])}{more}"
+    if len(nodes) > _LINES:
+        yield f"{where}: pods and jobs on {len(nodes) - _LINES} more nodes"
 
 
 def _named(nodes: Kept) -> str:

@@ -414,7 +414,10 @@ class Scheduler:
         place = yield from self._explainer.place(namespace, name)
         self._assure_rest()
         self.cache.sync()
-        return self._explainer.pod(namespace, name, place)
+        together = yield from self._explainer.must_end_together(namespace, name)
+        self._assure_rest()
+        self.cache.sync()
+        return self._explainer.pod(namespace, name, place, together)
 
     def queues(self) -> list[QueueReport]:
         """All queues, parents before children."""

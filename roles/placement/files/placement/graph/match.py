@@ -259,4 +259,18 @@ class _Search:
                 name = self._graph.domain_name(level, best)
                 where = "" if level == CLUSTER else f", in {name}"
                 return f"{level}: at most {int(sums[best])} of {part.count} {part.name or 'pods'} fit{where}"
-        return f"{level}: the pods fit by number, but not in the way that is asked for"
+        return self._shortage_of_nodes(level, starts, ends)
+
+    def _shortage_of_nodes(self, level: str, starts: Places, ends: Places) -> str:
+        """Return what the level's best domain lacks where there are enough slots, but not as they are asked for."""
+        for part, totals, needed in zip(self._request.parts, self._totals, self._needed, strict=True):
+            sums = totals[ends] - totals[starts]
+            best = int(sums.argmax())
+            if sums[best] < needed:
+                each = part.per_node or part.count // part.nodes
+                where = "" if level == CLUSTER else f", in {self._graph.domain_name(level, best)}"
+                room = f"room for {each} {part.name or 'pods'}"
+                return f"{level}: at most {int(sums[best])} of {needed} nodes have {room}{where}"
+        best = int((ends - starts).argmax())
+        where = "" if level == CLUSTER else f", not even in {self._graph.domain_name(level, best)}"
+        return f"{level}: the pods fit by number, but not in the way that is asked for{where}"

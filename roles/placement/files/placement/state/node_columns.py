@@ -267,6 +267,13 @@ class NodeColumns:
         left: NDArray[np.int64] = self.free[:, row] + self.releasing[:, row] - self.nominated_from(row, rank)
         return left
 
+    def all_to_be_left(self, rank: int) -> NDArray[np.int64]:
+        """Return the same for all rows."""
+        left: NDArray[np.int64] = self.free + self.releasing - self.nominated
+        for row in self._promised:
+            left[:, row] = self.to_be_left(row, rank)
+        return left
+
     def opened(self, lines: int, ignored: int | None, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
         """Return the open room of these rows, or of all, as far as so many resource lines.
 

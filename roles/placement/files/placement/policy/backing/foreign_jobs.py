@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from placement.model.batch import Lease
+from placement.model.pod import Pod
 from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import BATCH_NODE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session
@@ -105,15 +106,21 @@ def _announced(text: str) -> set[str]:
 def _placed(session: Session, node: str) -> Iterator[str]:
     """Yield the keys of leases whose placeholders the node's kubelet has let in."""
     for entry in session.cache.cluster.pods.at_node(node):
-        pod = entry.pod
-        text = dict(pod.annotations).get(_LEASE_ANNOTATION, "")
-        if text and entry.charged and pod.mirror and pod.namespace == _PLACEHOLDERS:
-            try:
-                found = json.loads(text)
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(found, dict):
-                yield "/".join(str(found.get(field)) for field in ("wlm", "job", "run"))
+        key = lease_of(entry.pod) if entry.charged else ""
+        if key:
+            yield key
+
+
+def lease_of(pod: Pod) -> str:
+    """Return the key of the lease that the pod is the placeholder of; empty if it is none."""
+    text = dict(pod.annotations).get(_LEASE_ANNOTATION, "")
+    if not text or not pod.mirror or pod.namespace != _PLACEHOLDERS:
+        return ""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    return "/".join(str(found.get(field)) for field in ("wlm", "job", "run")) if isinstance(found, dict) else ""
 
 
 def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterator[str]:

@@ -19,8 +19,9 @@ from placement.graph.request import Refused, Request, RequestError, Selection
 from placement.graph.source import GraphSource
 from placement.graph.topology import CLUSTER
 from placement.graph.tree import Graph
-from placement.model.slicing import Steps, pauses
+from placement.model.slicing import SliceBudget, Steps, pauses
 from placement.policy.cache.job_cache import JobCache
+from placement.policy.framework.domain_clearing import Trial
 from placement.policy.framework.host_selector import HostSelector
 from placement.policy.framework.placer import Unplaced
 from placement.policy.framework.statement import Statement
@@ -99,6 +100,32 @@ class GraphPlacer:
         """Return why no node can have the task as things stand."""
         return self._feasibility.reasons(task, _BY_ITSELF)
 
+    def trial(self, tasks: Sequence[Task], effort: SliceBudget) -> Steps[Trial | None]:
+        """Return what can be asked where the tasks would go with other room; None for what must be placed one by one.
+
+        That are pods with rules about other pods and with host ports: which node the next may use depends on the last.
+        """
+        graph = yield from self._source.obtain()
+        graph.sync()
+        try:
+            wanted = self._ask(tasks)
+        except (UnservedError, RequestError):
+            return None
+        feasibility, columns = self._feasibility, graph.columns
+        found: list[Bools] = []
+        for index, part in enumerate(wanted.parts):
+            first = part[0]
+            if feasibility.ties(first) or feasibility.exclusive(first.pod.spec):
+                return None
+            rows, allowed = feasibility.usable(first).copy(), feasibility.allowed(first)
+            if allowed is not None:
+                rows &= allowed
+            least = columns.axis.request(first.pod.request).least
+            rows &= np.logical_and.reduce(columns.alloc[: len(least)] >= least)
+            inside = _beside_others(graph, wanted, index)
+            found.append(rows if inside is None else rows & inside)
+        return Trial(graph, wanted, found, effort)
+
     def domains(self, task: Task) -> list[Bools]:
         """Return the sets of nodes that the task's job must be within one of; empty where it may be anywhere."""
         graph = self._source.graph
@@ -149,12 +176,9 @@ class GraphPlacer:
             allowed = self._feasibility.allowed(first)
             if allowed is not None:
                 rows &= allowed
-            request, there = wanted.request.parts[index], wanted.there_of(index)
-            if request.required and there:
-                domains = (_inside(graph, level, there) for level in reversed(request.within))
-                inside = next((domain for domain in domains if domain is not None), None)
-                if inside is not None:
-                    rows &= inside
+            inside = _beside_others(graph, wanted, index)
+            if inside is not None:
+                rows &= inside
             found.append(rows)
         return found
 
@@ -243,6 +267,15 @@ def _inside(graph: Graph, level: str, there: Sequence[Task]) -> Bools | None:
     if len(numbers) != 1 or -1 in numbers:
         return None
     return graph.within(level, numbers.pop())
+
+
+def _beside_others(graph: Graph, wanted: Ask, index: int) -> Bools | None:
+    """Return the rows of the domain where others of the part's sub-group are; None where it may be anywhere."""
+    part, there = wanted.request.parts[index], wanted.there_of(index)
+    if not (part.required and there):
+        return None
+    domains = (_inside(graph, level, there) for level in reversed(part.within))
+    return next((domain for domain in domains if domain is not None), None)
 
 
 def _path(graph: Graph, row: int) -> str:

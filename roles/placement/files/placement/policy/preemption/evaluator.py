@@ -17,11 +17,13 @@ import numpy as np
 from placement.model.action import Evict, PodCondition
 from placement.model.slicing import Steps
 from placement.model.totals import Totals
+from placement.policy.framework.domain_clearing import placed
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.job import Job, Status, Task, wanted_by
 from placement.policy.preemption.candidates import CandidateFinder
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets
+from placement.policy.preemption.domain_victims import cheapest_domain
 from placement.policy.preemption.queue_victims import QueueVictims
 from placement.policy.preemption.reprieve import Reprieve
 from placement.policy.preemption.victims import VictimRules
@@ -74,7 +76,8 @@ class Evaluator:
         first, queue = job.peek(), tree.by_name.get(job.queue)
         if first is None or queue is None or not self._preempts(job, first) or not self._taking.possible(first):
             return False
-        yield from self._look_around(job, first, queue)
+        if not job.strict:
+            yield from self._look_around(job, first, queue)
         if session.slice != begun and not self._unchanged(job, queue):
             return False
         needed = session.rules.needed(job)
@@ -83,7 +86,8 @@ class Evaluator:
         statement = session.statement()
         try:
             if len(tasks) == needed and self._preempts(job, *tasks):
-                victims = yield from self._victims(job, queue, tasks, statement)
+                search = self._in_one_domain if job.strict else self._victims
+                victims = yield from search(job, queue, tasks, statement)
         finally:
             if victims is None:
                 statement.discard()
@@ -120,6 +124,26 @@ class Evaluator:
         agreed = partial(self._within_bounds, queue, tasks, spoken_for)
         kept = yield from Reprieve(session, queue, tasks, statement, agreed).kept(evicted)
         return kept if self._budgets.violations(kept) is not None else None
+
+    def _in_one_domain(
+        self, job: Job, queue: QueueInfo, tasks: Sequence[Task], statement: Statement
+    ) -> Steps[list[Task] | None]:
+        """Do the same for tasks that the tree must place together: all victims are in one domain."""
+        session = self._session
+        trial = yield from session.graph_placer.trial(tasks, session.effort)
+        if trial is None:
+            return None
+        spoken_for = session.cache.tree.claimed_totals()
+        question = self._taking.question(tasks[0], self._budgets)
+        found = yield from cheapest_domain(session, trial, question)
+        if found is None or not found.victims:
+            return None
+        for victim in found.victims:
+            statement.evict(victim)
+        for task, node in placed(trial, found.found):
+            statement.pipeline(task, node)
+        halved = job.occupied < job.min_member and session.rules.gangs
+        return None if halved or not self._within_bounds(queue, tasks, spoken_for) else [*found.victims]
 
     def _look_around(self, job: Job, first: Task, queue: QueueInfo) -> Steps[None]:
         """Search the nodes, and the queue if it has too little left for the job."""

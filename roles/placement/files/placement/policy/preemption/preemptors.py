@@ -19,12 +19,7 @@ _VAIN: Final = 16
 
 
 def needs_room(session: Session, job: Job, tried: int) -> bool:
-    """Whether the job wants room, and something has changed since none was found for it.
-
-    Victims are chosen node by node, so no pod is evicted for a job that must be within one rack.
-    """
-    if job.strict:
-        return False
+    """Whether the job wants room, and something has changed since none was found for it."""
     fresh = bool(job.pending) and session.cache.admission.admits(job) and tried != session.cache.versions.retry
     return fresh and session.cache.queue.has_min_member(job)
 
@@ -85,7 +80,7 @@ def _kind(session: Session, job: Job) -> Hashable | None:
     tasks = job.next_tasks(session.rules.needed(job))
     for task in tasks:
         job.wait(task)
-    kind = session.feasibility.kind(tasks)
+    kind = session.placer(job).kind(tasks)
     if kind is None:
         return None
     return (job.queue, job.priority, session.cache.admission.groups.preempts(job.group), kind)
