@@ -7,8 +7,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from placement.graph.fits import KEPT
 from placement.model.action import Bind, GroupStatus, PodCondition
 from placement.model.affinity import PodAffinityTerm
+from placement.model.selector import Effect, Taint
 from placement.model.topology import TopologyRequest
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, queue
 from placement_kit.racks import RACK, Site
@@ -83,6 +85,40 @@ def test_a_gang_keeps_off_a_rack_with_a_cordoned_node() -> None:
     site.ask("g", 2, RACK)
     site.run()
     assert site.where("g") == {"r1": 2}
+
+
+def test_a_gang_keeps_off_a_rack_with_a_node_that_is_not_ready_until_it_is_ready_again() -> None:
+    site = Site(2)
+    ready = node("r0n0", labels=pairs(zone="a", **{"example.com/rack": "r0"}))
+    not_ready = "node.kubernetes.io/not-ready"
+    taints = tuple(Taint(not_ready, "", effect) for effect in (Effect.NO_SCHEDULE, Effect.NO_EXECUTE))
+    site.see(replace(ready, taints=taints))
+    site.ask("g", 2, RACK)
+    site.run()
+    assert not site.where("g")
+    assert "rack: at most 1 of 2 pods fit, in a/r0" in site.limit("g-0")
+    site.see(ready)
+    site.run()
+    assert site.where("g") == {"r0": 2}
+    assert site.drift() == []
+
+
+@pytest.mark.parametrize("number", [200, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_gangs_that_can_never_fit_keep_no_other_from_its_rack_and_no_memory_of_the_graph(number: int) -> None:
+    site = Site(2, 2)
+    for index in range(number):
+        site.see(gang(f"vast{index}", 3, topology=RACK))
+        request = amounts(cpu=f"{3001 + index % 1000}m")
+        site.see(*(mine(f"vast{index}-{member}", group=f"vast{index}", request=request) for member in range(3)))
+    site.run()
+    site.ask("g", 2, RACK)
+    site.run()
+    assert site.where("g") == {"r0": 2}
+    assert "NeverFits: " in site.limit("vast0-0")
+    assert "NeverFits: " in site.limit(f"vast{number - 1}-0")
+    graph = site.scheduler.graph.graph
+    assert graph is not None
+    assert len(graph.fits) <= KEPT
 
 
 def test_a_gang_waits_where_no_rack_has_room_and_the_reason_names_level_and_rack() -> None:
