@@ -19,7 +19,7 @@ from placement.model.slicing import Steps
 from placement.model.totals import frozen, shown
 from placement.policy.backing.foreign_jobs import lease_of, said, sentences
 from placement.policy.framework.conditions import StatusReporter
-from placement.policy.framework.domain_clearing import Trial, Unit
+from placement.policy.framework.domain_clearing import Trial, Unit, Units
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import PLACED, Job, Status, Task
 from placement.policy.queues.queue import QueueInfo
@@ -156,7 +156,7 @@ class Explainer:
         trial.feasible = [
             rows | (held & self._suits(part[0])) for rows, part in zip(trial.feasible, trial.wanted.parts, strict=True)
         ]
-        units: list[Unit[tuple[str, str]]] = []
+        units: Units[tuple[str, str]] = Units()
         for row in np.flatnonzero(trial.rows).tolist():
             node = columns.nodes[row]
             session.effort.spend(1)
@@ -166,12 +166,12 @@ class Explainer:
                 continue
             if held[row]:
                 jobs = self._jobs_on(node)
-                units.append(Unit(((node.name, jobs),), (0, 0), {row: room[:, row].copy()}))
+                units.add(Unit(((node.name, jobs),), (0, 0), {row: room[:, row].copy()}))
                 room[:, row] = 0
             for entry in session.cache.cluster.pods.at_node(node.name):
                 if entry.charged and entry.pod.uid not in job.tasks:
                     frees = {row: columns.charged(row, entry.pod.request).dense}
-                    units.append(Unit(((node.name, self._called(entry, node.name)),), (0, 0), frees))
+                    units.add(Unit(((node.name, self._called(entry, node.name)),), (0, 0), frees))
         for domains in trial.levels():
             found: list[tuple[int, str, list[tuple[str, str]]]] = []
             part = trial.wanted.request.parts[0]

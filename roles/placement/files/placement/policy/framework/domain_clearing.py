@@ -10,7 +10,7 @@ unit is spared that may stay. So no unit of the answer can be left out.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from placement.state.node_filters import Bools
 Int64s = NDArray[np.int64]
 Member = TypeVar("Member")
 # What one question to the graph costs, in pods looked at.
-_QUESTION = 64
+_QUESTION: Final = 256
 
 
 class Domain(NamedTuple):
@@ -45,6 +45,23 @@ class Unit(Generic[Member]):
     members: tuple[Member, ...]
     rank: tuple[int, int]
     frees: Mapping[int, Int64s]
+
+
+class Units(Generic[Member]):
+    """All units, by the rows that they hold."""
+
+    def __init__(self) -> None:
+        self._by_row: dict[int, list[Unit[Member]]] = {}
+
+    def add(self, unit: Unit[Member]) -> None:
+        """Note one unit."""
+        for row in unit.frees:
+            self._by_row.setdefault(row, []).append(unit)
+
+    def inside(self, rows: Bools) -> list[Unit[Member]]:
+        """Return the units that hold any of these rows, each once."""
+        found = (unit for row in np.flatnonzero(rows).tolist() for unit in self._by_row.get(row, ()))
+        return list({id(unit): unit for unit in found}.values())
 
 
 class Cleared(NamedTuple, Generic[Member]):
@@ -99,13 +116,13 @@ class Trial:
         return None if isinstance(found, Refused) else found
 
     def clear(
-        self, domain: Domain, units: Sequence[Unit[Member]], room: Int64s, most: tuple[int, int] | None = None
+        self, domain: Domain, units: Units[Member], room: Int64s, most: tuple[int, int] | None = None
     ) -> Steps[Cleared[Member] | None]:
         """Return which units have to leave the domain; None where that does not suffice, or not up to the rank `most`.
 
         `room` is what is open without them. Nothing may change between two steps.
         """
-        inside = [unit for unit in units if any(domain.rows[row] for row in unit.frees)]
+        inside = units.inside(domain.rows)
         if most is not None:
             inside = [unit for unit in inside if unit.rank <= most]
         ranks = sorted({unit.rank for unit in inside})

@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.graph.request import Selection
 from placement.model.slicing import Steps
-from placement.policy.framework.domain_clearing import Int64s, Trial, Unit
+from placement.policy.framework.domain_clearing import Int64s, Trial, Unit, Units
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import PLACED, Task
@@ -61,13 +61,13 @@ def cheapest_domain(session: Session, trial: Trial, question: VictimRules) -> St
     return None
 
 
-def _units(session: Session, trial: Trial, question: VictimRules) -> Steps[list[Unit[Task]]]:
+def _units(session: Session, trial: Trial, question: VictimRules) -> Steps[Units[Task]]:
     """Return what may leave the rows of the trial: single pods, and whole gangs that cannot lose one more."""
     cache, columns = session.cache, session.cache.cluster.columns
     may: dict[Hashable, bool] = {}
     # How many members each gang can lose.
     spare: dict[GroupKey, int] = {}
-    found: list[Unit[Task]] = []
+    found: Units[Task] = Units()
 
     def allowed(task: Task) -> bool:
         if not question.evictable(task):
@@ -88,16 +88,16 @@ def _units(session: Session, trial: Trial, question: VictimRules) -> Steps[list[
                 continue
             job = None if task.is_archived else task.job
             if job is None or not job.ready >= job.min_member > 1:
-                found.append(_unit(session, question, (task,)))
+                found.add(_unit(session, question, (task,)))
                 continue
             left = spare.get(job.key, job.ready - job.min_member)
             spare[job.key] = left - 1
             if left > 0:
-                found.append(_unit(session, question, (task,)))
+                found.add(_unit(session, question, (task,)))
             elif left == 0:
                 members = tuple(member for member in job.tasks.values() if member.status in PLACED)
                 if all(allowed(member) for member in members):
-                    found.append(_unit(session, question, members))
+                    found.add(_unit(session, question, members))
     return found
 
 
