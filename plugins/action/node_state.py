@@ -24,7 +24,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors
 from ansible_collections.converged.hpc.plugins.module_utils._record.request.argument_spec import ARGUMENT_SPEC
 from ansible_collections.converged.hpc.plugins.module_utils._record.request.sources import Source, expand
 from ansible_collections.converged.hpc.plugins.module_utils._record.store.controller_copy import LocalCopy, unpack
-from ansible_collections.converged.hpc.plugins.plugin_utils._planned import VARIABLE, as_planned
+from ansible_collections.converged.hpc.plugins.plugin_utils._planned import finished
 
 COPY_DIR = "~/.local/state/converged.hpc/record"
 
@@ -41,8 +41,7 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
         try:
-            only = bool(self._templar.template(task_vars.get(VARIABLE, False))) and self._task.check_mode
-            return as_planned(self._run(task_vars), only_planned=only)
+            return finished(self, self._run(task_vars), task_vars)
         except RecordError as error:
             raise AnsibleActionFail(str(error)) from error
         finally:

@@ -6,6 +6,9 @@
 Ansible counts the `changed` of each result, also of a task in check mode. In a play that sets `_converged_only_planned`
 it is called `would_change` instead, by which the plan is sorted.
 
+In a play that sets `_converged_diffs_together` the diff of a registered result is kept under another name, so that
+Ansible does not print it for each host. `share_diff` prints each diff once, with its hosts.
+
 PRIVATE to the collection.
 """
 
@@ -17,6 +20,24 @@ from ansible.plugins.action import ActionBase
 
 VARIABLE = "_converged_only_planned"
 WOULD_CHANGE = "would_change"
+TOGETHER = "_converged_diffs_together"
+KEPT = "diff_of_host"
+
+
+def finished(action: ActionBase, result: dict[str, t.Any], known: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return a result as its play wants it: as that of a plan, and with its diff or with what `share_diff` reads."""
+    task = action._task
+    only, together = (bool(action._templar.template(known.get(name, False))) for name in (VARIABLE, TOGETHER))
+    # What is registered nowhere can be shown by nothing else later.
+    if together and task.check_mode and task.register and result.get("diff"):
+        result = with_diff_kept(result, str(task.delegate_to or known["inventory_hostname"]))
+    return as_planned(result, only_planned=only and task.check_mode)
+
+
+def with_diff_kept(result: dict[str, t.Any], host: str) -> dict[str, t.Any]:
+    """Return a result whose diff stands beside its host, under a name that Ansible does not print."""
+    kept = {name: value for name, value in result.items() if name != "diff"}
+    return {**kept, KEPT: {"host": host, "changes": result["diff"]}}
 
 
 def as_planned(result: dict[str, t.Any], *, only_planned: bool) -> dict[str, t.Any]:
@@ -45,5 +66,5 @@ class ActionModule(ActionBase):
     def run(self, tmp: t.Any = None, task_vars: t.Any = None) -> dict[str, t.Any]:
         """Run it, and return its result."""
         super().run(tmp, task_vars)
-        only = self._templar.template((task_vars or {}).get(VARIABLE, False))
-        return as_planned(self._execute_module(task_vars=task_vars), only_planned=bool(only) and self._task.check_mode)
+        known = task_vars or {}
+        return finished(self, self._execute_module(task_vars=known), known)

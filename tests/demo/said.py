@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 _RESULT = re.compile(r"(?:ok|changed|skipping|failed|fatal): \[(\S+?)(?: -> (\S+?))?\]")
 _THING = re.compile(r"\+\+\+ (?:after: )?(.+)")
+_TOGETHER = re.compile(r"on (\S+), \d+ hosts?: (.+)")
 _RECAP = re.compile(r"(\S+) +: ok=(\d+) +changed=(\d+) +unreachable=(\d+) +failed=(\d+) ")
 _VERDICT = re.compile(r"(?:warn|note|refuse) \[|(?:fit (?:to|for) .*|refused|left out of this run|not judged): ")
 _EXAMPLE = re.compile(r"^    ansible-playbook -i \S+ converged\.hpc\.(\w+(?: --\w+)*)", re.MULTILINE)
@@ -22,16 +23,23 @@ def plan(text: str) -> list[str]:
     waiting: list[str] = []
     conf: list[str] = []
     diff: list[str] | None = None
+    together = False
     for line in text.splitlines():
-        if found := _RESULT.match(line):
+        if found := _TOGETHER.match(line):
+            things.setdefault(found[1], {}).update(dict.fromkeys(found[2].split(", ")))
+            together, conf = True, conf or diff or []
+            diff = [] if found[2].endswith("/slurm.conf") else None
+        elif found := _RESULT.match(line):
             # What is done elsewhere for a host is not done to that host: the cluster's objects are nobody's files.
             owner = "Kubernetes" if found[2] else found[1]
             things.setdefault(owner, {}).update(dict.fromkeys(waiting))
-            waiting, conf, diff = [], conf or diff or [], None
+            waiting, conf, diff, together = [], conf or diff or [], None, False
         elif found := _THING.match(line):
+            if together:
+                continue
             waiting.append(found[1])
             diff = [] if found[1].endswith("/slurm.conf") else None
-        elif diff is not None and line[:1] in "+-" and line:
+        elif diff is not None and line[:1] in "+-" and line and not (together and line.startswith("--- ")):
             diff.append(f"      {line}")
     made = []
     for names in dict.fromkeys(tuple(names) for _host, names in sorted(things.items()) if names):

@@ -119,6 +119,38 @@ def test_the_live_view_ends_when_all_is_done_or_after_too_long(capsys: pytest.Ca
     assert capsys.readouterr().out.split()[:2] == ["one", "two"]
 
 
+def test_a_plan_that_names_each_difference_once_is_read_as_well() -> None:
+    text = """changed: [n1]
+
+on n[1-2], 2 hosts: /usr/local/lib/a, unit kubelet.service
+@@ -0,0 +1 @@
++x
+
+on ctl, 1 host: /etc/slurm/slurm.conf
+--- /etc/slurm/slurm.conf
++++ /etc/slurm/slurm.conf
+@@ -1 +1 @@
+-Prolog=/etc/slurm/prolog.sh
++Prolog=/etc/converged/slurm/prolog
+
+on n1, 1 host: /etc/other
++y
+ok: [localhost]
+"""
+    assert said.plan(text) == [
+        "    ctl: 1 things",
+        "      1 files and folders in /etc/slurm/slurm.conf",
+        "    n1: 1 things",
+        "      1 files and folders in /etc/other",
+        "    n[1-2]: 2 things",
+        "      1 files and folders in /usr/local/lib",
+        "      units: kubelet.service",
+        "    slurm.conf, the same on every host:",
+        "      -Prolog=/etc/slurm/prolog.sh",
+        "      +Prolog=/etc/converged/slurm/prolog",
+    ]
+
+
 def test_the_plan_names_hosts_once_with_what_they_get_and_shows_slurm_conf() -> None:
     assert said.plan(PLAN) == [
         "    Kubernetes: 1 things",

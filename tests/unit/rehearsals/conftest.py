@@ -161,6 +161,7 @@ def seen(**more: Any) -> dict[str, Any]:
 # What modules answer where a test says nothing else: a site on which everything is still to be done.
 USUAL: dict[str, dict[str, Any]] = {
     "share_lock": {"changed": True},
+    "share_diff": {"changed": False, "diffs": []},
     "share_inventory": {"changed": False},
     "share_verdict": {"changed": False, "left_out": []},
     "share_node_info": {

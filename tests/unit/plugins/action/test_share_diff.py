@@ -1,0 +1,205 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""share_diff: every difference of a plan is printed, those that are the same on many hosts once."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.converged.hpc.plugins.action.share_diff import (
+    Part,
+    heading,
+    kept,
+    lines,
+    own,
+    together,
+    with_names,
+)
+from ansible_collections.converged.hpc.plugins.plugin_utils._planned import KEPT
+
+ROOT = Path(__file__).parents[4]
+NAMES = [f"n{at}" for at in range(1, 7)]
+
+
+def registered(host: str, *changes: dict[str, str], changed: bool = True) -> dict[str, Any]:
+    return {"changed": changed, KEPT: {"host": host, "changes": list(changes)}}
+
+
+def change(path: str, after: str, before: str = "") -> dict[str, str]:
+    return {"before_header": path, "after_header": path, "before": before, "after": after}
+
+
+def shown(parts: dict[str, list[Part]]) -> list[str]:
+    return [heading(one) for one in together(parts)]
+
+
+def given_back(one: dict[str, Any], host: str, values: dict[str, str]) -> str:
+    """The text of a diff as a host has it."""
+    after: str = one["diff"]["after"]
+    for value, name in values.items():
+        after = after.replace(f"{{{{ {name} }}}}", value)
+    return after
+
+
+def test_a_plan_for_many_hosts_prints_what_is_the_same_once_and_what_differs_by_itself(tmp_path: Path) -> None:
+    text = "same for all\n{{ 'but not here\n' if inventory_hostname == 'n4' else '' }}"
+    files = [
+        {"path": f"{tmp_path}/one", "content": text},
+        {"path": f"{tmp_path}/named", "content": "I am {{ inventory_hostname }} of the batch\n"},
+    ]
+    state = {"record_dir": f"{tmp_path}/record", "role": "test", "record_copy_dir": f"{tmp_path}/copy", "files": files}
+    plays = [
+        {
+            "hosts": "all",
+            "gather_facts": False,
+            "check_mode": True,
+            "vars": {"_converged_diffs_together": True},
+            "tasks": [{"name": "Plan", "converged.hpc.node_state": state, "register": "planned"}],
+        },
+        {
+            "hosts": "all",
+            "gather_facts": False,
+            "tasks": [{"converged.hpc.share_diff": {"hosts": "{{ groups['all'] }}"}, "run_once": True}],
+        },
+    ]
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": dict.fromkeys(NAMES), "vars": here}}))
+    (tmp_path / "plays.yml").write_text(yaml.safe_dump(plays))
+    argv = [str(Path(sys.executable).parent / "ansible-playbook"), "--check", "--diff", "-i", "hosts.yml", "plays.yml"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.findall(r"^on (\S+), (\d+) hosts?: (.+)$", done.stdout, re.MULTILINE)
+    assert ("n[1-3,5-6]", "5", f"{tmp_path}/one") in found, done.stdout
+    assert ("n4", "1", f"{tmp_path}/one") in found
+    assert ("n[1-6]", "6", f"{tmp_path}/named") in found
+    assert done.stdout.count("+same for all") == 2
+    assert done.stdout.count("+but not here") == 1
+    assert done.stdout.count("+I am {{ inventory_hostname }} of the batch") == 1
+    assert "+++ after" not in done.stdout, "none is printed for each host besides"
+
+
+def test_every_plan_for_many_hosts_is_followed_by_what_prints_its_differences() -> None:
+    plays = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
+    planning = [at for at, play in enumerate(plays) if "_converged_diffs_together" in play.get("vars", {})]
+    printing = [
+        at for at, play in enumerate(plays) if any("converged.hpc.share_diff" in task for task in play["tasks"])
+    ]
+    assert len(planning) == 4
+    assert printing == [max(planning) + 1]
+
+
+def test_no_two_tasks_that_plan_keep_their_differences_under_one_name() -> None:
+    """The second would take the place of the first, which would be printed nowhere."""
+    plays = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
+    seen: dict[str, tuple[str, str]] = {}
+    for play in plays:
+        if "_converged_diffs_together" not in play.get("vars", {}):
+            continue
+        for name, file, task in tasks_of(play):
+            if any(module.startswith("converged.hpc.") for module in task) and "register" in task:
+                at = (f"{name}/{file}", task["name"])
+                assert seen.setdefault(task["register"], at) == at
+    assert {"__node_share_state", "__slurm_share_copy", "__node_kubelet_labelled"} <= set(seen)
+
+
+def tasks_of(play: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    found = []
+    for task in play["tasks"]:
+        entered = task.get("ansible.builtin.import_role") or task.get("ansible.builtin.include_role")
+        if not entered:
+            continue
+        named = str(entered["name"])
+        both = ("node_runtime", "singularity_cri") if "{{" in named else (named.rpartition(".")[2],)
+        for role in both:
+            found += tasks_in(role, entered.get("tasks_from", "main"))
+    return found
+
+
+def tasks_in(role: str, file: str) -> list[tuple[str, str, dict[str, Any]]]:
+    waiting = list(yaml.safe_load((ROOT / f"roles/{role}/tasks/{file.removesuffix('.yml')}.yml").read_text("utf-8")))
+    found = []
+    while waiting:
+        task = waiting.pop()
+        for part in ("block", "rescue", "always"):
+            waiting += task.get(part, [])
+        more = task.get("ansible.builtin.include_tasks") or task.get("ansible.builtin.import_tasks")
+        if more:
+            found += tasks_in(role, more["file"] if isinstance(more, dict) else more)
+        found.append((role, file, task))
+    return found
+
+
+def test_what_ran_once_and_is_registered_on_every_host_is_printed_for_the_host_on_which_it_ran() -> None:
+    once = registered("ctl", change("/etc/slurm/slurm.conf", "Prolog=x\n"))
+    parts = kept([{"conf": once, "other": 1}, {"conf": once}])
+    assert shown(parts) == ["on ctl, 1 host: /etc/slurm/slurm.conf"]
+
+
+def test_each_result_of_a_loop_is_printed_and_one_without_a_change_is_not() -> None:
+    looped = {"results": [registered("n1", change("/a", "1\n")), registered("n1", change("/b", "2\n"))]}
+    still = registered("n1", change("/c", "3\n"), changed=False)
+    assert shown(kept([{"looped": looped, "still": still}])) == ["on n1, 1 host: /a", "on n1, 1 host: /b"]
+
+
+def test_two_tasks_that_ask_one_host_under_one_name_are_both_printed() -> None:
+    parts = kept(
+        [
+            {"asked": registered("kube", change("node n1", "a\n"))},
+            {"asked": registered("kube", change("node n2", "b\n"))},
+        ]
+    )
+    assert [one.header for one in parts["kube"]] == ["node n1", "node n2"]
+
+
+def test_the_same_change_of_many_objects_is_printed_once() -> None:
+    parts = {"kube": [Part(f"node n{at:04d}", "", "label: x\n", "") for at in range(1, 601)]}
+    assert shown(parts) == ["on kube, 1 host: node n[0001-0600]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("name: {n}\naddress: {a}\n", "name: {n}\naddress: 10.0.0.9\n"),
+        ("subnet {a}0\n", "subnet {a}1\n"),
+        ("{{{{ inventory_hostname }}}} {n}\n", "{{{{ inventory_hostname }}}} {n}\n"),
+        ("x{n} {n}x {n}.example.org {n}\n", "x{n} {n}x {n}.example.org {n} \n"),
+    ],
+)
+def test_the_text_of_each_host_is_what_is_printed_with_its_own_values_put_back(text: str, other: str) -> None:
+    values = {f"n{at}": {f"n{at}": "inventory_hostname", f"10.0.0.{at}": "node_kubelet_node_ip"} for at in (1, 2, 3)}
+    texts = {
+        host: (other if host == "n3" else text).format(n=host, a=next(a for a in own_ if a.startswith("10.")))
+        for host, own_ in values.items()
+    }
+    parts = {host: with_names([Part("/etc/x", "", texts[host], "")], values[host]) for host in values}
+    found = {host: one for one in together(parts) for host in one["hosts"]}
+    assert {host: given_back(one, host, values[host]) for host, one in found.items() if "{{{{" not in text} == {
+        host: texts[host] for host in values if "{{{{" not in text
+    }
+    if "{{{{" in text:
+        assert len(together(parts)) == 3, "braces of the text itself could not be told from ours"
+
+
+def test_a_value_of_a_host_is_named_by_the_first_variable_that_has_it_templated_where_it_is_a_template() -> None:
+    variables = {"inventory_hostname": "n1", "inventory_hostname_short": "n1", "converged_kube_node": "{{ x }}"}
+    assert own(variables, "n1", {"n1": {"converged_kube_node": "k1"}}) == {
+        "n1": "inventory_hostname",
+        "k1": "converged_kube_node",
+    }
+
+
+def test_a_diff_has_the_lines_around_it_and_a_comparison_of_a_module_is_printed_as_it_is() -> None:
+    assert lines({"before": "a\nb\n", "after": "a\nc\n", "prepared": ""}) == ["@@ -1,2 +1,2 @@", " a", "-b", "+c"]
+    prepared = "--- /x\n+++ /x\n@@ -1 +1 @@\n-b\n+c"
+    assert lines({"before": "", "after": "", "prepared": prepared}) == prepared.splitlines()
+    (one,) = together(kept([{"r": registered("ctl", {"prepared": prepared})}]))
+    assert heading(one) == "on ctl, 1 host: /x"
+    assert json.loads(json.dumps(one)) == one
