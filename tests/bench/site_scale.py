@@ -113,32 +113,69 @@ def fact() -> dict[str, Any]:
     }
 
 
-def judged(nodes: int) -> float:
-    """Seconds for the joint verdict on as many nodes, each of which has two networks and no address that is pinned."""
+def preflight(stage: Any, nodes: int) -> tuple[float, float, int]:
+    """The role share_preflight: each host is asked, and all are judged by the joint verdict as it is."""
+    site = sound(nodes)
+    names = list(site.nodes)
+    groups = {"converged_nodes": names, "converged_shared": names, "converged_controllers": ["ctl"]}
+    with tempfile.TemporaryDirectory() as folder:
+        rehearsal = rehearsals.Rehearsal(stage, Path(folder), {**groups, "converged_kube": ["kube"]})
+        rehearsal.answer({"nodes": {}, "version": "v1.36.3", **site.kube}, module="kube_info")
+        slurm = {"config": site.config, "nodes": site.slurm_nodes, "partitions": site.partitions, "version": "22.05.8"}
+        rehearsal.answer({**rehearsals.USUAL["slurm_info"], **slurm}, module="slurm_info")
+        usual = spoiled_site.host("any")
+        answer = {"found": usual["found"], "offset": usual["offset"], "echoed": ["wanted"]}
+        rehearsal.answer(answer, module="share_node_info")
+        began, spent = time.monotonic(), processor_seconds()
+        role = {"name": "converged.hpc.share_preflight", "rolespec_validate": False}
+        hosts = "converged_nodes:converged_controllers"
+        play = {"hosts": hosts, "gather_facts": False, "tasks": [{"ansible.builtin.import_role": role}]}
+        said = rehearsal.play([play])
+        seconds = time.monotonic() - began
+    # The stand-in calls all hosts by one name, so what the verdict is does not matter here, but that it is one.
+    assert "see above" in said.said or "fit to be shared" in said.said, said.said[-4000:]
+    return seconds, processor_seconds() - spent, len(said.calls)
+
+
+def sound(nodes: int) -> Any:
+    """A site of as many nodes, each of which has two networks and no address that is pinned."""
     site = spoiled_site.Site()
     site.nodes = {f"n{at:04d}": spoiled_site.host(f"n{at:04d}") for at in range(nodes)}
     for at, one in enumerate(site.nodes.values()):
         one["found"]["addresses"] = {"eth0": [f"10.0.{at // 250}.{at % 250}"], "ib0": [f"10.1.{at // 250}.{at % 250}"]}
     site.slurm_nodes = [spoiled_site.slurm_node(name) for name in site.nodes]
+    return site
+
+
+def judged(nodes: int) -> float:
+    """Seconds for the joint verdict on as many nodes."""
+    site = sound(nodes)
     began = time.monotonic()
     lines = report.lines({host: verdict.findings for host, verdict in site.judge().items()})
     assert len(lines) < 10, lines
     return time.monotonic() - began
 
 
-def stage(folder: Path) -> Any:
-    """The collection with stand-ins, but for the check of the inventory."""
+def stage(folder: Path, real: str = "share_inventory") -> Any:
+    """The collection with stand-ins, but for this action."""
     made = rehearsals.Stage(folder)
-    shutil.copy2(ROOT / "plugins/action/share_inventory.py", made.inner / "plugins/action")
+    shutil.copy2(ROOT / f"plugins/action/{real}.py", made.inner / "plugins/action")
     return made
+
+
+def row(what: str, done: list[tuple[float, float, int]]) -> str:
+    """A line of the table: medians."""
+    seconds, spent, calls = (statistics.median(column) for column in zip(*done, strict=True))
+    return f"| {what} | {seconds:.0f} | {spent:.0f} | {calls:.0f} |"
 
 
 def main() -> int:
     parser = _figures.parser_of(__doc__, "--nodes 50")
     parser.add_argument("--nodes", type=_figures.count, default=600, help="how many (default: %(default)s)")
-    parser.add_argument("--only", choices=("new", "one", "all", "status"), help="only this run")
+    parser.add_argument("--only", choices=("preflight", "new", "one", "all", "status"), help="only this run")
     parser.add_argument("--times", type=_figures.count, default=1, help="how often each run; medians are printed")
     options = parser.parse_args()
+    os.environ["ANSIBLE_FORKS"] = str(FORKS)
     with tempfile.TemporaryDirectory() as folder:
         site = Many(stage(Path(folder)), options.nodes)
         every, last = site.nodes, site.nodes[-1]
@@ -151,11 +188,18 @@ def main() -> int:
         print(f"{options.nodes} nodes, forks {FORKS}, load {os.getloadavg()[0]:.0f}")
         print("| what | seconds | of processors | calls of modules |\n|---|---|---|---|")
         print(f"| the joint verdict alone | {judged(options.nodes):.1f} | | |", flush=True)
+        if options.only in (None, "preflight"):
+            judging = stage(Path(folder) / "judging", "share_verdict")
+            print(
+                row(
+                    "preflight: every host is read and judged",
+                    [preflight(judging, options.nodes) for _time in range(options.times)],
+                )
+            )
         for name, what, playbook, shared, new, given in runs:
             if options.only in (None, name):
                 done = [site.run(playbook, shared=shared, new=new, **given) for _time in range(options.times)]
-                seconds, spent, calls = (statistics.median(column) for column in zip(*done, strict=True))
-                print(f"| {what} | {seconds:.0f} | {spent:.0f} | {calls:.0f} |", flush=True)
+                print(row(what, done), flush=True)
     return 0
 
 

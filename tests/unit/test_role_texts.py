@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,3 +88,24 @@ def test_no_task_that_asks_the_api_becomes_root_without_need() -> None:
     ]
     assert len(asking) > 15
     assert [(name, task["name"]) for name, task in asking if "kube_become" not in str(task.get("become"))] == []
+
+
+def test_the_api_is_asked_by_kubernetes_core_for_whole_objects_and_else_by_one_class_alone() -> None:
+    """docs/architecture.md says why there are two ways; a third one would be seen here."""
+    root = ROLES.parent
+    tasks = {
+        path: path.read_text("utf-8")
+        for path in sorted([*root.glob("roles/*/tasks/*.yml"), *root.glob("playbooks/*.yml")])
+    }
+    assert {way for text in tasks.values() for way in re.findall(r"kubernetes\.core\.(\w+):", text)} == {
+        "k8s",
+        "k8s_info",
+    }
+    calling = re.compile(r"argv: .*\b_?\w*(?:kubectl|helm|crictl)\b|_\w+_kubectl \+")
+    assert [path.name for path, text in tasks.items() if calling.search(text)] == ["switch.yml"], "its drain"
+    programs = {path: path.read_text("utf-8") for path in sorted(root.glob("plugins/**/*.py"))}
+    client = re.compile(
+        r"^\s*(?:import|from) (?:kubernetes|openshift|lightkube|requests|httpx|urllib\.request)\b", re.MULTILINE
+    )
+    assert [path.name for path, text in programs.items() if client.search(text)] == []
+    assert [path.name for path, text in programs.items() if '"--kubeconfig"' in text] == ["kubectl.py"]

@@ -47,7 +47,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             else:
                 return {"failed": True, "msg": f"the rehearsal has no answer for {call}"}
             (folder / "answers").write_text(json.dumps(answers))
-        return dict(result)
+        # What a module says of what it was given.
+        echoed = {name: call["args"][name] for name in result.get("echoed", ())}
+        return {**{name: value for name, value in result.items() if name != "echoed"}, **echoed}
 
 
 def _fits(wanted: Any, found: Any) -> bool:
