@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
-from unit.rehearsals.conftest import USUAL, seen
+from ansible_collections.converged.hpc.plugins.plugin_utils._planned import KEPT
+from unit.rehearsals.conftest import ROOT, USUAL, Rehearsal, Stage, seen
 
 READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
@@ -227,3 +230,19 @@ def test_a_drain_is_over_when_no_job_is_left_and_the_batch_system_has_said_so(
     done = rehearsal.role(f"{system}_share", "drain", hosts="n1", **given)
     assert done.passed, done.said
     assert [call.module for call in done.calls] == [module] * 3
+
+
+def test_a_plan_ends_with_each_difference_once_and_a_run_without_diff_prints_none(tmp_path: Path) -> None:
+    made = Stage(tmp_path / "collections")
+    shutil.copy2(ROOT / "plugins/action/share_diff.py", made.inner / "plugins/action")
+    (tmp_path / "run").mkdir()
+    rehearsal = Rehearsal(made, tmp_path / "run")
+    for host in NODES:
+        change = {"after_header": "/etc/same", "before": "", "after": f"of {host}\n"}
+        kept = {"changed": True, KEPT: {"host": host, "changes": [change]}}
+        rehearsal.answer(kept, module="node_state", host=host, args={"role": "node_share"})
+    planned = rehearsal.playbook("site", "--check", "--diff")
+    assert planned.passed, planned.said
+    assert "\non n[1-2], 2 hosts: /etc/same\n@@ -0,0 +1 @@\n+of {{ inventory_hostname }}\n" in planned.said
+    assert planned.said.count("/etc/same") == 1
+    assert "/etc/same" not in rehearsal.playbook("site", "--check").said
