@@ -412,6 +412,28 @@ def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_
     assert re.search(r"TASK \[Remove the pods\] \*+\nok: \[localhost\]", done.stdout), done.stdout
 
 
+@pytest.mark.parametrize(("quotas", "refused"), [([], True), ([{"metadata": {"name": "team"}}], False)])
+def test_a_spark_example_in_a_namespace_without_a_quota_is_refused(
+    tmp_path: Path, quotas: list[dict[str, Any]], refused: bool
+) -> None:
+    _check, play, _proof = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    block = play["tasks"][0]["block"]
+    (asked,) = [number for number, task in enumerate(block) if "kubernetes.core.k8s_info" in task]
+    block[asked] = {"name": "Answer", "ansible.builtin.set_fact": {"__quotas": {"resources": quotas}}}
+    judged = {"namespace": "team-a", "grace": 40, "refused": [], "warnings": []}
+    play["vars"].update(__file="job.yml", __judged=judged)
+    play["become"] = False
+    inventory = {
+        "converged_kube": {"hosts": {"localhost": {"ansible_connection": "local"}}},
+        "converged_nodes": {"hosts": {"n1": None}},
+    }
+    done = play_alone(tmp_path, play, inventory)
+
+    said = "refuse [spark] job.yml: namespace team-a has no ResourceQuota"
+    assert (done.returncode != 0) == refused, done.stdout + done.stderr
+    assert (said in done.stdout) == refused, done.stdout + done.stderr
+
+
 SLURM_S = ("srun", "squeue", "scancel")
 
 
