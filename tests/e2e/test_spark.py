@@ -158,4 +158,6 @@ def test_an_application_outlives_nodes_that_are_taken_again_and_again(site: Shar
         site.free()
     tasks = read_tasks(application.log_at_its_end(limit=900))
     assert len(tasks.decommissioned) >= 6
-    assert (tasks.lost, tasks.repeated) == (0, 0)
+    # A block may have been given to an executor that leaves next, and be under way then: it is computed again.
+    assert tasks.lost == 0
+    assert tasks.repeated < tasks.finished / 10, tasks
