@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: pbs
 short_description: Hosts and groups from a PBS cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Makes a host of every machine of a PBS cluster, with the states of its vnodes as variables, in the groups
     C(pbs_nodes) and C(pbs_queue_X).

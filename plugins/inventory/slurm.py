@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: slurm
 short_description: Hosts and groups from a Slurm cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Makes a host of every node of a Slurm cluster, with its state as variables, in the groups C(slurm_nodes),
     C(slurm_partition_X) and C(slurm_feature_X).

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: torque
 short_description: Hosts and groups from a Torque cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Makes a host of every node of a Torque cluster, with its states as variables, in the groups C(torque_nodes) and
     C(torque_property_X), one for each of its properties.

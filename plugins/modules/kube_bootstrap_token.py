@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kube_bootstrap_token
 short_description: Make a short-lived bootstrap token when a node has to join
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Says where the cluster is and by which certificate authority it is known, and makes a bootstrap token if one of the
     named nodes has no Node object yet. A token that nobody needs is not made.

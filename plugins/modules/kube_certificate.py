@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kube_certificate
 short_description: Have client certificates signed by a Kubernetes cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Takes certificate requests that hosts have made, creates a CertificateSigningRequest for each, approves it, waits
     for the certificate and deletes the object again, whatever happens.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kube_certificate_info
 short_description: Read where a Kubernetes cluster is and which authority signs for it
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads from a kubeconfig where clients reach the API and which certificate authorities stand for the cluster.
   - Compares the authorities with those that are expected, and fails where none agrees.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kube_client_config
 short_description: Keep a kubeconfig whose key is made where it is used
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Makes a private key on this host and returns a certificate request. With the certificate, in a second call, it
     writes a kubeconfig. The key never leaves the host and is shown nowhere.

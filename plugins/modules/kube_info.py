@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kube_info
 short_description: Read release and nodes of a Kubernetes cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Asks the API once for its release and once for all Node objects, and returns what preflight compares.
   - Says whether the Python package C(kubernetes) is here, on which other tasks on this host depend.

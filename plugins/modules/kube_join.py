@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kube_join
 short_description: Join a node to a Kubernetes cluster with its CA pinned, and take it out again
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Joins this node by C(kubeadm join). The hash of the cluster's certificate authority is always checked; there is no
     way to leave that out.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kube_node
 short_description: Label Node objects and see them ready, or delete them
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Gives Node objects the labels they shall have, all of them in one call, and waits until they are ready.
   - Labels below C(node-restriction.kubernetes.io/) are set here with the administrator's identity; a kubelet may not

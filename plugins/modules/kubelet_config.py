@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kubelet_config
 short_description: Keep fields of a KubeletConfiguration and take them back
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Changes single fields of the kubelet's configuration file, in place. Comments, order and all other fields stay.
   - Before the first change the file enters the record of the node. O(state=restored) undoes our changes line by line,

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_state
 short_description: Change a node, and change it back
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Puts files, directories, links, edited lines, units, sysctls, kernel modules and packages of one role in place,
     in one call.

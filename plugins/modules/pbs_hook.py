@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pbs_hook
 short_description: Make, change and delete a hook of PBS
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Makes a hook where there is none, stores its program and its configuration, and sets the named attributes, and no
     others.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pbs_info
 short_description: Read server, queues, nodes, hooks and jobs of a PBS cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Asks C(qmgr), C(pbsnodes) and C(qstat) once for each kind of thing and returns typed records.
   - Reads no field of a job that its owner writes freely, since C(qstat) turns text that looks like JSON into JSON.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pbs_node
 short_description: Take nodes of PBS offline and give them back
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Marks vnodes offline with a comment that begins with C(converged.hpc), and ends only marks whose comment does.
   - A vnode that somebody else has marked is neither marked again, which would replace the comment, nor given back.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: pbs_queue
 short_description: Make, change and delete a queue of PBS
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Makes a queue where there is none, and sets the named attributes, and no others.
   - Its type is set first, and C(enabled) and C(started) last, so that no job finds it half made.

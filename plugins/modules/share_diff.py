@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: share_diff
 short_description: Print the differences of a plan once, with the hosts that have them
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Prints what modules of this collection would change on many hosts. Each difference is printed once, under the list
     of its hosts.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: share_facts
 short_description: Tell what this collection has changed on a node
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads the record that C(node_state) keeps on a node and returns what it holds, thing by thing, as a fact.
   - Says besides whether batch scripts act there, who holds the node, and which services run.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: share_inventory
 short_description: Refuse options, groups and values of a run that cannot be meant
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Judges options of the command line with which a playbook of this collection does not work, the groups of the
     inventory, and the values of all variables of this collection on all hosts, by the specifications of the roles and

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: share_lock
 short_description: Let one operator at a time change a site
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Takes and frees a lock on the host that it runs on, as a rule the primary batch controller. Who has it is named to
     everybody else.

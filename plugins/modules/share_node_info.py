@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: share_node_info
 short_description: Read what decides whether a node can be shared
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads clock, kernel, cgroups, swap, ports, file systems, addresses, services, runtimes, munge, the batch system's
     configuration as the node sees it, and the lines of the site's scripts that kill foreign processes.

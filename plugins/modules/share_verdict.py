@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: share_verdict
 short_description: Judge whether nodes can be shared, before anything is touched
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Judges what M(converged.hpc.share_node_info) found on all hosts, together with what M(converged.hpc.slurm_info) or
     M(converged.hpc.pbs_info) and M(converged.hpc.kube_info) say, and prints each finding once, with the hosts that it

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: singularity_cri_config
 short_description: Keep the configuration of Singularity-CRI and see it answer
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Changes single keys of C(sycri.yaml), in place; comments, order and all other keys stay. Where there is no file, it
     makes one.

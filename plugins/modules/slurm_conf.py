@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_conf
 short_description: Keep settings in slurm.conf and take them back line by line
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Changes single settings of C(slurm.conf), each in the file in which it lives, also in one that it includes.
     Comments, order, spacing and all other lines stay as they are.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_info
 short_description: Read configuration, nodes, partitions and jobs of a Slurm cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Asks C(scontrol) and C(squeue) once for each kind of thing and returns typed records.
   - Reads only fields that no batch user can write, so that the name or comment of a job cannot pose as its state.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_node
 short_description: Drain nodes of Slurm and give them back
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Drains nodes with a reason that begins with C(converged.hpc), and ends only drains whose reason does.
   - A node that somebody else has drained is neither drained again, which would replace the reason, nor given back.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: torque_info
 short_description: Read server, queues, nodes and jobs of a Torque cluster
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Asks C(qmgr), C(pbsnodes) and C(qstat) once for each kind of thing and returns typed records.
   - Reads their XML where they have it, as users can forge lines of the text output. Reads no field of a job that its

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: torque_mom_info
 short_description: Read the prologue and epilogue scripts of a Torque node
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Reads the files of C(mom_priv) that Torque runs around jobs, their owners and modes, and the time that they have.
   - Asks no server, and changes nothing.

@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: torque_node
 short_description: Take nodes of Torque offline and give them back
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Marks nodes offline with a note that begins with C(converged.hpc), and ends only marks whose note does.
   - A node that others have marked is neither marked again, which would replace the note, nor given back.

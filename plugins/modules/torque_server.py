@@ -10,7 +10,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: torque_server
 short_description: Set attributes of a Torque server
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Sets the named attributes of the default server, and no others, each by a command of its own.
   - What Torque spells another way is no change, such as the order of a list, V(2gb) for V(2048mb) or V(01:00:00) for

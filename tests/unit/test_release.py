@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,16 +25,28 @@ def test_a_release_takes_every_fragment_under_its_heading(tmp_path: Path) -> Non
     for name in ("changelogs", "plugins", "meta", "roles"):
         shutil.copytree(CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(CHECKOUT / "galaxy.yml", copy)
-    argv = [str(BIN / "antsibull-changelog"), "release", "--version", "1.0.0", "--date", "2026-12-01"]
+    fragments = copy / "changelogs/fragments"
+    fragments.mkdir(exist_ok=True)
+    (fragments / "of_this_test.yml").write_text(
+        "bugfixes:\n  - node_share - mend what this test names.\n", encoding="utf-8"
+    )
+    changes = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in fragments.glob("*.yml")]
+    argv = [str(BIN / "antsibull-changelog"), "release", "--version", "99.0.0", "--date", "2099-01-01"]
 
     done = subprocess.run(argv, cwd=copy, capture_output=True, text=True, timeout=300, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not list((copy / "changelogs/fragments").glob("*.yml"))
-    release = yaml.safe_load((copy / "changelogs/changelog.yaml").read_text(encoding="utf-8"))["releases"]["1.0.0"]
-    fragments = [
-        yaml.safe_load(path.read_text(encoding="utf-8")) for path in (CHECKOUT / "changelogs/fragments").glob("*")
-    ]
-    written = sum(len(lines) for fragment in fragments for lines in fragment.values())
+    assert not list(fragments.glob("*.yml"))
+    release = yaml.safe_load((copy / "changelogs/changelog.yaml").read_text(encoding="utf-8"))["releases"]["99.0.0"]
+    written = sum(len(lines) for change in changes for lines in change.values())
     assert sum(len(lines) for lines in release["changes"].values()) == written
-    assert "v1.0.0\n======" in (copy / "CHANGELOG.rst").read_text(encoding="utf-8")
+    shown = (copy / "CHANGELOG.rst").read_text(encoding="utf-8")
+    assert "v99.0.0\n=======" in shown
+    assert "v1.0.0\n======" in shown
+
+
+def test_the_newest_heading_of_the_changelog_is_the_version_of_the_collection() -> None:
+    version = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))["version"]
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    headings = re.findall(r"(?m)^v([0-9.]+)\n=+$", (CHECKOUT / "CHANGELOG.rst").read_text(encoding="utf-8"))
+    assert [version, project["version"]] == [headings[0]] * 2
