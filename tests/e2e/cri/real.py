@@ -16,6 +16,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+LIST = Path(__file__).with_name("cannot.toml")
 VARIABLE = "CONVERGED_SINGULARITY_CRI"
 PARTS = ("sycri", "engine", "busybox.sif")
 PREFIX = "/opt/singularity"
@@ -44,5 +45,5 @@ def packed(folder: Path) -> bytes:
 
 def cannot() -> dict[str, str]:
     """Return, by test, why Singularity-CRI fails it."""
-    data: dict[str, Any] = tomllib.loads(Path(__file__).with_name("cannot.toml").read_text(encoding="utf-8"))
+    data: dict[str, Any] = tomllib.loads(LIST.read_text(encoding="utf-8"))
     return {one["test"]: one["reason"] for one in data["cannot"]}
