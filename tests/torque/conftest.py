@@ -15,6 +15,12 @@ from torque_double.cluster import Cluster
 from torque_double.site import Site
 
 
+def pytest_report_header() -> str:
+    """Say which Torque the tests of this folder run on."""
+    root = real.installation()
+    return "torque: the double" if root is None else f"torque: the real one in {root}"
+
+
 @pytest.fixture(scope="session")
 def cluster() -> t.Iterator[Cluster]:
     """One for all tests. Users look into its folder, so it is not below pytest's own."""

@@ -11,6 +11,8 @@ import typing as t
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.converged.hpc.plugins.inventory import torque as inventory
+from ansible_collections.converged.hpc.plugins.module_utils._torque.client import Torque
 from ansible_collections.converged.hpc.plugins.modules import torque_info, torque_node, torque_server
 from nodeshare.batch import torque as batch_torque
 from nodeshare.controller.batch.torque import TorqueBatch
@@ -19,7 +21,7 @@ from nodeshare.model.actions import GONE, LIVE
 from nodeshare.model.answer import Answer
 from nodeshare.model.job_key import JobKey
 from nodeshare.model.lease import Lease
-from torque_double.cluster import HOSTS, SERVER, Cluster, until
+from torque_double.cluster import CORES, HOSTS, SERVER, Cluster, until
 from torque_double.site import Site
 
 Call = t.Callable[..., dict[str, t.Any]]
@@ -138,6 +140,15 @@ def test_a_repair_learns_which_jobs_live_here(site: Site) -> None:
     site.until_state(job, "C")
     until(lambda: site.on(HOSTS[0], f"test -e $PBS_HOME/mom_priv/jobs/{job}.JB").rc == 1)
     assert set(batch_torque.ask(leases, here=HOSTS[0], **ask).values()) == {GONE}  # type: ignore[arg-type]
+
+
+def test_the_inventory_has_the_nodes_and_the_server(site: Site) -> None:
+    torque = Torque(bin_dir=str(site.cluster.bin_dir))
+    found = {host.name: host for host in inventory.node_hosts(torque.nodes())}
+    assert {name: (host.groups, host.variables["torque_slots"]) for name, host in found.items()} == {
+        host: (["torque_nodes"], CORES) for host in HOSTS
+    }
+    assert inventory.server_host(torque.server_host()).name == SERVER
 
 
 def test_a_server_that_is_away_is_no_empty_list(site: Site) -> None:

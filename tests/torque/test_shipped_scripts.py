@@ -1,88 +1,17 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scripts that the role installs, run by Torque itself: what nodeshare is told, and what Torque is told of it.
-
-`nodeshare` is a program here that writes down how it was called and ends as the test says. All else is what ships.
-"""
+"""The scripts that the role installs, run by Torque itself: what nodeshare is told, and what Torque is told of it."""
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 from pathlib import Path
 
 import pytest
-from ansible_collections.converged.hpc.plugins.filter.torque_share import torque_scripts
+from torque.shipped import FREE, KILLED, NAMES, REQUEUE, Shipped
 from torque_double.cluster import HOSTS, until
 from torque_double.site import Site
-
-FILES = Path(__file__).resolve().parents[2] / "roles/torque_share/files"
-SETTINGS = "/etc/converged/torque/pelogue.json"
-NAMES = ("prologue", "prologue.parallel", "epilogue", "epilogue.parallel")
-NODESHARE = """\
-#!/bin/sh
-printf '%s\\n' "{host} nodeshare $*" >> {log}
-[ "$1" = begin ] || exit 0
-read -r how < {how}
-[ "$how" != killed ] || kill -9 $$
-exit "$how"
-"""
-FREE, REQUEUE, KILLED = "0", "75", "killed"
-
-
-class Shipped:
-    """Our scripts on all hosts, with scripts of the site's own below them."""
-
-    def __init__(self, site: Site, top: Path, *, on_failure: str = "accept") -> None:
-        self.site, self.top = site, top
-        self.log, self.how = top / "log", top / "how"
-        self.log.touch()
-        self.nodeshare_ends(FREE)
-        program = (FILES / "pelogue.py").read_text(encoding="utf-8")
-        assert SETTINGS in program
-        for host in HOSTS:
-            folder = top / host
-            for name in ("site", "leases", "state"):
-                (folder / name).mkdir(parents=True)
-            self._program(folder / "nodeshare", NODESHARE.format(host=host, log=self.log, how=self.how))
-            home = site.on(host, "echo $PBS_HOME").out.strip()
-            settings = {"nodeshare": [str(folder / "nodeshare")], "mom_priv": f"{home}/mom_priv", "names": [host]}
-            settings |= {name: str(folder / name) for name in ("site", "leases", "state")}
-            (folder / "pelogue.json").write_text(json.dumps({**settings, "on_failure": on_failure}), encoding="utf-8")
-            (folder / "pelogue.py").write_text(
-                program.replace(SETTINGS, str(folder / "pelogue.json")), encoding="utf-8"
-            )
-            (folder / "enabled").touch()
-            values = {"enabled": folder / "enabled"}
-            text = (FILES / "pelogue").read_text(encoding="utf-8")
-            for file in torque_scripts({"home": home, "scripts": []}, text, str(folder), values):
-                self._program(folder / "ours", file["content"])
-                self._on(host, "install", "-m", file["mode"], str(folder / "ours"), file["path"])
-
-    def nodeshare_ends(self, how: str) -> None:
-        """Let nodeshare end so from now on: with a status, or by a signal."""
-        self.how.write_text(f"{how}\n", encoding="ascii")
-
-    def site_has(self, *names: str, status: int = 0) -> None:
-        """Give the site scripts of these names on all hosts."""
-        for host in HOSTS:
-            for name in names:
-                text = f"#!/bin/sh\necho '{host} site {name}' >> {self.log}\nexit {status}\n"
-                self._program(self.top / host / "site" / name, text)
-
-    def told(self) -> list[str]:
-        """``HOST nodeshare WORDS`` and ``HOST site NAME`` of all that has run, in order."""
-        return self.log.read_text(encoding="utf-8").splitlines()
-
-    def _on(self, host: str, *argv: str) -> None:
-        done = self.site.on(host, shlex.join(argv))
-        assert done.rc == 0, done
-
-    def _program(self, path: Path, text: str) -> None:
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o755)
 
 
 @pytest.fixture
@@ -118,7 +47,7 @@ def test_each_host_of_a_job_begins_behind_the_sites_script_and_ends_behind_it(si
 
 def test_what_a_user_writes_reaches_no_command_line(site: Site, top: Path) -> None:
     shipped = Shipped(site, top)
-    hostile = f"X=$(touch {top}/hacked) '\" `touch {top}/hacked`"
+    hostile = f"X=$(touch {top}/hacked) '\"\n`touch {top}/hacked`"
     job = site.submit("true", "-N", "a$(id)`id`", "-v", hostile, "-A", "; id #")
     site.until_state(job, "C")
     (first,) = hosts_of(site, job)
@@ -140,6 +69,34 @@ def test_a_prologue_of_the_site_that_ends_a_job_ends_it_and_nodeshare_hears_noth
     site.until_state(job, "C")
     assert [line for line in shipped.told() if " begin " in line] == []
     assert shipped.told()[0].endswith("site prologue")
+
+
+def test_a_sister_whose_nodeshare_hangs_holds_its_mom_no_longer_than_the_settings_say(site: Site, top: Path) -> None:
+    """A MoM answers nothing while a script of a sister runs. The job starts all the same, and ends."""
+    shipped = Shipped(site, top, timeout_seconds=4)
+    for path in top.glob("*/nodeshare"):
+        hangs = 'case "$*" in *--exclusive) sleep 600 ;; esac'
+        path.write_text(path.read_text(encoding="utf-8").replace('exit "$how"', hangs), encoding="utf-8")
+    job = site.submit("true", "-l", "nodes=2:ppn=1")
+    assert site.until_state(job, "C")["exit_status"] == "0"
+    until(lambda: len(shipped.told()) >= 4)
+    assert sorted(line.split()[2] for line in shipped.told()) == ["begin", "begin", "end", "end"]
+    until(lambda: set(site.states().values()) == {"free"})
+
+
+def test_the_real_nodeshare_has_a_lease_on_each_host_for_as_long_as_the_job_is_there(site: Site, top: Path) -> None:
+    shipped = Shipped(site, top, real=True)
+    first = site.submit("sleep 600", "-l", "nodes=2:ppn=1")
+    second = site.submit("sleep 600", "-l", f"nodes={HOSTS[1]}:ppn=1")
+    until(lambda: shipped.leases(HOSTS[0]) == [f"{first} of 1"])
+    until(lambda: sorted(shipped.leases(HOSTS[1])) == sorted([f"{first} of 1", f"{second} of 1"]))
+    assert site.cluster.call("qdel", first, user="alice").rc == 0
+    until(lambda: shipped.leases(HOSTS[0]) == [])
+    until(lambda: shipped.leases(HOSTS[1]) == [f"{second} of 1"])
+    assert site.cluster.call("qrerun", second).rc == 0
+    until(lambda: shipped.leases(HOSTS[1]) == [f"{second} of 2"])
+    assert site.cluster.call("qdel", second, user="alice").rc == 0
+    until(lambda: shipped.leases(HOSTS[1]) == [])
 
 
 @pytest.mark.parametrize("how", ["9", KILLED])
