@@ -36,6 +36,16 @@ def answer(*elements):
 
 
 class Asking(unittest.TestCase):
+    def setUp(self):
+        self.home = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.home)
+        self.has_server("srv\n")
+
+    def has_server(self, text):
+        """Write the file by which commands of Torque find their server."""
+        with open(os.path.join(self.home, "server_name"), "w") as stream:
+            stream.write(text)
+
     def ask(self, leases, said):
         """Each question is about one job; `said` is an answer, or one for each job."""
         self.asked = []
@@ -44,7 +54,7 @@ class Asking(unittest.TestCase):
             self.asked.append(argv)
             return said[argv[2]] if isinstance(said, dict) else said
 
-        return batch_torque.ask(leases, qstat="/q", run=run, here="n9.dom")
+        return batch_torque.ask(leases, qstat="/q", run=run, home=self.home, here="n9.dom")
 
     def test_each_job_is_a_question_and_other_systems_jobs_are_none(self):
         leases = (lease("2.srv"), lease("2.srv", 2), lease("7", wlm="slurm"), lease("3.srv", wlm="pbs"))
@@ -79,6 +89,21 @@ class Asking(unittest.TestCase):
         ):
             with self.subTest(said=said):
                 self.assertEqual(self.ask((lease(),), said), {})
+
+    def test_a_job_of_another_server_is_not_gone_because_this_one_does_not_know_it(self):
+        cases = [("srv", "15.srv", True), ("srv.a.org:15001\n", "15.srv", True), ("SRV", "15[2].srv.a.org", True)]
+        cases += [("first,srv.a.org\n", "15.SRV.a.org", True), ("srv", "15", True), ("", "15", False)]
+        cases += [("srv", "5.other-srv", False), ("srv.a.org", "15.srv.b.org", False), ("srv", "15.srv2", False)]
+        cases += [("", "15.srv", False), (" \n,", "15.srv", False), ("a.srv", "15.srv", False)]
+        for text, job, told in cases:
+            self.has_server(text)
+            with self.subTest(text, job=job):
+                found = self.ask((lease(job),), Answer(153, "", UNKNOWN))
+                self.assertEqual(list(found.values()), [GONE] if told else [])
+        os.remove(os.path.join(self.home, "server_name"))
+        self.assertEqual(self.ask((lease(),), Answer(153, "", UNKNOWN)), {})
+        self.home = ""
+        self.assertEqual(self.ask((lease(),), Answer(153, "", UNKNOWN)), {})
 
     def test_a_server_that_is_down_is_asked_once(self):
         self.assertEqual(self.ask((lease("1.srv"), lease("2.srv")), Answer(111, "", DOWN)), {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import types
 import typing as t
+from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -124,12 +125,19 @@ def test_the_controller_follows_jobs_and_nodes(site: Site) -> None:
     assert batch.states() == {HOSTS[0]: "", "kube-2": "offline: new disk"}, remarks
 
 
-def test_a_repair_learns_which_jobs_live_here(site: Site) -> None:
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    """A folder with the name of the server that a host's own has."""
+    (tmp_path / "server_name").write_text(f"{SERVER}\n", encoding="ascii")
+    return str(tmp_path)
+
+
+def test_a_repair_learns_which_jobs_live_here(site: Site, home: str) -> None:
     job = site.submit(FOREVER, "-l", f"nodes={HOSTS[0]}")
     site.until_state(job, "R")
     names = [job, f"999999.{SERVER}"]
     leases = tuple(Lease(JobKey("torque", name, 1), "boot", 0.0) for name in names)
-    ask = {"qstat": "/x/qstat", "run": ran(site.cluster)}
+    ask = {"qstat": "/x/qstat", "run": ran(site.cluster), "home": home}
     answers = {host: batch_torque.ask(leases, here=host, **ask) for host in HOSTS}  # type: ignore[arg-type]
     assert answers == {
         HOSTS[0]: {f"torque/{names[0]}/1": LIVE, f"torque/{names[1]}/1": GONE},
@@ -140,6 +148,16 @@ def test_a_repair_learns_which_jobs_live_here(site: Site) -> None:
     site.until_state(job, "C")
     until(lambda: site.on(HOSTS[0], f"test -e $PBS_HOME/mom_priv/jobs/{job}.JB").rc == 1)
     assert set(batch_torque.ask(leases, here=HOSTS[0], **ask).values()) == {GONE}  # type: ignore[arg-type]
+
+
+def test_nothing_is_known_of_a_job_of_another_server(site: Site, home: str) -> None:
+    """Torque says of such a job that it knows none, as of its own that are over; so its lease stays as it is."""
+    ask = {"qstat": "/x/qstat", "run": ran(site.cluster), "home": home}
+    for name, verdict in ((f"999999.{SERVER}", [GONE]), ("5.other-srv", [])):
+        assert site.cluster.call("qstat", "-x", name).rc == batch_torque.UNKNOWN_JOB
+        lease = Lease(JobKey("torque", name, 1), "boot", 0.0)
+        found = batch_torque.ask((lease,), here=HOSTS[0], **ask)  # type: ignore[arg-type]
+        assert list(found.values()) == verdict
 
 
 def test_the_inventory_has_the_nodes_and_the_server(site: Site) -> None:

@@ -23,6 +23,7 @@ NO_RUN = frozenset("QHWTC")
 UNKNOWN_JOB, NOT_ALLOWED = 153, 159
 MOST_CHARACTERS = 64 << 20
 _DEEPEST = 8
+_LONGEST_NAMES = 4096
 _HEAD = '<?xml version="1.0"?>'
 _TOKEN = re.compile(r"<(/?)([A-Za-z_][A-Za-z0-9_.-]*) ?(/?)>([^<]*)", re.ASCII)
 _ENTITY = re.compile(r"&(lt|gt|amp|quot|apos);", re.ASCII)
@@ -113,15 +114,38 @@ def short(host: str) -> str:
     return host.lower().partition(".")[0]
 
 
+def servers(home: str) -> Tuple[str, ...]:
+    """Return the servers that commands on this host ask, by the file `server_name`; none where it cannot be read."""
+    if not home:
+        return ()
+    try:
+        with open(os.path.join(home, "server_name"), encoding="ascii", errors="replace") as stream:
+            words = stream.read(_LONGEST_NAMES).lower().split()
+    except OSError:
+        return ()
+    return tuple(name.partition(":")[0] for name in ",".join(words).split(",") if name)
+
+
+def is_ours(job: str, ours: Tuple[str, ...]) -> bool:
+    """Return whether one of these servers gives out ids like this one.
+
+    A name without a domain is the same as one with it. An id without a server is of the server that is asked.
+    """
+    server = job.lower().partition(".")[2]
+    return any(not server or server == name or short(name) == server or short(server) == name for name in ours)
+
+
 def ask(
-    leases: Tuple[Lease, ...], *, qstat: str, run: Callable[[Tuple[str, ...]], Answer], here: str = ""
+    leases: Tuple[Lease, ...], *, qstat: str, run: Callable[[Tuple[str, ...]], Answer], home: str, here: str = ""
 ) -> Mapping[str, str]:
     """Ask whether each job still has this node, one question for each; `here` is this host's name.
 
     A lease that gets no clear answer is left out: a server that is down, a job of another server, or one that this
-    host may not see. A job is unknown only by the exit code for that.
+    host may not see. A job is unknown only by the exit code for that. Torque says the same of another server's jobs,
+    so the word counts for jobs of the servers in `home` alone.
     """
     host = short(here or os.uname().nodename)
+    ours = servers(home)
     verdicts: Dict[str, str] = {}
     known: Dict[str, str] = {}
     for lease in leases:
@@ -131,15 +155,16 @@ def ask(
             answer = run((qstat, "-x", lease.key.job))
             if answer.code not in (0, UNKNOWN_JOB, NOT_ALLOWED):
                 break  # nor would it know of the others, and each question takes its time
-            known[lease.key.job] = _judge(lease.key.job, answer, host)
+            known[lease.key.job] = _judge(lease.key.job, answer, host, ours)
         if known[lease.key.job]:
             verdicts[str(lease.key)] = known[lease.key.job]
     return verdicts
 
 
-def _judge(name: str, answer: Answer, here: str) -> str:
+def _judge(name: str, answer: Answer, here: str, ours: Tuple[str, ...]) -> str:
     if answer.code == UNKNOWN_JOB:
-        return GONE if _UNKNOWN.search(answer.err) and not answer.out.strip() else ""
+        said = _UNKNOWN.search(answer.err) and not answer.out.strip()
+        return GONE if said and is_ours(name, ours) else ""
     if answer.code != 0:
         return ""
     try:

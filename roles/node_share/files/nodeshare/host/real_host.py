@@ -243,10 +243,9 @@ class RealHost(Host):
         if self.settings.qstat:
             from ..batch import pbs, torque
 
-            for system in (pbs, torque):
-                found.update(
-                    system.ask(leases, qstat=self.settings.qstat, run=lambda argv: self.run(argv, ASK_SECONDS))
-                )
+            qstat, home = self.settings.qstat, self.settings.torque_home
+            found.update(pbs.ask(leases, qstat=qstat, run=lambda argv: self.run(argv, ASK_SECONDS)))
+            found.update(torque.ask(leases, qstat=qstat, run=lambda argv: self.run(argv, ASK_SECONDS), home=home))
         return found
 
     def _api(self) -> "NodeClient":
