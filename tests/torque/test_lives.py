@@ -66,11 +66,12 @@ def test_a_job_outlives_its_mom_and_then_has_succeeded_whatever_it_did(site: Sit
     assert [each.partition("@")[0] for each in site.order(job)] == ["epilogue"]
 
 
-def test_a_node_is_free_and_a_deletion_is_lost_while_its_mom_is_dead(site: Site) -> None:
+def test_a_deletion_is_lost_or_refused_while_its_mom_is_dead(site: Site) -> None:
     job = running(site)
     site.kill(HOSTS[0])
-    assert site.cluster.call("qdel", job, user="alice").rc == 0
     assert site.states()[HOSTS[0]] == "free"
+    # Torque 6.1.3 was seen to lose it in silence and to say that it could not connect; so nothing may depend on either.
+    assert site.cluster.call("qdel", job, user="alice").rc in {0, 224}
     site.restart(HOSTS[0]) if site.on(HOSTS[0], "pbs_mom").rc else None
     assert site.job(job)["job_state"] == "R"
     # The server calls the node down for a while where it has asked the dead MoM, and deletes no job there meanwhile.
