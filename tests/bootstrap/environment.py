@@ -76,6 +76,9 @@ def variables(where: Places, *, venv: Path, environ: Mapping[str, str]) -> dict[
         "CONVERGED_OWN_CACHE": str(own),
         "ANSIBLE_COLLECTIONS_PATH": str(where.collections),
         "ANSIBLE_CONFIG": str(where.checkout / "tests/ansible.cfg"),
+        # Here and not in ansible.cfg: molecule writes a configuration of its own and keeps these.
+        "ANSIBLE_CALLBACK_PLUGINS": str(where.checkout / "tests/ansible_plugins/callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "module_archives",
         "ANSIBLE_HOME": str(own / "ansible"),
         "MYPY_CACHE_DIR": str(own / "mypy"),
         "RUFF_CACHE_DIR": str(own / "ruff"),

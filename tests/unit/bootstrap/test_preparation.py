@@ -59,6 +59,7 @@ def test_every_cache_of_a_tool_is_below_the_cache_folder() -> None:
     assert {name for name, value in environ.items() if value.startswith(str(ONE.checkout))} == {
         "PYTHONPATH",
         "ANSIBLE_CONFIG",
+        "ANSIBLE_CALLBACK_PLUGINS",
     }
 
 

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The callback plugin that keeps Ansible's archives of modules between runs, loaded by a real ansible-playbook."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[2]
+PLAY = "- hosts: localhost\n  gather_facts: false\n  tasks:\n    - ansible.builtin.ping:\n    - converged.hpc.probe:\n"
+MODULE = """
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.converged.hpc.plugins.module_utils.answer import ANSWER
+module = AnsibleModule(argument_spec={})
+module.exit_json(answer=ANSWER)
+"""
+
+
+class Run:
+    """A collection with one module, a cache, and plays of them."""
+
+    def __init__(self, top: Path) -> None:
+        self.top, self.cache = top, top / "cache"
+        self.collection = top / "collections/ansible_collections/converged/hpc"
+        (self.collection / "plugins/modules").mkdir(parents=True)
+        (self.collection / "plugins/module_utils").mkdir()
+        (self.collection / "plugins/modules/probe.py").write_text(MODULE)
+        (top / "play.yml").write_text(PLAY)
+        self.answer("first")
+
+    def answer(self, text: str) -> None:
+        """Change what the module imports."""
+        (self.collection / "plugins/module_utils/answer.py").write_text(f"ANSWER = {text!r}\n")
+
+    def play(self, more: Mapping[str, str] | None = None) -> str:
+        """Play it once; the output."""
+        environ = {
+            **os.environ,
+            "ANSIBLE_COLLECTIONS_PATH": str(self.top / "collections"),
+            "ANSIBLE_CALLBACK_PLUGINS": str(CHECKOUT / "tests/ansible_plugins/callback"),
+            "ANSIBLE_CALLBACKS_ENABLED": "module_archives",
+            "ANSIBLE_HOME": str(self.top / "home"),
+            "CONVERGED_CACHE": str(self.cache),
+            **(more or {}),
+        }
+        argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", str(self.top / "play.yml")]
+        done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def archives(self) -> list[Path]:
+        packed = self.cache.rglob("ansible_collections.converged*")
+        return sorted(path for path in packed if path.suffix != ".lock")
+
+
+def test_a_second_run_finds_the_archives_of_the_first(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play()
+    (packed,) = run.archives()
+    before = packed.stat().st_mtime_ns
+
+    run.play()
+
+    assert run.archives() == [packed]
+    assert packed.stat().st_mtime_ns == before
+    assert not list((tmp_path / "home/tmp").iterdir())
+
+
+def test_a_changed_import_of_a_module_is_packed_anew(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert '"answer": "first"' in run.play()
+    run.answer("second")
+
+    assert '"answer": "second"' in run.play()
+    assert len(run.archives()) == 2
+
+
+def test_another_copy_of_the_collection_has_its_own_archives(tmp_path: Path) -> None:
+    """A test from the built tarball must not run the modules of the checkout."""
+    one = Run(tmp_path / "one")
+    other = Run(tmp_path / "other")
+    other.answer("other")
+    shared = {"CONVERGED_CACHE": str(one.cache)}
+
+    assert '"answer": "first"' in one.play()
+    assert '"answer": "other"' in other.play(shared)
+
+
+def test_without_a_cache_ansible_packs_as_ever(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+
+    assert '"answer": "first"' in run.play({"CONVERGED_CACHE": ""})
+    assert not run.cache.exists()
+
+
+def test_a_lost_folder_of_archives_is_made_again(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play()
+    shutil.rmtree(run.cache)
+
+    run.play()
+
+    assert run.archives()
