@@ -129,7 +129,11 @@ def run_scenario(name: str) -> Callable[[Context], None]:
     """
 
     def action(context: Context) -> None:
-        env = {"MOLECULE_EPHEMERAL_DIRECTORY": str(context.scratch / "molecule" / name), "NO_COLOR": "1"}
+        env = {
+            "MOLECULE_EPHEMERAL_DIRECTORY": str(context.scratch / "molecule" / name),
+            "NO_COLOR": "1",
+            "ANSIBLE_CALLBACKS_ENABLED": f"{context.environ['ANSIBLE_CALLBACKS_ENABLED']},without_cyclic_gc",
+        }
         context.run(["molecule", "test", "-s", name], env=env)
         said = context.log.read_text(encoding="utf-8")
         for sign in ("no hosts matched", "Missing playbook"):

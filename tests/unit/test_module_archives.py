@@ -5,9 +5,17 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import importlib.util
+import io
+import marshal
 import os
+import pickle
 import shutil
 import subprocess
+import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,7 +56,8 @@ class Run:
             "CONVERGED_CACHE": str(self.cache),
             **(more or {}),
         }
-        argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", str(self.top / "play.yml")]
+        python = f"ansible_python_interpreter={sys.executable}"
+        argv = ["ansible-playbook", "-v", "-i", "localhost,", "-c", "local", "-e", python, str(self.top / "play.yml")]
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -78,6 +87,53 @@ def test_a_changed_import_of_a_module_is_packed_anew(tmp_path: Path) -> None:
 
     assert '"answer": "second"' in run.play()
     assert len(run.archives()) == 2
+
+
+def swap_bytecode(archive: Path, module: str, text: str, magic: bytes = importlib.util.MAGIC_NUMBER) -> None:
+    """Put bytecode of another text into the archive, beside the source as it is."""
+    cached = pickle.loads(archive.read_bytes())
+    files = packed_files(archive)
+    changed = io.BytesIO()
+    with zipfile.ZipFile(changed, "w") as written:
+        for name in files.namelist():
+            mine = name.endswith(f"/{module}.pyc")
+            written.writestr(
+                name,
+                magic + bytes([1, 0, 0, 0]) + bytes(8) + marshal.dumps(compile(text, name, "exec"))
+                if mine
+                else files.read(name),
+            )
+    archive.write_bytes(pickle.dumps(dataclasses.replace(cached, zip_data=base64.b64encode(changed.getvalue()))))
+
+
+def packed_files(archive: Path) -> zipfile.ZipFile:
+    """The archive's files, read as Ansible reads them."""
+    return zipfile.ZipFile(io.BytesIO(base64.b64decode(pickle.loads(archive.read_bytes()).zip_data)))
+
+
+def test_a_kept_archive_has_bytecode_that_the_next_run_takes(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play()
+    (packed,) = run.archives()
+    files = packed_files(packed)
+    names = files.namelist()
+    assert sorted(f"{name}c" for name in names if name.endswith(".py")) == sorted(
+        name for name in names if name.endswith(".pyc")
+    )
+
+    swap_bytecode(packed, "answer", "ANSWER = 'by bytecode'")
+
+    assert '"answer": "by bytecode"' in run.play()
+
+
+def test_bytecode_of_another_python_is_passed_over(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.play()
+    (packed,) = run.archives()
+
+    swap_bytecode(packed, "answer", "ANSWER = 'by bytecode'", magic=b"\0\0\r\n")
+
+    assert '"answer": "first"' in run.play()
 
 
 def test_another_copy_of_the_collection_has_its_own_archives(tmp_path: Path) -> None:
