@@ -31,6 +31,19 @@ def kernel_refuses(*values, only=""):
         yield
 
 
+@contextlib.contextmanager
+def gone(group, code):
+    """Answer as the kernel does when this group has been listed and is removed before it can be written."""
+
+    def opened(path, mode="r"):
+        if mode == "r+" and path.endswith(group + "/cpuset.cpus"):
+            raise OSError(code, os.strerror(code))
+        return open(path, mode)
+
+    with mock.patch.object(cpuset, "open", opened, create=True):
+        yield
+
+
 class CpusetCase(unittest.TestCase):
     def setUp(self):
         self.top = tempfile.mkdtemp()
@@ -107,6 +120,17 @@ class V1(CpusetCase):
         shutil.rmtree(os.path.join(self.top, "cpuset/kubepods/podx"))
         self.cpuset.release()
         self.assertEqual(self.cpus("cpuset/kubepods"), "0-7")
+
+    def test_a_group_that_goes_while_its_list_is_written_is_no_error(self):
+        for call in ("confine", "release"):
+            for code in (errno.ENOENT, errno.ENODEV):  # gone before the file is opened; after
+                with self.subTest(call=call, code=code):
+                    self.v1()
+                    if call == "release":
+                        self.cpuset.confine("0")
+                    with gone("podx/pinned", code):
+                        self.cpuset.confine("0") if call == "confine" else self.cpuset.release()
+                    self.assertEqual(self.cpus("cpuset/kubepods/podx"), "0" if call == "confine" else "0-7")
 
 
 class V2(CpusetCase):

@@ -7,6 +7,7 @@ What was there is written down first. On cgroup v2 one value at the top is enoug
 its children's CPUs, so one shrinks from the leaves up and grows from the top down.
 """
 
+import errno
 import json
 import os
 import time
@@ -147,9 +148,9 @@ def _put(group: str, cpus: str) -> None:
     try:
         with open(path, "r+") as stream:
             stream.write(cpus + "\n")
-    except FileNotFoundError:
-        pass  # the pod has ended meanwhile
     except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV):
+            return  # the pod has ended meanwhile: before the file was opened, or after
         everything = "" if cpus else _comes_to(os.path.dirname(group))
         if not everything:
             raise CpusetError("{}: cannot set {}: {}".format(path, cpus or "all CPUs", error.strerror)) from error
