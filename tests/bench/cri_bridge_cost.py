@@ -30,7 +30,7 @@ from typing import Any
 
 import grpc
 from bench import _figures
-from cri_bridge.methods import SERVED
+from cri_bridge.wire.methods import SERVED
 from cri_kit.definitions import V1ALPHA2, message_class
 from cri_kit.fields import full
 from cri_kit.runtime import OPTIONS, Running, Runtime, bridge, free_port

@@ -9,9 +9,9 @@ of 1.12, which Singularity-CRI was built with. They are taken from the Go module
     sh tests/bootstrap/enter.sh exec python -m cri_kit fetch
     sh tests/bootstrap/enter.sh exec python -m cri_kit write
 
-The second command writes `cri_bridge/definitions.py`: names, numbers and types of the fields that the bridge reads or
-writes, and nothing else. The code that protoc generates is not shipped, because it runs only beside protobuf of its own
-major version or the next one, and sites install different ones.
+The second command writes `cri_bridge/wire/definitions.py`: names, numbers and types of the fields that the bridge
+reads or writes, and nothing else. The code that protoc generates is not shipped, because it runs only beside protobuf
+of its own major version or the next one, and sites install different ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from testbed.paths import cache_dir
 
 HERE = Path(__file__).resolve().parent
 PUBLISHED = HERE / "published"
-WRITTEN = HERE.parents[1] / "roles/singularity_cri/files/cri_bridge/definitions.py"
+WRITTEN = HERE.parents[1] / "roles/singularity_cri/files/cri_bridge/wire/definitions.py"
 V1, V1ALPHA2 = "v1", "v1alpha2"
 # Module, version and path of each file. k8s.io/cri-api has v1alpha2 of 1.14 and newer only.
 SOURCES = {

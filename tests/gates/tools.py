@@ -43,8 +43,10 @@ def check_floors(context: Context) -> None:
 
 
 def check_layers(context: Context) -> None:
-    """import-linter: the layers of the placement daemon, of nodeshare and of the record."""
-    roots = [str(context.checkout / "roles" / role / "files") for role in ("placement", "node_share")]
+    """import-linter: the layers of the placement daemon, of nodeshare, of the record and of cri_bridge."""
+    roots = [
+        str(context.checkout / "roles" / role / "files") for role in ("placement", "node_share", "singularity_cri")
+    ]
     roots.append(str(context.checkout / "plugins"))
     context.run(["lint-imports", "--no-cache", "--no-logo"], env={"PYTHONPATH": os.pathsep.join(roots)})
 

@@ -57,6 +57,11 @@ def test_the_unit_has_every_line_that_singularity_cri_was_found_to_need() -> Non
     assert cleaning == {"ExecStartPre", "ExecStopPost"}
 
 
+def test_every_file_of_the_bridge_that_changes_has_it_restarted() -> None:
+    folders = {path.parent for path in ROLE.glob("files/cri_bridge/**/*.py")}
+    assert rendered("_singularity_cri_v1_globs") == sorted(f"{folder}/*.py" for folder in folders)
+
+
 def test_the_bridge_has_a_folder_of_its_own_whose_end_ends_no_lease() -> None:
     """systemd empties the folder when the bridge ends; leases of jobs lie in /run/converged."""
     lines = rendered("_singularity_cri_v1_unit").splitlines()

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from cri_bridge.answers import MOST_BYTES, SETTLED_SECONDS, AnswerCache
-from cri_bridge.methods import BY_NAME, METHODS, Changes, Kept
+from cri_bridge.cache.answer_cache import MOST_BYTES, SETTLED_SECONDS, AnswerCache
+from cri_bridge.wire.methods import BY_NAME, METHODS, Changes, Kept
 
 LIST, STATUS, IMAGES, VERSION = (BY_NAME[n] for n in ("ListContainers", "ContainerStatus", "ListImages", "Version"))
 SECONDS = 1.0

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from cri_bridge.bridge import MOST_BYTES
+from cri_bridge.server.bridge import MOST_BYTES
 from cri_kit.runtime import PATIENCE, Running, Runtime, at_once, bridge
 
 STATUS = "/runtime.v1.RuntimeService/Status"

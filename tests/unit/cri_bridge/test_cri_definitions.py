@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
-from cri_bridge import messages
-from cri_bridge.definitions import MESSAGES
+from cri_bridge.wire import messages
+from cri_bridge.wire.definitions import MESSAGES
 from cri_kit import definitions
 from cri_kit.definitions import V1, V1ALPHA2, message_class
 

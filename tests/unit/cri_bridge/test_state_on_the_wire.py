@@ -16,8 +16,8 @@ from typing import Any
 
 import grpc
 import pytest
-from cri_bridge.methods import METHODS, SERVED, Changes
-from cri_bridge.processes import pid_of
+from cri_bridge.cache.processes import pid_of
+from cri_bridge.wire.methods import METHODS, SERVED, Changes
 from cri_kit.definitions import V1ALPHA2, message_class
 from cri_kit.runtime import PATIENCE, Running, Runtime, bridge, free_port
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from cri_bridge.methods import METHODS, SERVED, Method, Way
+from cri_bridge.wire.methods import METHODS, SERVED, Method, Way
 from cri_kit import definitions
 from cri_kit.definitions import V1, V1ALPHA2, message_class
 from cri_kit.fields import full, known, table

@@ -4,5 +4,5 @@
 """cri_bridge: serves CRI v1 to a kubelet and forwards the calls to a runtime that speaks CRI v1alpha2 alone.
 
 It exists for Singularity-CRI, which was archived before CRI v1; kubelets speak v1 alone since 1.26. Bytes pass as they
-are, except where the table in `methods.py` says otherwise. Needs Python 3.9, grpcio and protobuf.
+are, except where the table in `wire/methods.py` says otherwise. Needs Python 3.9, grpcio and protobuf.
 """

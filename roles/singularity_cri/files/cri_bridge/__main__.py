@@ -5,7 +5,7 @@
 
 import sys
 
-from cri_bridge.cli import main
+from cri_bridge.run.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,7 +18,7 @@ from typing import Awaitable, Callable, Final
 
 from google.protobuf.message import DecodeError
 
-from cri_bridge import messages
+from cri_bridge.wire import messages
 
 LOG = logging.getLogger("cri_bridge")
 SANDBOX: Final = "PodSandboxStatus"

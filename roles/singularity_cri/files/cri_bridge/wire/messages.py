@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from cri_bridge.definitions import ENUMS, MESSAGES
-from cri_bridge.methods import V1
+from cri_bridge.wire.definitions import ENUMS, MESSAGES
+from cri_bridge.wire.methods import V1
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _SCALARS: Final = {"string": _Field.TYPE_STRING, "bool": _Field.TYPE_BOOL, "int64": _Field.TYPE_INT64}

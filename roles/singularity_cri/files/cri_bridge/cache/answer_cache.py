@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Callable, Final
 
-from cri_bridge.methods import Changes, Kept, Method
+from cri_bridge.wire.methods import Changes, Kept, Method
 
 # How long a settled answer is kept: a bound for what the bridge cannot see, such as calls past its socket.
 SETTLED_SECONDS: Final = 60.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Final
 
-from cri_bridge import messages
+from cri_bridge.wire import messages
 
 # The old API's words for profiles.
 UNCONFINED: Final = "unconfined"

@@ -15,10 +15,11 @@ from typing import Any, Final
 
 import grpc
 
-from cri_bridge import memory, web
-from cri_bridge.bridge import TO_KUBELET, TO_RUNTIME, Bridge, said
-from cri_bridge.methods import BY_NAME
-from cri_bridge.sockets import OwnSocket, Refused, notify, path_of
+from cri_bridge.host import memory
+from cri_bridge.host.sockets import OwnSocket, Refused, notify, path_of
+from cri_bridge.server import web
+from cri_bridge.server.bridge import TO_KUBELET, TO_RUNTIME, Bridge, said
+from cri_bridge.wire.methods import BY_NAME
 
 # How long calls under way may take to end after SIGTERM.
 GRACE_SECONDS: Final = 3.0

@@ -17,12 +17,12 @@ from typing import Any, Awaitable, Callable, Final, Mapping
 import grpc
 from google.protobuf.message import DecodeError
 
-from cri_bridge import rewriting
-from cri_bridge.answers import AnswerCache
-from cri_bridge.memory import Trimmer
-from cri_bridge.methods import SERVED, Changes, Kept, Method, Way
-from cri_bridge.metrics import Metrics
-from cri_bridge.processes import Processes
+from cri_bridge import translation
+from cri_bridge.cache.answer_cache import AnswerCache
+from cri_bridge.cache.processes import Processes
+from cri_bridge.host.memory import Trimmer
+from cri_bridge.server.metrics import Metrics
+from cri_bridge.wire.methods import SERVED, Changes, Kept, Method, Way
 
 LOG = logging.getLogger("cri_bridge")
 # As the kubelet and containerd have it, in both directions.
@@ -71,7 +71,7 @@ class Bridge:
         self.metrics = Metrics()
         self._channel = channel
         self._clock = clock
-        self._requests = rewriting.requests(seccomp_profile)
+        self._requests = translation.requests(seccomp_profile)
         self._cache = AnswerCache(seconds=cache_seconds, clock=clock)
         self._processes = Processes(ask=self.ask, ended=self._ended)
         self._memory = Trimmer()
@@ -153,7 +153,7 @@ class Bridge:
         return counted
 
     async def _answer(self, method: Method, request: bytes, context: Context) -> bytes:
-        return rewriting.runtime_config()
+        return translation.runtime_config()
 
     async def _refuse(self, method: Method, request: bytes, context: Context) -> bytes:
         text = f"cri_bridge: the runtime speaks CRI v1alpha2, which has no {method.name}"
@@ -170,7 +170,7 @@ class Bridge:
         rewritten = _rewritten(self._requests.get(method.name), request, grpc.StatusCode.INVALID_ARGUMENT)
         received = await self._send(method, rewritten, context)
         self._memory.passed(len(request) + len(received))
-        answer = _rewritten(rewriting.ANSWERS.get(method.name), received, grpc.StatusCode.INTERNAL)
+        answer = _rewritten(translation.ANSWERS.get(method.name), received, grpc.StatusCode.INTERNAL)
         if kept:
             settled = method.kept is Kept.SETTLED and self._processes.settles(method.name, request, answer)
             self._cache.keep(asked, answer, settled=settled)
@@ -192,12 +192,12 @@ class Bridge:
         return answer
 
 
-def _rewritten(rewrite: rewriting.Rewrite | None, data: bytes, otherwise: grpc.StatusCode) -> bytes:
+def _rewritten(rewrite: translation.Rewrite | None, data: bytes, otherwise: grpc.StatusCode) -> bytes:
     if rewrite is None:
         return data
     try:
         return rewrite(data)
-    except (DecodeError, rewriting.Unreadable) as error:
+    except (DecodeError, translation.Unreadable) as error:
         raise _Refusal(otherwise, f"cri_bridge: cannot read the message: {error}") from error
 
 

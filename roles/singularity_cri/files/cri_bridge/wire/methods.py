@@ -21,7 +21,7 @@ IMAGES: Final = "ImageService"
 class Way(enum.Enum):
     """What happens to a call."""
 
-    FORWARD = "forward"  # request and answer pass, edited where `rewriting.py` names the method
+    FORWARD = "forward"  # request and answer pass, edited where `translation.py` names the method
     ANSWER = "answer"  # the bridge answers by itself
     REFUSE = "refuse"  # UNIMPLEMENTED: the old API has no such method
 

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import NoReturn, Sequence
 
-from cri_bridge.sockets import Refused, path_of
+from cri_bridge.host.sockets import Refused, path_of
 
 WRONG_INPUT = 2
 NEEDED = {"grpc": "grpcio", "google.protobuf": "protobuf"}
@@ -112,13 +112,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             importlib.import_module(module)
         except ImportError as error:
             options.error(f"Python has no {package} ({error}): install its wheel for {sys.executable}")
-    from cri_bridge import running
+    from cri_bridge.run import service
 
     if given.check:
-        return running.check(given.listen)
+        return service.check(given.listen)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(message)s")
     try:
-        running.run(given)
+        service.run(given)
     except Refused as error:
         options.exit(WRONG_INPUT, f"cri_bridge: {error}\n")
     return 0

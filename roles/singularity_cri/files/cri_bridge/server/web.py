@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from typing import Final
 
-from cri_bridge.bridge import Bridge
+from cri_bridge.server.bridge import Bridge
 
 REQUEST_SECONDS: Final = 5.0
 MOST_HEADERS: Final = 8192
