@@ -13,8 +13,9 @@ import shlex
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept, ours, version
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours, version
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import kept
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
 FILES = ours.FILES

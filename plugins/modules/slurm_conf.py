@@ -173,10 +173,10 @@ from ansible_collections.converged.hpc.plugins.module_utils._record.host.host im
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import apply
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import conf as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS, Conf
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import Wish
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import model as slurm_conf
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.edits import Wish
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import SCRIPT_KEYS, Conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.running import pending
 

@@ -139,8 +139,9 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.converged.hpc.plugins.module_utils import _programs
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept, parse
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import parse
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import kept
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
 
 

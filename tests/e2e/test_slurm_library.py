@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._shared.hostlist import expand, fold
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import version
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import load
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import load
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 from e2e import playing
 from testbed import api, keys

@@ -25,12 +25,14 @@ from .._record.model.items import Desired, EditItem, key
 from .._record.request.contents import Contents
 from .._record.request.desired import resolve
 from .._record.run.session import Outcome, Session
-from . import conf as slurm_conf
-from . import conf_text, edits, running, version
+from . import running, version
 from .client import Slurm
-from .conf import Conf
-from .conf_text import ConfText
-from .edits import Plan, Wish
+from .conf import edits
+from .conf import model as slurm_conf
+from .conf import text as conf_text
+from .conf.edits import Plan, Wish
+from .conf.model import Conf
+from .conf.text import ConfText
 from .errors import ConfError, NoAnswerError
 
 ROLE = "slurm_conf"

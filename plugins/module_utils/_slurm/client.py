@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands to Slurm that the collection gives, one method each; their answers are read in `answers`.
+"""The commands to Slurm that the collection gives, one method each; their answers are read in `parse`.
 
 PRIVATE to the collection.
 """

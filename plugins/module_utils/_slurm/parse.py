@@ -16,7 +16,7 @@ import re
 import typing as t
 
 from .._shared import hostlist
-from .conf import SCRIPT_KEYS
+from .conf.model import SCRIPT_KEYS
 from .errors import NoAnswerError
 
 SEPARATOR = "^"  # in no field of JOB_FIELDS, and nothing to a shell, so that the words pass through ssh

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import typing as t
 
-from . import prolog_flags
-from .conf import SCRIPTS, Conf
+from .conf import prolog_flags
+from .conf.model import SCRIPTS, Conf
 from .parse import Setting
 
 # Newer releases print Alloc for these, older ones do not.

@@ -13,8 +13,9 @@ import typing as t
 
 from ... import _share_mode
 from ..._shared import hostlist
-from ..._slurm import kept, ours
-from ..._slurm import prolog_flags as slurm_flags
+from ..._slurm import ours
+from ..._slurm.conf import kept
+from ..._slurm.conf import prolog_flags as slurm_flags
 from ..._slurm.errors import SlurmError
 from ..model import JSON, Findings, note, refuse, shown, warn
 

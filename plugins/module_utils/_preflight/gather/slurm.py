@@ -19,10 +19,10 @@ import re
 import typing as t
 
 from ... import _programs
-from ..._slurm import conf as slurm_conf
-from ..._slurm import kept as slurm_kept
 from ..._slurm import version
 from ..._slurm.client import Slurm
+from ..._slurm.conf import kept as slurm_kept
+from ..._slurm.conf import model as slurm_conf
 from ..._slurm.errors import SlurmError
 from ..._texts import text_of
 from . import node, script_patterns

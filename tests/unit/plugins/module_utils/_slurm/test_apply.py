@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.converged.hpc.plugins.module_utils._command import Completed
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import apply
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import Slurm
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import load
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import load
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.version import Version
 
 CONF = load("/c", release=Version(22, 5, 8), read=lambda path: b"SelectType=select/cons_tres\nMessageTimeout=20\n")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf_text import (
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.text import (
     decode,
     encode,
     parse,

@@ -6,9 +6,15 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import Conf, load
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf_text import encode
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.edits import LineEdit, Plan, Wish, applied, plan
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.edits import (
+    LineEdit,
+    Plan,
+    Wish,
+    applied,
+    plan,
+)
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import Conf, load
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.text import encode
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.version import Version
 from hypothesis import given

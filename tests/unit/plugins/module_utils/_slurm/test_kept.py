@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import kept
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import kept
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 
 MOUNTS = {"/": ("ext4", False), "/srv": ("nfs4", False), "/etc/slurm": ("lustre", False)}

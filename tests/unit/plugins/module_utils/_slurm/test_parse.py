@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm import parse
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import SCRIPT_KEYS
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import NoAnswerError
 
 NODE = "NodeName=n1 CPUTot=2 RealMemory=1000 State=IDLE "

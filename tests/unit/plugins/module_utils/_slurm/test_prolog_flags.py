@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.prolog_flags import effective, merge, united
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.prolog_flags import effective, merge, united
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import load
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import load
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.running import pending
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.version import Version
 

@@ -11,7 +11,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
-from .errors import ConfError
+from ..errors import ConfError
 
 # What a flag brings with it (slurm.conf(5)); DeferBatch and ForceRequeueOnFail bring Alloc only in newer releases.
 _IMPLIES = {"nohold": {"alloc"}, "contain": {"alloc"}, "x11": {"alloc", "contain"}, "runinjob": {"alloc", "contain"}}

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import typing as t
 
-from . import conf as slurm_conf
-from . import conf_text, prolog_flags
-from .conf import Conf
-from .conf_text import Statement
-from .errors import ConfError
+from ..errors import ConfError
+from . import model as slurm_conf
+from . import prolog_flags
+from . import text as conf_text
+from .model import Conf
+from .text import Statement
 
 
 class Wish(t.NamedTuple):

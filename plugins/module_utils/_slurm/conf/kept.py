@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import typing as t
 
-from .._texts import mount_of, mounts, text_of
-from .errors import ConfError
+from ..._texts import mount_of, mounts, text_of
+from ..errors import ConfError
 
 LOCAL, SHARED, FETCHED, UNKNOWN, NONE = "local", "shared", "fetched", "unknown", "none"
 CONFIGLESS = "configless"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .errors import ConfError
+from ..errors import ConfError
 
 MAX_BYTES = 64 * 1024 * 1024
 _SPACE = " \t\n\r\v\f"

@@ -14,10 +14,11 @@ from __future__ import annotations
 import posixpath
 import typing as t
 
-from .._shared import hostlist
-from . import conf_text, version
-from .conf_text import ConfText, Statement
-from .errors import ConfError
+from ..._shared import hostlist
+from .. import version
+from ..errors import ConfError
+from . import text as conf_text
+from .text import ConfText, Statement
 
 MAX_FILES = 200
 SCRIPT_KEYS = ("Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld")
