@@ -7,7 +7,7 @@ import os
 import shutil
 import unittest
 
-from nodeshare.model.state import HELD, OPEN
+from nodeshare.model.node.state import HELD, OPEN
 from simulation import KUBELET, RUNTIME, Site, quick_directory
 
 

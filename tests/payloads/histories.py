@@ -11,7 +11,7 @@ import random
 import shutil
 
 from nodeshare.model import actions
-from nodeshare.model.job_key import JobKey
+from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.store.files import StoreError
 from seeds import seeds
 from simulation import BUSY, LATE, PROXY, Killed, quick_directory

@@ -15,9 +15,10 @@ import unittest.mock
 
 from nodeshare.host.host import Host, HostError
 from nodeshare.kube.node_client import read_pod
-from nodeshare.model import actions, observed
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Ended, Lease
+from nodeshare.model import actions
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Ended, Lease
+from nodeshare.model.node import observed
 from nodeshare.model.settings import HANDOVER, Settings
 from nodeshare.run.executor import Executor
 from nodeshare.store import files

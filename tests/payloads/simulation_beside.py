@@ -12,12 +12,12 @@ from nodeshare.decide import fence
 from nodeshare.host.host import HostError
 from nodeshare.kube.node_client import read_pod
 from nodeshare.kube.room_reader import believed
-from nodeshare.model import observed
 from nodeshare.model.cpu_list import format_cpus, parse_cpus
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Ended, Lease
-from nodeshare.model.placeholder import PRIORITY, name_of
-from nodeshare.model.pod_resources import amounts
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Ended, Lease
+from nodeshare.model.node import observed
+from nodeshare.model.pods.placeholder import PRIORITY, name_of
+from nodeshare.model.pods.pod_resources import amounts
 from nodeshare.model.settings import PLACEHOLDER, Settings
 from simulation import KUBELET, Node, Site
 

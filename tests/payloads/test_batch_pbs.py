@@ -18,8 +18,8 @@ from nodeshare.host.command import TooLongError
 from nodeshare.model import settings
 from nodeshare.model.actions import ENDING, GONE, LIVE
 from nodeshare.model.answer import Answer
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
 
 DOWN = "Connection refused\nqstat: cannot connect to server srv (errno=15010)\n"
 NODES = {

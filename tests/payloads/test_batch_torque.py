@@ -13,8 +13,8 @@ from nodeshare.controller.batch import torque
 from nodeshare.controller.decide import Jobs
 from nodeshare.model.actions import ENDING, GONE, LIVE
 from nodeshare.model.answer import Answer
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
 
 HEAD = '<?xml version="1.0"?>\n'
 DOWN = "qstat: cannot connect to server srv (errno=111) Connection refused\n"

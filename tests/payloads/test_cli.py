@@ -17,7 +17,8 @@ import unittest
 import unittest.mock
 
 from api_server import ApiCase, ApiServer
-from nodeshare.model import answer, names
+from nodeshare.model import answer
+from nodeshare.model.node import names
 from nodeshare.run import arguments, cli
 from nodeshare.store import settings_file
 from simulated_host import Systemd, make_world

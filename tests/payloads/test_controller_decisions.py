@@ -21,7 +21,7 @@ from nodeshare.controller.decide import (
     patch_of,
     start_text,
 )
-from nodeshare.model.names import ANNOTATION, TAINT
+from nodeshare.model.node.names import ANNOTATION, TAINT
 from seeds import seeds
 
 OURS = {"key": TAINT, "effect": "NoSchedule"}

@@ -15,8 +15,8 @@ from nodeshare.controller.decide import node_from
 from nodeshare.controller.kube.api import PODS_PAGE, ClusterApi
 from nodeshare.controller.kube.pods import FEW, Pods
 from nodeshare.kube.client import ApiError, TooLong
-from nodeshare.model.names import ANNOTATION
-from nodeshare.model.observed import Pod
+from nodeshare.model.node.names import ANNOTATION
+from nodeshare.model.node.observed import Pod
 from test_controller_decisions import OURS, applied, node
 
 LONG = 300.0

@@ -19,8 +19,8 @@ import unittest
 from api_server import ApiCase
 from controller_api import ClusterServer
 from nodeshare.controller.decide import HELD_BY, PLANNED_START, STATE
-from nodeshare.model.names import ANNOTATION, TAINT
-from nodeshare.model.observed import SWITCHED_OFF
+from nodeshare.model.node.names import ANNOTATION, TAINT
+from nodeshare.model.node.observed import SWITCHED_OFF
 
 UP = "Slurmctld(primary) at ctl is UP"
 SCONTROL = (

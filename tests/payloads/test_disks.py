@@ -15,9 +15,9 @@ import unittest.mock
 
 from handover_case import HandoverCase
 from nodeshare.model import actions
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Ended
-from nodeshare.model.state import HELD, STOP
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Ended
+from nodeshare.model.node.state import HELD, STOP
 from nodeshare.store import files, lock
 from simulation import KUBELET, RUNTIME, quick_directory
 from test_cli import CliCase

@@ -12,8 +12,8 @@ from nodeshare.batch import slurm
 from nodeshare.host import job_liveness
 from nodeshare.model import answer
 from nodeshare.model.actions import ENDING, GONE, LIVE
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
 
 
 def lease(job="4711", run=0, *, wlm="slurm", boot="b", corrupt=False):

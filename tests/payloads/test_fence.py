@@ -12,9 +12,9 @@ from nodeshare.decide.fence import Fence, draw
 from nodeshare.host.cgroups.cpuset import Cpuset
 from nodeshare.host.cgroups.fence_writer import Fencing
 from nodeshare.host.cgroups.limits import Limits, LimitsError
-from nodeshare.model import job_key
 from nodeshare.model.cpu_list import CpusetError, format_cpus, parse_cpus
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs import job_key
+from nodeshare.model.jobs.lease import Lease
 from nodeshare.model.settings import Settings
 
 GIB = 1 << 30

@@ -23,8 +23,8 @@ from nodeshare.host.host import HostError
 from nodeshare.host.real_host import RealHost, run_command
 from nodeshare.kube.client import ApiError
 from nodeshare.model.answer import Answer
+from nodeshare.model.node.state import HELD
 from nodeshare.model.settings import HANDOVER, Settings
-from nodeshare.model.state import HELD
 from test_pbs_hook_runs import HookCase
 
 PARENT = """#!{python} -IS

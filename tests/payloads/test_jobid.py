@@ -6,7 +6,7 @@
 import random
 import unittest
 
-from nodeshare.model import job_key
+from nodeshare.model.jobs import job_key
 from seeds import seeds
 
 

@@ -16,8 +16,8 @@ from api_server import ApiCase, ApiServer, Certificates
 from nodeshare.kube import client as kube
 from nodeshare.kube import node_client
 from nodeshare.kube.kubeconfig import Credentials
-from nodeshare.model import names
-from nodeshare.model.observed import Pod
+from nodeshare.model.node import names
+from nodeshare.model.node.observed import Pod
 
 
 class KubeCase(ApiCase):

@@ -15,8 +15,8 @@ import tempfile
 import textwrap
 import unittest
 
-from nodeshare.model import job_key
-from nodeshare.model.lease import Ended, Lease
+from nodeshare.model.jobs import job_key
+from nodeshare.model.jobs.lease import Ended, Lease
 from nodeshare.store import files
 from nodeshare.store.lease_store import LeaseStore
 from seeds import seeds

@@ -8,7 +8,7 @@ import shutil
 import unittest
 import unittest.mock
 
-from nodeshare.model.state import HELD, OPEN, QUIESCE, STOP, TAKING, NodeState
+from nodeshare.model.node.state import HELD, OPEN, QUIESCE, STOP, TAKING, NodeState
 from nodeshare.store import files
 from nodeshare.store.files import StoreError
 from nodeshare.store.state_store import StateStore

@@ -11,9 +11,9 @@ import stat
 import tempfile
 import unittest
 
-from nodeshare.model import job_key
-from nodeshare.model.lease import Lease
-from nodeshare.model.placeholder import Planned, attempt_of, make, name_of, plan
+from nodeshare.model.jobs import job_key
+from nodeshare.model.jobs.lease import Lease
+from nodeshare.model.pods.placeholder import Planned, attempt_of, make, name_of, plan
 from nodeshare.model.settings import Settings
 from nodeshare.store import files
 from nodeshare.store.manifests import Manifests

@@ -10,10 +10,11 @@ import unittest.mock
 
 from nodeshare.decide import handover
 from nodeshare.host.host import HostError
-from nodeshare.model import actions, observed
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
-from nodeshare.model.placeholder import PRIORITY, name_of
+from nodeshare.model import actions
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
+from nodeshare.model.node import observed
+from nodeshare.model.pods.placeholder import PRIORITY, name_of
 from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed, quick_directory
 from simulation_beside import GIB, SharedSite
 

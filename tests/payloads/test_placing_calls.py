@@ -16,10 +16,10 @@ import unittest.mock
 
 from api_server import ApiServer
 from nodeshare.kube import room_reader
-from nodeshare.model import names
 from nodeshare.model.answer import Answer
 from nodeshare.model.cpu_list import format_cpus, parse_cpus
-from nodeshare.model.observed import Pod
+from nodeshare.model.node import names
+from nodeshare.model.node.observed import Pod
 from simulated_host import Systemd
 from test_cli import KUBELET, RUNTIME, CliCase
 from test_kube import KubeCase

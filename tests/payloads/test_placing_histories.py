@@ -8,9 +8,9 @@ import unittest
 from histories import History, live_through
 from nodeshare.decide.handover import RESERVE
 from nodeshare.model import actions
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.placeholder import PRIORITY, name_of
-from nodeshare.model.state import OPEN
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.node.state import OPEN
+from nodeshare.model.pods.placeholder import PRIORITY, name_of
 from nodeshare.run.cli import OVERTIME
 from simulation import KUBELET, RUNTIME, YEAR
 from simulation_beside import GIB, SharedSite

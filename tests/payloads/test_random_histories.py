@@ -7,8 +7,8 @@ import unittest
 
 from histories import History, live_through
 from nodeshare.model import actions
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.state import HELD, OPEN
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.node.state import HELD, OPEN
 from nodeshare.run.cli import OVERTIME
 from simulation import KUBELET, RUNTIME, YEAR, Site
 

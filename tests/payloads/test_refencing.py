@@ -9,10 +9,10 @@ import unittest
 import unittest.mock
 
 from nodeshare.host.real_host import RealHost
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
+from nodeshare.model.node.state import HELD, QUIESCE, NodeState
 from nodeshare.model.settings import Settings
-from nodeshare.model.state import HELD, QUIESCE, NodeState
 from nodeshare.run import fence_watch
 from nodeshare.store.files import StoreError
 from nodeshare.store.lease_store import LeaseStore

@@ -10,9 +10,9 @@ import unittest.mock
 from handover_case import HandoverCase
 from nodeshare.host.host import HostError
 from nodeshare.model import actions
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
-from nodeshare.model.state import HELD, OPEN, QUIESCE, STOP
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
+from nodeshare.model.node.state import HELD, OPEN, QUIESCE, STOP
 from simulation import KUBELET, RUNTIME, Killed
 
 

@@ -7,9 +7,9 @@ import random
 import unittest
 
 from nodeshare.decide import room
-from nodeshare.model import pod_resources
-from nodeshare.model.observed import Guest, Pod, Room
-from nodeshare.model.placeholder import PRIORITY
+from nodeshare.model.node.observed import Guest, Pod, Room
+from nodeshare.model.pods import pod_resources
+from nodeshare.model.pods.placeholder import PRIORITY
 from seeds import seeds
 
 

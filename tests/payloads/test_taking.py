@@ -8,9 +8,10 @@ import unittest.mock
 
 from handover_case import HandoverCase
 from nodeshare.host.host import HostError
-from nodeshare.model import actions, observed
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.state import HELD, QUIESCE, STOP
+from nodeshare.model import actions
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.node import observed
+from nodeshare.model.node.state import HELD, QUIESCE, STOP
 from nodeshare.run.executor import MOST_UNSEEN
 from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed
 

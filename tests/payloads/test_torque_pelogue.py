@@ -6,7 +6,7 @@
 import unittest
 
 import pelogue
-from nodeshare.model import job_key
+from nodeshare.model.jobs import job_key
 from pelogue import Answer, Facts, Settings
 
 HERE = Settings(names=("n1",))

@@ -20,8 +20,8 @@ from nodeshare.controller.batch.torque import TorqueBatch
 from nodeshare.controller.decide import Jobs
 from nodeshare.model.actions import GONE, LIVE
 from nodeshare.model.answer import Answer
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
 from torque_double.cluster import CORES, HOSTS, SERVER, Cluster, until
 from torque_double.site import Site
 

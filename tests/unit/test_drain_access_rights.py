@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 from nodeshare.controller.decide import SHARE_MODE
 from nodeshare.controller.kube.api import ClusterApi
-from nodeshare.model.observed import Pod
+from nodeshare.model.node.observed import Pod
 
 ROLE = Path(__file__).parents[2] / "roles/drain_access"
 VERBS = {"POST": "create", "PATCH": "patch", "DELETE": "delete"}

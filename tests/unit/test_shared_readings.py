@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nodeshare.batch import pbs as pbs_on_node
 from nodeshare.batch.hostlist import expand as expand_on_node
-from nodeshare.model.pod_resources import thousandths
+from nodeshare.model.pods.pod_resources import thousandths
 from placement.ledger import pbs_answers
 from placement.model.quantity import parse_quantity
 

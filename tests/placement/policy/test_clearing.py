@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nodeshare.decide import room
-from nodeshare.model import observed, placeholder, pod_resources
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
+from nodeshare.model.node import observed
+from nodeshare.model.pods import placeholder, pod_resources
 from nodeshare.model.settings import Settings
 from placement.model.action import Evict
 from placement.model.batch import BackingRules, BatchJob, Share

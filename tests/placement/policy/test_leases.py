@@ -7,8 +7,9 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from nodeshare.model import lease, placeholder
-from nodeshare.model.job_key import JobKey
+from nodeshare.model.jobs import lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.pods import placeholder
 from nodeshare.model.settings import Settings
 from placement.app.render import explanation, queues
 from placement.kube.decode.pod import MIRROR_ANNOTATION, decode_pod

@@ -12,10 +12,10 @@ import re
 import time
 from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Optional, Set, Tuple
 
-from ..model import job_key
 from ..model.actions import ENDING, GONE, LIVE
 from ..model.answer import Answer
-from ..model.lease import Lease
+from ..model.jobs import job_key
+from ..model.jobs.lease import Lease
 from ..shared import pbs_json
 
 HOLDING = frozenset("RSU")  # a suspended job has given its cores away, and neither its hosts nor its memory

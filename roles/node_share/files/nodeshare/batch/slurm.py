@@ -8,7 +8,7 @@ from typing import Mapping, Tuple
 
 from ..model.actions import ENDING, GONE, LIVE
 from ..model.answer import Answer, Run
-from ..model.lease import Lease
+from ..model.jobs.lease import Lease
 
 _LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STOPPED"))
 _STAGING = ("STAGE_OUT",)  # files go back from a burst buffer; Slurm shows COMPLETING until the job's nodes are free

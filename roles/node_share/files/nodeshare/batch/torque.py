@@ -12,10 +12,10 @@ import os
 import re
 from typing import Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
-from ..model import job_key
 from ..model.actions import ENDING, GONE, LIVE
 from ..model.answer import Answer
-from ..model.lease import Lease
+from ..model.jobs import job_key
+from ..model.jobs.lease import Lease
 
 HOLDING = frozenset("RS")  # a suspended job has given its slots away, and neither its hosts nor its memory
 EXITING = frozenset("E")

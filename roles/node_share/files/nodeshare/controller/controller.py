@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Opti
 
 from ..kube.client import ApiError
 from ..model.backoff import Backoff, spread
-from ..model.job_key import JobKey
-from ..model.observed import Pod
+from ..model.jobs.job_key import JobKey
+from ..model.node.observed import Pod
 from ..model.settings import HANDOVER
 from ..store.spool import Spool
 from .batch.slurm import LATE_SECONDS, Batch, is_maintenance

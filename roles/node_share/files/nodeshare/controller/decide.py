@@ -18,7 +18,7 @@ alone, also where it has the name of one of the batch system's nodes.
 import time
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
-from ..model.names import ANNOTATION, HELD_BY, TAINT, is_our_taint
+from ..model.node.names import ANNOTATION, HELD_BY, TAINT, is_our_taint
 from ..model.settings import HANDOVER
 
 STATE = "converged.hpc/batch-state"

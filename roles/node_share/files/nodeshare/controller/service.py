@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..batch import hostlist
 from ..host.command import run_bounded
-from ..model import job_key
+from ..model.jobs import job_key
 from ..model.settings import SettingsError
 from ..store import log_line
 from ..store.spool import Spool

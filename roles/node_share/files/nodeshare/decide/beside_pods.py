@@ -11,7 +11,6 @@ kubelet's.
 
 from typing import List, Mapping, Optional, Sequence, Tuple
 
-from ..model import placeholder
 from ..model.actions import (
     ACCEPT,
     ADMITTED,
@@ -38,11 +37,12 @@ from ..model.actions import (
     Unplace,
     Wait,
 )
-from ..model.lease import Lease
-from ..model.observed import Guest, Observed, Room
-from ..model.placeholder import Planned
+from ..model.jobs.lease import Lease
+from ..model.node.observed import Guest, Observed, Room
+from ..model.node.state import OPEN
+from ..model.pods import placeholder
+from ..model.pods.placeholder import Planned
 from ..model.settings import Settings
-from ..model.state import OPEN
 from . import fence, room
 from .handover import DELETE_GRACE, EVICT_AGAIN, POLL, RESERVE, until_next_look
 

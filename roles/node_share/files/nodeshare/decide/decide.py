@@ -32,10 +32,10 @@ from ..model.actions import (
     StartUnits,
     WakeReturner,
 )
-from ..model.lease import Lease
-from ..model.observed import SWITCHED_OFF, Api, Observed
+from ..model.jobs.lease import Lease
+from ..model.node.observed import SWITCHED_OFF, Api, Observed
+from ..model.node.state import HELD, OPEN, STOP, TAKING
 from ..model.settings import PLACEHOLDER, Settings
-from ..model.state import HELD, OPEN, STOP, TAKING
 from . import handover
 from . import repair as repairing
 

@@ -10,8 +10,8 @@ always the site's own share for pods. With `counts` nothing keeps them apart, an
 from typing import FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from ..model.cpu_list import format_cpus, parse_cpus
-from ..model.lease import Lease
-from ..model.placeholder import is_whole
+from ..model.jobs.lease import Lease
+from ..model.pods.placeholder import is_whole
 from ..model.settings import CORES, SPLIT, Settings
 
 JOB_CGROUPS = {"pbs": "pbs_jobs.service/jobid/"}  # where a batch system puts its jobs, unless the caller says

@@ -40,10 +40,10 @@ from ..model.actions import (
     Unmount,
     Wait,
 )
-from ..model.lease import Lease
-from ..model.observed import Api, Observed, Pod
+from ..model.jobs.lease import Lease
+from ..model.node.observed import Api, Observed, Pod
+from ..model.node.state import HELD, QUIESCE, STOP, TAKING, NodeState
 from ..model.settings import Settings
-from ..model.state import HELD, QUIESCE, STOP, TAKING, NodeState
 
 POLL = 0.2
 LONGEST_POLL = 2.0

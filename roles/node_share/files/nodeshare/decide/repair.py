@@ -6,8 +6,8 @@
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ..model.actions import ENDING, GONE, LIFE, LIVE, Action, AskBatch, Drop, Look, Remember
-from ..model.lease import Lease
-from ..model.observed import Observed
+from ..model.jobs.lease import Lease
+from ..model.node.observed import Observed
 from ..model.settings import Settings
 
 LONGEST_PAUSE = 600.0

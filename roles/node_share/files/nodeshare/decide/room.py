@@ -11,8 +11,8 @@ spares these, too, but knows neither gangs nor disruption budgets.
 
 from typing import Dict, Iterable, List, Mapping, Tuple
 
-from ..model.observed import Guest, Room
-from ..model.pod_resources import _sum
+from ..model.node.observed import Guest, Room
+from ..model.pods.pod_resources import _sum
 
 
 def left_by_stayers(room: Room) -> Tuple[Tuple[str, int], ...]:

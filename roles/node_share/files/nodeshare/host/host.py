@@ -6,10 +6,10 @@
 from abc import ABC, abstractmethod
 from typing import FrozenSet, Mapping, Optional, Tuple
 
-from ..model.job_key import JobKey
-from ..model.lease import Lease
-from ..model.observed import Api, Pod, Room
-from ..model.placeholder import Placeholder
+from ..model.jobs.job_key import JobKey
+from ..model.jobs.lease import Lease
+from ..model.node.observed import Api, Pod, Room
+from ..model.pods.placeholder import Placeholder
 
 
 class HostError(Exception):

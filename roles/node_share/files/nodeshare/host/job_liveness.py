@@ -7,7 +7,7 @@ import os
 import re
 from typing import Dict, Optional, Set, Tuple
 
-from ..model.lease import Lease
+from ..model.jobs.lease import Lease
 from .pods.processes import is_of_our_user
 
 _STEP = re.compile(r"slurmstepd: \[(\d+)\.", re.ASCII)

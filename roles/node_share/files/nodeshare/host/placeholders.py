@@ -5,9 +5,9 @@
 
 from typing import TYPE_CHECKING, Callable, FrozenSet, Mapping, Optional, Tuple, TypeVar
 
-from ..model.job_key import JobKey
-from ..model.observed import Room
-from ..model.placeholder import Placeholder, name_of
+from ..model.jobs.job_key import JobKey
+from ..model.node.observed import Room
+from ..model.pods.placeholder import Placeholder, name_of
 from ..model.settings import Settings
 from ..store import files
 from .host import HostError

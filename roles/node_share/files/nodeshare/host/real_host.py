@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Mapping, Opti
 
 from ..batch import slurm
 from ..model import answer
-from ..model.job_key import JobKey
-from ..model.lease import Lease
-from ..model.observed import Api, Pod, Room
-from ..model.placeholder import Placeholder
+from ..model.jobs.job_key import JobKey
+from ..model.jobs.lease import Lease
+from ..model.node.observed import Api, Pod, Room
+from ..model.pods.placeholder import Placeholder
 from ..model.settings import Settings
 from . import job_liveness
 from .cgroups.cpuset import Cpuset

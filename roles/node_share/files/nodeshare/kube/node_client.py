@@ -8,8 +8,8 @@ import time
 import urllib.parse
 from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
-from ..model.names import ANNOTATION, announcement, held_seconds, holders_of, is_our_taint
-from ..model.observed import Api, Pod
+from ..model.node.names import ANNOTATION, announcement, held_seconds, holders_of, is_our_taint
+from ..model.node.observed import Api, Pod
 from .client import MERGE_PATCH, ApiError, Client, TooLong
 
 WRITER = "?fieldManager=nodeshare-on-node"  # so that the API tells when the controllers have written last

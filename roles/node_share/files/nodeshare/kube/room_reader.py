@@ -10,10 +10,10 @@ no placeholder of a pod. A pod never changes its namespace, so two lists neither
 
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple
 
-from ..model.names import announcement
-from ..model.observed import Guest, Pod, Room
-from ..model.placeholder import LABEL, NAMESPACE
-from ..model.pod_resources import amounts, gang_of, requests_of
+from ..model.node.names import announcement
+from ..model.node.observed import Guest, Pod, Room
+from ..model.pods.placeholder import LABEL, NAMESPACE
+from ..model.pods.pod_resources import amounts, gang_of, requests_of
 from .client import ApiError
 from .node_client import MIRROR, NodeClient, read_pod
 

@@ -5,10 +5,10 @@
 
 from typing import NamedTuple, Optional, Tuple, Union
 
-from .lease import Lease
-from .observed import Pod
-from .placeholder import Placeholder
-from .state import NodeState
+from .jobs.lease import Lease
+from .node.observed import Pod
+from .node.state import NodeState
+from .pods.placeholder import Placeholder
 
 # events
 BEGIN, END, TICK, OFF, ON, ADOPT = "begin", "end", "tick", "off", "on", "adopt"

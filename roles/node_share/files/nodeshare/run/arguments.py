@@ -1,13 +1,14 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line: its grammar and its help. Values that come from jobs are checked in model/job_key.py, not here."""
+"""The command line: its grammar and its help. Values that come from jobs are checked in model/jobs/job_key.py."""
 
 import argparse
 import re
 from typing import Sequence
 
-from ..model import job_key, settings
+from ..model import settings
+from ..model.jobs import job_key
 
 EXAMPLES = """\
 examples:

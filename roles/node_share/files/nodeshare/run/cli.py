@@ -15,11 +15,12 @@ from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from ..host.host import Host, HostError
-from ..model import actions, job_key
+from ..model import actions
 from ..model import settings as site
-from ..model.lease import Ended, Lease
+from ..model.jobs import job_key
+from ..model.jobs.lease import Ended, Lease
+from ..model.node.state import HELD
 from ..model.settings import Settings
-from ..model.state import HELD
 from ..store import files, log_line, settings_file
 from ..store.lease_store import LeaseStore
 from ..store.state_store import StateStore

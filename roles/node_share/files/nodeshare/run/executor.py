@@ -14,12 +14,13 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, U
 from ..decide import repair
 from ..decide.decide import decide
 from ..host.host import Host, HostError
-from ..model import actions, observed
+from ..model import actions
 from ..model.actions import Done
-from ..model.job_key import JobKey
-from ..model.observed import Api
+from ..model.jobs.job_key import JobKey
+from ..model.node import observed
+from ..model.node.observed import Api
+from ..model.node.state import NodeState
 from ..model.settings import Settings
-from ..model.state import NodeState
 from ..store import files, lock
 from ..store.lease_store import LeaseStore
 from ..store.state_store import StateStore

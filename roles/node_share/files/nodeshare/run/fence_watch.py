@@ -10,8 +10,8 @@ few small files, and drawn again when it has changed; closely at first, and not 
 from typing import Callable, Mapping, NamedTuple, Optional
 
 from ..host.host import Host, HostError
+from ..model.node.state import OPEN, NodeState
 from ..model.settings import PLACEHOLDER, SPLIT, Settings
-from ..model.state import OPEN, NodeState
 from ..store.files import StoreError
 from ..store.lease_store import LeaseStore
 from ..store.lock import Lock

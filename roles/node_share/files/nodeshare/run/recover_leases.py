@@ -7,8 +7,8 @@ from argparse import ArgumentTypeError
 from typing import Any, List, Sequence, Tuple
 
 from ..host.host import Host
-from ..model import job_key
-from ..model.lease import Lease
+from ..model.jobs import job_key
+from ..model.jobs.lease import Lease
 from ..model.settings import Settings
 from ..store.files import StoreError
 from ..store.lease_store import LeaseStore

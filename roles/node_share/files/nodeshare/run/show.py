@@ -6,7 +6,7 @@
 import json
 from typing import Mapping, Optional
 
-from ..model.lease import Lease
+from ..model.jobs.lease import Lease
 from ..store.lease_store import LeaseStore
 from ..store.state_store import StateStore
 

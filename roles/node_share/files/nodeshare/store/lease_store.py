@@ -25,9 +25,9 @@ import os
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..model import job_key
-from ..model.job_key import JobKey
-from ..model.lease import Ended, Lease
+from ..model.jobs import job_key
+from ..model.jobs.job_key import JobKey
+from ..model.jobs.lease import Ended, Lease
 from . import files, lock
 from .files import StoreError
 

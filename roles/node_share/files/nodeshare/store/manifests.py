@@ -12,7 +12,7 @@ import os
 import re
 from typing import Dict, Iterable, Tuple
 
-from ..model.placeholder import Placeholder
+from ..model.pods.placeholder import Placeholder
 from . import files
 
 _OURS = re.compile(r"(lease-[a-z]+-[0-9a-z-]+-r[0-9]{1,9})\.json", re.ASCII)

@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any, Dict, Tuple
 
-from ..model.state import HELD, OPEN, QUIESCE, STOP, TAKING, NodeState
+from ..model.node.state import HELD, OPEN, QUIESCE, STOP, TAKING, NodeState
 from . import files
 
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Name
 
 from ...batch import pbs
 from ...host.command import TooLongError
-from ...model import job_key
+from ...model.jobs import job_key
 from ..decide import Jobs
 from .slurm import Batch, Run, plain
 

@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple, TypeVar
 
 from ...batch import hostlist
-from ...model import job_key
 from ...model.answer import Answer
+from ...model.jobs import job_key
 from ..decide import Jobs
 
 Run = Callable[[Tuple[str, ...]], Answer]

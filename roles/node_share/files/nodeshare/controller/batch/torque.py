@@ -11,7 +11,7 @@ import re
 from typing import Dict, FrozenSet, Iterable, Optional, Set, Tuple
 
 from ...batch import pbs, torque
-from ...model import job_key
+from ...model.jobs import job_key
 from .pbs import Nodes, PbsBatch
 from .slurm import plain
 

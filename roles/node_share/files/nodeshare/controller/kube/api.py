@@ -16,7 +16,7 @@ from ...kube import kubeconfig
 from ...kube.client import MERGE_PATCH, ApiError, Client, TooLong
 from ...kube.node_client import PAGES_SECONDS, RUNNING_FIELDS, SMALLER, NodeClient, read_pod
 from ...model.backoff import Backoff
-from ...model.observed import Pod
+from ...model.node.observed import Pod
 from ..decide import SHARE_MODE, NodeSeen, node_from
 from ..watchdog import Beat
 

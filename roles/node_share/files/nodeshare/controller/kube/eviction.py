@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, NamedTuple, Set
 
 from ...kube.client import ApiError
 from ...model.backoff import spread
-from ...model.observed import Pod
+from ...model.node.observed import Pod
 from .api import ClusterApi
 from .pods import Pods
 

@@ -12,7 +12,7 @@ import time
 from typing import Dict, Iterable, List, Optional
 
 from ...kube.client import ApiError
-from ...model.observed import Pod
+from ...model.node.observed import Pod
 from .api import ClusterApi
 
 FEW = 64  # up to so many nodes are asked about their pods one by one; for more, all pods are listed

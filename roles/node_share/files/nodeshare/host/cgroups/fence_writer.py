@@ -8,7 +8,7 @@ from typing import Dict, FrozenSet, Tuple
 
 from ...decide import fence
 from ...model.cpu_list import parse_cpus
-from ...model.lease import Lease
+from ...model.jobs.lease import Lease
 from ...model.settings import COUNTS, Settings
 from .cpuset import Cpuset
 from .limits import Limits

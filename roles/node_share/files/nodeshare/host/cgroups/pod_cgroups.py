@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Callable, List, Mapping, Tuple
 
 from ...model.cpu_list import CpusetError
-from ...model.lease import Lease
+from ...model.jobs.lease import Lease
 from ...model.settings import Settings
 from ...store import files
 from ..host import HostError

@@ -12,9 +12,9 @@ import json
 import re
 from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
-from .job_key import JobKey
-from .lease import Lease
-from .settings import SPLIT, Settings
+from ..jobs.job_key import JobKey
+from ..jobs.lease import Lease
+from ..settings import SPLIT, Settings
 
 NAMESPACE = "kube-system"  # always there, and meant for pods of this priority
 LABEL = "converged.hpc/placeholder"

@@ -5,7 +5,7 @@
 
 from typing import Any, Dict, Iterable, Mapping, Optional
 
-from ..shared import quantity
+from ...shared import quantity
 
 GANG_NAMES = (  # annotations and labels by which schedulers know a gang's members
     "scheduling.k8s.io/group-name",

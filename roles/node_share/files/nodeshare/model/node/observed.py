@@ -5,8 +5,8 @@
 
 from typing import FrozenSet, Mapping, NamedTuple, Optional, Tuple
 
-from .job_key import JobKey
-from .placeholder import PRIORITY
+from ..jobs.job_key import JobKey
+from ..pods.placeholder import PRIORITY
 from .state import NodeState
 
 # announced in place of leases: no pod is left here, and nobody who could tell the API so
