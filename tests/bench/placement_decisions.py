@@ -35,9 +35,9 @@ from placement.model.selector import (
 from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
+from placement.state.affinity.topology_rules import DomainRules
 from placement.state.cluster import Cluster
-from placement.state.score_table import ScoreTable
-from placement.state.topology_rules import DomainRules
+from placement.state.nodes.score_table import ScoreTable
 from placement_kit.scorers import least_allocated
 
 GIB = 2**30

@@ -5,9 +5,9 @@
 
 from typing import Any
 
+from placement.state.affinity.labelsets import Rule
 from placement.state.cluster import Cluster
-from placement.state.labelsets import Rule
-from placement.state.node_columns import UNREADABLE
+from placement.state.nodes.node_columns import UNREADABLE
 
 
 def summary(cluster: Cluster, rules: tuple[Rule, ...] = ()) -> dict[str, Any]:

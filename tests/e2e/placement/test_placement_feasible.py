@@ -28,7 +28,7 @@ from placement.model.event import Upserted
 from placement.model.refusal import Refusal
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import DEFAULT
-from placement.state.score_table import INFEASIBLE
+from placement.state.nodes.score_table import INFEASIBLE
 from testbed.controlplane import kubeconfig
 from testbed.kube_api import STRATEGIC_PATCH, ApiError
 

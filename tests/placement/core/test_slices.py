@@ -18,7 +18,7 @@ from placement.policy.framework.host_selector import HostSelector
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import load
 from placement.policy.plugins.plugin_set import PluginSet
-from placement.state.pods import PodTable
+from placement.state.pods.pod_table import PodTable
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, priority_class, queue
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated

@@ -20,7 +20,7 @@ from placement.model.event import EvictRefused, Upserted
 from placement.model.pod import Phase, Pod
 from placement.policy.backing.make_room import victims
 from placement.policy.jobs.group_key import gang_of
-from placement.state.pods import PodEntry
+from placement.state.pods.pod_table import PodEntry
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node, pod
 

@@ -20,7 +20,7 @@ from placement.policy.plugins.configuration import load
 from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
-from placement.state.pods import PodTable
+from placement.state.pods.pod_table import PodTable
 from placement_kit.builders import amounts, budget, gang, mine, near, node, pairs, pod, queue
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated

@@ -13,8 +13,8 @@ from placement.model.workload import Namespace, PriorityClass
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
-from placement.state.node_columns import UNREADABLE
-from placement.state.node_filters import Mask
+from placement.state.nodes.node_columns import UNREADABLE
+from placement.state.nodes.node_filters import Mask
 from placement_kit.builders import amounts, node, pairs, pod
 from placement_kit.summary import summary
 

@@ -10,8 +10,8 @@ from placement.model.affinity import PodMatcher, TopologySpread
 from placement.model.event import Upserted
 from placement.model.pod import Pod
 from placement.model.selector import Effect, LabelSelector, NodeSelector, Taint
+from placement.state.affinity.topology_rules import DomainRules
 from placement.state.cluster import Cluster
-from placement.state.topology_rules import DomainRules
 from placement_kit.builders import near, node, pairs, pod, spread
 
 X = pairs(app="x")

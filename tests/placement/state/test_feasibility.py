@@ -12,9 +12,9 @@ from placement.model.selector import LabelPairs
 from placement.model.workload import Namespace
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
+from placement.state.affinity.topology_rules import DomainRules
 from placement.state.cluster import Cluster
-from placement.state.score_table import INFEASIBLE, ScoreTable
-from placement.state.topology_rules import DomainRules
+from placement.state.nodes.score_table import INFEASIBLE, ScoreTable
 from placement_kit import strategies
 from placement_kit.naive import NaiveCluster
 from placement_kit.scorers import least_allocated

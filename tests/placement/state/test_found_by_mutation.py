@@ -8,7 +8,7 @@ from placement.model.event import Upserted
 from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.state.cluster import Cluster
-from placement.state.node_columns import LEASED, RESTING, UNKNOWN
+from placement.state.nodes.node_columns import LEASED, RESTING, UNKNOWN
 from placement_kit.builders import node, pairs, pod
 
 

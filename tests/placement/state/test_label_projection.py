@@ -9,8 +9,8 @@ from placement.model.affinity import PodAffinityTerm, PodMatcher
 from placement.model.event import Deleted, Upserted
 from placement.model.pod import Pod, PodSpec
 from placement.model.selector import LabelSelector, Operator, Requirement
+from placement.state.affinity.matchers import MatcherIndex
 from placement.state.cluster import Cluster
-from placement.state.matchers import MatcherIndex
 from placement_kit import strategies
 from placement_kit.builders import budget, labelled, near, node, pairs, pod
 

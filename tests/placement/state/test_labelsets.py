@@ -8,8 +8,8 @@ from placement.model.event import Deleted, Upserted
 from placement.model.pod import Pod
 from placement.model.selector import LabelSelector
 from placement.model.workload import Namespace
+from placement.state.affinity.labelsets import Rule
 from placement.state.cluster import Cluster
-from placement.state.labelsets import Rule
 from placement_kit.builders import labelled, near, node, pairs, pod
 
 

@@ -13,8 +13,8 @@ from placement.model.pod import HostPort, Pod
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
-from placement.state.node_columns import NodeColumns
-from placement.state.score_table import INFEASIBLE, ScoreTable
+from placement.state.nodes.node_columns import NodeColumns
+from placement.state.nodes.score_table import INFEASIBLE, ScoreTable
 from placement_kit import strategies
 from placement_kit.builders import amounts, node, pod
 from placement_kit.scorers import least_allocated

@@ -24,9 +24,9 @@ from placement.policy.framework.session import Session
 from placement.policy.jobs.job import PLACED, Job, Status, Task
 from placement.policy.queues.queue import QueueInfo
 from placement.policy.queues.reservations import NO_SHADOW, Kept, Reservation
-from placement.state.node_columns import HELD, LEASED, UNKNOWN
-from placement.state.node_filters import Bools
-from placement.state.pods import PodEntry
+from placement.state.nodes.node_columns import HELD, LEASED, UNKNOWN
+from placement.state.nodes.node_filters import Bools
+from placement.state.pods.pod_table import PodEntry
 
 # Nodes that are looked at for what would have to end, those that lack the least.
 _NODES: Final = 32

@@ -18,7 +18,7 @@ from placement.model.action import NodeOverfull
 from placement.model.node import Node
 from placement.model.quantity import format_amount
 from placement.state.cluster import Cluster
-from placement.state.node_columns import UNREADABLE
+from placement.state.nodes.node_columns import UNREADABLE
 
 _LOOK_SECONDS: Final = 1.0
 # A pod of ours that others have forestalled is charged until the API has refused its binding.

@@ -68,7 +68,7 @@ from placement.policy.plugins.site_filter import Faults
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets
 from placement.policy.queues.reservations import RESERVE_AFTER, Reservations
 from placement.state.cluster import Cluster, Shape
-from placement.state.node_columns import RESTING
+from placement.state.nodes.node_columns import RESTING
 
 ACTIONS: Final[dict[str, ActionRun]] = {
     "enqueue": enqueue,

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.quantity import Amounts
-from placement.state.node_columns import NodeColumns
-from placement.state.vectors import MAX_PODS, Vector
+from placement.state.nodes.node_columns import NodeColumns
+from placement.state.nodes.vectors import MAX_PODS, Vector
 
 Counts = NDArray[np.int64]
 # Shapes that are kept. Each costs eight bytes a row, so ever-new shapes take a bounded memory.

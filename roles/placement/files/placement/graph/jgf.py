@@ -17,8 +17,8 @@ from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyErro
 from placement.graph.tree import Graph
 from placement.model.node import Node
 from placement.model.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
-from placement.state.node_columns import UNSCHEDULABLE
-from placement.state.node_filters import CLOSED
+from placement.state.nodes.node_columns import UNSCHEDULABLE
+from placement.state.nodes.node_filters import CLOSED
 
 _LONGEST: Final = 1 << 30
 _SUBSYSTEM: Final = "containment"

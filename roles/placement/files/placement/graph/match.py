@@ -20,8 +20,8 @@ from placement.graph.request import Part, Refused, Request, Selection, Share
 from placement.graph.topology import CLUSTER
 from placement.graph.tree import Graph
 from placement.model.quantity import format_amount
-from placement.state.node_filters import Bools
-from placement.state.vectors import PODS_INDEX, Vector
+from placement.state.nodes.node_filters import Bools
+from placement.state.nodes.vectors import PODS_INDEX, Vector
 
 Int64s = NDArray[np.int64]
 # What each part gets: places in the order of the tree, and numbers.

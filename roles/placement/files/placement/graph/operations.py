@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placement.graph.match import choose
 from placement.graph.request import Refused, Request, Selection
 from placement.graph.tree import Graph
-from placement.state.node_filters import Bools
+from placement.state.nodes.node_filters import Bools
 
 Feasible = Sequence[Bools | None]
 # What takes the room: the index of the part, the row, and the number of pods.

@@ -13,8 +13,8 @@ from placement.model.pod import Pod
 from placement.model.selector import UNSCHEDULABLE_TAINT, Effect
 from placement.model.slicing import Steps, pauses
 from placement.state.cluster import Cluster
-from placement.state.node_columns import HELD, LEASED, UNKNOWN
-from placement.state.node_filters import CLOSED
+from placement.state.nodes.node_columns import HELD, LEASED, UNKNOWN
+from placement.state.nodes.node_filters import CLOSED
 
 Json = dict[str, Any]
 # What may hold room, in the order in which it is drawn.

@@ -8,7 +8,7 @@ from typing import Final
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
 from placement.model.slicing import Steps
-from placement.state.node_columns import NodeColumns
+from placement.state.nodes.node_columns import NodeColumns
 
 # The label with a node's performance class, from 0 to 9999; Fluxion has it as the property `perf_class` of a vertex.
 PERF_CLASS: Final = "converged.hpc/perf-class"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from placement.model.node import Node
-from placement.state.node_columns import label_value
+from placement.state.nodes.node_columns import label_value
 
 CLUSTER: Final = "cluster"
 NODE: Final = "node"

@@ -17,7 +17,7 @@ from placement.graph.fits import FitTable
 from placement.graph.levels import Levels, TreeOrder
 from placement.graph.topology import CLUSTER, NODE, Topology, TopologyError
 from placement.model.slicing import Steps
-from placement.state.node_columns import NodeColumns
+from placement.state.nodes.node_columns import NodeColumns
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.intp]

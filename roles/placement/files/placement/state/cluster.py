@@ -32,15 +32,15 @@ from placement.model.refusal import Refusal
 from placement.model.selector import LabelMap
 from placement.model.slicing import Steps, paced
 from placement.model.workload import Namespace, PodGroup
-from placement.state.budgets import BudgetTable
-from placement.state.labelsets import LabelSets
-from placement.state.node_columns import UNREADABLE, NodeColumns, offered_names
-from placement.state.node_filters import Bools, MaskTable
+from placement.state.affinity.labelsets import LabelSets
+from placement.state.nodes.node_columns import UNREADABLE, NodeColumns, offered_names
+from placement.state.nodes.node_filters import Bools, MaskTable
 from placement.state.object_store import ObjectTable
-from placement.state.pods import PodEntry, PodTable
-from placement.state.ports import PortTable
-from placement.state.volume_claims import ClaimTable
-from placement.state.volumes import VolumeRules
+from placement.state.pods.budgets import BudgetTable
+from placement.state.pods.pod_table import PodEntry, PodTable
+from placement.state.pods.ports import PortTable
+from placement.state.volumes.volume_claims import ClaimTable
+from placement.state.volumes.volume_rules import VolumeRules
 
 # Deleted UIDs that are remembered. An event that comes later than so many deletions is from before the last relist.
 _GRAVES: Final = 1 << 15

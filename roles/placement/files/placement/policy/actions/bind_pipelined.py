@@ -15,7 +15,7 @@ from placement.model.volume import PersistentVolume
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Status, Task, wanted_by
-from placement.state.node_columns import RESTING
+from placement.state.nodes.node_columns import RESTING
 
 
 def bind_pipelined(session: Session) -> Steps[None]:

@@ -24,8 +24,8 @@ from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job, Task, alike, wanted_by
 from placement.policy.queues.reservations import GRACE, NO_SHADOW, Head, Kept, Path, Reservation, path_of, sum_up
-from placement.state.node_filters import Bools
-from placement.state.pods import PodEntry
+from placement.state.nodes.node_filters import Bools
+from placement.state.pods.pod_table import PodEntry
 
 # Seconds between two looks, and until a head is looked at again that fits nowhere, or has not waited long enough.
 _INTERVAL: Final = 1.0

@@ -19,7 +19,7 @@ from placement.model.pod import Pod
 from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import BATCH_NODE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session
-from placement.state.node_columns import LEASED, UNKNOWN
+from placement.state.nodes.node_columns import LEASED, UNKNOWN
 
 # A node's annotation names no more than this many at a time, so one that does may have any.
 _ANNOUNCED_AT_MOST: Final = 100

@@ -26,7 +26,7 @@ from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABE
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import gang_of, value_of
 from placement.policy.jobs.job import counted
-from placement.state.pods import PodEntry
+from placement.state.pods.pod_table import PodEntry
 
 PLACEHOLDER: Final = "placeholder"
 SPLIT: Final = "split"

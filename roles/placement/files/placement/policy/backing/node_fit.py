@@ -9,8 +9,8 @@ from typing import Final
 
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Task
-from placement.state.node_columns import RESTING
-from placement.state.vectors import MEMORY_INDEX
+from placement.state.nodes.node_columns import RESTING
+from placement.state.nodes.vectors import MEMORY_INDEX
 
 # What the batch system calls the node, where that is not the node's own name or the first part of it.
 BATCH_NODE_LABEL: Final = "node-restriction.kubernetes.io/converged-batch-node"

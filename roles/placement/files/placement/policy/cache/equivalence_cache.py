@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from placement.state.diagnosis import Reasons
+from placement.state.nodes.diagnosis import Reasons
 
 _MOST: Final = 1 << 10
 

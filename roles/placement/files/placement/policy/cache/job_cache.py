@@ -41,7 +41,7 @@ from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.room import UsableRoom
 from placement.policy.queues.tree import QueueTree
 from placement.state.cluster import Cluster
-from placement.state.node_columns import Ring
+from placement.state.nodes.node_columns import Ring
 
 # Tasks that get the keys of other plugins in one step.
 _REKEYED: Final = 256

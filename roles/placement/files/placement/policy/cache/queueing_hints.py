@@ -28,8 +28,8 @@ from placement.model.volume import (
 )
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
-from placement.state.labelsets import LabelSet, LabelSets, Rule
-from placement.state.matchers import MatcherIndex
+from placement.state.affinity.labelsets import LabelSet, LabelSets, Rule
+from placement.state.affinity.matchers import MatcherIndex
 
 # Objects that say which nodes reach a volume; an event of a claim helps fewer jobs.
 VOLUME_KINDS: Final[frozenset[type[Object]]] = frozenset(

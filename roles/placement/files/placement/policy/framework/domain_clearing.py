@@ -22,7 +22,7 @@ from placement.graph.tree import Graph
 from placement.model.slicing import SliceBudget, Steps
 from placement.policy.framework.topology_ask import Ask
 from placement.policy.jobs.job import Task
-from placement.state.node_filters import Bools
+from placement.state.nodes.node_filters import Bools
 
 Int64s = NDArray[np.int64]
 Member = TypeVar("Member")

@@ -32,10 +32,10 @@ from placement.policy.plugins.filters import (
 from placement.policy.plugins.planned_starts import PlannedStarts
 from placement.policy.plugins.site_filter import SiteFilter
 from placement.policy.queues.reservations import Reservations
+from placement.state.affinity.topology_rules import DomainRules
 from placement.state.cluster import Cluster
-from placement.state.diagnosis import Reasons, Tally
-from placement.state.node_filters import Bools, Mask
-from placement.state.topology_rules import DomainRules
+from placement.state.nodes.diagnosis import Reasons, Tally
+from placement.state.nodes.node_filters import Bools, Mask
 
 
 def filters_of(

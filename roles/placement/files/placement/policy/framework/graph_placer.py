@@ -27,9 +27,9 @@ from placement.policy.framework.placer import Unplaced
 from placement.policy.framework.statement import Statement
 from placement.policy.framework.topology_ask import Ask, UnservedError, ask, levels_of, parts_of
 from placement.policy.jobs.job import Task
-from placement.state.diagnosis import Reasons
-from placement.state.node_filters import Bools
-from placement.state.score_table import INFEASIBLE
+from placement.state.nodes.diagnosis import Reasons
+from placement.state.nodes.node_filters import Bools
+from placement.state.nodes.score_table import INFEASIBLE
 
 # Tasks that get their nodes in one step.
 _AT_ONCE: Final = 128

@@ -18,9 +18,9 @@ from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.plugins.site_filter import Faults, Guarded, SiteRule, site_filters
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
-from placement.state.diagnosis import Reasons
-from placement.state.node_filters import Bools
-from placement.state.score_table import INFEASIBLE, ScoreTable
+from placement.state.nodes.diagnosis import Reasons
+from placement.state.nodes.node_filters import Bools
+from placement.state.nodes.score_table import INFEASIBLE, ScoreTable
 
 # Equal tasks that get their nodes in one step.
 _AT_ONCE: Final = 128

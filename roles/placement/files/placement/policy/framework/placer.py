@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 from placement.model.slicing import Steps
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.job import Task
-from placement.state.diagnosis import Reasons
-from placement.state.node_filters import Bools
+from placement.state.nodes.diagnosis import Reasons
+from placement.state.nodes.node_filters import Bools
 
 
 class Unplaced(NamedTuple):

@@ -25,7 +25,7 @@ from placement.policy.jobs.job import Job, Task
 from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.queue import QueueInfo
 from placement.policy.queues.reservations import Reservations
-from placement.state.diagnosis import Reasons
+from placement.state.nodes.diagnosis import Reasons
 
 # Seconds that a provisioner has to make a volume, as many as kube-scheduler gives.
 PROVISIONING: Final = 600.0

@@ -17,7 +17,7 @@ from placement.model.topology import TopologyRequest
 from placement.model.totals import Totals, add
 from placement.model.workload import PodGroup
 from placement.policy.jobs.group_key import GroupKey, group_key
-from placement.state.pods import PodEntry
+from placement.state.pods.pod_table import PodEntry
 
 
 class Status(IntEnum):

@@ -19,10 +19,10 @@ from placement.model.selector import BACKED_TAINT, Taint, untolerated
 from placement.model.totals import Totals
 from placement.policy.jobs.job import Task
 from placement.policy.queues.reservations import Reservations
+from placement.state.affinity.topology_rules import DomainRules
 from placement.state.cluster import Cluster
-from placement.state.node_columns import HELD, RESTING, UNREADABLE, UNSCHEDULABLE
-from placement.state.node_filters import CLOSED, CORDON, Bools, Part
-from placement.state.topology_rules import DomainRules
+from placement.state.nodes.node_columns import HELD, RESTING, UNREADABLE, UNSCHEDULABLE
+from placement.state.nodes.node_filters import CLOSED, CORDON, Bools, Part
 
 # Without the name of that job, so that a new one is no news for all that wait.
 KEPT: Final = "kept for a job that comes before"

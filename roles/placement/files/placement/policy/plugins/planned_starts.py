@@ -16,7 +16,7 @@ from placement.policy.jobs.job import Task
 from placement.policy.plugins.filters import Filter
 from placement.policy.queues.reservations import GRACE, Reservations
 from placement.state.cluster import Cluster
-from placement.state.node_filters import Bools
+from placement.state.nodes.node_filters import Bools
 
 # Without the time, so that a plan that moves is no news for all that wait.
 PLANNED: Final = "where a batch job or a reservation begins before the pod ends"

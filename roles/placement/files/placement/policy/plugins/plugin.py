@@ -16,7 +16,7 @@ from placement.model.pod import Pod
 from placement.policy.jobs.job import Job, Task
 from placement.policy.plugins.configuration import PluginChoice
 from placement.policy.queues.queue import QueueInfo
-from placement.state.score_table import Scorer
+from placement.state.nodes.score_table import Scorer
 
 
 class Plugin:

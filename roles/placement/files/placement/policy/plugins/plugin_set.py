@@ -21,7 +21,7 @@ from placement.policy.plugins.builtin.proportion import Proportion
 from placement.policy.plugins.configuration import Configuration
 from placement.policy.plugins.plugin import Plugin
 from placement.policy.queues.queue import QueueInfo
-from placement.state.score_table import Scorer
+from placement.state.nodes.score_table import Scorer
 
 PLUGINS: Final[dict[str, type[Plugin]]] = {
     plugin.name: plugin for plugin in (Conformance, Drf, Gang, NodeOrder, Predicates, Priority, Proportion)

@@ -21,8 +21,8 @@ from placement.policy.jobs.job import Task
 from placement.policy.plugins.filters import Filter
 from placement.policy.plugins.site_plugin import Asking, Nodes, Rooms, Scores, SitePlugin
 from placement.state.cluster import Cluster
-from placement.state.node_filters import Bools, Part
-from placement.state.score_table import ShapeRow
+from placement.state.nodes.node_filters import Bools, Part
+from placement.state.nodes.score_table import ShapeRow
 
 METHODS: Final = ("mask", "allowed", "score")
 # The most points that a score may give or take: beyond that, single precision loses the other scores.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from placement.model.pod import PodSpec
 from placement.model.quantity import Amounts
 from placement.state.cluster import Cluster
-from placement.state.node_filters import Bools
+from placement.state.nodes.node_filters import Bools
 
 # What the author of a plugin imports.
 __all__ = ("Amounts", "Asking", "Bools", "Nodes", "Numbers", "PodSpec", "Rooms", "Scores", "SitePlugin", "requested")

@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 from placement.policy.queues.queue import QueueInfo
-from placement.state.node_columns import NodeColumns
-from placement.state.node_filters import Bools
+from placement.state.nodes.node_columns import NodeColumns
+from placement.state.nodes.node_filters import Bools
 
 # Seconds that a head waits before nodes are kept for it whose pods have no known end.
 RESERVE_AFTER: Final = 300.0

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from placement.model.selector import Effect, Taint, Toleration
 from placement.state.cluster import Cluster
-from placement.state.node_columns import HELD, LEASED, PRESENT, UNREADABLE, UNSCHEDULABLE
-from placement.state.node_filters import Bools, lets_in
+from placement.state.nodes.node_columns import HELD, LEASED, PRESENT, UNREADABLE, UNSCHEDULABLE
+from placement.state.nodes.node_filters import Bools, lets_in
 
 Tolerations = tuple[Toleration, ...]
 Int64s = NDArray[np.int64]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.policy.plugins.plugin import Plugin
-from placement.state.score_table import Scorer
+from placement.state.nodes.score_table import Scorer
 
 _PER_CENT: Final = np.float32(100)
 

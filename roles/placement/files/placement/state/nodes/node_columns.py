@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from placement.model.node import Node
 from placement.model.quantity import Amounts, is_extended
 from placement.model.selector import Effect, LabelPairs, Taint
-from placement.state.vectors import ResourceAxis, Vector
+from placement.state.nodes.vectors import ResourceAxis, Vector
 
 PRESENT: Final = 1
 UNSCHEDULABLE: Final = 2

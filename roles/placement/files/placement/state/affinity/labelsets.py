@@ -19,9 +19,9 @@ from typing import Final, Protocol, TypeVar
 from placement.model.affinity import PodAffinityTerm, PodMatcher
 from placement.model.pod import Pod
 from placement.model.selector import LabelMap, LabelPairs
-from placement.state.matchers import Bucket, MatcherIndex, buckets
-from placement.state.node_columns import NodeColumns
-from placement.state.topology_counts import Tallies, Tally
+from placement.state.affinity.matchers import Bucket, MatcherIndex, buckets
+from placement.state.affinity.topology_counts import Tallies, Tally
+from placement.state.nodes.node_columns import NodeColumns
 
 _COUNTED_RULES: Final = 256
 # Anti-affinity terms whose sums by domain are kept.

@@ -6,8 +6,8 @@
 from placement.model.affinity import PodMatcher
 from placement.model.disruption import DisruptionBudget
 from placement.model.event import Object
-from placement.state.labelsets import LabelSet, LabelSets, keys_of
-from placement.state.matchers import MatcherIndex
+from placement.state.affinity.labelsets import LabelSet, LabelSets, keys_of
+from placement.state.affinity.matchers import MatcherIndex
 
 
 class BudgetTable:

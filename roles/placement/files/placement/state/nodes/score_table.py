@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from placement.model.pod import PodSpec
 from placement.model.quantity import Amounts
 from placement.model.selector import NodeSelector
-from placement.state.node_columns import NodeColumns
-from placement.state.node_filters import Bools, Mask, MaskTable
-from placement.state.vectors import Vector
+from placement.state.nodes.node_columns import NodeColumns
+from placement.state.nodes.node_filters import Bools, Mask, MaskTable
+from placement.state.nodes.vectors import Vector
 
 Scores = NDArray[np.float32]
 Int64s = NDArray[np.int64]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from placement.model.event import Object
 from placement.model.pod import Pod
 from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from placement.state.node_columns import NodeColumns
+from placement.state.nodes.node_columns import NodeColumns
 from placement.state.object_store import ObjectTable
 
 # Namespace and name of a claim.

@@ -23,11 +23,11 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement.state.node_columns import NodeColumns, label_value
-from placement.state.node_filters import Bools, MaskTable
+from placement.state.nodes.node_columns import NodeColumns, label_value
+from placement.state.nodes.node_filters import Bools, MaskTable
 from placement.state.object_store import ObjectTable
-from placement.state.static_volumes import StaticVolumes
-from placement.state.volume_claims import ClaimTable, Volumes
+from placement.state.volumes.static_volumes import StaticVolumes
+from placement.state.volumes.volume_claims import ClaimTable, Volumes
 
 _NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
 # Labels of a volume that say where it is, and the label of a node that goes for each where the node has not that one.

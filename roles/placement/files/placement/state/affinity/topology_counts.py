@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.state.node_columns import LabelColumn, NodeColumns
+from placement.state.nodes.node_columns import LabelColumn, NodeColumns
 
 _MOST: Final = 64
 

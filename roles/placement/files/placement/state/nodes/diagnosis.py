@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.state.node_columns import NodeColumns
-from placement.state.node_filters import Bools
+from placement.state.nodes.node_columns import NodeColumns
+from placement.state.nodes.node_filters import Bools
 
 _EXAMPLES: Final = 3
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from placement.model.pod import TERMINAL, Pod, PodSpec
-from placement.state.labelsets import LabelSet, LabelSets, keys_of
-from placement.state.node_columns import NodeColumns
-from placement.state.ports import PortTable
-from placement.state.vectors import Vector
-from placement.state.volume_claims import ClaimTable, Volumes
+from placement.state.affinity.labelsets import LabelSet, LabelSets, keys_of
+from placement.state.nodes.node_columns import NodeColumns
+from placement.state.nodes.vectors import Vector
+from placement.state.pods.ports import PortTable
+from placement.state.volumes.volume_claims import ClaimTable, Volumes
 
 
 class Plan(NamedTuple):

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from placement.model.affinity import PodAffinityTerm, TopologySpread
 from placement.model.pod import PodSpec
-from placement.state.labelsets import LabelSet, LabelSets, Rule
-from placement.state.node_columns import LabelColumn, NodeColumns
-from placement.state.node_filters import Bools, MaskTable
-from placement.state.topology_counts import Tally
+from placement.state.affinity.labelsets import LabelSet, LabelSets, Rule
+from placement.state.affinity.topology_counts import Tally
+from placement.state.nodes.node_columns import LabelColumn, NodeColumns
+from placement.state.nodes.node_filters import Bools, MaskTable
 
 AFFINITY: Final = "pod affinity"
 ANTI_AFFINITY: Final = "pod anti-affinity"

@@ -16,10 +16,10 @@ import numpy as np
 from placement.model.node import Node
 from placement.model.selector import LabelMap, NodeSelector, NodeSelectorTerm
 from placement.model.volume import PersistentVolume, PersistentVolumeClaim
-from placement.state.node_columns import LabelColumn, NodeColumns
-from placement.state.node_filters import Bools, MaskTable
+from placement.state.nodes.node_columns import LabelColumn, NodeColumns
+from placement.state.nodes.node_filters import Bools, MaskTable
 from placement.state.object_store import ObjectTable
-from placement.state.volume_claims import ClaimKey, ClaimTable, Int32s
+from placement.state.volumes.volume_claims import ClaimKey, ClaimTable, Int32s
 
 # Kinds of claims whose volumes are remembered.
 _STOCKS: Final = 64

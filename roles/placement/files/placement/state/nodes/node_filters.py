@@ -33,7 +33,16 @@ from placement.model.selector import (
     Toleration,
     untolerated,
 )
-from placement.state.node_columns import HELD, LEASED, PRESENT, RESTING, UNKNOWN, UNREADABLE, UNSCHEDULABLE, NodeColumns
+from placement.state.nodes.node_columns import (
+    HELD,
+    LEASED,
+    PRESENT,
+    RESTING,
+    UNKNOWN,
+    UNREADABLE,
+    UNSCHEDULABLE,
+    NodeColumns,
+)
 
 Bools = NDArray[np.bool_]
 
