@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from placement.app import wiring
 from placement.app.cli import main
+from placement.app.process import wiring
 from placement.core.scheduler import Decision, Scheduler
 from placement.model.action import Bind
 from placement.model.event import Event, Relisted, Upserted

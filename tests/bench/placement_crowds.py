@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from bench._figures import count, parser_of
 from bench.placement_cycles import MARK_SLICE, SLICE, Case
-from placement.app import gc_control
+from placement.app.process import gc_control
 from placement.kube.decode.decoder import Decoder
 from placement.model.action import Evict
 from placement.model.event import Deleted, EvictRefused, Relisted, Upserted

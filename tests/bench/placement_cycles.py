@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from bench._figures import count, parser_of
-from placement.app import gc_control
+from placement.app.process import gc_control
 from placement.core.scheduler import Scheduler
 from placement.model.action import Bind, Evict
 from placement.model.event import Deleted, Event, Upserted

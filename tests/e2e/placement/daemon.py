@@ -22,8 +22,9 @@ from typing import Any
 import yaml
 from e2e.placement.role import ROLE
 from e2e.playing import until
-from placement.app import cli, control_socket
-from placement.app.control_socket import AskError
+from placement.app import cli
+from placement.app.endpoints import control_socket
+from placement.app.endpoints.control_socket import AskError
 
 # However slow the machine is, a daemon keeps its Lease; tests that need it to be over end it, or put a clock on.
 LEASE_SECONDS = 180

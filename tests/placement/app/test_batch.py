@@ -8,7 +8,7 @@ import time
 
 import pytest
 from placement.app.batch_worker import BatchSide, identities_of, ledger_of, rules_of
-from placement.app.settings import Settings
+from placement.app.settings.settings import Settings
 from placement.ledger.pbs import PbsError
 from placement.model.action import AskHosts, Bind, Release, Submit
 from placement.model.batch import BatchJob

@@ -8,8 +8,8 @@ import threading
 import time
 from dataclasses import replace
 
-from placement.app.loop import Loop
-from placement.app.metrics import Metrics
+from placement.app.loop.loop import Loop
+from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Decision, Scheduler
 from placement.model.action import Bind
 from placement.model.event import Deleted, Upserted

@@ -19,11 +19,11 @@ SETTABLE |= {
 }
 # Who reads such a clock, and what for.
 STAMPS = {
-    "app/wiring.py": "once at the start: what the times of the API are in monotonic seconds",
+    "app/process/wiring.py": "once at the start: what the times of the API are in monotonic seconds",
     "app/cli.py": "when a picture was drawn, for its heading",
-    "app/journal.py": "lines of the journal",
-    "app/logs.py": "lines of the log",
-    "app/metrics.py": "how old pods are when they get a node, as a figure",
+    "app/telemetry/journal.py": "lines of the journal",
+    "app/telemetry/logs.py": "lines of the log",
+    "app/telemetry/metrics.py": "how old pods are when they get a node, as a figure",
     "kube/write/event_recorder.py": "times and names of Events",
     "kube/leader_election.py": "renewTime, which no running daemon trusts",
     "kube/write/executor.py": "lastTransitionTime of conditions",

@@ -7,8 +7,8 @@ import gc
 from collections.abc import Iterator
 
 import pytest
-from placement.app import gc_control
-from placement.app.gc_control import Rest
+from placement.app.process import gc_control
+from placement.app.process.gc_control import Rest
 from placement.model.pod import Phase
 from placement_kit.builders import gang, mine, node
 from placement_kit.simulated import Simulated

@@ -11,10 +11,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from placement.app import daemon, gc_control, wiring
-from placement.app.logs import Log
-from placement.app.settings import Settings
-from placement.app.wiring import Assembly
+from placement.app.process import daemon, gc_control, wiring
+from placement.app.process.wiring import Assembly
+from placement.app.settings.settings import Settings
+from placement.app.telemetry.logs import Log
 from placement.kube.transport.http1 import Answer, NoAnswer
 from placement.model.action import Bind
 from placement.model.event import Unsent

@@ -10,11 +10,11 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
-from placement.app.health import healthy, ready
-from placement.app.logs import Log
-from placement.app.settings import Settings
-from placement.app.web import Web
-from placement.app.wiring import STALE_SECONDS, Assembly
+from placement.app.endpoints.web import Web
+from placement.app.process.health import healthy, ready
+from placement.app.process.wiring import STALE_SECONDS, Assembly
+from placement.app.settings.settings import Settings
+from placement.app.telemetry.logs import Log
 
 # The machine may stand still: what has just been heard of must not become old while a test looks.
 STILL_SECONDS = 600.0

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 import pytest
-from placement.app.journal import Journal
+from placement.app.telemetry.journal import Journal
 from placement.model.action import Bind
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")

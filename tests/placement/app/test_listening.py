@@ -7,10 +7,10 @@ import re
 import socket
 
 import pytest
-from placement.app import control_socket
-from placement.app.control_socket import LocalSocket
-from placement.app.listening import ListenError
-from placement.app.web import Web
+from placement.app.endpoints import control_socket
+from placement.app.endpoints.control_socket import LocalSocket
+from placement.app.endpoints.listening import ListenError
+from placement.app.endpoints.web import Web
 
 
 def test_a_port_in_use_is_named_with_what_to_do():

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from placement.app.logs import LEVELS, Log
+from placement.app.telemetry.logs import LEVELS, Log
 
 
 def test_a_line_is_an_object_with_time_level_message_and_fields():

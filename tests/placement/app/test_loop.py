@@ -8,8 +8,8 @@ import time
 from itertools import count
 
 import pytest
-from placement.app.loop import Loop, Unanswered
-from placement.app.metrics import Metrics
+from placement.app.loop.loop import Loop, Unanswered
+from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Decision
 from placement.model.action import Bind
 from placement.model.event import Deleted

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
-from placement.app.gauges import add_gauges
-from placement.app.loop import Loop
-from placement.app.metrics import Metrics
+from placement.app.loop.loop import Loop
+from placement.app.process.gauges import add_gauges
+from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Scheduler
 from placement.model.event import Upserted
 from placement.model.pod import Phase

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from placement.app.page import COLOURS, MOST_CELLS, MOST_LINES, page
+from placement.app.endpoints.page import COLOURS, MOST_CELLS, MOST_LINES, page
 from placement.app.topology import TopologyView
 from placement.graph.source import GraphSource
 from placement.graph.topology import Topology

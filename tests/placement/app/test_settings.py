@@ -5,7 +5,7 @@
 
 import pytest
 from placement.app.cli import main
-from placement.app.settings import Settings, SettingsError, changed_fixed, is_policy, read_settings
+from placement.app.settings.settings import Settings, SettingsError, changed_fixed, is_policy, read_settings
 
 POLICY = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: gang\n'
 

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import placement_kit
 import pytest
-from placement.app import daemon
 from placement.app.cli import main
-from placement.app.settings import Settings, SettingsError, read_policy
+from placement.app.process import daemon
+from placement.app.settings.settings import Settings, SettingsError, read_policy
 from placement_kit.builders import amounts, mine, node
 from placement_kit.simulated import Simulated
 

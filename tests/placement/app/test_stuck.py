@@ -13,11 +13,11 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from placement.app import daemon, gc_control
-from placement.app.health import LOOKS, Stuck, Watchdog
-from placement.app.logs import Log
-from placement.app.settings import Settings
-from placement.app.wiring import Assembly
+from placement.app.process import daemon, gc_control
+from placement.app.process.health import LOOKS, Stuck, Watchdog
+from placement.app.process.wiring import Assembly
+from placement.app.settings.settings import Settings
+from placement.app.telemetry.logs import Log
 
 
 @pytest.fixture

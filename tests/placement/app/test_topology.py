@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 from placement.app import cli
-from placement.app.control_socket import LocalSocket
-from placement.app.settings import Settings, SettingsError, read_settings
+from placement.app.endpoints.control_socket import LocalSocket
+from placement.app.settings.settings import Settings, SettingsError, read_settings
 from placement.app.topology import TopologyView, read_topology
 from placement.graph.jgf import read_jgf
 from placement.graph.source import GraphSource

@@ -6,8 +6,8 @@
 from pathlib import Path
 
 import pytest
-from placement.app.settings import Settings, SettingsError, read_settings
-from placement.app.settings_watch import WatchedSettings
+from placement.app.settings.settings import Settings, SettingsError, read_settings
+from placement.app.settings.settings_watch import WatchedSettings
 
 GOOD = 'actions: "{}"\ntiers:\n- plugins:\n  - name: gang\n'
 BAD = 'actions: "alocate"\n'

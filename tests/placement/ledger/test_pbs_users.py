@@ -7,7 +7,7 @@ import json
 
 import pytest
 from placement.app.batch_worker import identities_of, rules_of
-from placement.app.settings import Settings
+from placement.app.settings.settings import Settings
 from placement.ledger.command import Answer
 from placement.ledger.identity import Identities, uid_of
 from placement.ledger.pbs import Pbs, PbsError, Terms

@@ -11,7 +11,7 @@ from nodeshare.model.jobs import lease
 from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.pods import placeholder
 from nodeshare.model.settings import Settings
-from placement.app.render import explanation, queues
+from placement.app.endpoints.render import explanation, queues
 from placement.kube.decode.pod import MIRROR_ANNOTATION, decode_pod
 from placement.kube.fields.metadata import Sharing
 from placement.model.batch import BackingRules, BatchJob, Share

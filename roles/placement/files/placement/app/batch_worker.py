@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final, Protocol
 
-from placement.app.loop import Carrying
-from placement.app.settings import Settings
+from placement.app.loop.loop import Carrying
+from placement.app.settings.settings import Settings
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms, read_names, read_properties
 from placement.model.action import Action, AskHosts, BatchAction, Release, Submit

@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from placement.app import control_socket, render
-from placement.app.control_socket import AskError
-from placement.app.daemon import Daemon
-from placement.app.file_limit import LimitError, assure_files
-from placement.app.listening import ListenError
-from placement.app.logs import Log
-from placement.app.page import page
-from placement.app.settings import Settings, SettingsError, is_policy, read_policy, read_settings
+from placement.app.endpoints import control_socket, render
+from placement.app.endpoints.control_socket import AskError
+from placement.app.endpoints.listening import ListenError
+from placement.app.endpoints.page import page
+from placement.app.process.daemon import Daemon
+from placement.app.process.file_limit import LimitError, assure_files
+from placement.app.settings.settings import Settings, SettingsError, is_policy, read_policy, read_settings
+from placement.app.telemetry.logs import Log
 from placement.app.topology import read_topology
 from placement.kube.transport.credentials import Credentials, CredentialsError
 from placement.policy.plugins.configuration import Configuration

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from placement.app.settings import Settings, SettingsError, read_levels
+from placement.app.settings.settings import Settings, SettingsError, read_levels
 from placement.graph.audit import audit
 from placement.graph.jgf import read_jgf, write_jgf
 from placement.graph.picture import picture

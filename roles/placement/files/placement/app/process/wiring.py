@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from placement.app.batch_worker import BatchSide, identities_of, ledger_of, rules_of
-from placement.app.journal import Journal
-from placement.app.logs import Log
-from placement.app.loop import Loop
-from placement.app.metrics import Metrics
-from placement.app.settings import Settings, identity
+from placement.app.loop.loop import Loop
+from placement.app.settings.settings import Settings, identity
+from placement.app.telemetry.journal import Journal
+from placement.app.telemetry.logs import Log
+from placement.app.telemetry.metrics import Metrics
 from placement.app.topology import TopologyView, read_topology
 from placement.core.scheduler import Scheduler
 from placement.kube.leader_election import LeaderElection, NoElection

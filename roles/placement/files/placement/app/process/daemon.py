@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from placement.app import gc_control
-from placement.app.control_socket import LocalSocket
-from placement.app.gauges import add_gauges
-from placement.app.health import Watchdog, healthy, ready
-from placement.app.logs import Log
-from placement.app.loop import Unanswered
-from placement.app.settings import Settings, SettingsError, changed_fixed
-from placement.app.settings_watch import WatchedSettings
-from placement.app.web import Page, Web
-from placement.app.wiring import Assembly
+from placement.app.endpoints.control_socket import LocalSocket
+from placement.app.endpoints.web import Page, Web
+from placement.app.loop.loop import Unanswered
+from placement.app.process import gc_control
+from placement.app.process.gauges import add_gauges
+from placement.app.process.health import Watchdog, healthy, ready
+from placement.app.process.wiring import Assembly
+from placement.app.settings.settings import Settings, SettingsError, changed_fixed
+from placement.app.settings.settings_watch import WatchedSettings
+from placement.app.telemetry.logs import Log
 from placement.kube.transport.credentials import Credentials
 
 STOPPED: Final = 0

@@ -9,7 +9,7 @@ mended.
 
 from pathlib import Path
 
-from placement.app.settings import Settings, read_settings
+from placement.app.settings.settings import Settings, read_settings
 
 _Stamp = tuple[int, int]
 

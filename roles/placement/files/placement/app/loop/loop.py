@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from placement.app.inbox import Inbox
-from placement.app.metrics import Metrics
+from placement.app.loop.inbox import Inbox
+from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Scheduler
 from placement.model.action import Action, Bind, Evict, PodCondition
 from placement.model.event import Event

@@ -6,7 +6,7 @@
 import time
 from typing import Final
 
-from placement.app.wiring import Assembly
+from placement.app.process.wiring import Assembly
 
 _DEAD_SECONDS: Final = 30.0
 # A machine that stood still makes everything look old at once: the loop has had so many looks' time to turn since then.

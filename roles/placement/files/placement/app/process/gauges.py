@@ -11,9 +11,9 @@ from functools import partial
 from heapq import nlargest
 from typing import Final, TypeVar
 
-from placement.app.loop import Unanswered
-from placement.app.metrics import Labels
-from placement.app.wiring import Assembly
+from placement.app.loop.loop import Unanswered
+from placement.app.process.wiring import Assembly
+from placement.app.telemetry.metrics import Labels
 from placement.policy.jobs.job import Job
 
 Measure = TypeVar("Measure")

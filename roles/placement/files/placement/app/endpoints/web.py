@@ -9,7 +9,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from placement.app.listening import listen_error
+from placement.app.endpoints.listening import listen_error
 
 _REQUEST_SECONDS: Final = 10
 # What answers each path: whether all is well, and the text.

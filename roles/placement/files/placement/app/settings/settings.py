@@ -17,7 +17,7 @@ from typing import Final
 
 import yaml
 
-from placement.app.site_plugins import find_plugin
+from placement.app.settings.site_plugins import find_plugin
 from placement.kube.leader_election import Terms
 from placement.kube.write.dispatcher import BINDERS
 from placement.kube.write.event_recorder import MOST_WAITING

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from placement.app.listening import ListenError, listen_error
+from placement.app.endpoints.listening import ListenError, listen_error
 
 Json = dict[str, Any]
 
