@@ -189,7 +189,8 @@ def test_the_identity_can_do_exactly_what_it_may(site: Site, cluster: Api, held:
     assert may == MAY
 
     await_policy(identity)
-    note = {"metadata": {"annotations": {"converged.hpc/held-by": "slurm/7/0"}}}
+    held_by = {"converged.hpc/held-by": "slurm/7/0", "converged.hpc/held-until": "slurm/7/0=2099-11-23T12:00:00Z"}
+    note: Json = {"metadata": {"annotations": dict(held_by)}}
     ours: list[Json] = [{"op": "add", "path": "/spec/taints/-", "value": TAINT}]
     assert status(identity, "PATCH", NODE, ours, JSON_PATCH) == 200
     assert status(identity, "PATCH", NODE, note, MERGE_PATCH) == 200
@@ -202,16 +203,16 @@ def test_the_identity_can_do_exactly_what_it_may(site: Site, cluster: Api, held:
 
     node = cluster.get(NODE)
     assert node["metadata"]["labels"] == held["metadata"]["labels"]
-    assert node["metadata"]["annotations"] == {**held["metadata"]["annotations"], "converged.hpc/held-by": "slurm/7/0"}
+    assert node["metadata"]["annotations"] == {**held["metadata"]["annotations"], **held_by}
     assert [one for one in node["spec"]["taints"] if one["key"] in (TAINT["key"], OTHER["key"])] == [OTHER, TAINT]
     assert "unschedulable" not in node["spec"]
 
     at = [one["key"] for one in node["spec"]["taints"]].index(TAINT["key"])
     assert status(identity, "PATCH", NODE, [{"op": "remove", "path": f"/spec/taints/{at}"}], JSON_PATCH) == 200
-    note["metadata"]["annotations"]["converged.hpc/held-by"] = None  # type: ignore[assignment]
+    note["metadata"]["annotations"] = dict.fromkeys(held_by)
     assert status(identity, "PATCH", NODE, note, MERGE_PATCH) == 200
     cluster.patch(NODE, {"metadata": {"labels": {MODE: None}}})  # as the way back leaves a Node that stays
-    note["metadata"]["annotations"]["converged.hpc/held-by"] = "slurm/8/0"
+    note["metadata"]["annotations"] = {"converged.hpc/held-by": "slurm/8/0"}
     assert status(identity, "PATCH", NODE, note, MERGE_PATCH) in (403, 422)
     assert status(identity, "PATCH", NODE, ours, JSON_PATCH) in (403, 422)
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "guest", "namespace": "default"}}

@@ -24,6 +24,7 @@ class ClusterServer(ApiServer):
         self.version = 10
         self.nodes = {}
         self.watchers = []
+        self.refused = set()  # annotations that an admission policy lets nobody write
         self.expire = False  # the next watch is told that its version is too old
         self.lingering = set()  # pods that only begin to leave when evicted
         super().__init__(certificates)
@@ -130,6 +131,8 @@ class ClusterServer(ApiServer):
             self.conflicts -= 1
             item["metadata"]["annotations"]["kubelet"] = str(self.version)
             self._store(name, item)
+        if self.refused.intersection(body["metadata"].get("annotations", {})):
+            return 422, {"message": "a policy denies it"}
         if body["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
             return 409, {"message": "the object has been modified"}
         for key, value in body["metadata"].get("annotations", {}).items():

@@ -154,6 +154,15 @@ class Answers(unittest.TestCase):
                 slurm(lambda argv, at=program: Answer(1, "", "") if argv[0] == at else said[argv[0]]).starts()
             )
 
+    def test_ends_are_those_of_jobs_with_a_limit_and_what_is_odd_has_none(self):
+        text = "7^0^2099-11-23T12:00:00^\n8^2^NONE^\n9^0^N/A^\n11^1^^\n"
+        text += "x^0^2099-11-23T12:00:00^\n10^0^2099-11-23T12:00:00\n"
+        asked = []
+        found = slurm(lambda argv: asked.append(argv) or Answer(0, text, "")).ends()
+        self.assertEqual({key: time.localtime(at)[:4] for key, at in found.items()}, {"slurm/7/0": (2099, 11, 23, 12)})
+        self.assertIn("--states=CONFIGURING,RUNNING", asked[0], "what a suspended job prints is too early")
+        self.assertIsNone(slurm(lambda _argv: Answer(1, "", "")).ends())
+
     def test_a_reservation_that_began_long_ago_hides_no_plan_behind_it(self):
         jobs = "2099-11-23T12:00:00^n1^\n"
         text = "ReservationName=a StartTime={} EndTime=2099-12-24T10:00:00 Duration=1-00:00:00 Nodes=n[1-2] NodeCnt=2\n"

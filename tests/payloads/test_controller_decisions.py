@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The controller's decisions: what a Node must say, in a table and through random histories of jobs and restarts."""
 
+import calendar
 import copy
 import random
+import time
 import unittest
 
 from nodeshare.controller.decide import (
     HELD_BY,
+    HELD_UNTIL,
     PLANNED,
     PLANNED_START,
     SHARE_MODE,
@@ -17,6 +20,7 @@ from nodeshare.controller.decide import (
     JobsByNode,
     NodeHolders,
     decide_nodes,
+    ends_patch,
     node_from,
     patch_of,
     start_text,
@@ -31,8 +35,9 @@ A, B = "slurm/1/0", "slurm/2/0"
 KNOWS = {"state": "", "acting": True, "may_lift": True}
 
 
-def node(name="n1", *, taints=(), held="", leases="", state="", version="5", mode="handover", start=""):
+def node(name="n1", *, taints=(), held="", leases="", state="", version="5", mode="handover", start="", until=""):
     annotations = {HELD_BY: held, ANNOTATION: leases, STATE: state, PLANNED_START: start, "site": "x"}
+    annotations[HELD_UNTIL] = until
     return {
         "metadata": {
             "name": name,
@@ -66,6 +71,27 @@ CASES = (
     ("a second one costs no write", node(taints=[OURS], held=A), {"holders": (A, B)}, None, None),
     ("the listed one has ended", node(taints=[OURS], held=A), {"holders": (B,)}, {HELD_BY: B}, None),
     ("the last one has ended", node(taints=[OURS], held=A), {}, {HELD_BY: None}, LIFTED),
+    (
+        "the last one has ended, and its end goes with it",
+        node(taints=[OURS], held=A, until=A + "=" + NOON),
+        {},
+        {HELD_BY: None, HELD_UNTIL: None},
+        LIFTED,
+    ),
+    (
+        "ends of jobs that are listed stay",
+        node(taints=[OURS], held=A, until=A + "=" + NOON),
+        {"holders": (A,)},
+        None,
+        None,
+    ),
+    (
+        "the end of a job that is listed no more goes",
+        node(taints=[OURS], held=A, until=A + "=" + NOON),
+        {"holders": (B,)},
+        {HELD_BY: B, HELD_UNTIL: None},
+        None,
+    ),
     ("leases of the node keep it", node(taints=[OURS], held=A, leases="l"), {}, None, None),
     ("leases alone taint it", node(leases="l"), {}, {}, TAINTED),
     ("no lease any more", node(taints=[OURS]), {}, {}, LIFTED),
@@ -177,6 +203,22 @@ class PatchTable(unittest.TestCase):
         holders = tuple("slurm/{}/0".format(number) for number in range(1000))
         patch = patch_of(node_from(node()), NodeHolders(holders, "", True, True))
         self.assertLess(len(patch["metadata"]["annotations"][HELD_BY]), 1000)
+
+    def test_ends_are_told_of_listed_jobs_a_little_late_and_written_when_one_has_changed_by_minutes(self):
+        noon = calendar.timegm(time.strptime(NOON, "%Y-%m-%dT%H:%M:%SZ"))
+        item = node(held=A + "," + B)
+        patch = ends_patch(node_from(item), {A: noon - 299.0, "slurm/3/0": noon})
+        annotations = {HELD_UNTIL: A + "=" + NOON}
+        self.assertEqual(patch, {"metadata": {"resourceVersion": "5", "annotations": annotations}})
+        item["metadata"]["annotations"].update(annotations)
+        for ends in ({A: noon - 1.0}, {A: noon}, {}):
+            with self.subTest(ends):
+                self.assertIsNone(ends_patch(node_from(item), ends))
+        found = ends_patch(node_from(item), {A: noon + 1.0, B: noon})
+        text = A + "=2099-11-23T12:05:00Z," + B + "=" + NOON
+        self.assertEqual(found["metadata"]["annotations"], {HELD_UNTIL: text})
+        self.assertIsNone(ends_patch(node_from(node(held=A, mode="")), {A: noon}), "not converted")
+        self.assertIsNone(ends_patch(node_from(node()), {A: noon}), "nothing holds it")
 
     def test_a_node_that_kubernetes_does_not_have_or_that_is_not_converted_is_named_and_skipped(self):
         beliefs = JobsByNode()

@@ -18,7 +18,7 @@ import unittest
 
 from api_server import ApiCase
 from controller_api import ClusterServer
-from nodeshare.controller.decide import HELD_BY, PLANNED_START, STATE
+from nodeshare.controller.decide import HELD_BY, HELD_UNTIL, PLANNED_START, STATE
 from nodeshare.model.node.names import ANNOTATION, TAINT
 from nodeshare.model.node.observed import SWITCHED_OFF
 
@@ -28,7 +28,10 @@ SCONTROL = (
     '[ "$*" = "--oneliner show reservation" ] && exec cat {0}/reservations\nexit 2\n'
 )
 SINFO = '#!/bin/sh\ncase "$*" in *Reason*) exec cat {0}/reasons;; esac\nexec cat {0}/nodes\n'
-SQUEUE = '#!/bin/sh\ncase "$*" in *PENDING*) exec cat {0}/plans;; esac\necho >> {0}/asked\nexec cat {0}/jobs\n'
+SQUEUE = (
+    '#!/bin/sh\ncase "$*" in *PENDING*) exec cat {0}/plans;; *EndTime*) exec cat {0}/ends;; esac\n'
+    "echo >> {0}/asked\nexec cat {0}/jobs\n"
+)
 IDLE = (("n1", "IDLE"), ("n2", "IDLE"), ("Big-1", "IDLE"))
 PERIOD = 0.2  # between two looks at the batch system
 
@@ -85,8 +88,11 @@ class ServiceCase(ApiCase):
         os.rename(path + ".new", path)
         return path
 
-    def slurm(self, *, ping=UP, jobs="", states=IDLE, plans="", reservations="No reservations in the system\n"):
+    def slurm(
+        self, *, ping=UP, jobs="", states=IDLE, plans="", reservations="No reservations in the system\n", ends=""
+    ):
         self.write("plans", plans)
+        self.write("ends", ends)
         self.write("reservations", reservations)
         self.write("ping", ping + "\n")
         self.write("jobs", jobs)
@@ -558,6 +564,27 @@ class Ahead(ServiceCase):
         self.assertIsNone(self.annotation("n3", STATE))
         self.slurm(plans="")
         until(lambda: not self.annotation("n2", PLANNED_START), "nothing is planned")
+
+    def test_nodes_say_when_the_jobs_that_hold_them_end_and_a_refusal_of_that_hinders_nothing(self):
+        def at(seconds):
+            return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + seconds))
+
+        self.api.refused = {HELD_UNTIL}
+        self.slurm(jobs="7^0^RUNNING^n[1-2]^\n8^0^RUNNING^Big-1^\n", ends="7^0^" + at(3600) + "^\n8^0^NONE^\n")
+        self.start()
+        until(lambda: self.tainted() == ["n1", "n2", "n3"], "the jobs hold their nodes")
+        self.after_polls()
+        self.assertIsNone(self.annotation("n1", HELD_UNTIL))
+        self.api.refused = set()
+        until(lambda: self.annotation("n2", HELD_UNTIL), "the end is told")
+        self.assertTrue(self.annotation("n1", HELD_UNTIL).startswith("slurm/7/0=2"))
+        self.assertIsNone(self.annotation("n3", HELD_UNTIL), "a job without a limit has no end")
+        with self.api.lock:
+            managers = {path.partition("?")[2] for method, path, body in self.api.calls if HELD_UNTIL in str(body)}
+        self.assertEqual(managers, {"fieldManager=converged-ends"}, "the time of held-by stays that of held-by")
+        self.slurm()
+        until(lambda: not self.tainted(), "the jobs have ended")
+        self.assertIsNone(self.annotation("n1", HELD_UNTIL))
 
     def test_without_the_settings_no_plan_is_read_and_no_pod_leaves(self):
         self.api.put_pod("web", "n1")

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import yaml
-from nodeshare.controller.decide import SHARE_MODE
+from nodeshare.controller.decide import HELD_BY, HELD_UNTIL, PLANNED_START, SHARE_MODE, STATE
 from nodeshare.controller.kube.api import ClusterApi
 from nodeshare.model.node.observed import Pod
 
@@ -71,3 +72,9 @@ def test_the_policy_allows_writes_to_converted_nodes_only_as_the_program_does() 
     assert text["_drain_access_label"] == SHARE_MODE
     rules = [rule["expression"] for rule in text["_drain_access_policy"]["spec"]["validations"]]
     assert "!variables.update || '{{ _drain_access_label }}' in variables.oldLabels" in rules
+
+
+def test_the_policy_allows_the_annotations_that_the_program_writes_and_no_other() -> None:
+    text = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    variables = {item["name"]: item["expression"] for item in text["_drain_access_policy"]["spec"]["variables"]}
+    assert set(ast.literal_eval(variables["ours"])) == {HELD_BY, HELD_UNTIL, STATE, PLANNED_START}

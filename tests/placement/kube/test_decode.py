@@ -458,12 +458,18 @@ def test_a_node_is_read() -> None:
     node = decode(
         Node,
         {
-            "metadata": {**meta(labels={"zone": "a"}, annotations={"converged.hpc/held-by": "slurm/7"})},
+            "metadata": {
+                **meta(
+                    labels={"zone": "a"},
+                    annotations={"converged.hpc/held-by": "slurm/7", "converged.hpc/held-until": "x"},
+                )
+            },
             "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
             "status": {"allocatable": {"cpu": "63500m", "memory": "1Ti", "pods": "110", "example.com/gpu": "0"}},
         },
     )
-    assert (node.name, node.unschedulable, node.held_by, node.leases) == ("a", True, "slurm/7", "")
+    assert (node.name, node.unschedulable) == ("a", True)
+    assert (node.held_by, node.held_until, node.leases) == ("slurm/7", "x", "")
     assert node.taints == (Taint("k", "", Effect.NO_SCHEDULE),)
     assert node.allocatable == (("cpu", 63500), ("example.com/gpu", 0), ("memory", 2**40), ("pods", 110))
 

@@ -5,6 +5,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from placement.graph.fits import KEPT
@@ -414,7 +415,44 @@ def test_why_names_the_jobs_that_hold_whole_nodes_of_the_rack_that_lacks_the_lea
     site.run()
     found = site.explain("team", "g-0")
     assert found is not None
-    assert found.must_end == ("in rack a/r1, on node r1n0: jobs slurm/4711/1",)
+    assert found.must_end == ("in rack a/r1, on node r1n0: job 4711 of slurm",)
+    assert found.batch == ("on node r1n0 job 4711 of slurm",)
+
+
+@pytest.mark.parametrize(
+    ("until", "said"),
+    [
+        ("slurm/4711/1=2026-11-27T05:00:00Z", "job 4711 of slurm ends in 0:40:00 at the latest, job 4712 of slurm"),
+        (
+            "slurm/4711/0=2026-11-27T05:00:00Z,slurm/4712/0=2026-11-27T04:00:00Z",
+            "job 4711 of slurm, job 4712 of slurm ends in 0:00:00 at the latest",
+        ),
+        ("slurm/4711/1=2026-11-27T05:00:00,slurm/4712/0=soon,x", "job 4711 of slurm, job 4712 of slurm"),
+    ],
+)
+def test_why_says_when_jobs_of_slurm_end_that_hold_a_node_of_the_rack(until: str, said: str) -> None:
+    site = Site(2, 2, epoch=datetime(2026, 11, 27, 4, 20, tzinfo=UTC).timestamp())
+    site.fill("r0n0", "r0n1")
+    held = next(item for item in site.scheduler.cluster.columns.nodes if item is not None and item.name == "r1n0")
+    site.see(replace(held, held_by="slurm/4711/1,slurm/4712/0", held_until=until))
+    site.ask("g", 2, RACK)
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.must_end == (f"in rack a/r1, on node r1n0: {said}",)
+    assert len(found.batch) == 2
+
+
+def test_news_of_when_jobs_end_is_no_news_for_what_waits() -> None:
+    site = Site(1)
+    held = next(item for item in site.scheduler.cluster.columns.nodes if item is not None)
+    site.see(replace(held, held_by="slurm/4711/1"))
+    before = site.scheduler.cluster.columns.generation
+    site.see(replace(held, held_by="slurm/4711/1", held_until="slurm/4711/1=2026-11-27T05:00:00Z"))
+    node_now = site.scheduler.cluster.columns.nodes[0]
+    assert node_now is not None
+    assert node_now.held_until
+    assert site.scheduler.cluster.columns.generation == before
 
 
 def test_why_names_no_rack_where_nothing_that_ends_would_help() -> None:

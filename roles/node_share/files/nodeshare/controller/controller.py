@@ -19,7 +19,7 @@ from ..model.node.observed import Pod
 from ..model.settings import HANDOVER
 from ..store.spool import Spool
 from .batch.slurm import LATE_SECONDS, Batch, is_maintenance
-from .decide import JobsByNode, NodeSeen, Outcome, decide_nodes, lifts, patch_of
+from .decide import HELD_UNTIL, JobsByNode, NodeSeen, Outcome, decide_nodes, ends_patch, lifts, patch_of
 from .kube.api import ClusterApi
 from .kube.eviction import Drain
 from .kube.pods import Pods
@@ -30,6 +30,8 @@ RETRY_SECONDS, LONGEST_RETRY = 1.0, 30.0  # between two tries of what failed to 
 LEARNING_SECONDS = 2.0  # between the first lists, until they are enough to lift anything
 START_SECONDS = 2.0  # that a job waits for the first list of nodes
 UNKNOWN_SHOWN = 10
+ENDS_SECONDS = 2.0  # of each look at all jobs that may be spent on telling Nodes when their jobs end
+ENDS_MANAGER = "converged-ends"
 LONGEST_ROUND = 60.0  # of evictions from nodes that no job has yet
 BACKED = "backed"  # the share mode in which pods are jobs themselves
 Told = Callable[[str, JobKey, Outcome, float], None]
@@ -262,6 +264,35 @@ class Controller:
             self._answered.intersection_update(beliefs.nodes_of)
             self._show(self.nodes)
         self.settle_all()
+        self.tell_ends()
+
+    def tell_ends(self) -> None:
+        """Write on held Nodes when their jobs end at the latest, on as many as there is time for.
+
+        One request at a time, behind everything else: no taint waits for it, and no taint is in the same patch. Its
+        field manager is another, so the time at which held-by was written stays to be read.
+        """
+        with self._lock:
+            held = sorted(name for name, node in self.nodes.items() if node.held)
+        ends = self.batch.ends() if held else None
+        give_up = time.monotonic() + ENDS_SECONDS
+        for name in held if ends else ():
+            with self._lock:
+                node = self.nodes.get(name)
+                patch = ends_patch(node, ends or {}) if node is not None else None
+            if patch is None:
+                continue
+            if self.stopping.is_set() or time.monotonic() > give_up:
+                return
+            try:
+                found = self.api.patch(name, patch, manager=ENDS_MANAGER)
+            except ApiError as error:
+                if error.status in (404, 409):
+                    continue  # it is another Node by now, and the next look is soon enough
+                self.remark("{}: {}".format(HELD_UNTIL, error))
+                return
+            with self._lock:
+                self._see(found)
 
     def run_polls(self, period: float, *, beat: Beat) -> None:
         """Until told to stop: lists once a period, and what failed to be written once more, ever less often."""

@@ -23,7 +23,8 @@ from ..model.settings import HANDOVER
 
 STATE = "converged.hpc/batch-state"
 PLANNED_START = "converged.hpc/planned-start"
-START_STEP = 300.0  # seconds to which a start is rounded down: plans move a little all the time, and each write costs
+HELD_UNTIL = "converged.hpc/held-until"  # when jobs of held-by end at the latest; read by people and schedulers alone
+START_STEP = 300.0  # seconds to which starts are rounded down and ends up: both move a little, and each write costs
 PLANNED = "PLANNED"  # our own word in STATE: pods shall have left when a job or a reservation begins
 SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"  # a label, which no kubelet may write
 LISTED = 50  # names in held-by: enough to see who it is, far below what an annotation may hold
@@ -42,6 +43,7 @@ class NodeSeen(NamedTuple):
     state: str = ""
     mode: str = ""  # empty: the node is not converted
     planned_start: str = ""
+    held_until: str = ""
 
     @property
     def tainted(self) -> bool:
@@ -98,6 +100,7 @@ def node_from(item: Mapping[str, Any]) -> NodeSeen:
         str(annotations.get(STATE) or ""),
         str((meta.get("labels") or {}).get(SHARE_MODE) or ""),
         str(annotations.get(PLANNED_START) or ""),
+        str(annotations.get(HELD_UNTIL) or ""),
     )
 
 
@@ -231,7 +234,13 @@ def patch_of(node: NodeSeen, wanted: NodeHolders) -> Optional[Dict[str, Any]]:
     elif wanted.may_lift:
         held, tainted = (), False
     start = node.planned_start if wanted.planned_start is None else wanted.planned_start
-    texts = ((HELD_BY, held, node.held), (STATE, state, node.state), (PLANNED_START, start, node.planned_start))
+    until = node.held_until if held == node.held else ""
+    texts = (
+        (HELD_BY, held, node.held),
+        (STATE, state, node.state),
+        (PLANNED_START, start, node.planned_start),
+        (HELD_UNTIL, until, node.held_until),
+    )
     metadata = {name: _text(now) or None for name, now, before in texts if now != before}
     if not metadata and tainted == node.tainted:
         return None
@@ -242,6 +251,19 @@ def patch_of(node: NodeSeen, wanted: NodeHolders) -> Optional[Dict[str, Any]]:
         others = [dict(taint) for taint in node.taints if taint.get("key") != TAINT]
         body["spec"] = {"taints": [*others, {"key": TAINT, "effect": "NoSchedule"}] if tainted else others}
     return body
+
+
+def ends_patch(node: NodeSeen, ends: Mapping[str, float]) -> Optional[Dict[str, Any]]:
+    """Return a merge patch that says when jobs of held-by end at the latest; None if the Node says it already.
+
+    It is apart from `patch_of`: nothing depends on it, so it may come late, or be refused.
+    """
+    noted = dict(word.partition("=")[::2] for word in node.held_until.split(",") if word)
+    known = {key: start_text(ends[key] + START_STEP - 1) for key in node.held if key in ends}
+    if not node.mode or all(noted.get(key) == text for key, text in known.items()):
+        return None
+    text = ",".join("{}={}".format(*item) for item in known.items())
+    return {"metadata": {"resourceVersion": node.version, "annotations": {HELD_UNTIL: text}}}
 
 
 def start_text(at: Optional[float]) -> str:

@@ -17,7 +17,7 @@ from placement.model.node import Node
 from placement.model.report import Explanation, NodeReason, QueueReport
 from placement.model.slicing import Steps
 from placement.model.totals import frozen, shown
-from placement.policy.backing.foreign_jobs import lease_of, said, sentences
+from placement.policy.backing.foreign_jobs import holders_of, lease_of, said, sentences
 from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.domain_clearing import Trial, Unit, Units
 from placement.policy.framework.session import Session
@@ -30,6 +30,8 @@ from placement.state.pods.pod_table import PodEntry
 
 # Nodes that are looked at for what would have to end, those that lack the least.
 _NODES: Final = 32
+# Nodes that batch jobs hold which are read for the next end.
+_HELD: Final = 256
 _ANSWERS: Final = 3
 _NAMED: Final = 5
 _LINES: Final = 8
@@ -212,7 +214,27 @@ class Explainer:
         since = self._session.now - self._session.batch_jobs.read
         there = self._session.batch_jobs.leases.held.get(node.name, ())
         known = [said(lease.job, left=lease.left, begins=lease.begins, since=since) for lease in there]
-        return ", ".join(known) or f"jobs {node.held_by}"
+        known = known or [text for _left, text in holders_of(node, now=self._wall_clock())]
+        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        return ", ".join(known[:_NAMED]) + more or "batch jobs that are not known"
+
+    def _wall_clock(self) -> float | None:
+        """Return the seconds since 1970; None if they are not known."""
+        epoch = self._session.reservations.epoch
+        return None if epoch is None else self._session.now + epoch
+
+    def _on_held_nodes(self, rows: Bools) -> list[str]:
+        """Say of these nodes which jobs the controllers have written on them, the next ends first."""
+        columns, leases = self._session.cache.cluster.columns, self._session.batch_jobs.leases
+        held = np.flatnonzero(rows & np.not_equal(columns.flags & HELD, 0))[:_HELD].tolist()
+        nodes = (columns.nodes[row] for row in held)
+        found = [
+            (left, f"on node {node.name} {text}")
+            for node in nodes
+            if node is not None and node.name not in leases.held
+            for left, text in holders_of(node, now=self._wall_clock())
+        ]
+        return [text for _left, text in sorted(found)]
 
     def _must_end(self, task: Task) -> Iterator[str]:
         """On a few nodes that lack the least: which pods, fewest first, hold what the task lacks."""
@@ -292,6 +314,7 @@ class Explainer:
             near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
             near = {name: there for name, there in near.items() if rows[columns.rows[name]]}
             yield from sentences(near, since=since)
+            yield from self._on_held_nodes(rows)
 
     def _holders(self, node: str, short: NDArray[np.int64]) -> list[PodEntry]:
         """Pods that hold what is short, the largest first, until it is covered; nothing where they hold too little."""

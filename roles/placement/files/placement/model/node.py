@@ -20,8 +20,9 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Amounts = ()
-    # Both annotations' text as it was written; the ledger reads them.
+    # Three annotations as they were written: jobs that have the node, when these end, jobs that the node announces.
     held_by: str = ""
+    held_until: str = ""
     leases: str = ""
     # When a batch job or a reservation is planned to begin there, in seconds since 1970; None where nothing is known.
     planned: float | None = None

@@ -26,6 +26,7 @@ FIELDS = "--Format=JobID:^,RestartCnt:^,State:^,NodeList:^"
 NODE_FIELDS = "--Format=NodeList:^,StateComplete:^"
 REASON_FIELDS = "--Format=NodeList:^,Reason:^"
 START_FIELDS = "--Format=StartTime:^,SchedNodes:^"
+END_FIELDS = "--Format=JobID:^,RestartCnt:^,EndTime:^"
 HOLDING = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
 ENDING = frozenset(("COMPLETING",))
 STATES = ",".join(sorted(HOLDING | ENDING))
@@ -90,6 +91,10 @@ class Batch(ABC):
 
     def starts(self) -> Optional[Dict[str, float]]:
         """When the next planned job or reservation begins on each node that has one, in seconds of the epoch."""
+        return {}
+
+    def ends(self) -> Optional[Dict[str, float]]:
+        """When jobs that run end at the latest, by key, in seconds of the epoch; without those that have no limit."""
         return {}
 
     def kube_names(self, wlm_names: Iterable[str]) -> FrozenSet[str]:
@@ -183,6 +188,11 @@ class SlurmBatch(Batch):
                 found[name] = min(at, found.get(name, at))
         return found
 
+    def ends(self) -> Optional[Dict[str, float]]:
+        # A suspended job ends later than Slurm prints.
+        argv = (self.squeue, "--all", "--local", "--array", "--noheader", "--states=CONFIGURING,RUNNING", END_FIELDS)
+        return self.answered(argv, job_ends)
+
     def _sinfo(self) -> Tuple[str, ...]:
         return (self.sinfo, "--all", "--local", "--noheader")
 
@@ -251,6 +261,21 @@ def planned_jobs(text: str) -> List[Start]:
     return [start for start in (_start(*line.split("^")[:2]) for line in text.splitlines() if "^" in line) if start]
 
 
+def job_ends(text: str) -> Dict[str, float]:
+    """When each job ends at the latest. A line that is odd, or of a job without a limit, is left out."""
+    found: Dict[str, float] = {}
+    for line in text.splitlines():
+        words = [word.strip() for word in line.split("^")]
+        at = _time(words[2]) if len(words) == 4 else None
+        try:
+            key = job_key.parse("slurm", words[0], words[1]) if at is not None else None
+        except job_key.JobIdError:
+            key = None
+        if key is not None and at is not None:
+            found[str(key)] = at
+    return found
+
+
 def reservation_starts(text: str) -> List[Start]:
     """When reservations begin, and on which nodes."""
     matches = [_RESERVATION.match(line) for line in text.splitlines()]
@@ -260,7 +285,16 @@ def reservation_starts(text: str) -> List[Start]:
 def _start(at: str, nodes: str) -> Optional[Start]:
     """Read a local time and a list of nodes; None where either is none."""
     try:
-        return time.mktime(time.strptime(at.strip(), "%Y-%m-%dT%H:%M:%S")), hostlist.expand(nodes.strip())
+        begin, names = _time(at), hostlist.expand(nodes.strip())
+    except ValueError:
+        return None
+    return None if begin is None else (begin, names)
+
+
+def _time(text: str) -> Optional[float]:
+    """Read a local time; None where it is none, such as NONE or N/A."""
+    try:
+        return time.mktime(time.strptime(text.strip(), "%Y-%m-%dT%H:%M:%S"))
     except (ValueError, OverflowError):
         return None
 

@@ -107,8 +107,10 @@ class ClusterApi:
     def node(self, name: str) -> NodeSeen:
         return _read_node(self.client().request("GET", _node_path(name)))
 
-    def patch(self, name: str, body: Dict[str, Any]) -> NodeSeen:
-        return _read_node(self.client().request("PATCH", _node_path(name), body, kind=MERGE_PATCH))
+    def patch(self, name: str, body: Dict[str, Any], *, manager: str = "") -> NodeSeen:
+        """Patch a Node; `manager` is the field manager where it is not the program's own."""
+        path = _node_path(name) + ("?" + urllib.parse.urlencode({"fieldManager": manager}) if manager else "")
+        return _read_node(self.client().request("PATCH", path, body, kind=MERGE_PATCH))
 
     def pods(self, names: Iterable[str]) -> Dict[str, List[Pod]]:
         """List the pods of these nodes that must leave, by node. Each node is a request of its own."""

@@ -16,6 +16,7 @@ from placement.model.selector import Effect, Taint
 from placement.model.workload import Namespace, PriorityClass
 
 HELD_BY_ANNOTATION = "converged.hpc/held-by"
+HELD_UNTIL_ANNOTATION = "converged.hpc/held-until"
 LEASES_ANNOTATION = "converged.hpc/leases"
 PLANNED_ANNOTATION = "converged.hpc/planned-start"
 
@@ -39,6 +40,7 @@ def decode_node(raw: bytes | msgspec.Raw, sharing: Sharing) -> Node:
         unschedulable=bool(spec.unschedulable),
         allocatable=sharing.amounts(read_allocatable(status.allocatable)),
         held_by=annotations.get(HELD_BY_ANNOTATION, ""),
+        held_until=annotations.get(HELD_UNTIL_ANNOTATION, ""),
         leases=annotations.get(LEASES_ANNOTATION, ""),
         planned=_planned(annotations.get(PLANNED_ANNOTATION, "")),
     )

@@ -12,9 +12,12 @@ every node may be one of them that the batch system knows.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from math import inf
 from typing import Final
 
 from placement.model.batch import Lease
+from placement.model.node import Node
 from placement.model.pod import Pod
 from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import BATCH_NODE_LABEL, SHARE_MODE_LABEL, node_of
@@ -121,6 +124,29 @@ def lease_of(pod: Pod) -> str:
     except (ValueError, RecursionError):
         return ""
     return "/".join(str(found.get(field)) for field in ("wlm", "job", "run")) if isinstance(found, dict) else ""
+
+
+def holders_of(node: Node, *, now: float | None) -> Iterator[tuple[float, str]]:
+    """Yield each job that has the node by its annotations, in one sentence, behind the seconds until it ends.
+
+    `now` is in seconds since 1970, None if that is not known. These annotations are the controllers'. They name jobs of
+    Slurm, too, which the daemon asks nothing, and need not name all jobs.
+    """
+    ends = dict(word.partition("=")[::2] for word in node.held_until.split(","))
+    for key in filter(None, map(str.strip, node.held_by.split(","))):
+        system, _slash, job = key.rpartition("/")[0].partition("/")
+        name = f"job {job} of {system}" if job else f"job {key}"
+        left = _seconds_until(ends.get(key, ""), now)
+        yield left, name if left == inf else f"{name} ends in {_shown(left)} at the latest"
+
+
+def _seconds_until(text: str, now: float | None) -> float:
+    """Return the seconds until a time with its zone, none once it is past; infinity where that is not known."""
+    try:
+        at = datetime.fromisoformat(text) if text and now is not None else None
+        return max(0.0, at.timestamp() - now) if at is not None and at.tzinfo is not None and now is not None else inf
+    except (ValueError, OverflowError):
+        return inf
 
 
 def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterator[str]:
