@@ -210,6 +210,8 @@ class Controller(unittest.TestCase):
                 name: dict(fields, jobs=self.nodes[name]) if name in self.nodes else fields
                 for name, fields in NODES.items()
             }
+            for name, text in getattr(self, "reserved", {}).items():
+                shown[name] = dict(shown[name], resv=text)
             return Answer(0, answer("nodes", shown), "")
 
         return {"-f": qstat, "/p": pbsnodes}
@@ -232,6 +234,38 @@ class Controller(unittest.TestCase):
         self.assertEqual(batch.jobs(), Jobs(expected, frozenset(["pbs/3.srv/1"])))
         self.assertEqual(batch.states()["n2"], "offline: 42")
         self.assertEqual([argv[0] for argv in self.asked], ["/p", "/q"], "one look at the nodes serves both")
+
+    def test_reservations_begin_on_the_nodes_that_the_server_says_and_at_one_time(self):
+        start = "Mon Nov 23 {}:00:00 2099"
+        blocks = (
+            "Resv ID: R1.srv\nReserve_Name = NULL\nreserve_state = RESV_CONFIRMED\nreserve_start = {}\n"
+            "reserve_end = Mon Nov 23 23:00:00 2099\nResource_List.ncpus = 2\nresv_nodes = (n1:ncpus=1)+(n2:ncpus=1)\n"
+        ).format(start.format(10))
+        blocks += "\nResv ID: S2.srv\nreserve_start = {}\nresv_nodes = (n1:ncpus=1)\n\n".format(start.format(9))
+        blocks += "Resv ID: R3.srv\nreserve_start = {}\n\n".format(start.format(12))
+        self.said = blocks
+        answers = self.site({}, n1=[], n2=[], blue=[])
+        answers["/pbs_rstat"] = lambda _names: Answer(0, self.said, "")
+        self.reserved = {"n1": "R1.srv, S2.srv", "blue": "R1.srv"}
+        batch = self.batch(answers, names={"n1": "k1"})
+
+        def hours():
+            batch.jobs(), batch.states()
+            found = batch.starts()
+            return found and {name: time.localtime(at)[:4] for name, at in found.items()}
+
+        self.assertEqual(hours(), {"k1": (2099, 11, 23, 9), "n2": (2099, 11, 23, 10)}, "the vnode blue is on n2")
+        self.assertEqual(self.asked[-1], ("/pbs_rstat", "-F"))
+        self.said += "Resv ID: R9.srv\nReserve_Name = x\nResv ID: S2.srv\nreserve_start = Sun Nov  1 09:00:00 2099\n\n"
+        self.assertEqual(hours()["k1"], (2099, 11, 23, 10), "a reservation with two beginnings has none")
+        self.said = self.said[:-3]
+        self.assertIsNone(hours(), "cut off")
+        self.reserved = {}
+        del self.asked[:]
+        self.assertEqual(hours(), {})
+        self.assertNotIn(("/pbs_rstat", "-F"), self.asked, "no node has a reservation")
+        answers["/p"] = OSError("no server")
+        self.assertIsNone(hours())
 
     def test_jobs_that_wait_are_not_asked_about_and_those_that_are_known_but_once(self):
         jobs = {"{}.srv".format(number): job("Q", run=0, exec_vnode=None) for number in range(1000)}

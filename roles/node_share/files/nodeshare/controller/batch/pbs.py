@@ -8,6 +8,7 @@ and which jobs have it. qstat is asked about jobs that are new there, and about 
 does. A list of all jobs would have every waiting job and array task, with whatever their owners wrote.
 """
 
+import os
 import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -39,11 +40,15 @@ ASKING_SECONDS = 40.0  # for all calls of one list
 
 
 class Nodes(NamedTuple):
-    """The host of each vnode, why each host is not for jobs now (or ""), and the hosts of each job that has a vnode."""
+    """The host of each vnode, why each host is not for jobs now (or ""), and the hosts of each job that has a vnode.
+
+    And those of each reservation, by its id.
+    """
 
     hosts: Dict[str, str]
     states: Dict[str, str]
     jobs: Dict[str, FrozenSet[str]]
+    reservations: Dict[str, FrozenSet[str]]
 
 
 class Known(NamedTuple):
@@ -88,6 +93,7 @@ class PbsBatch(Batch):
         self.ignored = ignored
         self.known: Dict[str, Known] = {}  # by id
         self.nodes: Optional[Nodes] = None  # of the last list of jobs, until the states are asked for
+        self.reserved: Optional[Dict[str, FrozenSet[str]]] = None  # of the last look at the nodes
 
     def in_control(self) -> Optional[bool]:
         """Of several servers the one that is active says its own name."""
@@ -112,8 +118,23 @@ class PbsBatch(Batch):
         nodes, self.nodes = self.nodes or self._look(), None
         return None if nodes is None else {self.names.get(host, host): state for host, state in nodes.states.items()}
 
+    def starts(self) -> Optional[Dict[str, float]]:
+        """When the next reservation begins on each node that has one.
+
+        The server itself says which nodes a reservation has, so text of its owner names none.
+        """
+        reserved = self.reserved
+        if not reserved:
+            return None if reserved is None else {}
+        found = self.answered((os.path.join(os.path.dirname(self.qstat), "pbs_rstat"), "-F"), reservation_starts)
+        if found is None:
+            return None
+        return self.earliest((at, reserved[name]) for name, at in found.items() if name in reserved)
+
     def _look(self) -> Optional[Nodes]:
-        return self.answered((self.pbsnodes, "-av", "-F", "json"), read_nodes)
+        nodes = self.answered((self.pbsnodes, "-av", "-F", "json"), read_nodes)
+        self.reserved = None if nodes is None else nodes.reservations
+        return nodes
 
     def _take(self, name: str, told: Told, nodes: Nodes, ending: Set[str]) -> None:
         """Judge a job that PBS was asked about. One of which it cannot be told holds what it has."""
@@ -189,7 +210,7 @@ def in_control(text: str, *, host: str) -> bool:
 
 def read_nodes(text: str) -> Nodes:
     """Read all nodes. One closed vnode closes its host."""
-    found = Nodes({}, {}, {})
+    found = Nodes({}, {}, {}, {})
     for name, fields in pbs.section(text, "pbsnodes", "nodes", needed=True).items():
         words = fields.get("state")
         if not isinstance(words, str) or not words:
@@ -201,7 +222,36 @@ def read_nodes(text: str) -> Nodes:
         found.states[host] = found.states.get(host) or state
         for job in _jobs(name, fields):
             found.jobs[job] = found.jobs.get(job, frozenset()) | {host}
+        for name in str(fields.get("resv", "")).split(","):
+            if name.strip():
+                found.reservations[name.strip()] = found.reservations.get(name.strip(), frozenset()) | {host}
     return found
+
+
+def reservation_starts(text: str) -> Dict[str, float]:
+    """Return when reservations begin, by id, from the long output of pbs_rstat.
+
+    An owner's text may have lines of its own there. So a reservation with two beginnings has none.
+    """
+    if text and not text.endswith("\n"):
+        raise ValueError("the answer is cut off")
+    found: Dict[str, Set[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("Resv ID: "):
+            name = line[9:].strip()
+        elif line.startswith("reserve_start = "):
+            found.setdefault(name, set()).add(line[16:].strip())
+    times = {name: _time(words.pop()) for name, words in found.items() if len(words) == 1}
+    return {name: at for name, at in times.items() if at is not None}
+
+
+def _time(text: str) -> Optional[float]:
+    """Read a local time as ctime writes it; None where it is none."""
+    try:
+        return time.mktime(time.strptime(text, "%a %b %d %H:%M:%S %Y"))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _jobs(name: str, fields: Mapping[str, Any]) -> Iterable[str]:

@@ -20,7 +20,7 @@ from ..decide import Jobs
 
 Run = Callable[[Tuple[str, ...]], Answer]
 Read = TypeVar("Read")
-Start = Tuple[float, Tuple[str, ...]]
+Start = Tuple[float, Iterable[str]]
 LATE_SECONDS = 120.0  # how long a planned start may be past before pods may come again
 FIELDS = "--Format=JobID:^,RestartCnt:^,State:^,NodeList:^"
 NODE_FIELDS = "--Format=NodeList:^,StateComplete:^"
@@ -96,6 +96,17 @@ class Batch(ABC):
     def ends(self) -> Optional[Dict[str, float]]:
         """When jobs that run end at the latest, by key, in seconds of the epoch; without those that have no limit."""
         return {}
+
+    def earliest(self, starts: Iterable[Start]) -> Dict[str, float]:
+        """Return the next start on each node. One that was long ago must not hide the plans behind it."""
+        found: Dict[str, float] = {}
+        missed = time.time() - LATE_SECONDS
+        for at, names in starts:
+            if at < missed:
+                continue
+            for name in self.kube_names(names):
+                found[name] = min(at, found.get(name, at))
+        return found
 
     def kube_names(self, wlm_names: Iterable[str]) -> FrozenSet[str]:
         return frozenset(self.names.get(name, name) for name in wlm_names)
@@ -178,15 +189,7 @@ class SlurmBatch(Batch):
         reservations = self.answered((self.scontrol, "--oneliner", "show", "reservation"), reservation_starts)
         if jobs is None or reservations is None:
             return None
-        found: Dict[str, float] = {}
-        # A reservation that began long ago must not hide the plans behind it.
-        missed = time.time() - LATE_SECONDS
-        for at, names in (*jobs, *reservations):
-            if at < missed:
-                continue
-            for name in self.kube_names(names):
-                found[name] = min(at, found.get(name, at))
-        return found
+        return self.earliest((*jobs, *reservations))
 
     def ends(self) -> Optional[Dict[str, float]]:
         # A suspended job ends later than Slurm prints.

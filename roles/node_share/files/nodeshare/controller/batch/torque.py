@@ -45,6 +45,10 @@ class TorqueBatch(PbsBatch):
         self.remark("{}: exit code {}: {}".format(self.qstat, mine.code, mine.err.strip()[:200]))
         return None
 
+    def starts(self) -> Optional[Dict[str, float]]:
+        """Return none: Torque's own scheduler plans nothing."""
+        return {}
+
     def _look(self) -> Optional[Nodes]:
         return self.answered((self.pbsnodes, "-x"), read_nodes)
 
@@ -75,7 +79,7 @@ def key_of(name: str, starts: int) -> Optional[str]:
 
 def read_nodes(text: str) -> Nodes:
     """Read all nodes: why each is not for jobs now, and which jobs have it."""
-    found = Nodes({}, {}, {})
+    found = Nodes({}, {}, {}, {})
     for fields in torque.records(text, "Node"):
         name, words = fields.get("name", ""), fields.get("state", "")
         if not name or not words:
