@@ -25,7 +25,8 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     description: Says all that it would do and changes nothing. What only doing can tell is not foretold, namely
-      which other packages a package needs, and what O(files[].validate) says.
+      which other packages a package needs, and what O(files[].validate) says. Packages that the node could not install
+      are refused.
     support: full
   diff_mode:
     description: Shows texts up to 64 KiB before and after, and digests of everything else. Secrets are never shown.

@@ -16,6 +16,7 @@ import re
 import stat
 import typing as t
 
+from ..._command import last_line
 from ..host.host import Host
 from ..model.errors import RecordError
 from ..model.items import PackageItem
@@ -29,6 +30,11 @@ _APT_STEP = re.compile(r"^(Inst|Remv) (\S+)(?: \[(\S*)\])?", re.MULTILINE)
 _CONFIG_FLAG = 1  # RPMFILE_CONFIG
 _MD5_LETTERS = 32
 _RPM_FILES = "[%{=NAME} %{FILEFLAGS} %{FILEDIGESTS} %{FILENAMES}\\n]"
+# What stands before the words of a package manager that failed, and the words of one that does not know a package.
+_PROGRAM = re.compile(r"^.*?: exit status \d+: ")
+_NOT_OFFERED = re.compile(
+    r"Unable to locate|no installation candidate|was not found|Unable to find a match|No match for|not found in package"
+)
 _RPM_SECTION = re.compile(r"^(Installing|Upgrading|Downgrading|Reinstalling|Removing|The following .*)\b.*:\s*$")
 
 
@@ -127,7 +133,10 @@ class Apt(Packages):
 
     def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
         named = [_apt_name(item) for item in items]
-        out = self._host.ask(["apt-get", "-s", *_APT, "install", "--", *named], timeout=_LOCK_SECONDS).out
+        try:
+            out = self._host.ask(["apt-get", "-s", *_APT, "install", "--", *named], timeout=_LOCK_SECONDS).out
+        except RecordError as error:
+            raise _not_installable(named, str(error)) from error
         steps = _APT_STEP.findall(out)
         for verb, name, version in steps:
             if verb == "Remv":
@@ -199,7 +208,10 @@ class Rpm(Packages):
 
     def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
         named = [_rpm_name(item) for item in items]
-        found = self._simulate(["install", *named])
+        try:
+            found = self._simulate(["install", *named])
+        except RecordError as error:
+            raise _not_installable(named, str(error)) from error
         for name in found.get("changed", []):
             raise RecordError(f"package {name} would be changed by installing {' '.join(named)}: settle this first")
         return sorted(found.get("installed", []))
@@ -239,10 +251,18 @@ class Rpm(Packages):
         if self._tool == "zypper":
             out = self._host.ask([*self._command(), words[0], "--dry-run", *words[1:]], timeout=_LOCK_SECONDS).out
             return parse_zypper(out)
-        out = self._host.ask(
-            [*self._command(), words[0], "--assumeno", *words[1:]], timeout=_LOCK_SECONDS, ok=(0, 1)
-        ).out
-        return parse_dnf(out)
+        done = self._host.ask([*self._command(), words[0], "--assumeno", *words[1:]], timeout=_LOCK_SECONDS, ok=(0, 1))
+        found = parse_dnf(done.out)
+        if done.rc and not found:  # 1 is the status of an answer "no" as well, which follows a table
+            raise RecordError(last_line(done.err) or last_line(done.out))
+        return found
+
+
+def _not_installable(named: t.Sequence[str], error: str) -> RecordError:
+    """Return the error for packages that no package source of the node has, or that it cannot install."""
+    why = _PROGRAM.sub("", error)
+    advice = ": add a package source that has them, or refresh its lists" if _NOT_OFFERED.search(why) else ""
+    return RecordError(f"packages {', '.join(named)} cannot be installed: {why}{advice}")
 
 
 def needed(packages: Packages, ours: t.Sequence[str]) -> t.Dict[str, str]:

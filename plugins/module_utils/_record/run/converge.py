@@ -39,6 +39,9 @@ class Converge:
         """Return what `run` would do, or raise why it would do nothing."""
         outcome, _found, plan, _stale = self._plan_all(assume=True, show=show)
         apply.check_space(self._host, plan.steps)
+        for step in plan.steps:
+            if step.kind == "package":
+                package.manager(self._host).would_install(step.data)
         return outcome
 
     def run(self, *, show: bool) -> Outcome:

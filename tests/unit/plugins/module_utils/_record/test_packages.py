@@ -122,6 +122,44 @@ def test_apt_refuses_what_would_change_the_site(answer: str, says: str) -> None:
         Apt(Told({"apt-get -s": answer})).would_install(CONTAINERD)
 
 
+class Refusing(Host):
+    """A node whose package manager ends with an error, with these words of the real one."""
+
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__("/nonexistent")
+        self.status, self.words = status, words
+
+    def ask(self, argv: t.Sequence[str], *, timeout: float = 60, ok: t.Container[int] = (0,)) -> Completed:
+        del timeout
+        if self.status not in ok:
+            raise RecordError(f"{' '.join(argv)}: exit status {self.status}: {self.words}")
+        return Completed(tuple(argv), self.status, "Last metadata expiration check: 0:01:02 ago.\n", f"{self.words}\n")
+
+
+SOURCES = ": add a package source that has them, or refresh its lists"
+
+
+@pytest.mark.parametrize(
+    ("tool", "status", "words", "advice"),
+    [
+        ("apt", 100, "E: Unable to locate package kubelet", SOURCES),
+        ("apt", 100, "E: Package 'kubelet' has no installation candidate", SOURCES),
+        ("apt", 100, "E: Version '1.36.3' for 'kubelet' was not found", SOURCES),
+        ("apt", 100, "E: dpkg was interrupted, you must manually run 'dpkg --configure -a'", ""),
+        ("dnf", 1, "Error: Unable to find a match: kubelet", SOURCES),
+        ("zypper", 104, "'kubelet' not found in package names. Trying capabilities.", SOURCES),
+    ],
+)
+def test_a_package_that_cannot_be_installed_is_named_with_what_to_do(
+    tool: str, status: int, words: str, advice: str
+) -> None:
+    node = Refusing(status, words)
+    packages = Apt(node) if tool == "apt" else Rpm(node, tool)
+    with pytest.raises(RecordError) as refused:
+        packages.would_install([PackageItem("kubelet")])
+    assert str(refused.value) == f"packages kubelet cannot be installed: {words}{advice}"
+
+
 def test_apt_purges_when_it_is_told_so_and_never_removes_by_itself() -> None:
     host = Told({})
     Apt(host).remove(["runc"])

@@ -442,3 +442,13 @@ def test_secrets_are_in_no_step_and_no_diff(world: World) -> None:
     assert os.stat(world.at("/etc/key")).st_mode & 0o777 == 0o600
     world.write("/etc/site.conf", world.text("/etc/site.conf").replace("hush 2", "hush 3"))
     assert "hush" not in str(restore(FakeNode(world)))
+
+
+def test_check_mode_refuses_packages_that_the_node_could_not_install(world: World) -> None:
+    """Else the plan of a conversion is in order, and its canary fails when slurm.conf names our scripts already."""
+    asked = {"role": "main", "packages": ["daemon", "kubelet"]}
+    with pytest.raises(RecordError, match="packages daemon, kubelet cannot be installed: E: Unable to locate package"):
+        call(world, FakeNode(world), asked, check=True)
+    assert call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]}, check=True).changed
+    assert not world.installed & {"daemon", "kubelet"}
+    assert [command for command in world.log if "apt-get" in command] == []
