@@ -228,7 +228,10 @@ def _for_silent_slurm(error: str) -> str:
     if "slurm_bin_dir" in error:
         return "put it into group_vars/all.yml"
     if _UNREACHED in error or "sudo" in error:
-        return "see that Ansible reaches the first host of converged_controllers by ssh and becomes root there"
+        return (
+            "see that Ansible reaches the first host of converged_controllers by ssh and becomes root there (-K asks for the"
+            " password of sudo)"
+        )
     return "start slurmctld first"
 
 
@@ -257,7 +260,8 @@ def _host(one: JSON, cluster: Cluster, settings: Settings, reference: Reference)
         return
     yield from skew(one["offset"], reference, settings.max_skew)
     if settings.wlm == "slurm":
-        yield from machine.munge(node)
+        if batch_slurm.uses_munge(cluster.slurm.get("config") or {}):
+            yield from machine.munge(node)
         yield from batch_slurm.local(
             found, host=reference.host, digest=reference.digest, edited=reference.edited, is_node=is_node
         )
@@ -353,10 +357,12 @@ def _reference(nodes: t.Mapping[str, JSON], settings: Settings) -> Reference:
 
 def _unreachable(one: JSON, cluster: Cluster, settings: Settings) -> Finding:
     """Refuse a node that cannot be read only where slurm.conf is to name scripts that it lacks while it runs jobs."""
-    text = f"could not be read: {one.get('error') or 'no answer'}"
-    advice = "mend it, or put the host into the group converged_excepted"
+    error = str(one.get("error") or "no answer")
+    text = f"could not be read: {error}"
+    no_root = "let Ansible become root there (-K asks for the password of sudo)" if "sudo" in error else ""
     if not one["wanted"].get("is_node", True):
-        return refuse("unreachable", text, "mend it: batch controllers are needed")
+        return refuse("unreachable", text, no_root or "mend it: batch controllers are needed")
+    advice = f"{no_root or 'mend it'}, or put the host into the group converged_excepted"
     if settings.wlm != "slurm" or cluster.calls_ours():
         return warn("unreachable", f"{text}; it is left as it is", advice)
     node = cluster.slurm_nodes().get(str(one["wanted"]["wlm_node"])) or {}

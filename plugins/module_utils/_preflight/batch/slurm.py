@@ -34,6 +34,11 @@ def seconds(value: object) -> t.Optional[int]:
     return number if number and number not in _UNLIMITED else None
 
 
+def uses_munge(config: JSON) -> bool:
+    """Return whether Slurm's daemons know each other by munge: Slurm's default, to which 23.11 added auth/slurm."""
+    return str(config.get("AuthType") or "auth/munge") == "auth/munge"
+
+
 def prolog_flags(config: JSON) -> Findings:
     """Judge PrologFlags: ours are added to the site's, unless those forbid it."""
     present = str(config.get("PrologFlags") or "")

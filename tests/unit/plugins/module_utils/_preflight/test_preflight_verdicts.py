@@ -248,6 +248,25 @@ def test_a_controller_that_nobody_reaches_ends_every_run() -> None:
     assert [one.code for one in site.judge()["ctl"].refusals] == ["unreachable"]
 
 
+@pytest.mark.parametrize("host", ["n1", "ctl"])
+def test_a_host_on_which_sudo_wants_a_password_is_told_with_the_option_that_asks_for_it(host: str) -> None:
+    site = Site()
+    error = "Task failed: Premature end of stream waiting for become success. sudo: a password is required"
+    site.nodes[host] = {"wanted": site.nodes[host]["wanted"], "error": error}
+    (finding,) = site.judge()[host].refusals
+    assert "(-K asks for the password of sudo)" in finding.advice
+
+
+@pytest.mark.parametrize(("kind", "codes"), [("auth/slurm", []), ("auth/munge", ["munge"]), (None, ["munge"])])
+def test_munge_is_needed_only_where_slurm_authenticates_by_it(kind: t.Optional[str], codes: list[str]) -> None:
+    site = Site()
+    site.config["AuthType"] = kind
+    for host in ("n1", "ctl"):
+        site.nodes[host]["found"]["munge"] = "not installed"
+    assert [one.code for one in site.judge()["n1"].refusals] == codes
+    assert [one.code for one in site.judge()["ctl"].refusals] == codes
+
+
 def test_a_run_for_some_nodes_needs_a_cluster_that_is_prepared() -> None:
     site = Site()
     del site.nodes["n2"]
