@@ -41,6 +41,11 @@ version:
   returned: always
   type: str
   sample: v1.36.3
+api_server:
+  description: The API's address in the kubeconfig.
+  returned: always
+  type: str
+  sample: https://10.20.0.10:6443
 nodes:
   description: All Node objects by name.
   returned: always
@@ -92,9 +97,9 @@ def main() -> None:
     module = AnsibleModule(argument_spec=dict(ARGUMENT_SPEC), supports_check_mode=True)
     kube = Kubectl.of(module.params)
     try:
-        version, nodes = kube.version(), described(kube.nodes())
+        version, nodes, server = kube.version(), described(kube.nodes()), kube.server()
         client = importlib.util.find_spec("kubernetes") is not None
-        module.exit_json(changed=False, version=version, nodes=nodes, python_client=client)
+        module.exit_json(changed=False, version=version, api_server=server, nodes=nodes, python_client=client)
     except KubeError as error:
         module.fail_json(msg=str(error))
 

@@ -60,6 +60,11 @@ options:
         beside slurmctld and slurmd.
     type: str
     default: ""
+  api_server:
+    description:
+      - The address of the Kubernetes API to which this host is to come. Empty where the host needs none.
+    type: str
+    default: ""
   torque_home:
     description:
       - Torque's own folder on this host, whose C(mom_priv) is read. Empty on hosts of another batch system.
@@ -153,6 +158,7 @@ def main() -> None:
             "slurm_conf": {"type": "path"},
             "slurm_conf_told": {"type": "str", "default": ""},
             "slurm_bin_dir": {"type": "str", "default": ""},
+            "api_server": {"type": "str", "default": ""},
             "torque_home": {"type": "str", "default": ""},
             "record_dir": {"type": "path", "default": "/var/lib/converged/record"},
         },
@@ -168,6 +174,7 @@ def main() -> None:
             paths=given["paths"],
             sock=given["socket"].partition("unix://")[2] or given["socket"],
             files=[*TOUCHED, *slurm["files"]],
+            api_server=given["api_server"],
         )
         killing = gather_slurm.killing(slurm["scripts"])
         record = Store(Host(), given["record_dir"]).load().roles()

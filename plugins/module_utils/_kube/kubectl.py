@@ -70,6 +70,11 @@ class Kubectl:
             raise KubeError(f"{self._kubeconfig}: names no certificate authority: say its hash yourself")
         return str(cluster.get("server", "")), base64.b64decode(data).decode("utf-8", "replace")
 
+    def server(self) -> str:
+        """Return the API's address in the kubeconfig."""
+        view = self._json("config", "view", "--minify", "--output=json")
+        return str(((view.get("clusters") or [{}])[0].get("cluster") or {}).get("server", ""))
+
     def nodes(self) -> t.Dict[str, JSON]:
         """Return all Node objects by name, in one call."""
         return {node["metadata"]["name"]: node for node in self._json("get", "nodes", "--output=json")["items"]}

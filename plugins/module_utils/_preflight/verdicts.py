@@ -41,7 +41,7 @@ from .model import (
 from .node import machine, placeholder_mode, pods, releases, room, singularity, storage
 
 # Of any host, and of those that are to be shared.
-_ANYWHERE = (machine.owners,)
+_ANYWHERE = (machine.owners, machine.api)
 _ON_NODES = (
     machine.swap,
     machine.ports,

@@ -1,14 +1,16 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What role node_runtime writes for each network and each distribution."""
+"""What role node_runtime writes for each network and each distribution, and which hosts must reach the API."""
 
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
+from unit.rehearsals.conftest import HOSTS, Rehearsal
 
 CONFIG = "/etc/containerd/config.toml"
 
@@ -72,3 +74,17 @@ def test_a_distribution_whose_packages_are_not_known_is_refused_with_a_way_out(r
     assert not done.passed
     assert "set node_runtime_manage to false and node_kubelet_socket" in " ".join(done.said.split())
     assert not [call for call in done.calls if call.module == "node_state"]
+
+
+@pytest.mark.parametrize(
+    ("given", "address"), [({}, "https://127.0.0.1:6443"), ({"converged_api_server": "https://vip:6443"}, "https://vip:6443")]
+)
+def test_the_hosts_that_need_the_api_try_to_reach_it_where_they_will(
+    stage: Any, tmp_path: Path, given: dict[str, str], address: str
+) -> None:
+    rehearsal = Rehearsal(stage, tmp_path, {**HOSTS, "converged_shared": ["n1"]})
+    rehearsal.answer({"api_server": "https://127.0.0.1:6443"}, module="kube_info")
+    done = rehearsal.playbook("site", "--check", **given)
+    assert done.passed, done.said
+    tried = {call.host: call.args["api_server"] for call in done.calls if call.module == "share_node_info"}
+    assert tried == {"ctl": address, "n1": address, "n2": ""}

@@ -18,12 +18,14 @@ import shutil
 import socket
 import time
 import typing as t
+from urllib.parse import urlsplit
 
 from ... import _command
 from ..._texts import mount_of, mounts, text_of
 from . import parse, script_patterns
 
 SECONDS = 10.0
+API_SECONDS = 5.0
 UNITS = (
     "docker.service",
     "firewalld.service",
@@ -58,7 +60,9 @@ KUBELET_CGROUPS = ("cgroupRoot", "cgroupsPerQOS")  # which decide where the cgro
 RUNTIMES = ("containerd", "crio", "cri-dockerd", "sycri")
 
 
-def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.Sequence[str]) -> t.Dict[str, t.Any]:
+def node(
+    *, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.Sequence[str], api_server: str = ""
+) -> t.Dict[str, t.Any]:
     """Gather everything but the batch system's side."""
     seen = time.time()
     mounted = mounts(text_of("/proc/self/mounts"))
@@ -88,6 +92,7 @@ def node(*, ports: t.Sequence[int], paths: t.Sequence[str], sock: str, files: t.
         "nvidia_in_config": "nvidia" in _active_lines("/etc/containerd/config.toml", "nvidia-container-runtime"),
         "socket": os.path.exists(sock) if sock else False,
         "munge": _munge(),
+        "api_unreached": unreached(api_server),
         "selinux": text_of("/sys/fs/selinux/enforce").strip(),
         "overcommit": text_of("/proc/sys/vm/overcommit_memory").strip(),
         "owners": [owned for owned in (_owner(path) for path in files) if owned],
@@ -164,6 +169,18 @@ def _disk(path: str, mounted: t.Mapping[str, t.Tuple[str, bool]]) -> t.Dict[str,
         "size": room.f_blocks * room.f_frsize,
         "free": room.f_bavail * room.f_frsize,
     }
+
+
+def unreached(server: str) -> str:
+    """Return why no connection to the Kubernetes API comes about; "" where one does, or where none is wanted."""
+    if not server:
+        return ""
+    try:
+        parts = urlsplit(server if "://" in server else f"https://{server}")
+        with socket.create_connection((parts.hostname or "", parts.port or 443), timeout=API_SECONDS):
+            return ""
+    except (OSError, ValueError) as error:
+        return f"{server}: {getattr(error, 'strerror', None) or error}"
 
 
 def _munge() -> str:

@@ -42,6 +42,7 @@ _IN_THE_WAY = {
 _CGROUP_V1_REFUSED_FROM = (1, 35)
 _CGROUP_V1_FROZEN_FROM = (1, 31)
 _OLDEST_KERNEL = (4, 19)
+_CONTROLLER = "drain_access"  # the role in the record of a batch controller that has an identity at the API
 _EVICTION = "100Mi"  # which a kubelet keeps free unless it is told otherwise
 
 
@@ -177,6 +178,20 @@ def kubernetes(node: Machine) -> Findings:
     elif parts:
         text = f"is in a Kubernetes cluster already, not by this collection ({shown(parts)})"
         yield refuse("kubernetes", text, "take it out (kubeadm reset), or accept 'kubernetes' to take it as it is")
+
+
+def api(node: Machine) -> Findings:
+    """Judge the way to the Kubernetes API, which kubelets and the controllers' service need.
+
+    A host that has joined may have lost it for a while only, and jobs do not need it.
+    """
+    unreached = node.found.get("api_unreached")
+    if unreached:
+        yield (warn if node.joined_by_us or _CONTROLLER in node.found["record"] else refuse)(
+            "api_reach",
+            f"does not reach the Kubernetes API at {unreached}",
+            "let the connection through, or say in converged_api_server at which address hosts reach the API",
+        )
 
 
 def munge(node: Machine) -> Findings:

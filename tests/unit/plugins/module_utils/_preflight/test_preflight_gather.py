@@ -186,6 +186,17 @@ def test_reading_a_machine_names_every_kind_and_changes_nothing(tmp_path: t.Any)
     assert [path.name for path in tmp_path.iterdir()] == ["a.conf"]
 
 
+def test_whether_the_api_is_reached_is_tried_and_told_with_its_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"https://127.0.0.1:{server.getsockname()[1]}"
+        assert gather_node.unreached(address) == ""
+        assert gather_node.unreached(address[len("https://") :]) == ""
+    assert gather_node.unreached(address) == f"{address}: Connection refused"
+    assert gather_node.unreached("https://kube.invalid:6443").startswith("https://kube.invalid:6443: ")
+    assert gather_node.unreached("https://127.0.0.1:port").startswith("https://127.0.0.1:port: Port could not")
+    assert gather_node.unreached("") == ""
+
+
 def test_a_file_that_is_closed_meanwhile_hides_no_owner_of_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy kubelet closes files while its own are looked through, and would be told to free its own port."""
     listdir = os.listdir

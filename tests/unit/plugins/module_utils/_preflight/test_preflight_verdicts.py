@@ -248,6 +248,24 @@ def test_a_controller_that_nobody_reaches_ends_every_run() -> None:
     assert [one.code for one in site.judge()["ctl"].refusals] == ["unreachable"]
 
 
+LOST = "https://127.0.0.1:6443: Connection refused"
+
+
+@pytest.mark.parametrize(("host", "role"), [("n1", "node_kubelet"), ("ctl", "drain_access")])
+def test_a_host_comes_to_the_api_before_it_is_converted_and_may_lose_it_afterwards(host: str, role: str) -> None:
+    site = Site()
+    site.nodes[host]["found"]["api_unreached"] = LOST
+    (finding,) = site.judge()[host].refusals
+    assert finding.code == "api_reach"
+    assert f"does not reach the Kubernetes API at {LOST}" in finding.text
+    assert "converged_api_server" in finding.advice
+
+    site.nodes[host]["found"]["record"] = [role]
+    judged = site.judge()[host]
+    assert [one.level for one in judged.findings if one.code == "api_reach"] == ["warn"]
+    assert not judged.refusals
+
+
 @pytest.mark.parametrize("host", ["n1", "ctl"])
 def test_a_host_on_which_sudo_wants_a_password_is_told_with_the_option_that_asks_for_it(host: str) -> None:
     site = Site()
