@@ -16,10 +16,16 @@ import yaml
 GRACE = "spark.kubernetes.executor.terminationGracePeriodSeconds"
 DEFAULT_GRACE = 30
 DECOMMISSIONING = ("spark.decommission.enabled", "spark.storage.decommission.enabled")
+REATTEMPT = "spark.storage.decommission.replicationReattemptInterval"
+DEFAULT_REATTEMPT, LONGEST_REATTEMPT = "30s", 5
+ATTEMPTS, RETAINED = "spark.stage.maxConsecutiveAttempts", "spark.scheduler.maxRetainedRemovedDecommissionExecutors"
+DEFAULT_ATTEMPTS, FEWEST_ATTEMPTS = "4", 20
 PROPERTIES = "spark.properties"
 # What an image of an example is called before the site's own is named.
 UNNAMED = re.compile(r"registry\.example/|CHANGE-ME")
-UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+UNITS = {"us": 1e-6, "ms": 1e-3, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+# Options of spark-submit that have no word behind them.
+FLAGS = ("--verbose", "-v", "--supervise", "--help", "-h", "--version")
 
 
 class Judged(t.NamedTuple):
@@ -58,13 +64,13 @@ def judge(text: str, name: str, deadlines: t.Mapping[str, t.Mapping[str, float]]
     namespace = owner["metadata"].get("namespace") or ""
     if not namespace:
         refused.append(f"{what}: names no namespace; expected one that has a ResourceQuota")
-    settings = _settings(known)
-    grace = _seconds(settings.get(GRACE, str(DEFAULT_GRACE)))
-    if grace is None:
+    settings = {**_settings(known), **_arguments(pod)}
+    seconds = _seconds(settings.get(GRACE, str(DEFAULT_GRACE)))
+    if seconds is None:
         refused.append(f"{name}: {GRACE} is {settings[GRACE]!r}; expected seconds, such as 40 or 40s")
         return Judged(namespace, DEFAULT_GRACE, tuple(refused), ())
-    off = [one for one in DECOMMISSIONING if settings.get(one, "false").lower() != "true"]
-    warnings = [f"{name}: {one} is not true, so executors that leave a node lose their blocks" for one in off]
+    grace = int(seconds)
+    warnings = [f"{name}: {fault}" for fault in _losses(settings)]
     for variable, hosts in sorted(deadlines.items()):
         host = min(sorted(hosts), key=lambda one: hosts[one], default="")
         if host and hosts[host] < grace:
@@ -110,6 +116,37 @@ def _settings(objects: t.Sequence[t.Mapping[str, t.Any]]) -> t.Dict[str, str]:
     return found
 
 
-def _seconds(text: str) -> t.Optional[int]:
-    found = re.fullmatch(r"(\d{1,9})(s|m|min|h)?", text)
+def _arguments(pod: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+    """Return Spark's settings from the options of spark-submit. Words behind the program are the program's own."""
+    found: t.Dict[str, str] = {}
+    for container in pod.get("containers") or []:
+        words = [str(word) for word in [*(container.get("command") or []), *(container.get("args") or [])]]
+        while words and not words[0].startswith("-"):
+            words.pop(0)
+        while words and words[0].startswith("-"):
+            option, equals, value = words.pop(0).partition("=")
+            if not equals and option not in FLAGS and words:
+                value = words.pop(0)
+            if option in ("--conf", "-c"):
+                name, _equals, setting = value.partition("=")
+                found[name.strip()] = setting.strip()
+    return found
+
+
+def _losses(settings: t.Mapping[str, str]) -> t.Iterator[str]:
+    """Say which settings let an application lose more than it must when nodes are taken."""
+    off = [one for one in DECOMMISSIONING if settings.get(one, "false").lower() != "true"]
+    for one in off:
+        yield f"{one} is not true, so executors that leave a node lose their blocks"
+    interval = settings.get(REATTEMPT, DEFAULT_REATTEMPT)
+    if not off and (_seconds(interval) or 0) > LONGEST_REATTEMPT:
+        yield f"{REATTEMPT} is {interval}, so executors with nothing left to do may stay as long: set 1s"
+    attempts = settings.get(ATTEMPTS, DEFAULT_ATTEMPTS)
+    if attempts.isdecimal() and int(attempts) < FEWEST_ATTEMPTS and settings.get(RETAINED, "0") == "0":
+        what = f"{ATTEMPTS} is {attempts}, so an application ends whose nodes are taken so often in one stage"
+        yield f"{what}: set 100, or {RETAINED}"
+
+
+def _seconds(text: str) -> t.Optional[float]:
+    found = re.fullmatch(r"(\d{1,9})(us|ms|s|m|min|h|d)?", text)
     return int(found[1]) * UNITS[found[2] or ""] if found else None

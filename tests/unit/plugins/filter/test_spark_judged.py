@@ -66,7 +66,7 @@ def test_a_deadline_shorter_than_the_grace_is_a_warning_with_both_numbers_and_th
     assert judged(SITE_IMAGE, hosts)["refused"] == []
 
 
-@pytest.mark.parametrize(("written", "seconds"), [("  90s", 90), ("=1m", 60), (" : 50", 50)])
+@pytest.mark.parametrize(("written", "seconds"), [("  90s", 90), ("=1m", 60), (" : 50", 50), (" 45000ms", 45)])
 def test_the_grace_is_read_as_spark_reads_it(written: str, seconds: int) -> None:
     found = judged(SITE_IMAGE.replace("PeriodSeconds  40", f"PeriodSeconds{written}"))
     assert (found["refused"], found["grace"]) == ([], seconds)
@@ -77,3 +77,53 @@ def test_decommissioning_that_is_off_is_a_warning() -> None:
     assert judged(text)["warnings"] == [
         "job.yml: spark.decommission.enabled is not true, so executors that leave a node lose their blocks"
     ]
+
+
+REATTEMPT = "spark.storage.decommission.replicationReattemptInterval"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("# default", "30s"), (f"{REATTEMPT} 20s", "20s"), (f"{REATTEMPT} 1m", "1m")]
+)
+def test_executors_that_would_sit_out_their_grace_are_a_warning(line: str, said: str) -> None:
+    (warning,) = judged(SITE_IMAGE.replace(f"{REATTEMPT}  1s", line))["warnings"]
+    assert warning == f"job.yml: {REATTEMPT} is {said}, so executors with nothing left to do may stay as long: set 1s"
+
+
+def test_a_short_interval_in_another_unit_is_no_warning() -> None:
+    assert judged(SITE_IMAGE.replace(f"{REATTEMPT}  1s", f"{REATTEMPT} 800ms"))["warnings"] == []
+
+
+ATTEMPTS = "spark.stage.maxConsecutiveAttempts                       100"
+RETAINED = "spark.scheduler.maxRetainedRemovedDecommissionExecutors  100"
+
+
+@pytest.mark.parametrize("attempts", ["# default", "spark.stage.maxConsecutiveAttempts 3"])
+def test_an_application_that_a_few_takes_within_a_stage_would_end_is_a_warning(attempts: str) -> None:
+    (warning,) = judged(SITE_IMAGE.replace(ATTEMPTS, attempts).replace(RETAINED, "# default"))["warnings"]
+    number = 4 if attempts.startswith("#") else 3
+    assert warning == (
+        f"job.yml: spark.stage.maxConsecutiveAttempts is {number}, so an application ends whose nodes are taken so"
+        " often in one stage: set 100, or spark.scheduler.maxRetainedRemovedDecommissionExecutors"
+    )
+
+
+@pytest.mark.parametrize("line", [ATTEMPTS, RETAINED])
+def test_either_of_the_two_settings_is_enough(line: str) -> None:
+    assert judged(SITE_IMAGE.replace(line, "# default"))["warnings"] == []
+
+
+def test_settings_on_the_drivers_command_line_count_before_those_of_the_file() -> None:
+    grace = "spark.kubernetes.executor.terminationGracePeriodSeconds"
+    words = f"- driver\n                - --conf\n                - {REATTEMPT}=9s\n"
+    words += f"                - --verbose\n                - --conf={grace}=50s\n"
+    found = judged(SITE_IMAGE.replace("- driver\n", words))
+    first, second = found["warnings"]
+    assert found["grace"] == 50
+    assert first.startswith(f"job.yml: {REATTEMPT} is 9s")
+    assert second.startswith("node_share_controller_deadline is 45 s on n1, and executors of job.yml may need 50 s")
+
+
+def test_words_behind_the_program_are_its_own() -> None:
+    words = '- --conf\n                - spark.decommission.enabled=false\n                - "60"'
+    assert judged(SITE_IMAGE.replace('- "60"', words))["warnings"] == []
