@@ -3,13 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Spark's run time alone, with one hand-over, and with one every minute; with decommissioning and without it.
 
-Executors spread over three nodes. Jobs take two of them, one after the other; the third has the driver.
+Executors spread over three nodes. Jobs take two of them, one after the other; the third has the driver. The machine's
+load moves every time, so each run is compared with the run alone of its own round.
 """
 
+import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +34,9 @@ FACTOR = 1.3
 TRACKING = {"spark.dynamicAllocation.shuffleTracking.enabled": "true"}
 WITHOUT = {**dict.fromkeys(spark_site.DECOMMISSIONING, "false"), **TRACKING}
 ALONE, ONE, MINUTELY = "alone", "one hand-over", "one every minute"
+WAYS = (ALONE, ONE, MINUTELY)
+# What `--decommissioning` may say, and which runs that means.
+CHOICES = {"both": (True, False), "on": (True,), "off": (False,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,11 @@ class Run:
     takes: int
     away: float
     tasks: Tasks
+
+    @property
+    def again(self) -> float:
+        """Tasks that were computed again, for each hundred that the application has."""
+        return 100 * self.tasks.repeated / (self.tasks.finished - self.tasks.repeated)
 
     def bound(self, alone: float) -> float:
         """Return the seconds that this run may take at most."""
@@ -96,32 +107,60 @@ def play(site: Sharing, way: str, *, decommissioning: bool, tasks: int, seconds:
     return Run(way, decommissioning, spark_site.uptime(log), taker.takes, taker.away, read_tasks(log))
 
 
-def report(runs: list[Run]) -> tuple[str, bool]:
-    """Return the table, and whether all runs with decommissioning are within what is asked."""
+def report(rounds: Sequence[Sequence[Run]]) -> tuple[str, bool]:
+    """Return the table of medians and ranges, and whether every run with decommissioning took what is asked at most.
+
+    A round has one run of each kind, in the same order. Ratios are to the run alone of the same round.
+    """
     rows, kept = [], True
-    alone = {run.decommissioning: run.seconds for run in runs if run.way == ALONE}
-    for run in runs:
-        base = alone[run.decommissioning]
-        bound = run.bound(base) if run.decommissioning and run.way != ALONE else None
-        kept = kept and (bound is None or run.seconds <= bound)
+    for same in zip(*rounds, strict=True):
+        first = same[0]
+        alone = [
+            next(run.seconds for run in runs if run.way == ALONE and run.decommissioning == first.decommissioning)
+            for runs in rounds
+        ]
+        ratios = [run.seconds / base for run, base in zip(same, alone, strict=True)]
+        asked = ""
+        if first.decommissioning and first.way != ALONE:
+            shares = [run.seconds / run.bound(base) for run, base in zip(same, alone, strict=True)]
+            kept = kept and max(shares) <= 1
+            asked = f"{max(shares):.2f}"
         rows.append(
             [
-                f"{run.way}, {'with' if run.decommissioning else 'without'} decommissioning",
-                f"{run.seconds:.0f} s",
-                f"{run.seconds / base:.2f}",
-                f"{run.takes}, {run.away:.0f} s",
-                str(run.tasks.lost),
-                f"{run.tasks.repeated} of {run.tasks.finished}",
-                f"{bound:.0f} s" if bound else "",
+                f"{first.way}, {'with' if first.decommissioning else 'without'}",
+                spread([run.seconds for run in same], ".0f", " s"),
+                spread(ratios, ".2f"),
+                spread([run.takes for run in same], ".0f"),
+                spread([run.away for run in same], ".0f", " s"),
+                spread([run.tasks.lost for run in same], ".0f"),
+                spread([run.again for run in same], ".0f", " %"),
+                asked,
             ]
         )
-    head = ["run", "time", "ratio", "takes, away", "tasks lost", "computed again", "asked"]
+    head = [
+        "run, with or without decommissioning",
+        "time",
+        "ratio",
+        "takes",
+        "away",
+        "tasks lost",
+        "computed again",
+        "of what is asked, at most",
+    ]
     return _figures.table(head, rows), kept
 
 
+def spread(values: Sequence[float], form: str, unit: str = "") -> str:
+    """Return the median with the range behind it, or one value where all look the same."""
+    median, least, most = (f"{value:{form}}" for value in (statistics.median(values), min(values), max(values)))
+    return f"{median}{unit}" if least == most else f"{median}{unit} ({least} to {most}{unit})"
+
+
 def main() -> int:
-    parser = _figures.parser_of(__doc__, "", "--bed spark", "--tasks 60 --seconds 2")
+    parser = _figures.parser_of(__doc__, "--rounds 3", "--decommissioning on --tasks 60 --seconds 2", "--bed spark")
     parser.add_argument("--bed", metavar="BED", help="a bed that is up and has been prepared by an earlier run")
+    parser.add_argument("--rounds", type=_figures.count, default=1, help="of all runs (default: %(default)s)")
+    parser.add_argument("--decommissioning", choices=CHOICES, default="both", help="which runs (default: %(default)s)")
     parser.add_argument(
         "--tasks", type=_figures.count, default=150, help="of each of two stages (default: %(default)s)"
     )
@@ -137,15 +176,19 @@ def main() -> int:
             spark_site.Scheduler(bed, folder / "scheduler").install()
             site.play("site")
             spark_site.prepare(bed, drivers=DRIVERS)
-        runs = []
-        for decommissioning in (True, False):
-            for way in (ALONE, ONE, MINUTELY):
-                load = _figures.load_average()
-                run = play(site, way, decommissioning=decommissioning, tasks=options.tasks, seconds=options.seconds)
-                print(f"  {run.way}, decommissioning {run.decommissioning}: {run.seconds:.0f} s; {load}", flush=True)
-                runs.append(run)
-        table, kept = report(runs)
-        print(f"{2 * options.tasks} tasks of {options.seconds:g} s, 3 executors; {_figures.load_average()}\n\n{table}")
+        rounds: list[list[Run]] = []
+        for number in range(options.rounds):
+            rounds.append([])
+            for decommissioning in CHOICES[options.decommissioning]:
+                for way in WAYS:
+                    load = _figures.load_average()
+                    run = play(site, way, decommissioning=decommissioning, tasks=options.tasks, seconds=options.seconds)
+                    with_it = "with" if decommissioning else "without"
+                    print(f"  round {number + 1}: {way}, {with_it}: {run.seconds:.0f} s; before it {load}", flush=True)
+                    rounds[-1].append(run)
+        table, kept = report(rounds)
+        about = f"{options.tasks} tasks of {options.seconds:g} s and {options.tasks} of a quarter of it, 3 executors"
+        print(f"{about}, {options.rounds} rounds; {_figures.load_average()}\n\n{table}")
         return 0 if kept else 1
 
 
