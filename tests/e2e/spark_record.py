@@ -16,7 +16,8 @@ from demo.kube_record import Pod
 from demo.slurm_record import Job
 
 FINISHED, REPEATED, LOST = "tasks that have ended", "tasks computed again", "tasks lost"
-_TASK = re.compile(r"(\S+ \S+) \w+ TaskSetManager: (Finished|Lost) task (\d+)\.\d+ in stage (\d+)\.\d+ ")
+_STARTED = re.compile(r"\S+ \S+ \w+ TaskSetManager: Starting task \S+ in stage \S+ \(TID (\d+)\) \(.*\bpartition (\d+)")
+_TASK = re.compile(r"(\S+ \S+) \w+ TaskSetManager: (Finished|Lost) task (\d+)\.\d+ in stage (\d+)\.\d+ \(TID (\d+)\)")
 _DECOMMISSIONED = re.compile(r"TaskSchedulerImpl: Executor (\d+) on \S+ is decommissioned after (\d+(?:\.\d+)?) s")
 _GONE = re.compile(r"ExecutorMonitor: Executor (\d+) is removed\.")
 
@@ -54,13 +55,16 @@ class Tasks:
 def read_tasks(log: str) -> Tasks:
     """Return what happened to tasks and executors, by the driver's own lines of level INFO, which are in UTC.
 
-    A task is computed again where it has finished before: its output was lost. A lost task had not finished.
+    A task is computed again where it has finished before: its output was lost. A lost task had not finished. Which task
+    it is, its partition tells: a later attempt of a stage has only the tasks that are missing, and counts them from 0.
     """
-    events, done = [], set[tuple[str, str]]()
+    events, done, partitions = [], set[tuple[str, str]](), dict[str, str]()
     for line in log.splitlines():
-        if found := _TASK.match(line):
+        if started := _STARTED.match(line):
+            partitions[started[1]] = started[2]
+        elif found := _TASK.match(line):
             moment = datetime.strptime(found[1], "%y/%m/%d %H:%M:%S").replace(tzinfo=UTC)
-            task = (found[4], found[3])
+            task = (found[4], partitions.get(found[5], found[3]))
             events.append((moment, LOST if found[2] == "Lost" else REPEATED if task in done else FINISHED))
             if found[2] == "Finished":
                 done.add(task)

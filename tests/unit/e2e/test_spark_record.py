@@ -33,6 +33,23 @@ def test_a_task_that_finished_twice_was_computed_again_and_one_that_did_not_fini
     assert (tasks.finished, tasks.repeated, tasks.lost) == (3, 1, 1)
 
 
+SECOND_ATTEMPT = """\
+26/11/23 15:49:39 INFO TaskSetManager: Starting task 0.0 in stage 0.0 (TID 0) (10.1.3.5,executor 3, partition 0, ANY)
+26/11/23 15:49:39 INFO TaskSetManager: Starting task 1.0 in stage 0.0 (TID 1) (10.1.2.5,executor 2, partition 1, ANY)
+26/11/23 15:49:41 INFO TaskSetManager: Finished task 0.0 in stage 0.0 (TID 0) in 2000 ms on 10.1.3.5 (executor 3) (1/3)
+26/11/23 15:49:41 INFO TaskSetManager: Finished task 1.0 in stage 0.0 (TID 1) in 2000 ms on 10.1.2.5 (executor 2) (2/3)
+26/11/23 15:49:42 INFO TaskSetManager: Starting task 0.0 in stage 0.1 (TID 2) (10.1.3.5,executor 3, partition 1, ANY)
+26/11/23 15:49:42 INFO TaskSetManager: Starting task 1.0 in stage 0.1 (TID 3) (10.1.3.5,executor 3, partition 2, ANY)
+26/11/23 15:49:44 INFO TaskSetManager: Finished task 0.0 in stage 0.1 (TID 2) in 2000 ms on 10.1.3.5 (executor 3) (1/2)
+26/11/23 15:49:44 INFO TaskSetManager: Finished task 1.0 in stage 0.1 (TID 3) in 2000 ms on 10.1.3.5 (executor 3) (2/2)
+"""
+
+
+def test_in_a_later_attempt_of_a_stage_tasks_have_other_numbers_and_the_partition_tells_which_is_repeated() -> None:
+    tasks = read_tasks(SECOND_ATTEMPT)
+    assert [kind for _moment, kind in tasks.events] == [FINISHED, FINISHED, REPEATED, FINISHED]
+
+
 def test_an_executor_that_went_without_decommissioning_was_cut_off() -> None:
     tasks = read_tasks(LOG)
     assert tasks.decommissioned == {"1": 3.0}
