@@ -77,7 +77,8 @@ def test_a_distribution_whose_packages_are_not_known_is_refused_with_a_way_out(r
 
 
 @pytest.mark.parametrize(
-    ("given", "address"), [({}, "https://127.0.0.1:6443"), ({"converged_api_server": "https://vip:6443"}, "https://vip:6443")]
+    ("given", "address"),
+    [({}, "https://127.0.0.1:6443"), ({"converged_api_server": "https://vip:6443"}, "https://vip:6443")],
 )
 def test_the_hosts_that_need_the_api_try_to_reach_it_where_they_will(
     stage: Any, tmp_path: Path, given: dict[str, str], address: str
