@@ -6,12 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import (
-    Conf,
-    flattened,
-    load,
-    loaded_from,
-)
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import Conf, flattened, load, loaded_from
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.version import Version
 

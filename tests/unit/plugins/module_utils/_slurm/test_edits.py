@@ -6,13 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.edits import (
-    LineEdit,
-    Plan,
-    Wish,
-    applied,
-    plan,
-)
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.edits import LineEdit, Plan, Wish, applied, plan
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import Conf, load
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.text import encode
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
