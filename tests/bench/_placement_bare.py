@@ -14,10 +14,10 @@ from typing import Any
 from placement.app.cli import main
 from placement.app.process import wiring
 from placement.core.scheduler import Decision, Scheduler
-from placement.model.action import Bind
-from placement.model.event import Event, Relisted, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
+from placement.model.messages.action import Bind
+from placement.model.messages.event import Event, Relisted, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
 from placement.policy.plugins.configuration import Configuration
 
 

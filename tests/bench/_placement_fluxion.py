@@ -26,8 +26,8 @@ from placement.graph.jgf import write_jgf
 from placement.graph.operations import allocate
 from placement.graph.request import Part, Refused, Request
 from placement.graph.tree import Graph
-from placement.model.event import Upserted
-from placement.model.node import Node
+from placement.model.messages.event import Upserted
+from placement.model.objects.node import Node
 from placement.state.cluster import Cluster
 
 POLICIES: Final = ("first", "firstnodex", "low", "high", "lonode", "hinode", "lonodex", "hinodex")

@@ -23,10 +23,10 @@ from bench._figures import count, parser_of
 from bench.placement_cycles import MARK_SLICE, SLICE, Case
 from placement.app.process import gc_control
 from placement.kube.decode.decoder import Decoder
-from placement.model.action import Evict
-from placement.model.event import Deleted, EvictRefused, Relisted, Upserted
-from placement.model.pod import Phase, Pod, PodSpec
-from placement.model.selector import (
+from placement.model.messages.action import Evict
+from placement.model.messages.event import Deleted, EvictRefused, Relisted, Upserted
+from placement.model.objects.pod import Phase, Pod, PodSpec
+from placement.model.rules.selector import (
     Effect,
     NodeSelector,
     NodeSelectorTerm,

@@ -19,9 +19,9 @@ from typing import Any
 from bench._figures import count, parser_of
 from placement.app.process import gc_control
 from placement.core.scheduler import Scheduler
-from placement.model.action import Bind, Evict
-from placement.model.event import Deleted, Event, Upserted
-from placement.model.pod import Phase, Pod
+from placement.model.messages.action import Bind, Evict
+from placement.model.messages.event import Deleted, Event, Upserted
+from placement.model.objects.pod import Phase, Pod
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, priority_class, queue
 from placement_kit.kube_batch import ACTIONS, policy

@@ -17,12 +17,13 @@ from dataclasses import replace
 
 import numpy as np
 from bench import _figures
-from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.event import Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod, PodSpec
-from placement.model.quantity import Amounts
-from placement.model.selector import (
+from placement.model.amounts.quantity import Amounts
+from placement.model.messages.event import Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod, PodSpec
+from placement.model.objects.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.rules.selector import (
     Effect,
     LabelSelector,
     NodeSelector,
@@ -32,7 +33,6 @@ from placement.model.selector import (
     Taint,
     Toleration,
 )
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
 from placement.state.affinity.topology_rules import DomainRules

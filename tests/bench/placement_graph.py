@@ -26,11 +26,11 @@ from placement.graph.operations import allocate
 from placement.graph.request import Part, Refused, Request, Selection
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Deleted, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod, PodSpec
-from placement.model.quantity import Amounts
-from placement.model.selector import NodeSelector
+from placement.model.amounts.quantity import Amounts
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod, PodSpec
+from placement.model.rules.selector import NodeSelector
 from placement.state.cluster import Cluster
 
 GIB: Final = 2**30

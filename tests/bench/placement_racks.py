@@ -20,9 +20,9 @@ from bench.placement_graph import GIB, RACKS, checked, cluster_of
 from placement.graph.match import choose
 from placement.graph.request import Part, Request, Selection
 from placement.graph.tree import Graph
-from placement.model.event import Deleted, Upserted
-from placement.model.pod import Pod, PodSpec
-from placement.model.quantity import Amounts
+from placement.model.amounts.quantity import Amounts
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.pod import Pod, PodSpec
 
 NODES: Final = 320
 IN_RACK: Final = 16

@@ -17,8 +17,8 @@ from pbs_double.faults import Fault, Faulty
 from pbs_double.recorder import Recorder
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms
-from placement.model.action import Release, Submit
 from placement.model.batch import BatchJob, Chunk
+from placement.model.messages.action import Release, Submit
 
 PATIENCE = 60.0
 NUMBERS = itertools.count(1)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from placement.core.scheduler import Scheduler
-from placement.model.action import Action, AskHosts, Evict, Release, Submit
 from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
-from placement.model.event import HostsRead, JobsRead, SubmitEnded
-from placement.model.pod import Pod
-from placement.model.workload import Namespace
+from placement.model.messages.action import Action, AskHosts, Evict, Release, Submit
+from placement.model.messages.event import HostsRead, JobsRead, SubmitEnded
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import Namespace
 from placement.policy.jobs.batch_jobs import mark_of
 from placement.policy.plugins.configuration import DEFAULT
 

@@ -5,13 +5,13 @@
 
 from typing import Any
 
-from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.disruption import DisruptionBudget
-from placement.model.node import Node
-from placement.model.pod import Pod, PodSpec
-from placement.model.quantity import parse_quantity, round_amounts
-from placement.model.selector import LabelPairs, LabelSelector, Operator, Requirement
-from placement.model.workload import INCUBATOR, PodGroup, PriorityClass, Queue
+from placement.model.amounts.quantity import parse_quantity, round_amounts
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod, PodSpec
+from placement.model.objects.workload import INCUBATOR, PodGroup, PriorityClass, Queue
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.rules.selector import LabelPairs, LabelSelector, Operator, Requirement
 
 
 def amounts(**quantities: str) -> tuple[tuple[str, int], ...]:

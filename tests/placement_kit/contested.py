@@ -9,12 +9,12 @@ fault that may be.
 
 from dataclasses import replace
 
-from placement.model.action import Action, Bind, Evict, Release, Submit
 from placement.model.batch import BackingRules, BatchJob, Chunk, Whose
-from placement.model.event import JobsRead, JobsUnread, SubmitEnded
-from placement.model.pod import Phase, Pod
-from placement.model.selector import LabelPairs
-from placement.model.workload import Namespace, PodGroup
+from placement.model.messages.action import Action, Bind, Evict, Release, Submit
+from placement.model.messages.event import JobsRead, JobsUnread, SubmitEnded
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.workload import Namespace, PodGroup
+from placement.model.rules.selector import LabelPairs
 
 from placement_kit.backed import Backed, Batch
 from placement_kit.builders import amounts, gang, node, pairs

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from placement.kube.decode.decoder import Decoder
-from placement.model.pod import Pod
+from placement.model.objects.pod import Pod
 
 Json = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Deleted, Event, Relisted, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
+from placement.model.messages.event import Deleted, Event, Relisted, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
 from placement.state.cluster import Cluster
 
 from placement_kit.builders import amounts

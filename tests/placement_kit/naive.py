@@ -8,11 +8,11 @@ Slow and plain on purpose: the columns are tested against it.
 
 from collections.abc import Mapping, Sequence
 
-from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.quantity import is_extended
-from placement.model.selector import UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
+from placement.model.amounts.quantity import is_extended
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.rules.selector import UNSCHEDULABLE_TAINT, Effect, Taint, untolerated
 
 CORDON = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 

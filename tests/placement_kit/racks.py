@@ -8,8 +8,8 @@ from typing import Any
 
 from placement.graph.audit import audit
 from placement.graph.topology import Topology
-from placement.model.pod import Pod
-from placement.model.topology import TopologyRequest
+from placement.model.objects.pod import Pod
+from placement.model.rules.topology import TopologyRequest
 
 from placement_kit.builders import amounts, gang, mine, node, pod, queue
 from placement_kit.simulated import Simulated

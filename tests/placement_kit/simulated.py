@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from placement.core.scheduler import Decision, Scheduler
 from placement.graph.topology import Topology
-from placement.model.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus
-from placement.model.event import Deleted, Event, Object, Upserted
-from placement.model.node import Node
-from placement.model.pod import Phase, Pod
-from placement.model.report import Explanation
+from placement.model.messages.action import Action, Bind, Evict, GroupStatus, PodCondition, QueueStatus
+from placement.model.messages.event import Deleted, Event, Object, Upserted
+from placement.model.messages.report import Explanation
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Phase, Pod
 from placement.policy.plugins.configuration import DEFAULT, Configuration
 from placement.policy.queues.reservations import RESERVE_AFTER
 

@@ -4,10 +4,10 @@
 """Random clusters for hypothesis: few names, labels and values, so that rules meet each other often."""
 
 from hypothesis import strategies as st
-from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.node import Node
-from placement.model.pod import HostPort, Phase, Pod, PodSpec
-from placement.model.selector import (
+from placement.model.objects.node import Node
+from placement.model.objects.pod import HostPort, Phase, Pod, PodSpec
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.rules.selector import (
     Effect,
     LabelPairs,
     LabelSelector,

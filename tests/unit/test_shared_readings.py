@@ -21,7 +21,7 @@ from nodeshare.batch import pbs as pbs_on_node
 from nodeshare.batch.hostlist import expand as expand_on_node
 from nodeshare.model.pods.pod_resources import thousandths
 from placement.ledger import pbs_answers
-from placement.model.quantity import parse_quantity
+from placement.model.amounts.quantity import parse_quantity
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 NUMBERS = st.from_regex(r"[+-]?[0-9]{0,20}(\.[0-9]{0,12})?", fullmatch=True)

@@ -24,8 +24,8 @@ from payloads import seeds
 from placement.core.scheduler import Scheduler
 from placement.kube.decode.decoder import Decoder
 from placement.kube.watch.watched_resources import BUILT_IN
-from placement.model.event import Upserted
-from placement.model.refusal import Refusal
+from placement.model.messages.event import Upserted
+from placement.model.messages.refusal import Refusal
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import DEFAULT
 from placement.state.nodes.score_table import INFEASIBLE

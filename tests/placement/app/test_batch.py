@@ -10,9 +10,9 @@ import pytest
 from placement.app.batch_worker import BatchSide, identities_of, ledger_of, rules_of
 from placement.app.settings.settings import Settings
 from placement.ledger.pbs import PbsError
-from placement.model.action import AskHosts, Bind, Release, Submit
 from placement.model.batch import BatchJob
-from placement.model.event import HostsRead, JobsRead, JobsUnread, SubmitEnded
+from placement.model.messages.action import AskHosts, Bind, Release, Submit
+from placement.model.messages.event import HostsRead, JobsRead, JobsUnread, SubmitEnded
 
 SUBMIT = Submit(uid="u", namespace="team", name="p", queue="q", namespace_labels=(), chunks=(), mark="0a1b2c3d")
 BIND = Bind(uid="u", namespace="team", name="p", node="n1")

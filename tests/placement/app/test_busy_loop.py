@@ -11,9 +11,9 @@ from dataclasses import replace
 from placement.app.loop.loop import Loop
 from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Decision, Scheduler
-from placement.model.action import Bind
-from placement.model.event import Deleted, Upserted
-from placement.model.pod import Phase, Pod
+from placement.model.messages.action import Bind
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.pod import Phase, Pod
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod
 from placement_kit.builders import queue as queue_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from placement.app.process import gc_control
 from placement.app.process.gc_control import Rest
-from placement.model.pod import Phase
+from placement.model.objects.pod import Phase
 from placement_kit.builders import gang, mine, node
 from placement_kit.simulated import Simulated
 

@@ -16,8 +16,8 @@ from placement.app.process.wiring import Assembly
 from placement.app.settings.settings import Settings
 from placement.app.telemetry.logs import Log
 from placement.kube.transport.http1 import Answer, NoAnswer
-from placement.model.action import Bind
-from placement.model.event import Unsent
+from placement.model.messages.action import Bind
+from placement.model.messages.event import Unsent
 
 # What hangs in these tests hangs for longer than any of them may take.
 LONG_SECONDS = 300.0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from placement.app.telemetry.journal import Journal
-from placement.model.action import Bind
+from placement.model.messages.action import Bind
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")
 

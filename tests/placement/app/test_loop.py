@@ -11,9 +11,9 @@ import pytest
 from placement.app.loop.loop import Loop, Unanswered
 from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Decision
-from placement.model.action import Bind
-from placement.model.event import Deleted
-from placement.model.pod import Pod
+from placement.model.messages.action import Bind
+from placement.model.messages.event import Deleted
+from placement.model.objects.pod import Pod
 from placement.state.cluster import Cluster
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")

@@ -16,8 +16,8 @@ from placement.app.loop.loop import Loop
 from placement.app.process.gauges import add_gauges
 from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Scheduler
-from placement.model.event import Upserted
-from placement.model.pod import Phase
+from placement.model.messages.event import Upserted
+from placement.model.objects.pod import Phase
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.kube_batch import policy

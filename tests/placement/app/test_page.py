@@ -14,8 +14,8 @@ from placement.app.topology import TopologyView
 from placement.graph.source import GraphSource
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Upserted
-from placement.model.selector import Effect, Taint
+from placement.model.messages.event import Upserted
+from placement.model.rules.selector import Effect, Taint
 from placement.state.cluster import Cluster
 from placement_kit.builders import amounts, node, pod
 

@@ -15,7 +15,7 @@ from placement.kube.watch.watched_resources import sources
 from placement.kube.write import requests
 from placement.kube.write.executor import told
 from placement.kube.write.requests import Note, Request
-from placement.model.action import (
+from placement.model.messages.action import (
     Bind,
     BindVolume,
     Evict,

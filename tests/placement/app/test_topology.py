@@ -13,8 +13,8 @@ from placement.app.settings.settings import Settings, SettingsError, read_settin
 from placement.app.topology import TopologyView, read_topology
 from placement.graph.jgf import read_jgf
 from placement.graph.source import GraphSource
-from placement.model.event import Deleted, Upserted
-from placement.model.node import Node
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.node import Node
 from placement.state.cluster import Cluster
 from placement_kit.builders import amounts, node, pod
 

@@ -6,9 +6,9 @@
 from dataclasses import replace
 
 import pytest
-from placement.model.event import Deleted, Relisted, Upserted
-from placement.model.pod import Phase, Pod
-from placement.model.refusal import Refusal
+from placement.model.messages.event import Deleted, Relisted, Upserted
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.pod import Phase, Pod
 from placement_kit.builders import amounts, gang, mine, node, pod
 from placement_kit.simulated import Simulated
 

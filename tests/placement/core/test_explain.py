@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 
 import pytest
-from placement.model.workload import INCUBATOR
+from placement.model.objects.workload import INCUBATOR
 from placement.policy.jobs.job import Job
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pod, queue

@@ -19,8 +19,8 @@ from placement.core.scheduler import Scheduler
 from placement.kube.decode.decoder import Decoder
 from placement.kube.watch.reflector import Source
 from placement.kube.watch.watched_resources import sources
-from placement.model.action import Bind
-from placement.model.event import Deleted, Unreadable, Upserted
+from placement.model.messages.action import Bind
+from placement.model.messages.event import Deleted, Unreadable, Upserted
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import mine, node
 from placement_kit.simulated import OURS, Simulated

@@ -6,10 +6,10 @@
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Action, Bind, BindVolume, Evict, GroupStatus, PodCondition, SelectNode
-from placement.model.event import Relisted, Unsent
-from placement.model.pod import Phase, Pod
-from placement.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.messages.action import Action, Bind, BindVolume, Evict, GroupStatus, PodCondition, SelectNode
+from placement.model.messages.event import Relisted, Unsent
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.simulated import Simulated

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Bind, Evict, GroupStatus
-from placement.model.event import BindFailed, EvictRefused
-from placement.model.pod import Phase
-from placement.model.workload import PodGroup
+from placement.model.messages.action import Bind, Evict, GroupStatus
+from placement.model.messages.event import BindFailed, EvictRefused
+from placement.model.objects.pod import Phase
+from placement.model.objects.workload import PodGroup
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.plugins.configuration import load

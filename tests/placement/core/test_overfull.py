@@ -6,9 +6,9 @@
 import pytest
 from placement.core.overcommitted_nodes import LASTING_SECONDS
 from placement.kube.write.executor import told
-from placement.model.action import NodeOverfull
-from placement.model.pod import Phase
-from placement.model.volume import PersistentVolumeClaim, StorageClass
+from placement.model.messages.action import NodeOverfull
+from placement.model.objects.pod import Phase
+from placement.model.objects.volume import PersistentVolumeClaim, StorageClass
 from placement_kit.builders import amounts, mine, node, pod
 from placement_kit.simulated import Simulated
 

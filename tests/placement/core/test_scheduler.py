@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Action, Bind, Evict, PodCondition
-from placement.model.event import Upserted
-from placement.model.pod import Phase
+from placement.model.messages.action import Action, Bind, Evict, PodCondition
+from placement.model.messages.event import Upserted
+from placement.model.objects.pod import Phase
 from placement.policy.jobs.job import Status
 from placement.policy.jobs.pod_groups import GroupIndex
 from placement.policy.plugins.configuration import load

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from placement.model.action import Action, Bind, Evict
-from placement.model.event import Object
-from placement.model.pod import Phase
+from placement.model.messages.action import Action, Bind, Evict
+from placement.model.messages.event import Object
+from placement.model.objects.pod import Phase
 from placement.policy.cache.job_table import JobTable
 from placement.policy.cache.scheduling_queue import SchedulingQueue
 from placement.policy.cache.usage import Usage

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 from placement.graph.audit import audit
 from placement.graph.tree import Graph
-from placement.model.event import Deleted, Event, Upserted
-from placement.model.node import Node
-from placement.model.pod import Phase, Pod
-from placement.model.selector import Effect, Taint
+from placement.model.messages.event import Deleted, Event, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Phase, Pod
+from placement.model.rules.selector import Effect, Taint
 from placement.state.cluster import Cluster
 from placement_kit.builders import amounts, mine, node, pod
 from placement_kit.graph_truth import BY_LABELS, fresh, summary, survivors

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placement.graph.jgf import read_jgf, write_jgf
 from placement.graph.topology import TopologyError
 from placement.graph.tree import Graph
-from placement.model.event import Upserted
+from placement.model.messages.event import Upserted
 from placement.state.cluster import Cluster
 
 GIB = 2**30

@@ -5,7 +5,7 @@
 
 from placement.graph.audit import audit
 from placement.graph.show import amount_used, show
-from placement.model.event import Upserted
+from placement.model.messages.event import Upserted
 from placement_kit.builders import amounts, node, pod
 from placement_kit.drawn_graph import Drawn
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from placement.graph.audit import audit
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
-from placement.model.event import Deleted, Event, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
+from placement.model.messages.event import Deleted, Event, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
 from placement.state.cluster import Cluster
 from placement_kit import strategies
 from placement_kit.builders import amounts, node, pod

@@ -15,7 +15,7 @@ from placement.kube.write.event_recorder import EventRecorder, Limiter
 from placement.kube.write.executor import Executor, Telling
 from placement.kube.write.requests import Subject
 from placement.kube.write.retrying_client import RetryingClient
-from placement.model.action import Bind
+from placement.model.messages.action import Bind
 from placement_kit.fake_api import ScriptedConnection
 
 ENDING = {

@@ -16,9 +16,9 @@ from placement.kube.write.event_recorder import EventRecorder, Limiter
 from placement.kube.write.executor import Executor, Telling
 from placement.kube.write.requests import Subject
 from placement.kube.write.retrying_client import PATIENCE_SECONDS, RetryingClient
-from placement.model.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition
-from placement.model.event import BindFailed, EvictRefused, StatusWriteFailed
-from placement.model.workload import UPSTREAM
+from placement.model.messages.action import Bind, Evict, GroupPhase, GroupStatus, PodCondition
+from placement.model.messages.event import BindFailed, EvictRefused, StatusWriteFailed
+from placement.model.objects.workload import UPSTREAM
 from placement_kit.fake_api import SkippingClock
 
 HOOK = 'Internal error occurred: failed calling webhook "old.volcano.sh": no endpoints available for service "old"'

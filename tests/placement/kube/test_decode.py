@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, WatchFailed, relisted
-from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.event import Deleted, Relisted, Unreadable, Upserted
-from placement.model.node import Node
-from placement.model.pod import JOB_TAG, HostPort, Phase, Pod
-from placement.model.refusal import Refusal
-from placement.model.selector import (
+from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.node import Node
+from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod
+from placement.model.objects.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
+from placement.model.objects.workload import Namespace, PriorityClass
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.rules.selector import (
     Effect,
     LabelSelector,
     NodeSelector,
@@ -25,8 +27,6 @@ from placement.model.selector import (
     Taint,
     Toleration,
 )
-from placement.model.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
-from placement.model.workload import Namespace, PriorityClass
 from placement.policy.jobs.group_key import GANG_NAMES
 from placement_kit.decoded import Json, accepted, decode, meta, pod
 

@@ -4,8 +4,7 @@
 """Volumes, claims and what CSI drivers say become records from API JSON."""
 
 import pytest
-from placement.model.selector import NodeSelectorTerm, Operator, Requirement
-from placement.model.volume import (
+from placement.model.objects.volume import (
     CSIDriver,
     CSINode,
     PersistentVolume,
@@ -13,6 +12,7 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
+from placement.model.rules.selector import NodeSelectorTerm, Operator, Requirement
 from placement_kit.decoded import Json, decode, meta
 
 

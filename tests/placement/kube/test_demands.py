@@ -11,9 +11,9 @@ import pytest
 from placement.kube.dialects import BY_NAME
 from placement.kube.fields.metadata import Sharing
 from placement.kube.write.executor import told
-from placement.model.action import Evict, GroupStatus, PodCondition, QueueStatus
-from placement.model.pod import Phase
-from placement.model.workload import COSCHEDULING, UPSTREAM, UPSTREAM_ALPHA, VOLCANO, PodGroup, Queue
+from placement.model.messages.action import Evict, GroupStatus, PodCondition, QueueStatus
+from placement.model.objects.pod import Phase
+from placement.model.objects.workload import COSCHEDULING, UPSTREAM, UPSTREAM_ALPHA, VOLCANO, PodGroup, Queue
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, mine, node, pod, priority_class
 from placement_kit.kube_batch import policy

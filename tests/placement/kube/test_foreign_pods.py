@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from placement.kube.decode.decoder import Decoder
-from placement.model.event import Unreadable, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
+from placement.model.messages.event import Unreadable, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
 from placement_kit.builders import amounts, mine, node, pod
 from placement_kit.decoded import accepted, decode
 from placement_kit.decoded import pod as pod_json

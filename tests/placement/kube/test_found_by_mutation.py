@@ -13,8 +13,8 @@ from placement.kube.leader_election import LeaderElection, Terms
 from placement.kube.transport.http1 import Answer
 from placement.kube.write.executor import Executor
 from placement.kube.write.retrying_client import RetryingClient
-from placement.model.action import Bind, Evict
-from placement.model.event import BindFailed, Event, EvictRefused
+from placement.model.messages.action import Bind, Evict
+from placement.model.messages.event import BindFailed, Event, EvictRefused
 from placement_kit.fake_api import ScriptedConnection
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")

@@ -8,7 +8,7 @@ import json
 import pytest
 from placement.kube.decode.decoder import Decoder
 from placement.kube.watch.watched_resources import sources
-from placement.model.workload import PodGroup
+from placement.model.objects.workload import PodGroup
 from placement_kit.builders import mine, node
 from placement_kit.simulated import Simulated
 

@@ -15,9 +15,9 @@ from placement.kube.write.event_recorder import EventRecorder, Limiter
 from placement.kube.write.executor import Executor, Telling
 from placement.kube.write.requests import Subject
 from placement.kube.write.retrying_client import RetryingClient
-from placement.model.action import Bind, Evict, PodCondition, SelectNode
-from placement.model.event import Relisted
-from placement.model.workload import Namespace
+from placement.model.messages.action import Bind, Evict, PodCondition, SelectNode
+from placement.model.messages.event import Relisted
+from placement.model.objects.workload import Namespace
 from placement_kit.fake_api import SkippingClock, answer, chunked, served
 
 MINUTE = 60.0

@@ -10,7 +10,7 @@ import pytest
 from placement.kube.write import requests
 from placement.kube.write.executor import Executor, told
 from placement.kube.write.retrying_client import RetryingClient
-from placement.model.action import (
+from placement.model.messages.action import (
     Bind,
     BindVolume,
     Evict,
@@ -20,9 +20,9 @@ from placement.model.action import (
     QueueStatus,
     SelectNode,
 )
-from placement.model.event import BindFailed, Deleted, EvictRefused, Unreadable, Unsent, Upserted
-from placement.model.pod import Pod
-from placement.model.workload import DIALECTS, UPSTREAM, UPSTREAM_ALPHA
+from placement.model.messages.event import BindFailed, Deleted, EvictRefused, Unreadable, Unsent, Upserted
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import DIALECTS, UPSTREAM, UPSTREAM_ALPHA
 from placement_kit.fake_api import LOST, ScriptedConnection, SkippingClock
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")

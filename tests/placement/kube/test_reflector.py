@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.transport.http1 import TooLong
 from placement.kube.watch.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Backwards, Reflector, Source
-from placement.model.event import Deleted, Relisted, Unreadable, Upserted
-from placement.model.workload import INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, Namespace, PodGroup
+from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
+from placement.model.objects.workload import INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, Namespace, PodGroup
 from placement.state.cluster import Cluster
 from placement_kit.fake_api import LOST, ScriptedConnection
 

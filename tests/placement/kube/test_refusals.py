@@ -7,9 +7,9 @@ from placement.kube.dialects import BY_NAME as BY_DIALECT
 from placement.kube.watch.watched_resources import sources
 from placement.kube.write import requests
 from placement.kube.write.unreadable_objects import UnreadableReporter
-from placement.model.action import GroupStatus, PodCondition, QueueStatus
-from placement.model.refusal import Refusal
-from placement.model.workload import CONVERGED, COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
+from placement.model.messages.action import GroupStatus, PodCondition, QueueStatus
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.workload import CONVERGED, COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
 
 BY_NAME = {source.name: source for source in sources()}
 PODS = BY_NAME["pods"]

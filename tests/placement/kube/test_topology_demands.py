@@ -14,10 +14,9 @@ from placement.kube.dialects import BY_NAME
 from placement.kube.fields.field_error import FieldError
 from placement.kube.fields.metadata import Sharing
 from placement.kube.write import requests
-from placement.model.action import Bind
-from placement.model.pod import Pod
-from placement.model.topology import MATCH_POLICIES, PATH, TopologyRequest
-from placement.model.workload import (
+from placement.model.messages.action import Bind
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import (
     CONVERGED,
     COSCHEDULING,
     INCUBATOR,
@@ -28,6 +27,7 @@ from placement.model.workload import (
     PodGroup,
     Queue,
 )
+from placement.model.rules.topology import MATCH_POLICIES, PATH, TopologyRequest
 from placement_kit.builders import amounts, mine, node
 from placement_kit.builders import queue as a_queue
 from placement_kit.simulated import Simulated

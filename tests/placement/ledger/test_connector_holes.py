@@ -12,9 +12,9 @@ import pytest
 from placement.ledger.command import Answer
 from placement.ledger.identity import Identities, Identity
 from placement.ledger.pbs import Pbs, PbsError, Terms, select
-from placement.model.action import Evict, PodCondition, Release, Submit
 from placement.model.batch import BackingRules
-from placement.model.pod import Phase
+from placement.model.messages.action import Evict, PodCondition, Release, Submit
+from placement.model.objects.pod import Phase
 from placement.policy.backing.job_request import chunks_of, demand_of
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, node, pairs, pod, queue

@@ -12,8 +12,8 @@ from placement.ledger.command import Answer
 from placement.ledger.identity import Identities, uid_of
 from placement.ledger.pbs import Pbs, PbsError, Terms
 from placement.ledger.pbs_answers import read_jobs
-from placement.model.action import Release, Submit
 from placement.model.batch import Chunk, Whose
+from placement.model.messages.action import Release, Submit
 
 UID = "0d1f6a52-1111-4222-8333-944455556666"
 MARK = "0a1b2c3d"

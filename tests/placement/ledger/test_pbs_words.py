@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from placement.ledger.command import Answer, CommandError, run
 from placement.ledger.identity import Identities, Identity, IdentityError, expression_error
 from placement.ledger.pbs import Pbs, PbsError, Terms, read_names, read_properties, select
-from placement.model.action import Release, Submit
 from placement.model.batch import Chunk
+from placement.model.messages.action import Release, Submit
 
 UID = "0d1f6a52-1111-4222-8333-944455556666"
 IDENTITIES = Identities(queue="'pods'", account='namespace.labels."site/account"', project="namespace.name")

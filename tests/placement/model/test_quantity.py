@@ -8,7 +8,7 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.quantity import (
+from placement.model.amounts.quantity import (
     QuantityError,
     add,
     format_amount,

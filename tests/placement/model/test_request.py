@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.request import Container, PodResources, ResizeState, pod_requests
+from placement.model.amounts.request import Container, PodResources, ResizeState, pod_requests
 
 
 def run(cpu: int | None = None, *, name: str = "c", **more: int) -> Container:

@@ -6,9 +6,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.affinity import PodMatcher
-from placement.model.pod import HostPort
-from placement.model.selector import (
+from placement.model.objects.pod import HostPort
+from placement.model.rules.affinity import PodMatcher
+from placement.model.rules.selector import (
     Effect,
     LabelSelector,
     NodeSelector,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.action import Bind
-from placement.model.selector import Effect, NodeSelector, Taint
-from placement.model.workload import COSCHEDULING, UPSTREAM, VOLCANO, Queue
+from placement.model.messages.action import Bind
+from placement.model.objects.workload import COSCHEDULING, UPSTREAM, VOLCANO, Queue
+from placement.model.rules.selector import Effect, NodeSelector, Taint
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pairs, pod, priority_class, queue
 from placement_kit.simulated import Simulated

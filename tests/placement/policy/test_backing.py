@@ -6,11 +6,13 @@
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Bind, Evict, Release, Submit
 from placement.model.batch import BackingRules, Chunk
-from placement.model.event import EvictRefused, JobsUnread
-from placement.model.pod import HostPort, Phase
-from placement.model.selector import (
+from placement.model.messages.action import Bind, Evict, Release, Submit
+from placement.model.messages.event import EvictRefused, JobsUnread
+from placement.model.objects.pod import HostPort, Phase
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim
+from placement.model.objects.workload import Namespace
+from placement.model.rules.selector import (
     ANY_NODE,
     Effect,
     NodeSelector,
@@ -20,8 +22,6 @@ from placement.model.selector import (
     Taint,
     Toleration,
 )
-from placement.model.volume import PersistentVolume, PersistentVolumeClaim
-from placement.model.workload import Namespace
 from placement.policy.backing.node_fit import BATCH_NODE_LABEL, aliases
 from placement_kit.backed import HOSTS, Backed
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod

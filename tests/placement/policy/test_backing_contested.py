@@ -13,9 +13,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import event, example, given, note, settings
 from hypothesis import strategies as st
-from placement.model.action import Bind, Evict, Release, Submit
 from placement.model.batch import BatchJob, Chunk
-from placement.model.pod import Pod
+from placement.model.messages.action import Bind, Evict, Release, Submit
+from placement.model.objects.pod import Pod
 from placement_kit.backed import CORES, HOSTS
 from placement_kit.contested import GANGS, MEMBERS, OWNERS, QUEUE, SINGLES, Contested
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
-from placement.model.action import Action, Bind, Evict, Release, Submit
 from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
-from placement.model.event import JobsRead, JobsUnread, SubmitEnded
-from placement.model.pod import Phase, Pod
-from placement.model.selector import LabelPairs
-from placement.model.workload import Namespace
+from placement.model.messages.action import Action, Bind, Evict, Release, Submit
+from placement.model.messages.event import JobsRead, JobsUnread, SubmitEnded
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.workload import Namespace
+from placement.model.rules.selector import LabelPairs
 from placement_kit.backed import CORES, HOSTS, Backed
 from placement_kit.builders import amounts, gang, node, pairs, pod
 

@@ -8,12 +8,12 @@ writing there himself.
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Bind, Evict, Release
 from placement.model.batch import Chunk
-from placement.model.event import BindFailed, Unreadable
-from placement.model.pod import Phase
-from placement.model.refusal import Refusal
-from placement.model.workload import VOLCANO, PodGroup
+from placement.model.messages.action import Bind, Evict, Release
+from placement.model.messages.event import BindFailed, Unreadable
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.pod import Phase
+from placement.model.objects.workload import VOLCANO, PodGroup
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, node
 

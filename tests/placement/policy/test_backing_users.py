@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Evict, Release, Submit
 from placement.model.batch import BackingRules, Chunk, Whose
-from placement.model.pod import Phase
-from placement.model.workload import Namespace
+from placement.model.messages.action import Evict, Release, Submit
+from placement.model.objects.pod import Phase
+from placement.model.objects.workload import Namespace
 from placement_kit.backed import Backed, Batch
 from placement_kit.builders import amounts, gang, mine, pairs
 

@@ -14,10 +14,10 @@ from nodeshare.model.jobs.lease import Lease
 from nodeshare.model.node import observed
 from nodeshare.model.pods import placeholder, pod_resources
 from nodeshare.model.settings import Settings
-from placement.model.action import Evict
 from placement.model.batch import BackingRules, BatchJob, Share
-from placement.model.event import EvictRefused, Upserted
-from placement.model.pod import Phase, Pod
+from placement.model.messages.action import Evict
+from placement.model.messages.event import EvictRefused, Upserted
+from placement.model.objects.pod import Phase, Pod
 from placement.policy.backing.make_room import victims
 from placement.policy.jobs.group_key import gang_of
 from placement.state.pods.pod_table import PodEntry

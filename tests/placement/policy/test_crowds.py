@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from placement.core.scheduler import Scheduler
-from placement.model.action import Action, Bind, Evict
-from placement.model.event import Deleted, Unreadable, Upserted
-from placement.model.pod import Phase, Pod
-from placement.model.refusal import Refusal
-from placement.model.workload import PodGroup
+from placement.model.messages.action import Action, Bind, Evict
+from placement.model.messages.event import Deleted, Unreadable, Upserted
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.workload import PodGroup
 from placement.policy.cache.lazy_heap import LazyHeap
 from placement.policy.jobs.group_key import GroupKey, Source
 from placement.policy.jobs.job import Job

@@ -6,10 +6,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from placement.model.amounts.quantity import CPU, MEMORY
 from placement.model.batch import BackingRules, Share
-from placement.model.pod import PodSpec
-from placement.model.quantity import CPU, MEMORY
-from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
+from placement.model.objects.pod import PodSpec
+from placement.model.rules.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
 from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
 from placement_kit.builders import pairs, pod
 

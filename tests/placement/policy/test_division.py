@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.totals import share
+from placement.model.amounts.totals import share
 from placement.policy.queues.fair_share import Claim, divide
 
 claims = st.lists(

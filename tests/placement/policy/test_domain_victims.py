@@ -9,9 +9,9 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.action import Evict
-from placement.model.event import EvictRefused
-from placement.model.topology import TopologyRequest
+from placement.model.messages.action import Evict
+from placement.model.messages.event import EvictRefused
+from placement.model.rules.topology import TopologyRequest
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, budget, gang, mine, priority_class, queue
 from placement_kit.racks import RACK, Site

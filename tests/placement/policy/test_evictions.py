@@ -10,10 +10,10 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.action import Bind, Evict, PodCondition
-from placement.model.event import EvictRefused
-from placement.model.pod import Phase, Pod
-from placement.model.workload import PodGroup
+from placement.model.messages.action import Bind, Evict, PodCondition
+from placement.model.messages.event import EvictRefused
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.workload import PodGroup
 from placement.policy.plugins.configuration import Configuration, load
 from placement_kit.builders import amounts, budget, gang, mine, node, pairs, pod, priority_class, queue
 from placement_kit.kube_batch import policy

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bindings that the API refuses: when they are tried again, and what is said."""
 
-from placement.model.action import Bind
-from placement.model.event import BindFailed
+from placement.model.messages.action import Bind
+from placement.model.messages.event import BindFailed
 from placement_kit.builders import mine, node
 from placement_kit.simulated import Simulated
 

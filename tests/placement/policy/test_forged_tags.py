@@ -6,9 +6,9 @@
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Evict, Release
 from placement.model.batch import Chunk
-from placement.model.pod import Phase
+from placement.model.messages.action import Evict, Release
+from placement.model.objects.pod import Phase
 from placement_kit.backed import Backed
 from placement_kit.builders import gang, mine
 

@@ -5,8 +5,8 @@
 
 from dataclasses import replace
 
-from placement.model.action import Bind, Evict
-from placement.model.pod import Phase, Pod
+from placement.model.messages.action import Bind, Evict
+from placement.model.objects.pod import Phase, Pod
 from placement.policy.plugins.configuration import Configuration, load
 from placement_kit.builders import amounts, budget, gang, mine, node, pairs, queue
 from placement_kit.kube_batch import policy

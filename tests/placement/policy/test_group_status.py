@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from placement.kube.dialects import BY_NAME
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
-from placement.model.event import Object, StatusWriteFailed
-from placement.model.pod import Phase
-from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
+from placement.model.messages.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.messages.event import Object, StatusWriteFailed
+from placement.model.objects.pod import Phase
+from placement.model.objects.workload import COSCHEDULING, INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
 from placement_kit.builders import amounts, gang, mine, node, pod
 from placement_kit.builders import queue as queue_of
 from placement_kit.simulated import Simulated

@@ -6,8 +6,8 @@
 from typing import Any
 
 import pytest
-from placement.model.action import Evict
-from placement.model.pod import Phase, Pod
+from placement.model.messages.action import Evict
+from placement.model.objects.pod import Phase, Pod
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, priority_class, queue
 from placement_kit.kube_batch import policy

@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from placement.model.action import Bind
-from placement.model.disruption import DisruptionBudget
-from placement.model.event import Object, Upserted
-from placement.model.pod import Phase
-from placement.model.selector import LabelSelector
-from placement.model.volume import (
+from placement.model.messages.action import Bind
+from placement.model.messages.event import Object, Upserted
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.objects.pod import Phase
+from placement.model.objects.volume import (
     CSIDriver,
     CSINode,
     PersistentVolume,
@@ -21,7 +20,8 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement.model.workload import Namespace
+from placement.model.objects.workload import Namespace
+from placement.model.rules.selector import LabelSelector
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, budget, labelled, mine, near, node, pairs, pod, spread
 from placement_kit.kube_batch import policy

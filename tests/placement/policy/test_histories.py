@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from placement.core.scheduler import Scheduler
 from placement.graph.audit import audit
 from placement.graph.topology import Topology
-from placement.model.action import Action, Bind, Evict
-from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread
-from placement.model.event import BindFailed, EvictRefused, Object
-from placement.model.node import Node
-from placement.model.pod import HostPort, Pod
-from placement.model.selector import NodeSelector
-from placement.model.topology import MATCH_POLICIES, TopologyRequest
-from placement.model.workload import COLUMNS, DIALECTS, GRAPH, INCUBATOR, VOLCANO, PodGroup, Queue
+from placement.model.messages.action import Action, Bind, Evict
+from placement.model.messages.event import BindFailed, EvictRefused, Object
+from placement.model.objects.node import Node
+from placement.model.objects.pod import HostPort, Pod
+from placement.model.objects.workload import COLUMNS, DIALECTS, GRAPH, INCUBATOR, VOLCANO, PodGroup, Queue
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread
+from placement.model.rules.selector import NodeSelector
+from placement.model.rules.topology import MATCH_POLICIES, TopologyRequest
 from placement.policy.cache.equivalence_cache import Failure, FailureCache, FutileSearches
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER

@@ -15,10 +15,10 @@ from placement.app.endpoints.render import explanation, queues
 from placement.kube.decode.pod import MIRROR_ANNOTATION, decode_pod
 from placement.kube.fields.metadata import Sharing
 from placement.model.batch import BackingRules, BatchJob, Share
-from placement.model.event import JobsRead, JobsUnread
-from placement.model.node import Node
-from placement.model.pod import Phase, Pod
-from placement.model.topology import TopologyRequest
+from placement.model.messages.event import JobsRead, JobsUnread
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Phase, Pod
+from placement.model.rules.topology import TopologyRequest
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node
 

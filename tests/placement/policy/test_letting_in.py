@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
-from placement.model.action import GroupPhase, GroupStatus
-from placement.model.pod import Phase, Pod
-from placement.model.quantity import Amounts
-from placement.model.workload import VOLCANO
+from placement.model.amounts.quantity import Amounts
+from placement.model.messages.action import GroupPhase, GroupStatus
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.workload import VOLCANO
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
 from placement.policy.plugins.configuration import Configuration, load
 from placement_kit.builders import amounts, gang, node, pod, priority_class

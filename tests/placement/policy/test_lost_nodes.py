@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 from placement.kube.write.executor import told
-from placement.model.action import AskHosts, PodLost, Release
 from placement.model.batch import BackingRules
-from placement.model.selector import Effect, Taint
+from placement.model.messages.action import AskHosts, PodLost, Release
+from placement.model.rules.selector import Effect, Taint
 from placement_kit.backed import Backed
 from placement_kit.builders import gang, node
 

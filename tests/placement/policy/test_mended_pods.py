@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from placement.model.pod import Phase, PodSpec
-from placement.model.selector import Effect, Taint, Toleration
+from placement.model.objects.pod import Phase, PodSpec
+from placement.model.rules.selector import Effect, Taint, Toleration
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, queue
 from placement_kit.simulated import Simulated
 

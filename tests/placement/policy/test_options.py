@@ -6,7 +6,7 @@
 from collections.abc import Callable
 
 import pytest
-from placement.model.pod import Phase
+from placement.model.objects.pod import Phase
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pod, priority_class, queue
 from placement_kit.simulated import Simulated

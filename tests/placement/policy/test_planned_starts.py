@@ -6,9 +6,9 @@
 from dataclasses import replace
 
 from placement.graph.topology import Topology
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.topology import TopologyRequest
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.rules.topology import TopologyRequest
 from placement.policy.plugins.planned_starts import MISSED, PLANNED
 from placement.policy.queues.reservations import GRACE
 from placement_kit.builders import amounts, gang, mine, node

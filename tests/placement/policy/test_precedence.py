@@ -4,11 +4,11 @@
 """What counts where several things could: what ties a pod to a group, and which queue is served first."""
 
 import pytest
-from placement.model.action import PodCondition
-from placement.model.event import Deleted, Unreadable
-from placement.model.refusal import Refusal
-from placement.model.selector import Toleration
-from placement.model.workload import COSCHEDULING, INCUBATOR, UPSTREAM, PodGroup
+from placement.model.messages.action import PodCondition
+from placement.model.messages.event import Deleted, Unreadable
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.workload import COSCHEDULING, INCUBATOR, UPSTREAM, PodGroup
+from placement.model.rules.selector import Toleration
 from placement_kit.builders import gang, mine, node, pairs, queue
 from placement_kit.simulated import Simulated
 

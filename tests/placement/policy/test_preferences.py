@@ -6,9 +6,9 @@
 from typing import Any
 
 import pytest
-from placement.model.affinity import WeightedPodAffinityTerm
-from placement.model.pod import PreferredNodeTerm
-from placement.model.selector import Effect, NodeSelectorTerm, Operator, Requirement, Taint
+from placement.model.objects.pod import PreferredNodeTerm
+from placement.model.rules.affinity import WeightedPodAffinityTerm
+from placement.model.rules.selector import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, mine, near, node, pairs, pod, spread
 from placement_kit.simulated import Simulated

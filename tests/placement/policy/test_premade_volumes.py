@@ -7,10 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from placement.model.action import BindVolume, SelectNode
-from placement.model.event import BindFailed
-from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
-from placement.model.volume import CSIDriver, PersistentVolume, PersistentVolumeClaim, StorageCapacity, StorageClass
+from placement.model.messages.action import BindVolume, SelectNode
+from placement.model.messages.event import BindFailed
+from placement.model.objects.volume import (
+    CSIDriver,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageCapacity,
+    StorageClass,
+)
+from placement.model.rules.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
 from placement_kit.builders import gang, labelled, mine, node, pairs
 from placement_kit.simulated import Simulated
 

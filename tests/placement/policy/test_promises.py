@@ -6,10 +6,10 @@
 from typing import Any
 
 import pytest
-from placement.model.action import Evict, PodCondition
-from placement.model.pod import HostPort, Phase
-from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
-from placement.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.messages.action import Evict, PodCondition
+from placement.model.objects.pod import HostPort, Phase
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.rules.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, priority_class, spread

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.action import Bind, Evict
-from placement.model.pod import Pod
+from placement.model.messages.action import Bind, Evict
+from placement.model.objects.pod import Pod
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, queue
 from placement_kit.simulated import Simulated

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from placement.model.action import Bind, Evict
-from placement.model.pod import Phase, Pod
-from placement.model.workload import VOLCANO
+from placement.model.messages.action import Bind, Evict
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.workload import VOLCANO
 from placement.policy.plugins.configuration import Configuration, load
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, queue

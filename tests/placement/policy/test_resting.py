@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from placement.model.action import Evict, Release
-from placement.model.pod import Phase
+from placement.model.messages.action import Evict, Release
+from placement.model.objects.pod import Phase
 from placement.policy.plugins.configuration import load
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, node

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from placement.model.node import Node
-from placement.model.pod import Phase, Pod
-from placement.model.selector import Effect, Taint, Toleration
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Phase, Pod
+from placement.model.rules.selector import Effect, Taint, Toleration
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, mine, node, pod, queue
 from placement_kit.kube_batch import policy

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from placement.model.pod import Phase, Pod
+from placement.model.objects.pod import Phase, Pod
 from placement.policy.framework import feasibility
 from placement.policy.jobs.job import Task
 from placement.policy.plugins.configuration import Configuration, ConfigurationError, load

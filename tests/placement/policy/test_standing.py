@@ -6,8 +6,8 @@
 from dataclasses import replace
 
 import pytest
-from placement.model.action import Action, Bind, Evict, Submit
-from placement.model.pod import Phase
+from placement.model.messages.action import Action, Bind, Evict, Submit
+from placement.model.objects.pod import Phase
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import load
 from placement_kit.backed import Backed

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 from placement.graph.fits import KEPT
-from placement.model.action import Bind, GroupStatus, PodCondition
-from placement.model.affinity import PodAffinityTerm
-from placement.model.selector import Effect, Taint
-from placement.model.topology import TopologyRequest
+from placement.model.messages.action import Bind, GroupStatus, PodCondition
+from placement.model.rules.affinity import PodAffinityTerm
+from placement.model.rules.selector import Effect, Taint
+from placement.model.rules.topology import TopologyRequest
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, queue
 from placement_kit.racks import RACK, Site
 from placement_kit.simulated import Simulated

@@ -6,9 +6,9 @@
 from dataclasses import replace
 from typing import Any
 
-from placement.model.action import GroupPhase
-from placement.model.pod import Pod
-from placement.model.workload import VOLCANO, PodGroup
+from placement.model.messages.action import GroupPhase
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import VOLCANO, PodGroup
 from placement.policy.actions.enqueue import CLAIM_SECONDS
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
 from placement.policy.plugins.configuration import load

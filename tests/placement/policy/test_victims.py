@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 import pytest
-from placement.model.pod import Phase
+from placement.model.objects.pod import Phase
 from placement.model.slicing import SliceBudget
 from placement.policy.jobs.job import Task
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets

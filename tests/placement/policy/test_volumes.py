@@ -6,11 +6,10 @@
 from typing import Any
 
 import pytest
-from placement.model.action import Bind, SelectNode
-from placement.model.node import Node
-from placement.model.pod import HostPort, Phase, Pod
-from placement.model.selector import Effect, NodeSelectorTerm, Operator, Requirement, Taint
-from placement.model.volume import (
+from placement.model.messages.action import Bind, SelectNode
+from placement.model.objects.node import Node
+from placement.model.objects.pod import HostPort, Phase, Pod
+from placement.model.objects.volume import (
     CSIDriver,
     CSINode,
     PersistentVolume,
@@ -18,6 +17,7 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
+from placement.model.rules.selector import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from placement_kit.builders import amounts, gang, mine, node, pairs, pod
 from placement_kit.simulated import Simulated
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import Action, Bind, Evict
-from placement.model.event import BindFailed, EvictRefused
-from placement.model.node import Node
-from placement.model.pod import Phase
-from placement.model.workload import UPSTREAM_ALPHA, PodGroup
+from placement.model.messages.action import Action, Bind, Evict
+from placement.model.messages.event import BindFailed, EvictRefused
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Phase
+from placement.model.objects.workload import UPSTREAM_ALPHA, PodGroup
 from placement_kit.builders import amounts, gang, mine, node, pod
 from placement_kit.simulated import Simulated
 

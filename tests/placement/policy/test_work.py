@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from placement.core.scheduler import Scheduler
-from placement.model.action import Bind, Evict, PodCondition
-from placement.model.event import Deleted, EvictRefused, Relisted, Upserted
-from placement.model.pod import Phase, Pod, PodSpec
-from placement.model.selector import Effect, LabelSelector, NodeSelector, Requirement, Taint
+from placement.model.messages.action import Bind, Evict, PodCondition
+from placement.model.messages.event import Deleted, EvictRefused, Relisted, Upserted
+from placement.model.objects.pod import Phase, Pod, PodSpec
+from placement.model.rules.selector import Effect, LabelSelector, NodeSelector, Requirement, Taint
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.framework.host_selector import HostSelector
 from placement.policy.jobs.job import Job

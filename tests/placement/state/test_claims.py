@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.event import Deleted, Object, Upserted
-from placement.model.pod import Pod
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.messages.event import Deleted, Object, Upserted
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.state.cluster import Cluster
 from placement_kit.builders import node, pod
 

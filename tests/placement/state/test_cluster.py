@@ -4,12 +4,12 @@
 """The state after events: charges, promises, the way back, and what cannot be read."""
 
 import pytest
-from placement.model.event import Deleted, Relisted, Unreadable, Upserted
-from placement.model.node import Node
-from placement.model.pod import HostPort, Phase, Pod, PodSpec
-from placement.model.refusal import Refusal
-from placement.model.selector import ANY_NODE, Effect, NodeSelector, Taint
-from placement.model.workload import Namespace, PriorityClass
+from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.node import Node
+from placement.model.objects.pod import HostPort, Phase, Pod, PodSpec
+from placement.model.objects.workload import Namespace, PriorityClass
+from placement.model.rules.selector import ANY_NODE, Effect, NodeSelector, Taint
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster

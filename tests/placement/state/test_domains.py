@@ -6,10 +6,10 @@
 from typing import Any
 
 import pytest
-from placement.model.affinity import PodMatcher, TopologySpread
-from placement.model.event import Upserted
-from placement.model.pod import Pod
-from placement.model.selector import Effect, LabelSelector, NodeSelector, Taint
+from placement.model.messages.event import Upserted
+from placement.model.objects.pod import Pod
+from placement.model.rules.affinity import PodMatcher, TopologySpread
+from placement.model.rules.selector import Effect, LabelSelector, NodeSelector, Taint
 from placement.state.affinity.topology_rules import DomainRules
 from placement.state.cluster import Cluster
 from placement_kit.builders import near, node, pairs, pod, spread

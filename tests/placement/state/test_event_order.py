@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.affinity import PodMatcher
-from placement.model.event import Deleted, Event, Relisted, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.selector import LabelSelector
+from placement.model.messages.event import Deleted, Event, Relisted, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.rules.affinity import PodMatcher
+from placement.model.rules.selector import LabelSelector
 from placement.state.cluster import Cluster
 from placement_kit import strategies
 from placement_kit.builders import labelled

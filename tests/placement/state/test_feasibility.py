@@ -5,11 +5,11 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.event import Deleted, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.selector import LabelPairs
-from placement.model.workload import Namespace
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import Namespace
+from placement.model.rules.selector import LabelPairs
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
 from placement.state.affinity.topology_rules import DomainRules

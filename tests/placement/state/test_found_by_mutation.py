@@ -4,9 +4,9 @@
 """What the list of faults (tests/mutations) showed to be missing: each test here fails with a fault of that list."""
 
 import pytest
-from placement.model.event import Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
+from placement.model.messages.event import Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_columns import LEASED, RESTING, UNKNOWN
 from placement_kit.builders import node, pairs, pod

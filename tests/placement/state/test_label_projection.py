@@ -5,10 +5,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.affinity import PodAffinityTerm, PodMatcher
-from placement.model.event import Deleted, Upserted
-from placement.model.pod import Pod, PodSpec
-from placement.model.selector import LabelSelector, Operator, Requirement
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.pod import Pod, PodSpec
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher
+from placement.model.rules.selector import LabelSelector, Operator, Requirement
 from placement.state.affinity.matchers import MatcherIndex
 from placement.state.cluster import Cluster
 from placement_kit import strategies

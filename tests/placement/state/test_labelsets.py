@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Counts of the pods that a rule finds, made late or early, many or few."""
 
-from placement.model.affinity import PodMatcher
-from placement.model.event import Deleted, Upserted
-from placement.model.pod import Pod
-from placement.model.selector import LabelSelector
-from placement.model.workload import Namespace
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import Namespace
+from placement.model.rules.affinity import PodMatcher
+from placement.model.rules.selector import LabelSelector
 from placement.state.affinity.labelsets import Rule
 from placement.state.cluster import Cluster
 from placement_kit.builders import labelled, near, node, pairs, pod

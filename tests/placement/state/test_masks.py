@@ -6,9 +6,16 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.event import Upserted
-from placement.model.node import Node
-from placement.model.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement, Toleration, untolerated
+from placement.model.messages.event import Upserted
+from placement.model.objects.node import Node
+from placement.model.rules.selector import (
+    NodeSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    Toleration,
+    untolerated,
+)
 from placement.state.cluster import Cluster
 from placement_kit import strategies
 from placement_kit.builders import node, pairs

@@ -4,7 +4,7 @@
 """Objects are found by name, whatever has come late."""
 
 import pytest
-from placement.model.volume import PersistentVolumeClaim
+from placement.model.objects.volume import PersistentVolumeClaim
 from placement.state.object_store import ObjectTable
 
 OLD, NEW = (

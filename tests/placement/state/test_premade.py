@@ -10,11 +10,11 @@ from types import FrameType
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from placement.model.event import Deleted, Object, Upserted
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.selector import NodeSelectorTerm, Operator, Requirement
-from placement.model.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.messages.event import Deleted, Object, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.rules.selector import NodeSelectorTerm, Operator, Requirement
 from placement.state.cluster import Cluster
 from placement_kit.builders import node, pairs, pod
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.event import Deleted, Upserted
-from placement.model.node import Node
-from placement.model.pod import HostPort, Pod
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import HostPort, Pod
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster

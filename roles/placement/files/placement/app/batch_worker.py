@@ -19,9 +19,9 @@ from placement.app.loop.loop import Carrying
 from placement.app.settings.settings import Settings
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms, read_names, read_properties
-from placement.model.action import Action, AskHosts, BatchAction, Release, Submit
 from placement.model.batch import BackingRules, BatchJob
-from placement.model.event import Event, HostsRead, JobsRead, JobsUnread, SubmitEnded
+from placement.model.messages.action import Action, AskHosts, BatchAction, Release, Submit
+from placement.model.messages.event import Event, HostsRead, JobsRead, JobsUnread, SubmitEnded
 
 INTERVAL: Final = 1.0
 SUBMITTERS: Final = 4

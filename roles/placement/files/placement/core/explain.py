@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from placement.graph.filling import suffices
 from placement.graph.fits import fitting
 from placement.graph.topology import CLUSTER
-from placement.model.node import Node
-from placement.model.report import Explanation, NodeReason, QueueReport
+from placement.model.amounts.totals import frozen, shown
+from placement.model.messages.report import Explanation, NodeReason, QueueReport
+from placement.model.objects.node import Node
 from placement.model.slicing import Steps
-from placement.model.totals import frozen, shown
 from placement.policy.backing.foreign_jobs import holders_of, lease_of, said, sentences
 from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.domain_clearing import Trial, Unit, Units

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.action import NodeOverfull
-from placement.model.node import Node
-from placement.model.quantity import format_amount
+from placement.model.amounts.quantity import format_amount
+from placement.model.messages.action import NodeOverfull
+from placement.model.objects.node import Node
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_columns import UNREADABLE
 

@@ -28,9 +28,18 @@ from placement.core.node_backoff import NodeBackoff
 from placement.core.overcommitted_nodes import OvercommittedNodes
 from placement.graph.source import GraphSource
 from placement.graph.topology import Topology
-from placement.model.action import Action, Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
 from placement.model.batch import BackingRules
-from placement.model.event import (
+from placement.model.messages.action import (
+    Action,
+    Bind,
+    BindVolume,
+    Evict,
+    GroupStatus,
+    PodCondition,
+    QueueStatus,
+    SelectNode,
+)
+from placement.model.messages.event import (
     BatchEvent,
     BindFailed,
     Deleted,
@@ -42,8 +51,8 @@ from placement.model.event import (
     Unsent,
     Upserted,
 )
-from placement.model.pod import TERMINAL, Pod
-from placement.model.report import Explanation, QueueReport
+from placement.model.messages.report import Explanation, QueueReport
+from placement.model.objects.pod import TERMINAL, Pod
 from placement.model.slicing import SlicedWork, Steps
 from placement.policy.actions.allocate import allocate
 from placement.policy.actions.backfill import backfill

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.quantity import Amounts
+from placement.model.amounts.quantity import Amounts
 from placement.state.nodes.node_columns import NodeColumns
 from placement.state.nodes.vectors import MAX_PODS, Vector
 

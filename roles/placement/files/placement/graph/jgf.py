@@ -15,8 +15,8 @@ import numpy as np
 
 from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyError, check_name, filled
 from placement.graph.tree import Graph
-from placement.model.node import Node
-from placement.model.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
+from placement.model.amounts.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
+from placement.model.objects.node import Node
 from placement.state.nodes.node_columns import UNSCHEDULABLE
 from placement.state.nodes.node_filters import CLOSED
 

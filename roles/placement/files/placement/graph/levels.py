@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.graph.topology import Path, Topology, natural_key
-from placement.model.node import Node
+from placement.model.objects.node import Node
 
 Rows = NDArray[np.intp]
 # What sorts nodes as the tree does: by the name at each level, then by the name of the node; without a domain last.

@@ -19,7 +19,7 @@ from placement.graph.policy import Nodes, Places
 from placement.graph.request import Part, Refused, Request, Selection, Share
 from placement.graph.topology import CLUSTER
 from placement.graph.tree import Graph
-from placement.model.quantity import format_amount
+from placement.model.amounts.quantity import format_amount
 from placement.state.nodes.node_filters import Bools
 from placement.state.nodes.vectors import PODS_INDEX, Vector
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 from placement.graph.show import walk
 from placement.graph.topology import NODE
 from placement.graph.tree import Graph
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.selector import UNSCHEDULABLE_TAINT, Effect
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.rules.selector import UNSCHEDULABLE_TAINT, Effect
 from placement.model.slicing import Steps, pauses
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_columns import HELD, LEASED, UNKNOWN

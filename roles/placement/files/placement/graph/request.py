@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.quantity import Amounts
+from placement.model.amounts.quantity import Amounts
 
 # More pods than this in one request are a mistake: no cluster has so many.
 MOST_PODS: Final = 1 << 20

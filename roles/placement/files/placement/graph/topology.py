@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from placement.model.node import Node
+from placement.model.objects.node import Node
 from placement.state.nodes.node_columns import label_value
 
 CLUSTER: Final = "cluster"

@@ -17,7 +17,7 @@ import jmespath  # type: ignore[import-untyped]
 from jmespath.exceptions import JMESPathError  # type: ignore[import-untyped]
 
 from placement.model.batch import Whose
-from placement.model.selector import LabelPairs
+from placement.model.rules.selector import LabelPairs
 
 USER: Final = re.compile(r"[a-z_][a-z0-9_.-]{0,31}", re.ASCII)
 # PBS takes more in some of these; none of it is needed, and some of it means something in a command.

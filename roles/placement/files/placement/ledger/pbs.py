@@ -16,8 +16,8 @@ from typing import Final
 from placement.ledger.command import Answer, CommandError, run
 from placement.ledger.identity import Identities, Identity, IdentityError
 from placement.ledger.pbs_answers import HOLDER, PREFIX, VARIABLE, AnswerError, read_down, read_jobs
-from placement.model.action import Release, Submit
 from placement.model.batch import BatchJob, Chunk
+from placement.model.messages.action import Release, Submit
 
 _ID: Final = re.compile(r"\d+\.[A-Za-z0-9_.-]+", re.ASCII)
 _TAG: Final = re.compile(r"[0-9a-f]{8}_[A-Za-z0-9-]{1,64}", re.ASCII)

@@ -6,8 +6,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from placement.model.quantity import Amounts
-from placement.model.selector import LabelPairs
+from placement.model.amounts.quantity import Amounts
+from placement.model.rules.selector import LabelPairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

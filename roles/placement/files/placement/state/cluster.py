@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.event import (
+from placement.model.amounts.quantity import Amounts
+from placement.model.messages.event import (
     UNSERVED,
     BindFailed,
     Deleted,
@@ -25,13 +26,12 @@ from placement.model.event import (
     Unreadable,
     Upserted,
 )
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.quantity import Amounts
-from placement.model.refusal import Refusal
-from placement.model.selector import LabelMap
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import Namespace, PodGroup
+from placement.model.rules.selector import LabelMap
 from placement.model.slicing import Steps, paced
-from placement.model.workload import Namespace, PodGroup
 from placement.state.affinity.labelsets import LabelSets
 from placement.state.nodes.node_columns import UNREADABLE, NodeColumns, offered_names
 from placement.state.nodes.node_filters import Bools, MaskTable

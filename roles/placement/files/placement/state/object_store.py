@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from typing import TypeVar, cast
 
-from placement.model.event import Object
+from placement.model.messages.event import Object
 
 T = TypeVar("T", bound=Object)
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from placement.graph.picture import BATCH, CLOSED_NODE, CORDONED, HOLDERS, LOST, OTHERS, OURS, SYSTEM, TAINTED
 from placement.graph.show import amount_used
 from placement.graph.topology import CLUSTER, NODE
-from placement.model.quantity import CPU, EPHEMERAL_STORAGE, PODS
+from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, PODS
 
 Json = dict[str, Any]
 # Up to so many nodes are lines with a bar for each resource, up to so many others cells; of more only sums are drawn.

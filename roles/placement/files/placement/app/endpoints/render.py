@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from placement.model.quantity import format_amount
+from placement.model.amounts.quantity import format_amount
 
 Json = dict[str, Any]
 

@@ -20,8 +20,8 @@ from typing import Final, Protocol, TypeVar
 from placement.app.loop.inbox import Inbox
 from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Scheduler
-from placement.model.action import Action, Bind, Evict, PodCondition
-from placement.model.event import Event
+from placement.model.messages.action import Action, Bind, Evict, PodCondition
+from placement.model.messages.event import Event
 from placement.model.slicing import Steps
 
 Answer = TypeVar("Answer")

@@ -29,8 +29,8 @@ from placement.kube.write.event_recorder import EventRecorder, Limiter
 from placement.kube.write.executor import Executor, Telling, told
 from placement.kube.write.retrying_client import RetryingClient
 from placement.kube.write.unreadable_objects import UnreadableReporter
-from placement.model.action import Action
-from placement.model.event import Event
+from placement.model.messages.action import Action
+from placement.model.messages.event import Event
 
 ANNOUNCERS: Final = 4
 # A binding that takes longer than this is asked for again. Where a whole network goes silent, a pod waits until a watch

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
-from placement.model.action import Action
+from placement.model.messages.action import Action
 
 
 class Journal:

@@ -11,9 +11,9 @@ from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_allocatable
 from placement.kube.wire import core
-from placement.model.node import Node
-from placement.model.selector import Effect, Taint
-from placement.model.workload import Namespace, PriorityClass
+from placement.model.objects.node import Node
+from placement.model.objects.workload import Namespace, PriorityClass
+from placement.model.rules.selector import Effect, Taint
 
 HELD_BY_ANNOTATION = "converged.hpc/held-by"
 HELD_UNTIL_ANNOTATION = "converged.hpc/held-until"

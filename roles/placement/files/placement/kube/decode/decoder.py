@@ -21,12 +21,12 @@ from placement.kube.decode.volume import decode_claim, decode_csi_node, decode_v
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing, read_version
 from placement.kube.wire import core
-from placement.model.disruption import DisruptionBudget
-from placement.model.event import Deleted, Event, Object, Relisted, Unreadable, Upserted
-from placement.model.node import Node
-from placement.model.pod import TERMINAL, Pod
-from placement.model.refusal import Refusal
-from placement.model.volume import (
+from placement.model.messages.event import Deleted, Event, Object, Relisted, Unreadable, Upserted
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.objects.node import Node
+from placement.model.objects.pod import TERMINAL, Pod
+from placement.model.objects.volume import (
     CSIDriver,
     CSINode,
     PersistentVolume,
@@ -34,7 +34,7 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement.model.workload import Namespace, PriorityClass
+from placement.model.objects.workload import Namespace, PriorityClass
 
 # What msgspec raises on text that is not the JSON it should be: malformed, of wrong types, not UTF-8, nested too deep.
 _BAD_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

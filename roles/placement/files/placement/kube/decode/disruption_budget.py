@@ -9,9 +9,9 @@ from placement.kube.decode.scheduling_rules import label_selector
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.wire import core, scheduling_rules
 from placement.kube.wire.volume import MIGRATED
-from placement.model.disruption import DisruptionBudget
-from placement.model.selector import NodeSelectorTerm, Operator, Requirement
-from placement.model.volume import StorageClass
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.objects.volume import StorageClass
+from placement.model.rules.selector import NodeSelectorTerm, Operator, Requirement
 
 
 class _BudgetSpec(core.Wire):

@@ -16,10 +16,10 @@ from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_request
 from placement.kube.wire import core
-from placement.model.affinity import TopologySpread
-from placement.model.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
-from placement.model.selector import LabelPairs, NodeSelector, Toleration
-from placement.model.topology import PATH, TopologyRequest
+from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
+from placement.model.rules.affinity import TopologySpread
+from placement.model.rules.selector import LabelPairs, NodeSelector, Toleration
+from placement.model.rules.topology import PATH, TopologyRequest
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 # Its value: the uid of the static pod. Only a kubelet's own has this form, so no pod of a user is behind it.

@@ -13,9 +13,16 @@ import msgspec
 
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.wire import scheduling_rules as wire
-from placement.model.affinity import PodAffinityTerm, PodMatcher, TopologySpread, WeightedPodAffinityTerm
-from placement.model.pod import PreferredNodeTerm
-from placement.model.selector import LabelPairs, LabelSelector, NodeSelectorTerm, Operator, Requirement, Toleration
+from placement.model.objects.pod import PreferredNodeTerm
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread, WeightedPodAffinityTerm
+from placement.model.rules.selector import (
+    LabelPairs,
+    LabelSelector,
+    NodeSelectorTerm,
+    Operator,
+    Requirement,
+    Toleration,
+)
 
 _REMEMBERED = 4096
 

@@ -9,8 +9,8 @@ from placement.kube.decode.scheduling_rules import label_selector
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_bytes
 from placement.kube.wire import volume
-from placement.model.selector import NodeSelectorTerm
-from placement.model.volume import CSIDriver, StorageCapacity
+from placement.model.objects.volume import CSIDriver, StorageCapacity
+from placement.model.rules.selector import NodeSelectorTerm
 
 _driver = msgspec.json.Decoder(volume.CSIDriver)
 _capacity = msgspec.json.Decoder(volume.StorageCapacity)

@@ -10,7 +10,7 @@ from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_bytes
 from placement.kube.wire import core
 from placement.kube.wire import volume as wire_volume
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim
+from placement.model.objects.volume import CSINode, PersistentVolume, PersistentVolumeClaim
 
 _volume = msgspec.json.Decoder(wire_volume.PersistentVolume)
 _claim = msgspec.json.Decoder(wire_volume.PersistentVolumeClaim)

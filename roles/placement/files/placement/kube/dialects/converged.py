@@ -13,9 +13,9 @@ from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.volcano import written
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import QueueStatus
-from placement.model.topology import MATCH_POLICIES
-from placement.model.workload import COLUMNS, CONVERGED, PBS, PLACERS, Queue
+from placement.model.messages.action import QueueStatus
+from placement.model.objects.workload import COLUMNS, CONVERGED, PBS, PLACERS, Queue
+from placement.model.rules.topology import MATCH_POLICIES
 
 _queue = msgspec.json.Decoder(wire_group.OwnQueue)
 _NO_QUEUE: Final = wire_group.OwnQueueSpec()

@@ -11,8 +11,8 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import GroupPhase, GroupStatus
-from placement.model.workload import COSCHEDULING, PodGroup
+from placement.model.messages.action import GroupPhase, GroupStatus
+from placement.model.objects.workload import COSCHEDULING, PodGroup
 
 _group = msgspec.json.Decoder(wire_group.Group)
 _NO_GROUP: Final = wire_group.GroupSpec()

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import GroupStatus, QueueStatus
-from placement.model.workload import PodGroup, Queue
+from placement.model.messages.action import GroupStatus, QueueStatus
+from placement.model.objects.workload import PodGroup, Queue
 
 Json = dict[str, Any]
 Raw = bytes | msgspec.Raw

@@ -15,8 +15,8 @@ import msgspec
 from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import GroupPhase, GroupStatus, QueueStatus
-from placement.model.workload import INCUBATOR, SIGS, PodGroup, Queue
+from placement.model.messages.action import GroupPhase, GroupStatus, QueueStatus
+from placement.model.objects.workload import INCUBATOR, SIGS, PodGroup, Queue
 
 _group = msgspec.json.Decoder(wire_group.Group)
 _queue = msgspec.json.Decoder(wire_group.Queue)

@@ -14,9 +14,9 @@ from placement.kube.fields.field_error import FieldError, demand
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_resources
 from placement.kube.wire import core
-from placement.model.quantity import MAX_AMOUNT, Amounts, round_amounts
-from placement.model.topology import TopologyRequest
-from placement.model.workload import PodGroup, Queue
+from placement.model.amounts.quantity import MAX_AMOUNT, Amounts, round_amounts
+from placement.model.objects.workload import PodGroup, Queue
+from placement.model.rules.topology import TopologyRequest
 
 # Of queues; Volcano's and ours are in this range too.
 MAX_WEIGHT = 2**20

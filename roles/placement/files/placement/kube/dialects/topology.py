@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from placement.kube.fields.field_error import demand
-from placement.model.topology import MATCH_POLICIES, TopologyRequest
+from placement.model.rules.topology import MATCH_POLICIES, TopologyRequest
 
 _OURS: Final = "converged.hpc/"
 _REQUIRED: Final = "converged.hpc/required-topology"

@@ -17,9 +17,9 @@ from placement.kube.dialects import reading, wire_group
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect, Json, Raw
 from placement.kube.fields.field_error import demand
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import GroupPhase, GroupStatus
-from placement.model.topology import TopologyRequest
-from placement.model.workload import UPSTREAM, UPSTREAM_ALPHA, PodGroup
+from placement.model.messages.action import GroupPhase, GroupStatus
+from placement.model.objects.workload import UPSTREAM, UPSTREAM_ALPHA, PodGroup
+from placement.model.rules.topology import TopologyRequest
 
 MEMBER_FIELD: Final = "spec.schedulingPolicy.gang.minCount"
 TOPOLOGY_FIELD: Final = "spec.schedulingConstraints.topology"

@@ -14,10 +14,10 @@ from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.kube_batch import unschedulable
 from placement.kube.fields.field_error import demand
 from placement.kube.fields.metadata import Sharing
-from placement.model.action import GroupPhase, GroupStatus, QueueStatus
-from placement.model.quantity import Amounts, format_amount
-from placement.model.topology import TopologyRequest
-from placement.model.workload import VOLCANO, PodGroup, Queue
+from placement.model.amounts.quantity import Amounts, format_amount
+from placement.model.messages.action import GroupPhase, GroupStatus, QueueStatus
+from placement.model.objects.workload import VOLCANO, PodGroup, Queue
+from placement.model.rules.topology import TopologyRequest
 
 _group = msgspec.json.Decoder(wire_group.Group)
 _queue = msgspec.json.Decoder(wire_group.Queue)

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.wire import core
-from placement.model.pod import PodSpec
-from placement.model.quantity import Amounts
-from placement.model.selector import LabelPairs
+from placement.model.amounts.quantity import Amounts
+from placement.model.objects.pod import PodSpec
+from placement.model.rules.selector import LabelPairs
 
 T = TypeVar("T")
 

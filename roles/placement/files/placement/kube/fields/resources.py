@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.wire import core
-from placement.model.quantity import (
+from placement.model.amounts.quantity import (
     CPU,
     MAX_AMOUNT,
     MEMORY,
@@ -18,7 +18,7 @@ from placement.model.quantity import (
     round_amount,
     round_amounts,
 )
-from placement.model.request import Container, PodResources, ResizeState, pod_requests
+from placement.model.amounts.request import Container, PodResources, ResizeState, pod_requests
 
 # Integers beyond this many bits are not worth the time to print them.
 _MAX_BITS = 256

@@ -23,8 +23,8 @@ from placement.kube.decode.decoder import Bookmark, Decoder, Page, Reader, Watch
 from placement.kube.transport.backoff import LONGEST_SECONDS, Backoff
 from placement.kube.transport.http1 import Answer, Connection, NoAnswer, Refused, TooLong
 from placement.kube.write.retrying_client import not_found
-from placement.model.event import UNSERVED, Deleted, Event, Object, Relisted, Unreadable, Upserted
-from placement.model.refusal import Refusal
+from placement.model.messages.event import UNSERVED, Deleted, Event, Object, Relisted, Unreadable, Upserted
+from placement.model.messages.refusal import Refusal
 
 PAGE: Final = 500
 # A watch may be silent by right, and its peer may be gone: so the server is to end each after this, with a bookmark

@@ -11,10 +11,10 @@ from typing import Final
 
 from placement.kube.dialects import DIALECTS, Dialect
 from placement.kube.watch.reflector import Source
-from placement.model.disruption import DisruptionBudget
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.volume import (
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import (
     CSIDriver,
     CSINode,
     PersistentVolume,
@@ -22,7 +22,7 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
+from placement.model.objects.workload import Namespace, PodGroup, PriorityClass, Queue
 
 # Nodes first: what is on a node that is not known yet has to wait for it.
 BUILT_IN: Final = (

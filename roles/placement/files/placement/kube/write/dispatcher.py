@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from placement.kube.write.executor import Executor
-from placement.model.action import Action, Bind
-from placement.model.event import Event
+from placement.model.messages.action import Action, Bind
+from placement.model.messages.event import Event
 
 BINDERS: Final = 48
 WRITERS: Final = 8

@@ -19,7 +19,7 @@ from placement.kube.transport.http1 import Answer
 from placement.kube.write import requests
 from placement.kube.write.requests import Request, Subject
 from placement.kube.write.retrying_client import RetryingClient, blocked_by_budget, message, not_found
-from placement.model.action import (
+from placement.model.messages.action import (
     Action,
     Bind,
     BindVolume,
@@ -31,7 +31,7 @@ from placement.model.action import (
     QueueStatus,
     SelectNode,
 )
-from placement.model.event import (
+from placement.model.messages.event import (
     BindFailed,
     Deleted,
     Event,
@@ -41,9 +41,9 @@ from placement.model.event import (
     Unsent,
     Upserted,
 )
-from placement.model.pod import Pod
-from placement.model.refusal import Refusal
-from placement.model.volume import PersistentVolume
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import PersistentVolume
 
 _CREATED: Final = frozenset({200, 201, 202})
 _NOT_FOUND: Final = 404

@@ -13,9 +13,9 @@ import msgspec
 
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect
 from placement.kube.wire.volume import BOUND_BY_CONTROLLER, SELECTED_NODE
-from placement.model.action import Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
-from placement.model.pod import JOB_TAG
-from placement.model.topology import PATH
+from placement.model.messages.action import Bind, BindVolume, Evict, GroupStatus, PodCondition, QueueStatus, SelectNode
+from placement.model.objects.pod import JOB_TAG
+from placement.model.rules.topology import PATH
 
 Json = dict[str, Any]
 JSON: Final = "application/json"

@@ -16,10 +16,10 @@ from placement.kube.dialects import BY_NAME
 from placement.kube.watch.reflector import Source
 from placement.kube.write.executor import Telling
 from placement.kube.write.requests import Subject
-from placement.model.action import Action, GroupStatus, PodCondition, QueueStatus
-from placement.model.pod import Pod
-from placement.model.refusal import Refusal
-from placement.model.workload import PodGroup
+from placement.model.messages.action import Action, GroupStatus, PodCondition, QueueStatus
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import PodGroup
 
 REASON: Final = "Invalid"
 _REMEMBERED: Final = 1 << 14

@@ -10,8 +10,8 @@ Then the promise is given up, and the members wait like all others.
 
 from collections.abc import Hashable, Iterator, Sequence
 
+from placement.model.objects.volume import PersistentVolume
 from placement.model.slicing import Steps
-from placement.model.volume import PersistentVolume
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Status, Task, wanted_by

@@ -17,8 +17,8 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Final
 
+from placement.model.amounts.totals import add, covers
 from placement.model.slicing import Steps, paced
-from placement.model.totals import add, covers
 from placement.policy.cache.lazy_heap import LazyHeap
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job

@@ -9,7 +9,7 @@ has lost a member works on what is left or ends by itself, so it is left alone.
 
 from typing import Final
 
-from placement.model.action import Evict
+from placement.model.messages.action import Evict
 from placement.model.slicing import Steps
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.job import Job

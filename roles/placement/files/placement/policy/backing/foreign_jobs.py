@@ -17,8 +17,8 @@ from math import inf
 from typing import Final
 
 from placement.model.batch import Lease
-from placement.model.node import Node
-from placement.model.pod import Pod
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
 from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import BATCH_NODE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session

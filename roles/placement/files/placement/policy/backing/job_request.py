@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts
 from placement.model.batch import BackingRules, Chunk, Share
-from placement.model.pod import Pod
-from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts
-from placement.model.selector import NODE_NAME_FIELD, LabelPairs, NodeSelector, Operator
+from placement.model.objects.pod import Pod
+from placement.model.rules.selector import NODE_NAME_FIELD, LabelPairs, NodeSelector, Operator
 
 WALLTIME: Final = "converged.hpc/walltime"
 

@@ -14,7 +14,7 @@ whose node is back before that holds its job again.
 
 from typing import Final
 
-from placement.model.action import AskHosts, PodLost
+from placement.model.messages.action import AskHosts, PodLost
 from placement.policy.backing.orphans import OPEN
 from placement.policy.backing.release import job_of
 from placement.policy.framework.session import Session

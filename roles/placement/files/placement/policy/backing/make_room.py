@@ -17,10 +17,10 @@ where no label says which fence there is, all is left to the node.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from placement.model.action import Evict
+from placement.model.amounts.quantity import CPU, MEMORY, PODS
 from placement.model.batch import BatchJob, Lease, Share
-from placement.model.node import Node
-from placement.model.quantity import CPU, MEMORY, PODS
+from placement.model.messages.action import Evict
+from placement.model.objects.node import Node
 from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session

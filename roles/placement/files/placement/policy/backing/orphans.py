@@ -12,7 +12,7 @@ one of the same namespace.
 from collections.abc import Iterator
 from typing import Final
 
-from placement.model.workload import PodGroup
+from placement.model.objects.workload import PodGroup
 from placement.policy.framework.session import Session
 from placement.policy.jobs.batch_jobs import BackedUnit
 from placement.policy.jobs.job import HOLDING, Job, Task

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from placement.model.action import Submit
 from placement.model.batch import BatchJob
+from placement.model.messages.action import Submit
+from placement.model.objects.workload import Namespace
 from placement.model.slicing import Steps, paced
-from placement.model.workload import Namespace
 from placement.policy.backing.foreign_jobs import close_unknown_nodes, update_foreign_jobs
 from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
 from placement.policy.backing.late_members import ascribe, is_apart, returning

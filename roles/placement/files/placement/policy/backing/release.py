@@ -9,11 +9,11 @@ A job ends after the last container of its pods has ended, whatever was deleted 
 from collections.abc import Sequence
 from typing import Final
 
-from placement.model.action import Evict, Release
 from placement.model.batch import BatchJob
-from placement.model.event import Object
-from placement.model.pod import JOB_TAG
-from placement.model.workload import PodGroup
+from placement.model.messages.action import Evict, Release
+from placement.model.messages.event import Object
+from placement.model.objects.pod import JOB_TAG
+from placement.model.objects.workload import PodGroup
 from placement.policy.backing.node_fit import node_of
 from placement.policy.backing.orphans import OPEN, hold, is_abandoned, strays
 from placement.policy.framework.session import Session

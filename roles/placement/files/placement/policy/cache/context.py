@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass, field
 
-from placement.model.totals import Totals
+from placement.model.amounts.totals import Totals
 from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.tree import QueueTree
 

@@ -6,15 +6,15 @@
 from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
 
-from placement.model.disruption import DisruptionBudget
-from placement.model.event import Object
-from placement.model.pod import Pod
-from placement.model.quantity import PODS
-from placement.model.selector import LabelPairs
+from placement.model.amounts.quantity import PODS
+from placement.model.amounts.totals import Totals
+from placement.model.messages.event import Object
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import PersistentVolumeClaim
+from placement.model.objects.workload import Namespace, PodGroup, PriorityClass, Queue
+from placement.model.rules.selector import LabelPairs
 from placement.model.slicing import Steps, finish, paced, pauses
-from placement.model.totals import Totals
-from placement.model.volume import PersistentVolumeClaim
-from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
 from placement.policy.cache.context import Context, Versions
 from placement.policy.cache.intake import Intake
 from placement.policy.cache.job_table import JobTable

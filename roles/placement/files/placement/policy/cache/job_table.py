@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from placement.model.workload import PBS
+from placement.model.objects.workload import PBS
 from placement.policy.cache.context import Context
 from placement.policy.jobs.group_key import GroupKey, Source
 from placement.policy.jobs.job import Job, Status, Task, TaskKey

@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from placement.model.quantity import PODS
-from placement.model.workload import Queue
+from placement.model.amounts.quantity import PODS
+from placement.model.objects.workload import Queue
 from placement.policy.cache.context import Context, Versions
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Problem

@@ -16,9 +16,9 @@ No job waits for what its pods merely prefer.
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from placement.model.event import Object
-from placement.model.pod import PodSpec
-from placement.model.volume import (
+from placement.model.messages.event import Object
+from placement.model.objects.pod import PodSpec
+from placement.model.objects.volume import (
     CSIDriver,
     CSINode,
     PersistentVolume,

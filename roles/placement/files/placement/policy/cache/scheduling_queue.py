@@ -8,10 +8,10 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
-from placement.model.quantity import Amounts
+from placement.model.amounts.quantity import Amounts
+from placement.model.amounts.totals import Totals, add
+from placement.model.objects.workload import ENDED, NOT_LET_IN, PBS, VOLCANO, PodGroup
 from placement.model.slicing import Steps, paced
-from placement.model.totals import Totals, add
-from placement.model.workload import ENDED, NOT_LET_IN, PBS, VOLCANO, PodGroup
 from placement.policy.cache.context import Context, Versions
 from placement.policy.cache.lazy_heap import LazyHeap
 from placement.policy.cache.queueing_hints import Hints

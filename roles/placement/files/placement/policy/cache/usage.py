@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What jobs and queues hold and want, what there is in all, and what is free of it."""
 
-from placement.model.pod import Pod
-from placement.model.quantity import PODS
-from placement.model.totals import Totals, add
+from placement.model.amounts.quantity import PODS
+from placement.model.amounts.totals import Totals, add
+from placement.model.objects.pod import Pod
 from placement.policy.cache.context import Context
 from placement.policy.jobs.job import HOLDING, SHARING, TAKING, WANTING, Status, Task
 from placement.policy.queues.room import UsableRoom

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from placement.model.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.amounts.totals import frozen, shown
+from placement.model.messages.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
+from placement.model.objects.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.model.slicing import paced
-from placement.model.totals import frozen, shown
-from placement.model.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.policy.cache.scheduling_queue import is_over
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.job import Job, Said, Status, Task

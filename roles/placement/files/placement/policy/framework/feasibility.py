@@ -12,9 +12,9 @@ from math import inf
 
 import numpy as np
 
-from placement.model.pod import Pod, PodSpec
-from placement.model.quantity import Amounts
-from placement.model.totals import Totals
+from placement.model.amounts.quantity import Amounts
+from placement.model.amounts.totals import Totals
+from placement.model.objects.pod import Pod, PodSpec
 from placement.policy.jobs.job import Task, alike
 from placement.policy.plugins.filters import (
     Closed,

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.quantity import format_amount
+from placement.model.amounts.quantity import format_amount
 from placement.model.slicing import Steps
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.framework.placer import Unplaced

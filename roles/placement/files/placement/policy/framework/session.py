@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from placement.model.action import Action, Bind, BindVolume, SelectNode
+from placement.model.messages.action import Action, Bind, BindVolume, SelectNode
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim
+from placement.model.objects.workload import GRAPH
 from placement.model.slicing import SliceBudget, Steps
-from placement.model.volume import PersistentVolume, PersistentVolumeClaim
-from placement.model.workload import GRAPH
 from placement.policy.cache.equivalence_cache import FailureCache
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.cache.preemptor_queue import PreemptorQueue

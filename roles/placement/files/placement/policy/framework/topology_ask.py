@@ -9,7 +9,7 @@ from typing import Final
 
 from placement.graph.request import MOST_PARTS, Part, Request, RequestError
 from placement.graph.topology import CLUSTER, NODE, Topology
-from placement.model.topology import TopologyRequest
+from placement.model.rules.topology import TopologyRequest
 from placement.policy.jobs.job import SHARING, Job, Task, alike
 
 _NO_WISH: Final = TopologyRequest()

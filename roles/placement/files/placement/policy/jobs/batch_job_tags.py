@@ -8,7 +8,7 @@ later, and with it the pod's group and queue. So what is read first of a pod tha
 pod is there, also that it has no tag. A later change is noticed.
 """
 
-from placement.model.pod import Pod
+from placement.model.objects.pod import Pod
 
 
 class BatchJobTags:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from placement.model.batch import BackingRules, BatchJob, Lease, Whose
-from placement.model.event import BatchEvent, HostsRead, JobsRead, JobsUnread, SubmitEnded
-from placement.model.selector import LabelPairs
-from placement.model.workload import Namespace
+from placement.model.messages.event import BatchEvent, HostsRead, JobsRead, JobsUnread, SubmitEnded
+from placement.model.objects.workload import Namespace
+from placement.model.rules.selector import LabelPairs
 from placement.policy.jobs.job import Task
 from placement.state.cluster import Cluster
 

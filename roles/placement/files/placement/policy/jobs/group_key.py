@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from placement.model.pod import Pod
-from placement.model.selector import LabelPairs
-from placement.model.workload import COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
+from placement.model.rules.selector import LabelPairs
 
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 GROUP_MIN_MEMBER: Final = "scheduling.k8s.io/group-min-member"

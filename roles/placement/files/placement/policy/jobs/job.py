@@ -10,12 +10,12 @@ from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Final
 
-from placement.model.action import GroupStatus
-from placement.model.pod import Phase, Pod
-from placement.model.quantity import PODS, Amounts
-from placement.model.topology import TopologyRequest
-from placement.model.totals import Totals, add
-from placement.model.workload import PodGroup
+from placement.model.amounts.quantity import PODS, Amounts
+from placement.model.amounts.totals import Totals, add
+from placement.model.messages.action import GroupStatus
+from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.workload import PodGroup
+from placement.model.rules.topology import TopologyRequest
 from placement.policy.jobs.group_key import GroupKey, group_key
 from placement.state.pods.pod_table import PodEntry
 

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from placement.model.workload import PodGroup, PriorityClass
+from placement.model.objects.workload import PodGroup, PriorityClass
 from placement.policy.jobs.group_key import (
     FLUENCE_SIZE,
     GROUP_MIN_MEMBER,

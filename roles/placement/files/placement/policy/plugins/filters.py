@@ -13,10 +13,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from placement.model.pod import Pod, PodSpec
-from placement.model.quantity import Amounts
-from placement.model.selector import BACKED_TAINT, Taint, untolerated
-from placement.model.totals import Totals
+from placement.model.amounts.quantity import Amounts
+from placement.model.amounts.totals import Totals
+from placement.model.objects.pod import Pod, PodSpec
+from placement.model.rules.selector import BACKED_TAINT, Taint, untolerated
 from placement.policy.jobs.job import Task
 from placement.policy.queues.reservations import Reservations
 from placement.state.affinity.topology_rules import DomainRules

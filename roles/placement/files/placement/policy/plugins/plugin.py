@@ -12,7 +12,7 @@ order. It compares like kube-batch's chain of functions and is made only when so
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from placement.model.pod import Pod
+from placement.model.objects.pod import Pod
 from placement.policy.jobs.job import Job, Task
 from placement.policy.plugins.configuration import PluginChoice
 from placement.policy.queues.queue import QueueInfo

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.pod import Pod
+from placement.model.objects.pod import Pod
 from placement.policy.jobs.job import Job, Task, TaskKey
 from placement.policy.plugins.builtin.conformance import Conformance
 from placement.policy.plugins.builtin.drf import Drf

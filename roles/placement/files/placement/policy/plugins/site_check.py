@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.event import Upserted
-from placement.model.node import Node
-from placement.model.pod import PodSpec
-from placement.model.quantity import CPU, MEMORY, PODS
+from placement.model.amounts.quantity import CPU, MEMORY, PODS
+from placement.model.messages.event import Upserted
+from placement.model.objects.node import Node
+from placement.model.objects.pod import PodSpec
 from placement.policy.plugins.site_filter import METHODS, checked, has_own, said_of
 from placement.policy.plugins.site_plugin import Asking, Nodes, Rooms, SitePlugin
 from placement.state.cluster import Cluster

@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.pod import PodSpec
-from placement.model.quantity import Amounts
+from placement.model.amounts.quantity import Amounts
+from placement.model.objects.pod import PodSpec
 from placement.policy.jobs.job import Task
 from placement.policy.plugins.filters import Filter
 from placement.policy.plugins.site_plugin import Asking, Nodes, Rooms, Scores, SitePlugin

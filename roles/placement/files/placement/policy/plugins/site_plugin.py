@@ -14,8 +14,8 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.pod import PodSpec
-from placement.model.quantity import Amounts
+from placement.model.amounts.quantity import Amounts
+from placement.model.objects.pod import PodSpec
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_filters import Bools
 

@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from placement.model.amounts.totals import Totals
 from placement.model.slicing import Steps
-from placement.model.totals import Totals
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Status, Task
 from placement.policy.preemption.victims import NOBODY, Cost, VictimRules, VictimSearch, VictimSet, classes, priced

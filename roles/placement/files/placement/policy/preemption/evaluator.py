@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.action import Evict, PodCondition
+from placement.model.amounts.totals import Totals
+from placement.model.messages.action import Evict, PodCondition
 from placement.model.slicing import Steps
-from placement.model.totals import Totals
 from placement.policy.framework.domain_clearing import placed
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement

@@ -10,8 +10,8 @@ passed over. The cheapest are found as they are on a node: the set is exact wher
 from collections.abc import Hashable, Iterable
 from typing import Final
 
+from placement.model.amounts.totals import Totals
 from placement.model.slicing import SliceBudget, Steps
-from placement.model.totals import Totals
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.jobs.job import Task
 from placement.policy.preemption.victims import VictimRules, VictimSearch, VictimSet, enough, precedence

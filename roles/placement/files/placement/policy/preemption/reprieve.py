@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from placement.model.amounts.totals import Totals
 from placement.model.slicing import Steps
-from placement.model.totals import Totals
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.group_key import GroupKey

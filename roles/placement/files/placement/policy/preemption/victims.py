@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from placement.model.amounts.totals import Totals
 from placement.model.slicing import SliceBudget, Steps
-from placement.model.totals import Totals
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import PLACED, Job, Task
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets

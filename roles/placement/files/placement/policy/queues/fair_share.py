@@ -10,7 +10,7 @@ over by rounding down goes, one unit each, to the first that may still take one,
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement.model.totals import share
+from placement.model.amounts.totals import share
 
 
 @dataclass(frozen=True, slots=True)

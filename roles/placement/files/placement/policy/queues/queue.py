@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from placement.model.quantity import Amounts
-from placement.model.totals import Totals, add, covers, dominant_share
-from placement.model.workload import Queue
+from placement.model.amounts.quantity import Amounts
+from placement.model.amounts.totals import Totals, add, covers, dominant_share
+from placement.model.objects.workload import Queue
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.selector import Effect, Taint, Toleration
+from placement.model.rules.selector import Effect, Taint, Toleration
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_columns import HELD, LEASED, PRESENT, UNREADABLE, UNSCHEDULABLE
 from placement.state.nodes.node_filters import Bools, lets_in

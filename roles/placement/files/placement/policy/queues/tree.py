@@ -12,9 +12,9 @@ from sys import maxsize
 from types import MappingProxyType
 from typing import Final
 
+from placement.model.amounts.totals import Totals, add, format_shortage
+from placement.model.objects.workload import DIALECTS, Queue
 from placement.model.slicing import Steps
-from placement.model.totals import Totals, add, format_shortage
-from placement.model.workload import DIALECTS, Queue
 from placement.policy.jobs.job import Job, Problem
 from placement.policy.queues.fair_share import Claim, divide
 from placement.policy.queues.queue import QueueInfo

@@ -16,9 +16,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol, TypeVar
 
-from placement.model.affinity import PodAffinityTerm, PodMatcher
-from placement.model.pod import Pod
-from placement.model.selector import LabelMap, LabelPairs
+from placement.model.objects.pod import Pod
+from placement.model.rules.affinity import PodAffinityTerm, PodMatcher
+from placement.model.rules.selector import LabelMap, LabelPairs
 from placement.state.affinity.matchers import Bucket, MatcherIndex, buckets
 from placement.state.affinity.topology_counts import Tallies, Tally
 from placement.state.nodes.node_columns import NodeColumns

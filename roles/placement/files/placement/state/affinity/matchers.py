@@ -10,8 +10,8 @@ kept under these two, so a pod finds its few candidates by its own namespace and
 from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
-from placement.model.affinity import PodMatcher
-from placement.model.selector import LabelPairs, LabelSelector, Operator
+from placement.model.rules.affinity import PodMatcher
+from placement.model.rules.selector import LabelPairs, LabelSelector, Operator
 
 T = TypeVar("T", bound=Hashable)
 # What a pod must have to be found: a label with this value, a label of this key, or nothing.

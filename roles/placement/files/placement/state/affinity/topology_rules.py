@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.affinity import PodAffinityTerm, TopologySpread
-from placement.model.pod import PodSpec
+from placement.model.objects.pod import PodSpec
+from placement.model.rules.affinity import PodAffinityTerm, TopologySpread
 from placement.state.affinity.labelsets import LabelSet, LabelSets, Rule
 from placement.state.affinity.topology_counts import Tally
 from placement.state.nodes.node_columns import LabelColumn, NodeColumns

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.node import Node
-from placement.model.quantity import Amounts, is_extended
-from placement.model.selector import Effect, LabelPairs, Taint
+from placement.model.amounts.quantity import Amounts, is_extended
+from placement.model.objects.node import Node
+from placement.model.rules.selector import Effect, LabelPairs, Taint
 from placement.state.nodes.vectors import ResourceAxis, Vector
 
 PRESENT: Final = 1

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.selector import (
+from placement.model.rules.selector import (
     BACKED_TAINT,
     NODE_NAME_FIELD,
     UNSCHEDULABLE_TAINT,

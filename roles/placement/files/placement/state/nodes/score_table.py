@@ -14,9 +14,9 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.pod import PodSpec
-from placement.model.quantity import Amounts
-from placement.model.selector import NodeSelector
+from placement.model.amounts.quantity import Amounts
+from placement.model.objects.pod import PodSpec
+from placement.model.rules.selector import NodeSelector
 from placement.state.nodes.node_columns import NodeColumns
 from placement.state.nodes.node_filters import Bools, Mask, MaskTable
 from placement.state.nodes.vectors import Vector

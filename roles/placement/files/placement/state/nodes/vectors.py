@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, is_extended
+from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts, is_extended
 
 MEMORY_INDEX: Final = 1
 PODS_INDEX: Final = 2

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Disruption budgets by the label sets that they count: asked for every pod of every node when room is made."""
 
-from placement.model.affinity import PodMatcher
-from placement.model.disruption import DisruptionBudget
-from placement.model.event import Object
+from placement.model.messages.event import Object
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.rules.affinity import PodMatcher
 from placement.state.affinity.labelsets import LabelSet, LabelSets, keys_of
 from placement.state.affinity.matchers import MatcherIndex
 

@@ -12,7 +12,7 @@ kept by the node's name and charged when it appears.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from placement.model.pod import TERMINAL, Pod, PodSpec
+from placement.model.objects.pod import TERMINAL, Pod, PodSpec
 from placement.state.affinity.labelsets import LabelSet, LabelSets, keys_of
 from placement.state.nodes.node_columns import NodeColumns
 from placement.state.nodes.vectors import Vector

@@ -5,7 +5,7 @@
 
 from collections.abc import Iterable
 
-from placement.model.pod import HostPort
+from placement.model.objects.pod import HostPort
 
 
 class PortTable:

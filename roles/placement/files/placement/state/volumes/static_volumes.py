@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from placement.model.node import Node
-from placement.model.selector import LabelMap, NodeSelector, NodeSelectorTerm
-from placement.model.volume import PersistentVolume, PersistentVolumeClaim
+from placement.model.objects.node import Node
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim
+from placement.model.rules.selector import LabelMap, NodeSelector, NodeSelectorTerm
 from placement.state.nodes.node_columns import LabelColumn, NodeColumns
 from placement.state.nodes.node_filters import Bools, MaskTable
 from placement.state.object_store import ObjectTable

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model.event import Object
-from placement.model.pod import Pod
-from placement.model.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.messages.event import Object
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.state.nodes.node_columns import NodeColumns
 from placement.state.object_store import ObjectTable
 

@@ -13,16 +13,16 @@ from typing import Final
 
 import numpy as np
 
-from placement.model.event import Object
-from placement.model.pod import Pod
-from placement.model.selector import NodeSelector, NodeSelectorTerm
-from placement.model.volume import (
+from placement.model.messages.event import Object
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import (
     CSIDriver,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
 )
+from placement.model.rules.selector import NodeSelector, NodeSelectorTerm
 from placement.state.nodes.node_columns import NodeColumns, label_value
 from placement.state.nodes.node_filters import Bools, MaskTable
 from placement.state.object_store import ObjectTable

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from placement.model.totals import add, dominant_share
+from placement.model.amounts.totals import add, dominant_share
 from placement.policy.jobs.job import Job, Task
 from placement.policy.plugins.plugin import Plugin
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from placement.model.pod import Pod
+from placement.model.objects.pod import Pod
 from placement.policy.jobs.job import Job, Task
 from placement.policy.plugins.plugin import Plugin
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from placement.model.totals import Totals, add
+from placement.model.amounts.totals import Totals, add
 from placement.policy.jobs.job import Task
 from placement.policy.plugins.plugin import Plugin
 from placement.policy.queues.queue import QueueInfo

@@ -11,7 +11,7 @@ exactly as the fraction does while both are below 2^63. Two different fractions 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from placement.model.quantity import Amounts, format_amount
+from placement.model.amounts.quantity import Amounts, format_amount
 
 Totals = dict[str, int]
 

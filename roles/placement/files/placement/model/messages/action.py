@@ -6,9 +6,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from placement.model.amounts.quantity import Amounts
 from placement.model.batch import Chunk
-from placement.model.quantity import Amounts
-from placement.model.selector import LabelPairs
+from placement.model.rules.selector import LabelPairs
 
 
 class GroupPhase(StrEnum):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from placement.model.affinity import PodAffinityTerm, TopologySpread, WeightedPodAffinityTerm
-from placement.model.quantity import Amounts
-from placement.model.selector import ANY_NODE, LabelPairs, NodeSelector, NodeSelectorTerm, Toleration
-from placement.model.topology import TopologyRequest
+from placement.model.amounts.quantity import Amounts
+from placement.model.rules.affinity import PodAffinityTerm, TopologySpread, WeightedPodAffinityTerm
+from placement.model.rules.selector import ANY_NODE, LabelPairs, NodeSelector, NodeSelectorTerm, Toleration
+from placement.model.rules.topology import TopologyRequest
 
 # What a Binding writes on a pod that a job of the batch system backs: the tag of that job.
 JOB_TAG: Final = "converged.hpc/job-tag"

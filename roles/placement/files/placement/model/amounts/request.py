@@ -12,7 +12,7 @@ in place is charged for the most of what it wants, what it was promised and what
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from placement.model.quantity import CPU, MEMORY, ResourceList, add, maximum
+from placement.model.amounts.quantity import CPU, MEMORY, ResourceList, add, maximum
 
 HUGE_PAGES_PREFIX = "hugepages-"
 

@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from placement.model.selector import LabelMap, LabelSelector
+from placement.model.rules.selector import LabelMap, LabelSelector
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from placement.model.selector import LabelPairs, LabelSelector, NodeSelectorTerm
+from placement.model.rules.selector import LabelPairs, LabelSelector, NodeSelectorTerm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

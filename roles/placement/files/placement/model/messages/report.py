@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from placement.model.quantity import Amounts
+from placement.model.amounts.quantity import Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

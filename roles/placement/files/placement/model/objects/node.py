@@ -5,8 +5,8 @@
 
 from dataclasses import dataclass
 
-from placement.model.quantity import Amounts
-from placement.model.selector import LabelPairs, Taint
+from placement.model.amounts.quantity import Amounts
+from placement.model.rules.selector import LabelPairs, Taint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from placement.model.action import Action
 from placement.model.batch import BatchJob
-from placement.model.disruption import DisruptionBudget
-from placement.model.node import Node
-from placement.model.pod import Pod
-from placement.model.refusal import Refusal
-from placement.model.volume import (
+from placement.model.messages.action import Action
+from placement.model.messages.refusal import Refusal
+from placement.model.objects.disruption import DisruptionBudget
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
+from placement.model.objects.volume import (
     CSIDriver,
     CSINode,
     PersistentVolume,
@@ -21,7 +21,7 @@ from placement.model.volume import (
     StorageCapacity,
     StorageClass,
 )
-from placement.model.workload import Namespace, PodGroup, PriorityClass, Queue
+from placement.model.objects.workload import Namespace, PodGroup, PriorityClass, Queue
 
 Object = (
     Pod

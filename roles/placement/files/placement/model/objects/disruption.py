@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from placement.model.selector import LabelSelector
+from placement.model.rules.selector import LabelSelector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

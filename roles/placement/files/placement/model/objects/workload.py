@@ -6,9 +6,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from placement.model.quantity import Amounts
-from placement.model.selector import LabelPairs
-from placement.model.topology import TopologyRequest
+from placement.model.amounts.quantity import Amounts
+from placement.model.rules.selector import LabelPairs
+from placement.model.rules.topology import TopologyRequest
 
 # The APIs that groups and queues come in; where one name is found in several, the first of these counts.
 UPSTREAM: Final = "scheduling.k8s.io/v1beta1"
