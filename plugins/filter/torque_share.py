@@ -14,7 +14,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather.to
 
 # Everything else has not begun, or has left its hosts. A suspended job still has its memory.
 _ON_ITS_HOSTS = frozenset("RSE")
-_ID = re.compile(r"\d{1,12}(?:\[\d{1,7}\])?(?:\.[A-Za-z0-9-]+)*", re.ASCII)
+_ID = re.compile(r"\d{1,12}(?:\[\d{1,7}\])?(?:\.[A-Za-z0-9_-]+)*", re.ASCII)
 
 
 def torque_scripts(

@@ -35,11 +35,18 @@ def answer(*elements):
     return "{}<Data>{}</Data>\n".format(HEAD, "".join(elements))
 
 
+def names_jobs(*lines):
+    """The server's own attributes, of which these say how it names jobs."""
+    told = "".join("    {}\n".format(line) for line in ("server_state = Active", *lines, "pbs_version = 6.1.3"))
+    return Answer(0, "Server: srv\n" + told + "\n", "")
+
+
 class Asking(unittest.TestCase):
     def setUp(self):
         self.home = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.home)
         self.has_server("srv\n")
+        self.server = names_jobs()
 
     def has_server(self, text):
         """Write the file by which commands of Torque find their server."""
@@ -47,11 +54,13 @@ class Asking(unittest.TestCase):
             stream.write(text)
 
     def ask(self, leases, said):
-        """Each question is about one job; `said` is an answer, or one for each job."""
+        """Each question but the one about the server is about one job; `said` is an answer, or one for each job."""
         self.asked = []
 
         def run(argv):
             self.asked.append(argv)
+            if argv[1:] == ("-B", "-f"):
+                return self.server
             return said[argv[2]] if isinstance(said, dict) else said
 
         return batch_torque.ask(leases, qstat="/q", run=run, home=self.home, here="n9.dom")
@@ -92,7 +101,7 @@ class Asking(unittest.TestCase):
 
     def test_a_job_of_another_server_is_not_gone_because_this_one_does_not_know_it(self):
         cases = [("srv", "15.srv", True), ("srv.a.org:15001\n", "15.srv", True), ("SRV", "15[2].srv.a.org", True)]
-        cases += [("first,srv.a.org\n", "15.SRV.a.org", True), ("srv", "15", True), ("", "15", False)]
+        cases += [("first,srv.a.org\n", "15.SRV.a.org", True), ("srv", "15", False), ("", "15", False)]
         cases += [("srv", "5.other-srv", False), ("srv.a.org", "15.srv.b.org", False), ("srv", "15.srv2", False)]
         cases += [("", "15.srv", False), (" \n,", "15.srv", False), ("a.srv", "15.srv", False)]
         for text, job, told in cases:
@@ -104,6 +113,36 @@ class Asking(unittest.TestCase):
         self.assertEqual(self.ask((lease(),), Answer(153, "", UNKNOWN)), {})
         self.home = ""
         self.assertEqual(self.ask((lease(),), Answer(153, "", UNKNOWN)), {})
+
+    def test_a_job_of_this_server_is_gone_by_whatever_name_the_server_gives_its_jobs(self):
+        """Torque finds no job by a name of another form, also not where the job lives."""
+        alias, hidden = "job_suffix_alias = Big_One", "display_job_server_suffix = False"
+        cases = [((), "15.srv", True), (("display_job_server_suffix = True",), "15.srv", True)]
+        cases += [((alias,), "15.srv.big_one", True), ((alias,), "15[3].srv.Big_One", True)]
+        cases += [((alias,), "15.srv", False), ((alias,), "15.big_one", False), ((alias,), "15.srv2.big_one", False)]
+        cases += [((alias,), "15.srv.a.org.big_one", False), ((alias,), "15", False), ((alias,), "15.srv.other", False)]
+        cases += [((hidden, alias), "15.big_one", True), ((hidden, alias), "15.srv.big_one", False)]
+        cases += [((hidden,), "15", True), ((hidden,), "15.srv", False), ((hidden,), "15.big_one", False)]
+        for text in ("srv", "srv.a.org"):
+            self.has_server(text)
+            for lines, job, told in cases:
+                self.server = names_jobs(*lines)
+                with self.subTest(text, lines=lines, job=job):
+                    found = self.ask((lease(job),), Answer(153, "", UNKNOWN))
+                    self.assertEqual(list(found.values()), [GONE] if told else [])
+        self.has_server("srv")
+        self.server = names_jobs("job_suffix_alias = " + "a" * 20 + "\n\t" + "b" * 20)
+        self.assertTrue(self.ask((lease("1.srv." + "a" * 20 + "b" * 20),), Answer(153, "", UNKNOWN)))
+
+    def test_a_server_that_does_not_tell_how_it_names_jobs_is_believed_nothing(self):
+        for said in (Answer(111, "", DOWN), Answer(0, "", ""), Answer(0, "srv\n", ""), Answer(1, "Server: srv\n", "")):
+            self.server = said
+            with self.subTest(said=said):
+                self.assertEqual(self.ask((lease(),), Answer(153, "", UNKNOWN)), {})
+
+    def test_how_jobs_are_named_is_asked_once_and_only_where_a_job_is_unknown(self):
+        self.ask((lease("1.srv"), lease("2.srv")), Answer(153, "", UNKNOWN))
+        self.assertEqual(self.asked, [("/q", "-x", "1.srv"), ("/q", "-x", "2.srv"), ("/q", "-B", "-f")])
 
     def test_a_server_that_is_down_is_asked_once(self):
         self.assertEqual(self.ask((lease("1.srv"), lease("2.srv")), Answer(111, "", DOWN)), {})
@@ -143,9 +182,17 @@ class Life(unittest.TestCase):
         top = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, top)
         os.makedirs(os.path.join(top, "mom_priv", "jobs"))
-        for name in ("15.srv.JB", "31-2.srv.JB", "40.srv.SC"):
+        long = "15.srv." + "a" * 60
+        for name in ("15.srv.JB", "31-2.srv.JB", "40.srv.SC", long[:61] + ".JB"):
             open(os.path.join(top, "mom_priv", "jobs", name), "w").close()
-        leases = (lease(), lease("31[2].srv"), lease("40.srv"), lease("16.srv"), lease("15.srv", wlm="pbs"))
+        leases = (
+            lease(),
+            lease("31[2].srv"),
+            lease("40.srv"),
+            lease("16.srv"),
+            lease("15.srv", wlm="pbs"),
+            lease(long),
+        )
         self.assertEqual(
             batch_torque.life(leases, home=top),
             {
@@ -153,6 +200,7 @@ class Life(unittest.TestCase):
                 "torque/31[2].srv/1": True,
                 "torque/40.srv/1": False,
                 "torque/16.srv/1": False,
+                "torque/{}/1".format(long): True,
             },
         )
 

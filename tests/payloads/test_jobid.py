@@ -21,6 +21,8 @@ class Grammar(unittest.TestCase):
             ("pbs", "12[3].srv.example.org"),
             ("torque", "12-3.srv"),
             ("torque", "12[3].srv"),
+            ("torque", "12.srv.big_one"),
+            ("torque", "12"),
         ):
             with self.subTest(wlm=wlm, job=job):
                 self.assertEqual(job_key.parse(wlm, job, "0"), job_key.JobKey(wlm, job, 0))

@@ -109,7 +109,13 @@ class Runs(unittest.TestCase):
 
     def test_the_moms_own_files_name_its_jobs(self):
         names = ["0.srv.JB", "0.srv.SC", "31-1.srv.example.org.JB", "31-1.srv.TK", "x.JB", "5.JB", "1;id.srv.JB"]
-        self.assertEqual(pelogue.jobs_in(names), ["0.srv", "31[1].srv.example.org", "5"])
+        names += ["6.srv.big_one.JB"]
+        self.assertEqual(pelogue.jobs_in(names), ["0.srv", "31[1].srv.example.org", "5", "6.srv.big_one"])
+
+    def test_a_file_whose_name_torque_may_have_cut_names_no_job(self):
+        """A lease by that name would be ended by no epilogue."""
+        longest, cut = "7.srv." + "a" * (pelogue.LONGEST_FILE - 7), "8.srv." + "a" * (pelogue.LONGEST_FILE - 6)
+        self.assertEqual(pelogue.jobs_in([longest + ".JB", cut + ".JB"]), [longest])
 
 
 class Sizes(unittest.TestCase):

@@ -26,13 +26,23 @@ def found_jobs(state: State, word: str) -> list[Job]:
     match = _ID.fullmatch(word)
     if match is None:
         raise Refused(1, f"illegally formed job identifier: {word}")
-    if match[4] not in (None, SERVER):
-        raise Refused(UNKNOWN_JOB, "Unknown Job Id Error")
     bracket = "" if match[2] is None else f"[{match[2]}]"
-    job = state.jobs.get(f"{match[1]}{bracket}.{SERVER}")
+    # the command has put the server's name behind a bare number
+    job = state.jobs.get(f"{match[1]}{bracket}{_sought(state, match[4] or SERVER)}")
     if job is None or job.forgotten:
         raise Refused(UNKNOWN_JOB, "Unknown Job Id Error")
     return [job]
+
+
+def _sought(state: State, suffix: str) -> str:
+    """Return the suffix by which the server looks for a job: beside an alias it finds no name with dots in it."""
+    alias = state.server.get("job_suffix_alias", "")
+    if state.server.get("display_job_server_suffix", "True") != "True":
+        return alias and f".{alias}"
+    if not alias:
+        return f".{suffix}"
+    _server, dot, rest = suffix.partition(".")
+    return f".{suffix}" if rest == alias else " none" if dot else f".{suffix}.{alias}"
 
 
 def qdel(state: State, arguments: list[str]) -> int:

@@ -22,6 +22,7 @@ _SWITCHES = frozenset(
     [
         *("scheduling", "query_other_jobs", "down_on_error", "allow_node_submit", "acl_host_enable", "acl_user_enable"),
         *("enabled", "started", "mom_job_sync", "poll_jobs", "moab_array_compatible", "disable_server_id_check"),
+        "display_job_server_suffix",
     ]
 )
 _PLAIN = frozenset(
@@ -30,6 +31,7 @@ _PLAIN = frozenset(
         *("next_job_number", "keep_completed", "log_level", "scheduler_iteration", "node_pack", "comment"),
         *("allow_proxy_user", "job_start_timeout", "max_job_array_size", "kill_delay"),
         *("timeout_for_job_delete", "timeout_for_job_requeue"),
+        "job_suffix_alias",
     ]
 )
 _SERVER = _LISTS | _SWITCHES | _PLAIN

@@ -105,6 +105,7 @@ def _made(
         account=options.get("-A"),
         exclusive="-n" in options,
         proxy=proxy,
+        suffix=_suffix(state),
         holds="u" if "-h" in options else "",
         state="H" if "-h" in options else "Q",
     )
@@ -119,6 +120,12 @@ def _made(
     if "procs" not in job.resources:
         schedule.check_feasible(state, job)
     return job
+
+
+def _suffix(state: State) -> str:
+    """Return what stands behind the number of a new job."""
+    shown = [SERVER] if state.server.get("display_job_server_suffix", "True") == "True" else []
+    return "".join(f".{part}" for part in (*shown, state.server.get("job_suffix_alias")) if part)
 
 
 def _may_submit_here(state: State) -> bool:

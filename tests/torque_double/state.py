@@ -20,6 +20,7 @@ from pathlib import Path
 from torque_double.cluster import CORES, HOSTS, SERVER
 
 VERSION = "6.1.3.h5"
+LONGEST_FILE = 61
 Attributes = dict[str, str]
 
 
@@ -58,6 +59,7 @@ class Job:
     arguments: str = ""
     jobtype: str = ""
     account: str | None = None
+    suffix: str = f".{SERVER}"
     extension: str | None = None
     proxy: str = ""
     exclusive: bool = False
@@ -90,12 +92,12 @@ class Job:
     @property
     def id(self) -> str:
         bracket = "[]" if self.indices else f"[{self.index}]" if self.index is not None else ""
-        return f"{self.number}{bracket}.{SERVER}"
+        return f"{self.number}{bracket}{self.suffix}"
 
     @property
     def file(self) -> str:
-        """What its files in mom_priv/jobs begin with."""
-        return f"{self.number}-{self.index}.{SERVER}" if self.index is not None else self.id
+        """What its files in mom_priv/jobs begin with: of an id only so much is taken."""
+        return (f"{self.number}-{self.index}{self.suffix}" if self.index is not None else self.id)[:LONGEST_FILE]
 
     @property
     def hosts(self) -> list[str]:

@@ -18,7 +18,7 @@ from .. import _quantity
 from .._pbs.errors import NoAnswerError
 from . import elements
 
-_JOB_ID = re.compile(r"(\d{1,12})(?:\[(\d{0,7})\]|-(\d{1,7}))?(\.[A-Za-z0-9.-]+)\Z", re.ASCII)
+_JOB_ID = re.compile(r"(\d{1,12})(?:\[(\d{0,7})\]|-(\d{1,7}))?((?:\.[A-Za-z0-9._-]+)?)\Z", re.ASCII)
 _SLOTS_OF_JOB = re.compile(r"([\d,-]+)/([^,/\s]+)(?:,\s*|\Z)", re.ASCII)
 _PLACE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)/([\d,-]+)\Z", re.ASCII)
 _MOST_SLOTS = 100_000

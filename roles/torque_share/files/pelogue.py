@@ -36,8 +36,9 @@ LEAST_SECONDS = 2.0  # that a begin gets, however late it is: enough for its lea
 REAP_SECONDS = 0.5
 TELL_SECONDS = 2.0
 LONGEST_NODEFILE = 8 << 20
-_ID = re.compile(r"\d{1,12}(?:\[\d{1,7}\])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*", re.ASCII)
-_JOB_FILE = re.compile(r"(\d{1,12})(?:-(\d{1,7}))?((?:\.[A-Za-z0-9-]+)*)\.JB", re.ASCII)
+LONGEST_FILE = 61  # characters that Torque takes of an id into the name of a file
+_ID = re.compile(r"\d{1,12}(?:\[\d{1,7}\])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*", re.ASCII)
+_JOB_FILE = re.compile(r"(\d{1,12})(?:-(\d{1,7}))?((?:\.[A-Za-z0-9_-]+)*)\.JB", re.ASCII)
 _ALARM = re.compile(r"^[ \t]*\$prologalarm[ \t]+(\d{1,9})[ \t]*$", re.ASCII | re.MULTILINE)
 _SIZE = re.compile(r"(\d{1,15})([kmgtp]?)([bw]?)", re.ASCII | re.IGNORECASE)
 _SAID_ONCE = ("nodes", "mem", "pmem", "ncpus")
@@ -233,8 +234,12 @@ def short_name(host: str) -> str:
 
 
 def jobs_in(entries: Iterable[str]) -> List[str]:
-    """Return the ids of the jobs that this MoM has, by the names in mom_priv/jobs: 31-1.srv.JB is 31[1].srv."""
-    matches = [match for match in map(_JOB_FILE.fullmatch, sorted(entries)) if match]
+    """Return the ids of the jobs that this MoM has, by the names in mom_priv/jobs: 31-1.srv.JB is 31[1].srv.
+
+    A name that Torque may have cut is left out: it tells no id.
+    """
+    whole = (name for name in sorted(entries) if len(name) - len(".JB") < LONGEST_FILE)
+    matches = [match for match in map(_JOB_FILE.fullmatch, whole) if match]
     return [one.group(1) + ("[{}]".format(one.group(2)) if one.group(2) else "") + one.group(3) for one in matches]
 
 

@@ -66,8 +66,10 @@ def test_jobs_on_a_host_are_those_that_have_slots_there_and_have_not_ended() -> 
         job("3.srv", "C", "n1"),
         job("4[1].srv", "S", "n1", run=0),
         job("5.srv", "R", "n2"),
+        job("6.srv.big_one", "R", "n1"),
     ]
-    assert torque_jobs_on(jobs, "n1") == ["1.srv/3 --exclusive", "4[1].srv/1 --exclusive"]
+    expected = ["1.srv/3 --exclusive", "4[1].srv/1 --exclusive", "6.srv.big_one/1 --exclusive"]
+    assert torque_jobs_on(jobs, "n1") == expected
 
 
 @pytest.mark.parametrize("number", ["-rf", "1.srv;id", "1.srv x", "../1"])

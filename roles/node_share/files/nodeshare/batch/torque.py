@@ -24,12 +24,14 @@ UNKNOWN_JOB, NOT_ALLOWED = 153, 159
 MOST_CHARACTERS = 64 << 20
 _DEEPEST = 8
 _LONGEST_NAMES = 4096
+LONGEST_FILE = 61  # characters that Torque takes of an id into the name of a file
 _HEAD = '<?xml version="1.0"?>'
 _TOKEN = re.compile(r"<(/?)([A-Za-z_][A-Za-z0-9_.-]*) ?(/?)>([^<]*)", re.ASCII)
 _ENTITY = re.compile(r"&(lt|gt|amp|quot|apos);", re.ASCII)
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _UNKNOWN = re.compile(r"^qstat: Unknown Job Id\b", re.ASCII | re.MULTILINE)
+_NAMING = re.compile(r"^    (job_suffix_alias|display_job_server_suffix) = (.*)$", re.ASCII | re.MULTILINE)
 _PLACE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)/[\d,-]+", re.ASCII)
 
 
@@ -126,13 +128,35 @@ def servers(home: str) -> Tuple[str, ...]:
     return tuple(name.partition(":")[0] for name in ",".join(words).split(",") if name)
 
 
-def is_ours(job: str, ours: Tuple[str, ...]) -> bool:
-    """Return whether one of these servers gives out ids like this one.
+class Naming(NamedTuple):
+    """What a server gives out behind a job's number: its own name, an alias, both or neither."""
 
-    A name without a domain is the same as one with it. An id without a server is of the server that is asked.
+    shows_server: bool = True
+    alias: str = ""
+
+
+def naming(text: str) -> Naming:
+    """Read `qstat -B -f`, which only managers write into. ValueError: it is something else."""
+    if not text.startswith("Server: "):
+        raise ValueError("no server in {}".format(ascii(text[:60])))
+    found = dict(_NAMING.findall(text.replace("\n\t", "")))  # long lines go on behind a tab
+    shown = found.get("display_job_server_suffix", "True").lower()
+    return Naming(shown == "true", found.get("job_suffix_alias", "").lower())
+
+
+def is_ours(job: str, ours: Tuple[str, ...], named: Naming) -> bool:
+    """Return whether one of these servers finds a job by an id like this one, as it names its jobs now.
+
+    A name without a domain is the same as one with it. Beside an alias a server finds only jobs of a name without
+    dots. Jobs that it has named otherwise before, it does not find at all.
     """
     server = job.lower().partition(".")[2]
-    return any(not server or server == name or short(name) == server or short(server) == name for name in ours)
+    if not named.shows_server:
+        return bool(ours) and server == named.alias
+    if named.alias:
+        server, _dot, alias = server.partition(".")
+        return alias == named.alias and any(short(name) == server for name in ours)
+    return any(server == name or short(name) == server or short(server) == name for name in ours)
 
 
 def ask(
@@ -142,29 +166,34 @@ def ask(
 
     A lease that gets no clear answer is left out: a server that is down, a job of another server, or one that this
     host may not see. A job is unknown only by the exit code for that. Torque says the same of another server's jobs,
-    so the word counts for jobs of the servers in `home` alone.
+    so the word counts for jobs of the servers in `home` alone, and one more question tells how these name jobs now.
     """
     host = short(here or os.uname().nodename)
-    ours = servers(home)
-    verdicts: Dict[str, str] = {}
     known: Dict[str, str] = {}
-    for lease in leases:
-        if lease.key.wlm != "torque":
-            continue
-        if lease.key.job not in known:
-            answer = run((qstat, "-x", lease.key.job))
-            if answer.code not in (0, UNKNOWN_JOB, NOT_ALLOWED):
-                break  # nor would it know of the others, and each question takes its time
-            known[lease.key.job] = _judge(lease.key.job, answer, host, ours)
-        if known[lease.key.job]:
-            verdicts[str(lease.key)] = known[lease.key.job]
-    return verdicts
+    unknown: List[str] = []
+    mine = [lease for lease in leases if lease.key.wlm == "torque"]
+    for name in dict.fromkeys(lease.key.job for lease in mine):
+        answer = run((qstat, "-x", name))
+        if answer.code not in (0, UNKNOWN_JOB, NOT_ALLOWED):
+            break  # nor would it know of the others, and each question takes its time
+        known[name] = _judge(name, answer, host)
+        if answer.code == UNKNOWN_JOB and _UNKNOWN.search(answer.err) and not answer.out.strip():
+            unknown.append(name)
+    if unknown:
+        named = _asked_naming(run((qstat, "-B", "-f")))
+        ours = servers(home)
+        known.update((name, GONE) for name in unknown if named and is_ours(name, ours, named))
+    return {str(lease.key): known[lease.key.job] for lease in mine if known.get(lease.key.job)}
 
 
-def _judge(name: str, answer: Answer, here: str, ours: Tuple[str, ...]) -> str:
-    if answer.code == UNKNOWN_JOB:
-        said = _UNKNOWN.search(answer.err) and not answer.out.strip()
-        return GONE if said and is_ours(name, ours) else ""
+def _asked_naming(answer: Answer) -> Optional[Naming]:
+    try:
+        return naming(answer.out) if answer.code == 0 else None
+    except ValueError:
+        return None
+
+
+def _judge(name: str, answer: Answer, here: str) -> str:
     if answer.code != 0:
         return ""
     try:
@@ -191,6 +220,6 @@ def life(leases: Tuple[Lease, ...], *, home: str) -> Dict[str, bool]:
 
 
 def is_listed(key: job_key.JobKey, *, home: str) -> bool:
-    """Whether the MoM has the file of a job; of an array's element it is named 31-1.server."""
-    name = re.sub(r"\[(\d+)\]", r"-\1", key.job) + ".JB"
+    """Whether the MoM has the file of a job; of an array's element it is named 31-1.server. Torque cuts long names."""
+    name = re.sub(r"\[(\d+)\]", r"-\1", key.job)[:LONGEST_FILE] + ".JB"
     return os.path.exists(os.path.join(home, "mom_priv", "jobs", name))

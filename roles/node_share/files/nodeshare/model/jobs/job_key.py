@@ -13,13 +13,14 @@ from typing import NamedTuple
 LONGEST = 120
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _SERVER = r"(?:\.{0})*".format(_HOST)
+_ALIAS = r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9_-]*[A-Za-z0-9])?)*"
 _GRAMMAR = {
     # 123, a component of a heterogeneous job 123+1, a task of an array 123_4
     "slurm": re.compile(r"\d{1,10}(?:[+_]\d{1,7})?", re.ASCII),
     # 123.server, a sub-job 12[3].server
     "pbs": re.compile(r"\d{1,12}(?:\[\d{1,7}\])?" + _SERVER, re.ASCII),
-    # as PBS, and the older 12-3.server for array members
-    "torque": re.compile(r"\d{1,12}(?:\[\d{1,7}\]|-\d{1,7})?" + _SERVER, re.ASCII),
+    # as PBS, and the older 12-3.server for array members; 123.alias, which need be no name of a host
+    "torque": re.compile(r"\d{1,12}(?:\[\d{1,7}\]|-\d{1,7})?" + _ALIAS, re.ASCII),
 }
 SYSTEMS = tuple(sorted(_GRAMMAR))
 _FILE_NAME = re.compile(r"([a-z]+)\.([0-9A-Za-z=-]+)\.r(\d{1,9})", re.ASCII)
