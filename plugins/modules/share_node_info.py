@@ -176,7 +176,8 @@ def main() -> None:
             files=[*TOUCHED, *slurm["files"]],
             api_server=given["api_server"],
         )
-        killing = gather_slurm.killing(slurm["scripts"])
+        torque_home = given["torque_home"] or gather_torque.HOME
+        killing = gather_slurm.killing(slurm["scripts"], pbs_home=_programs.pbs_home(), torque_home=torque_home)
         record = Store(Host(), given["record_dir"]).load().roles()
     except (RecordError, OSError) as error:
         module.fail_json(msg=str(error))

@@ -25,19 +25,12 @@ from ..._slurm.conf import kept as slurm_kept
 from ..._slurm.conf import model as slurm_conf
 from ..._slurm.errors import SlurmError
 from ..._texts import text_of
-from . import node, script_patterns
+from . import node, script_patterns, torque
 
 SCRIPT_KEYS = ("Prolog", "Epilog", "TaskProlog", "TaskEpilog", "HealthCheckProgram", "RebootProgram")
-HEALTH = (
-    "/etc/nhc/*.conf",
-    "/etc/nhc/scripts/*.nhc",
-    "/var/spool/pbs/mom_priv/config",
-    "/var/spool/pbs/mom_priv/*logue",
-    "/var/spool/pbs/mom_priv/hooks/*.PY",
-    "/var/spool/torque/mom_priv/config",
-    "/var/spool/torque/mom_priv/*logue*",
-    "/etc/converged/torque/site/*",
-)
+HEALTH = ("/etc/nhc/*.conf", "/etc/nhc/scripts/*.nhc", "/etc/converged/torque/site/*")
+OF_PBS = ("mom_priv/config", "mom_priv/*logue", "mom_priv/hooks/*.PY")
+OF_TORQUE = ("mom_priv/config", "mom_priv/*logue*")  # of any ending, as users choose it
 MAX_SCRIPTS = 100
 # Of programs in /bin or /usr/bin there are many, and they are not the site's; as folders they stand in every PATH.
 _PATHS = re.compile(r"(?<![\w.$}*-])/(?!(?:s?bin|usr/s?bin|dev|proc|sys)(?![\w.+@-]))[\w.+@-]+/[\w./+@-]+")
@@ -89,9 +82,13 @@ def _release(programs: t.Optional[str], bin_dir: str) -> version.Version:
         raise
 
 
-def killing(scripts: t.Sequence[str]) -> t.List[t.Dict[str, t.Any]]:
+def killing(
+    scripts: t.Sequence[str], *, pbs_home: str = _programs.PBS_HOME, torque_home: str = torque.HOME
+) -> t.List[t.Dict[str, t.Any]]:
     """Return every line that kills, in scripts, in what they call and in the site's health checks, by file and line."""
-    waiting = [*scripts, *(path for pattern in HEALTH for path in sorted(glob.glob(pattern)))]
+    of_moms = [os.path.join(glob.escape(pbs_home), part) for part in OF_PBS]
+    of_moms += [os.path.join(glob.escape(torque_home), part) for part in OF_TORQUE]
+    waiting = [*scripts, *(path for pattern in (*HEALTH, *of_moms) for path in sorted(glob.glob(pattern)))]
     seen: t.Set[str] = set()
     lines: t.List[t.Dict[str, t.Any]] = []
     while waiting and len(seen) < MAX_SCRIPTS:

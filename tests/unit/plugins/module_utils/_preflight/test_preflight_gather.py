@@ -172,6 +172,24 @@ def test_scripts_that_a_script_names_are_read_too(tmp_path: t.Any) -> None:
     assert [(one["path"], one["line"]) for one in found] == [(str(folder / "10-clean"), 2)]
 
 
+def test_scripts_and_settings_of_a_mom_are_read_wherever_its_home_is(tmp_path: t.Any) -> None:
+    pbs, torque = tmp_path / "pbs [1]", tmp_path / "torque"
+    for path, text in (
+        (pbs / "mom_priv/epilogue", "#!/bin/sh\npkill -u $2\n"),
+        (pbs / "mom_priv/epilogue.old", "#!/bin/sh\npkill -u $2\n"),
+        (torque / "mom_priv/config", "$pbsserver srv\n$restrict_user true\n"),
+        (torque / "mom_priv/epilogue.gpu", "#!/bin/sh\npkill -u $2\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    found = gather_slurm.killing([], pbs_home=str(pbs), torque_home=str(torque))
+    assert [(one["path"], one["line"]) for one in found] == [
+        (str(pbs / "mom_priv/epilogue"), 2),
+        (str(torque / "mom_priv/config"), 2),
+        (str(torque / "mom_priv/epilogue.gpu"), 2),
+    ]
+
+
 def test_a_program_is_no_script(tmp_path: t.Any) -> None:
     (tmp_path / "epilog").write_bytes(b"\x7fELF\0\npkill x\n")
     assert gather_slurm.killing([str(tmp_path / "epilog"), str(tmp_path / "none")]) == []
