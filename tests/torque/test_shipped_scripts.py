@@ -45,6 +45,21 @@ def test_each_host_of_a_job_begins_behind_the_sites_script_and_ends_behind_it(si
     ]
 
 
+def test_hosts_that_the_request_names_have_the_jobs_exact_size_there(site: Site, top: Path) -> None:
+    """Of memory for the whole job each host has what it has of the slots."""
+    shipped = Shipped(site, top)
+    request = f"nodes={HOSTS[1]}:ppn=3+{HOSTS[0]}:ppn=1,mem=400mb"
+    job = site.submit("true", "-l", request)
+    site.until_state(job, "C")
+    assert hosts_of(site, job) == [HOSTS[1], HOSTS[0]]
+    words = f"--wlm=torque --job={job} --run=1"
+    until(lambda: len(shipped.told()) >= 4)
+    assert shipped.told()[:2] == [
+        f"{HOSTS[0]} nodeshare begin {words} --limit=57 --cpus=1 --mem={100 << 20}",
+        f"{HOSTS[1]} nodeshare begin {words} --limit=57 --cpus=3 --mem={300 << 20}",
+    ]
+
+
 def test_what_a_user_writes_reaches_no_command_line(site: Site, top: Path) -> None:
     shipped = Shipped(site, top)
     hostile = f"X=$(touch {top}/hacked) '\"\n`touch {top}/hacked`"
