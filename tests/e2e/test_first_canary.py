@@ -183,6 +183,18 @@ def test_a_pod_and_a_job_prove_it(site: Canary) -> None:
     assert '"proved"' in said.out, said.out
 
 
+def test_the_plan_of_the_way_back_prints_each_difference_once_and_changes_nothing(site: Canary) -> None:
+    there = {host: site.listing(host) for host in HOSTS}
+    said = site.as_written("-f 50 converged.hpc.restore --check --diff")
+    assert said.rc == 0, said.out
+    printed = re.findall(r"^on (\S+), \d+ hosts?: (.+)$", said.out, re.MULTILINE)
+    assert [hosts for hosts, things in printed if things == CONF] == ["ctl,n[1-2]"], printed
+    assert len(printed) == len(set(printed)), printed
+    assert not re.search(r"^--- before", said.out, re.MULTILINE), said.out
+    for host in HOSTS:
+        assert set(listing.difference(there[host], site.listing(host))) - NOT_COMPARED == set()
+
+
 def test_the_way_back_leaves_nothing(site: Canary, before: Mapping[str, Mapping[str, object]], job: str) -> None:
     said = site.as_written("-f 50 converged.hpc.restore")
     assert said.rc == 0, said.out

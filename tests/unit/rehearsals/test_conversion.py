@@ -232,17 +232,22 @@ def test_a_drain_is_over_when_no_job_is_left_and_the_batch_system_has_said_so(
     assert [call.module for call in done.calls] == [module] * 3
 
 
-def test_a_plan_ends_with_each_difference_once_and_a_run_without_diff_prints_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("playbook", "role"), [("site", "node_share"), ("restore", "slurm_share_enable")])
+def test_a_plan_ends_with_each_difference_once_and_a_run_without_diff_prints_none(
+    tmp_path: Path, playbook: str, role: str
+) -> None:
     made = Stage(tmp_path / "collections")
     shutil.copy2(ROOT / "plugins/action/share_diff.py", made.inner / "plugins/action")
     (tmp_path / "run").mkdir()
     rehearsal = Rehearsal(made, tmp_path / "run")
+    shared = {"roles": ["slurm_share", "slurm_share_enable"], "sharing": {"node": {}}}
+    rehearsal.answer({"ansible_facts": {"converged_share": shared}}, module="share_facts")
     for host in NODES:
         change = {"after_header": "/etc/same", "before": "", "after": f"of {host}\n"}
-        kept = {"changed": True, KEPT: {"host": host, "changes": [change]}}
-        rehearsal.answer(kept, module="node_state", host=host, args={"role": "node_share"})
-    planned = rehearsal.playbook("site", "--check", "--diff")
+        kept = {"changed": True, "report": {}, KEPT: {"host": host, "changes": [change]}}
+        rehearsal.answer(kept, module="node_state", host=host, args={"role": role})
+    planned = rehearsal.playbook(playbook, "--check", "--diff")
     assert planned.passed, planned.said
     assert "\non n[1-2], 2 hosts: /etc/same\n@@ -0,0 +1 @@\n+of {{ inventory_hostname }}\n" in planned.said
     assert planned.said.count("/etc/same") == 1
-    assert "/etc/same" not in rehearsal.playbook("site", "--check").said
+    assert "/etc/same" not in rehearsal.playbook(playbook, "--check").said

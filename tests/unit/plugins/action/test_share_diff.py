@@ -86,35 +86,130 @@ def test_a_plan_for_many_hosts_prints_what_is_the_same_once_and_what_differs_by_
     assert "+++ after" not in done.stdout, "none is printed for each host besides"
 
 
-def test_every_plan_for_many_hosts_is_followed_by_what_prints_its_differences() -> None:
-    plays = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
-    planning = [at for at, play in enumerate(plays) if "_converged_diffs_together" in play.get("vars", {})]
-    printing = [
-        at for at, play in enumerate(plays) if any("converged.hpc.share_diff" in task for task in play["tasks"])
+def test_the_plan_of_the_way_back_prints_each_difference_once_and_no_proof_of_what_was_not_done(tmp_path: Path) -> None:
+    said = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+        "converged_record_dir": f"{tmp_path}/{{{{ inventory_hostname }}}}/record",
+        "converged_record_copy_dir": f"{tmp_path}/copy",
+    }
+    nodes = {"hosts": dict.fromkeys(NAMES[:3])}
+    groups = {"all": {"vars": said}, "converged_nodes": nodes, "converged_controllers": {"hosts": {"ctl": None}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(groups))
+    folder = f"{tmp_path}/{{{{ inventory_hostname }}}}"
+    (tmp_path / "made.yml").write_text(
+        yaml.safe_dump(
+            [
+                {
+                    "hosts": "converged_nodes",
+                    "gather_facts": False,
+                    "tasks": [
+                        {"ansible.builtin.file": {"path": folder, "state": "directory", "mode": "0755"}},
+                        {
+                            "converged.hpc.node_state": {
+                                "record_dir": "{{ converged_record_dir }}",
+                                "record_copy_dir": "{{ converged_record_copy_dir }}",
+                                "role": "pbs_share_enable",
+                                "files": [{"path": f"{folder}/flag", "content": "of all\n"}],
+                            }
+                        },
+                    ],
+                }
+            ]
+        )
+    )
+    program = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.yml"]
+    for words in (["made.yml"], ["converged.hpc.restore", "--check", "--diff"]):
+        done = subprocess.run([*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    headings = re.findall(r"^on (\S+), \d hosts?: (.+)$", done.stdout, re.MULTILINE)
+    # PBS's scripts become inert, and all of the record goes: of both only one is printed.
+    assert headings == [("n[1-3]", f"{folder}/flag")], done.stdout
+    assert done.stdout.count("-of all") == 1
+    assert "--- before" not in done.stdout, "none is printed for each host besides"
+    assert "proved" not in done.stdout
+    assert (tmp_path / "n1/flag").exists()
+
+
+# Modules of the collection with an action that keeps the diff of a plan.
+KEEPING = {
+    f"converged.hpc.{path.stem}"
+    for path in (ROOT / "plugins/action").glob("*.py")
+    if "_planned import" in path.read_text(encoding="utf-8") and path.stem != "share_diff"
+}
+
+
+def keeps(task: dict[str, Any]) -> bool:
+    return not KEEPING.isdisjoint(task)
+
+
+def plays_of(playbook: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load((ROOT / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def everything(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All tasks of a play, with those of its blocks."""
+    parts = ("block", "rescue", "always")
+    return [one for task in tasks for one in (task, *everything([inner for part in parts for inner in task.get(part, [])]))]
+
+
+@pytest.mark.parametrize(("playbook", "plays"), [("site", 4), ("restore", 7)])
+def test_every_plan_for_many_hosts_is_followed_by_what_prints_its_differences(playbook: str, plays: int) -> None:
+    """One of the way back is followed by it in the last play itself, before the proofs of all hosts."""
+    found = plays_of(playbook)
+    planning = [at for at, play in enumerate(found) if "_converged_diffs_together" in play.get("vars", {})]
+    printing = [at for at, play in enumerate(found) if any("converged.hpc.share_diff" in task for task in play["tasks"])]
+    assert len(planning) == plays
+    assert printing == [max(planning) + (playbook == "site")]
+
+
+def test_every_play_of_the_way_back_that_changes_something_keeps_its_differences() -> None:
+    printing_each = [
+        play["name"]
+        for play in plays_of("restore")
+        if "_converged_diffs_together" not in play.get("vars", {})
+        and any(keeps(task) for _role, _file, task in tasks_of(play))
     ]
-    assert len(planning) == 4
-    assert printing == [max(planning) + 1]
+    assert printing_each == []
 
 
-def test_no_two_tasks_that_plan_keep_their_differences_under_one_name() -> None:
+@pytest.mark.parametrize("playbook", ["site", "restore"])
+def test_no_two_tasks_that_plan_keep_their_differences_under_one_name(playbook: str) -> None:
     """The second would take the place of the first, which would be printed nowhere."""
-    plays = yaml.safe_load((ROOT / "playbooks/site.yml").read_text(encoding="utf-8"))
     seen: dict[str, tuple[str, str]] = {}
-    for play in plays:
+    for play in plays_of(playbook):
         if "_converged_diffs_together" not in play.get("vars", {}):
             continue
         for name, file, task in tasks_of(play):
-            if any(module.startswith("converged.hpc.") for module in task) and "register" in task:
+            if keeps(task) and "register" in task:
                 at = (f"{name}/{file}", task["name"])
                 assert seen.setdefault(task["register"], at) == at
-    assert {"__node_share_state", "__slurm_share_copy", "__node_kubelet_labelled"} <= set(seen)
+    some = {
+        "site": {"__node_share_state", "__slurm_share_copy", "__node_kubelet_labelled"},
+        "restore": {"__node_share_restored", "__slurm_share_copy_restored", "__restore"},
+    }
+    assert some[playbook] <= set(seen)
+
+
+def test_every_task_of_the_way_back_keeps_its_differences_under_a_name() -> None:
+    """What is registered nowhere is printed for each host."""
+    unnamed = {
+        f"{name}/{file}: {task['name']}"
+        for play in plays_of("restore")
+        for name, file, task in tasks_of(play)
+        if keeps(task) and "register" not in task
+    }
+    assert unnamed == set()
 
 
 def tasks_of(play: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     found = []
-    for task in play["tasks"]:
+    for task in everything(play["tasks"]):
         entered = task.get("ansible.builtin.import_role") or task.get("ansible.builtin.include_role")
         if not entered:
+            found.append(("", "playbook", task))
             continue
         named = str(entered["name"])
         both = ("node_runtime", "singularity_cri") if "{{" in named else (named.rpartition(".")[2],)
