@@ -100,7 +100,10 @@ def share_summary(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -> li
         for look in _looks(known, fact, kube):
             looks.setdefault(look, []).append(host)
     count = sum(len(those) for those in states.values())
-    lines = [f"{count} nodes: " + ", ".join(f"{len(those)} {state}" for state, those in sorted(states.items()))]
+    lines = [
+        f"{count} node{'s' * (count != 1)}: "
+        + ", ".join(f"{len(those)} {state}" for state, those in sorted(states.items()))
+    ]
     lines += [f"look at {report.hosts(those)}: {look}" for look, those in sorted(looks.items())]
     return lines if looks else [*lines, "nothing needs a look"]
 

@@ -229,8 +229,8 @@ def _for_silent_slurm(error: str) -> str:
         return "put it into group_vars/all.yml"
     if _UNREACHED in error or "sudo" in error:
         return (
-            "see that Ansible reaches the first host of converged_controllers by ssh and becomes root there (-K asks for the"
-            " password of sudo)"
+            "see that Ansible reaches the first host of converged_controllers by ssh and becomes root there (-K asks"
+            " for the password of sudo)"
         )
     return "start slurmctld first"
 

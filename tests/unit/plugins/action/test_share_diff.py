@@ -121,7 +121,9 @@ def test_the_plan_of_the_way_back_prints_each_difference_once_and_no_proof_of_wh
     )
     program = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.yml"]
     for words in (["made.yml"], ["converged.hpc.restore", "--check", "--diff"]):
-        done = subprocess.run([*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(
+            [*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     headings = re.findall(r"^on (\S+), \d hosts?: (.+)$", done.stdout, re.MULTILINE)
     # PBS's scripts become inert, and all of the record goes: of both only one is printed.
@@ -152,7 +154,9 @@ def plays_of(playbook: str) -> list[dict[str, Any]]:
 def everything(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """All tasks of a play, with those of its blocks."""
     parts = ("block", "rescue", "always")
-    return [one for task in tasks for one in (task, *everything([inner for part in parts for inner in task.get(part, [])]))]
+    return [
+        one for task in tasks for one in (task, *everything([inner for part in parts for inner in task.get(part, [])]))
+    ]
 
 
 @pytest.mark.parametrize(("playbook", "plays"), [("site", 4), ("restore", 7)])
@@ -160,7 +164,9 @@ def test_every_plan_for_many_hosts_is_followed_by_what_prints_its_differences(pl
     """One of the way back is followed by it in the last play itself, before the proofs of all hosts."""
     found = plays_of(playbook)
     planning = [at for at, play in enumerate(found) if "_converged_diffs_together" in play.get("vars", {})]
-    printing = [at for at, play in enumerate(found) if any("converged.hpc.share_diff" in task for task in play["tasks"])]
+    printing = [
+        at for at, play in enumerate(found) if any("converged.hpc.share_diff" in task for task in play["tasks"])
+    ]
     assert len(planning) == plays
     assert printing == [max(planning) + (playbook == "site")]
 

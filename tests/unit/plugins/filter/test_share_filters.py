@@ -170,7 +170,7 @@ def test_a_site_is_summed_up_with_the_hosts_that_need_a_look() -> None:
 
 
 def test_where_nothing_needs_a_look_the_summary_says_so() -> None:
-    assert summed(n1=host(node=SHOWN)) == ["1 nodes: 1 shared, held", "nothing needs a look"]
+    assert summed(n1=host(node=SHOWN)) == ["1 node: 1 shared, held", "nothing needs a look"]
 
 
 @pytest.mark.parametrize(
