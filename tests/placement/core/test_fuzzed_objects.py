@@ -111,6 +111,10 @@ class Fuzz:
             "persistentvolumeclaims": lambda: choice(found),
             "storageclasses": lambda: choice(storage_classes()),
             "csinodes": lambda: {"spec": {"drivers": [{"name": "d", "nodeID": "n", "allocatable": {"count": 1}}]}},
+            "noderesourcetopologies": lambda: {
+                "zones": [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "allocatable": "2"}]}],
+                "topologyPolicies": ["Restricted"],
+            },
             "priorityclasses": lambda: {"value": 7, "globalDefault": False},
             "poddisruptionbudgets": lambda: {
                 "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},

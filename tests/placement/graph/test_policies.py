@@ -15,8 +15,9 @@ def chosen(drawn: Drawn, policy: str, count: int, *within: str) -> list[str]:
     return list(drawn.names(choose(drawn.graph, request, [None])))
 
 
-def test_the_policies_are_those_of_fluxion() -> None:
+def test_the_policies_are_those_of_fluxion_and_one_for_numa_nodes() -> None:
     assert set(POLICIES) == {
+        "numa",
         "first",
         "firstnodex",
         "low",

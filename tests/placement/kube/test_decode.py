@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, WatchFailed, relisted
 from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
+from placement.model.node_zones import NodeZones, Zone
 from placement.model.objects.node import Node
 from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod
 from placement.model.objects.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
@@ -33,6 +34,7 @@ from placement_kit.decoded import Json, accepted, decode, meta, pod
 ALL_KINDS = (
     *(Pod, Node, Namespace, PriorityClass, PersistentVolume, PersistentVolumeClaim, CSINode, CSIDriver),
     StorageCapacity,
+    NodeZones,
 )
 
 
@@ -452,6 +454,37 @@ def test_whatever_names_a_gang_is_kept() -> None:
 
 def test_an_object_of_a_megabyte_and_a_half_is_read() -> None:
     assert accepted(pod(metadata={"annotations": {"big": "x" * 1_500_000}})).annotations == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "aligns", "rejects"),
+    [
+        ({"attributes": [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]}, True, True),
+        ({"attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}]}, True, False),
+        ({"attributes": [{"name": "other", "value": "x"}], "topologyPolicies": ["BestEffortPodLevel"]}, True, False),
+        ({"topologyPolicies": ["SingleNUMANodeContainerLevel"]}, True, True),
+        ({"topologyPolicies": ["None"]}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_numa_nodes_are_read_with_what_the_kubelet_does(policy: Json, aligns: bool, rejects: bool) -> None:
+    cores = {"name": "cpu", "capacity": "8", "allocatable": "6", "available": "5500m"}
+    gpus = {"name": "nvidia.com/gpu", "capacity": 2, "allocatable": 2}
+    zones = [
+        {"name": "socket-0", "type": "Socket", "resources": [cores]},
+        {"name": "node-0", "type": "Node", "resources": [cores, gpus]},
+        {"name": "node-1", "type": "Node"},
+    ]
+    read = decode(NodeZones, {"metadata": meta(), "zones": zones, **policy})
+    assert (read.name, read.aligns, read.rejects) == ("a", aligns, rejects)
+    assert read.zones == (
+        Zone(
+            name="node-0",
+            has=(("cpu", 6000), ("nvidia.com/gpu", 2)),
+            free=(("cpu", 5500), ("nvidia.com/gpu", 2)),
+        ),
+        Zone(name="node-1"),
+    )
 
 
 def test_a_node_is_read() -> None:

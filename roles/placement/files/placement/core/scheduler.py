@@ -52,6 +52,7 @@ from placement.model.messages.event import (
     Upserted,
 )
 from placement.model.messages.report import Explanation, QueueReport
+from placement.model.node_zones import NodeZones
 from placement.model.objects.pod import TERMINAL, Pod
 from placement.model.slicing import SlicedWork, Steps
 from placement.policy.actions.allocate import allocate
@@ -140,7 +141,11 @@ class Scheduler:
         reservations.patience, reservations.epoch = reserve_after, epoch
         host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
         # Racks and switches; made at once where the settings name levels, else when something asks for it.
-        self.graph = GraphSource(self.cluster.columns, topology or Topology())
+        self.graph = GraphSource(
+            self.cluster.columns,
+            topology or Topology(),
+            lambda name: self.cluster.objects.find(NodeZones, name),
+        )
         graph_placer = GraphPlacer(self.cache, self.graph, host_selector)
         self.session = Session(self.cache, host_selector, graph_placer, rules, patience=patience)
         self.session.batch_jobs.rules = backing or BackingRules()

@@ -16,6 +16,7 @@ import numpy as np
 from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyError, check_name, filled
 from placement.graph.tree import Graph
 from placement.model.amounts.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
+from placement.model.node_zones import Zone
 from placement.model.objects.node import Node
 from placement.state.nodes.node_columns import UNSCHEDULABLE
 from placement.state.nodes.node_filters import CLOSED
@@ -277,15 +278,25 @@ def write_jgf(graph: Graph, *, name: str = CLUSTER, gpu: str = "nvidia.com/gpu",
         yield _vertex(numbers, count, NODE, node.name, where, rank=rank, status=bool(int(columns.flags[row]) & closed))
         edges.append((parent, count))
         parent, count = count, count + 1
-        for kind, size, unit in _resources(node.allocatable, gpu):
-            single = pools or kind == "memory"
-            for number in range(1 if single else size):
-                label = f"{kind}{number}"
-                yield _vertex(
-                    numbers, count, kind, label, f"{where}/{label}", number, size if single else 1, unit, rank=rank
-                )
-                edges.append((parent, count))
-                count += 1
+        known = graph.zones.of(row)
+        zones = known.zones if known is not None else ()
+        holders = [(parent, where, _rest(node.allocatable, zones))]
+        for number, zone in enumerate(zones):
+            yield _vertex(numbers, count, "numanode", zone.name, f"{where}/{zone.name}", number, rank=rank)
+            edges.append((parent, count))
+            holders.append((count, f"{where}/{zone.name}", zone.has))
+            count += 1
+        begun: dict[str, int] = {}
+        for holder, path_of_holder, amounts in holders:
+            for kind, size, unit in _resources(amounts, gpu):
+                single = pools or kind == "memory"
+                for _each in range(1 if single else size):
+                    number = begun[kind] = begun.get(kind, -1) + 1
+                    label = f"{kind}{number}"
+                    where_to = f"{path_of_holder}/{label}"
+                    yield _vertex(numbers, count, kind, label, where_to, number, size if single else 1, unit, rank=rank)
+                    edges.append((holder, count))
+                    count += 1
     yield '],"edges":['
     for place, (source, target) in enumerate(edges):
         edge = {"source": str(source), "target": str(target), "metadata": {"subsystem": _SUBSYSTEM}}
@@ -293,14 +304,23 @@ def write_jgf(graph: Graph, *, name: str = CLUSTER, gpu: str = "nvidia.com/gpu",
     yield "]}}\n"
 
 
+def _rest(amounts: Amounts, zones: tuple[Zone, ...]) -> Amounts:
+    """Return what a node has beside its NUMA nodes: all of it where it has none."""
+    inside: dict[str, int] = {}
+    for zone in zones:
+        for name, amount in zone.has:
+            inside[name] = inside.get(name, 0) + amount
+    return tuple((name, max(0, amount - inside.get(name, 0))) for name, amount in amounts)
+
+
 def _resources(amounts: Amounts, gpu: str) -> Iterator[tuple[str, int, str]]:
     """Yield what Fluxion has a type for; a part of a core is none."""
     for name, amount in amounts:
         if name == CPU and amount >= 1000:
             yield "core", amount // 1000, ""
-        elif name == gpu:
+        elif name == gpu and amount:
             yield "gpu", amount, ""
-        elif name == MEMORY:
+        elif name == MEMORY and amount:
             yield "memory", amount, "B"
 
 

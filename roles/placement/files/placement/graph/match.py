@@ -239,6 +239,17 @@ class _Search:
 
     def _fill(self, part: Part, places: Places, slots: Int64s) -> tuple[Places, Int64s] | None:
         classes = self._classes[places] if len(self._classes) else self._classes
+        if self._request.policy == "numa":
+            usable = np.flatnonzero(slots)
+            numbers, ranks = self._graph.zones.fits(part.request, self._rows[places[usable]])
+            classes, fitting_zone = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
+            classes[usable], fitting_zone[usable] = ranks, np.minimum(slots[usable], numbers)
+            found = self._filled(part, places, fitting_zone, classes)
+            if found is not None:
+                return found
+        return self._filled(part, places, slots, classes)
+
+    def _filled(self, part: Part, places: Places, slots: Int64s, classes: Int64s) -> tuple[Places, Int64s] | None:
         preferred = self._policy.nodes(Nodes(places, slots, classes))
         numbers = fill(part, slots[preferred])
         if numbers is None:

@@ -16,7 +16,8 @@ _GIB = 2**30
 def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
     """Yield the lines, each domain below the one that it is in; with `nodes` every node has a line, too.
 
-    What is in use is everything that is charged: pods of all schedulers and placeholders of batch jobs.
+    What is in use is everything that is charged: pods of all schedulers and placeholders of batch jobs. Of NUMA nodes,
+    which have a line where an agent publishes them, it is what their agent has seen.
     """
     names = graph.columns.axis.names
     for depth, use in walk(graph, nodes=nodes):
@@ -29,6 +30,11 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
         ]
         count = "" if use.level == NODE else f"  {use.nodes} node{'s' if use.nodes != 1 else ''}"
         yield _INDENT * depth + "  ".join([title + count, *amounts])
+        known = graph.zones.of(graph.columns.rows[use.domain]) if use.level == NODE else None
+        for zone in known.zones if known is not None else ():
+            free = dict(zone.free)
+            amounts = [amount_used(resource, has - free.get(resource, 0), has) for resource, has in zone.has]
+            yield _INDENT * (depth + 1) + "  ".join([f"numa {zone.name}", *amounts])
 
 
 def walk(graph: Graph, *, nodes: bool = False) -> Iterator[tuple[int, Use]]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from placement.graph.topology import Topology
 from placement.graph.tree import Graph
+from placement.graph.zones import Lookup
 from placement.model.slicing import Steps
 from placement.state.nodes.node_columns import NodeColumns
 
@@ -19,7 +20,9 @@ _ROWS: Final = 256
 class GraphSource:
     """Make the graph once, for all that ask for it."""
 
-    def __init__(self, columns: NodeColumns, topology: Topology) -> None:
+    def __init__(self, columns: NodeColumns, topology: Topology, zones: Lookup = lambda _name: None) -> None:
+        """Note where nodes are and what says which NUMA nodes a node has, by its name."""
+        self._zones = zones
         self.columns = columns
         self.topology = topology
         # None until it has been asked for.
@@ -28,7 +31,7 @@ class GraphSource:
     def obtain(self) -> Steps[Graph]:
         """Return the graph; events may be applied between two steps."""
         if self.graph is None:
-            graph = Graph(self.columns, self.topology, class_label=PERF_CLASS, at_once=False)
+            graph = Graph(self.columns, self.topology, class_label=PERF_CLASS, zones=self._zones, at_once=False)
             yield from graph.load(_ROWS)
             if self.graph is None:
                 self.graph = graph

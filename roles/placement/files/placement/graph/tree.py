@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from placement.graph.fits import FitTable
 from placement.graph.levels import Levels, TreeOrder
 from placement.graph.topology import CLUSTER, NODE, Topology, TopologyError
+from placement.graph.zones import Lookup, Zones
 from placement.model.slicing import Steps
 from placement.state.nodes.node_columns import NodeColumns
 
@@ -50,12 +51,19 @@ class Graph:
     """One graph over the columns of one cluster."""
 
     def __init__(
-        self, columns: NodeColumns, topology: Topology, *, class_label: str = "", at_once: bool = True
+        self,
+        columns: NodeColumns,
+        topology: Topology,
+        *,
+        class_label: str = "",
+        zones: Lookup = lambda _name: None,
+        at_once: bool = True,
     ) -> None:
         """Make the graph of all nodes; without `at_once` it has none before `load` has been gone through."""
         self.columns = columns
         self.topology = topology
         self.fits = FitTable(columns)
+        self.zones = Zones(columns, zones)
         self._class_label = class_label
         # What each row adds to its domains, and the sums by level and domain: see `_contribution`.
         self.seen: Int64s

@@ -15,6 +15,7 @@ from placement.graph.policies import (
     lonode,
     lonodex,
     low,
+    numa,
     variation,
 )
 from placement.graph.policy import Policy
@@ -22,7 +23,7 @@ from placement.graph.request import RequestError
 
 POLICIES: Final[dict[str, Policy]] = {
     module.POLICY.name: module.POLICY
-    for module in (first, firstnodex, low, high, lonode, hinode, lonodex, hinodex, locality, variation)
+    for module in (first, firstnodex, low, high, lonode, hinode, lonodex, hinodex, locality, variation, numa)
 }
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from placement.kube.decode.cluster import decode_namespace, decode_node, decode_priority_class
 from placement.kube.decode.disruption_budget import decode_budget, decode_storage_class
+from placement.kube.decode.node_zones import decode_node_zones
 from placement.kube.decode.pod import decode_pod
 from placement.kube.decode.storage_capacity import decode_csi_driver, decode_storage_capacity
 from placement.kube.decode.volume import decode_claim, decode_csi_node, decode_volume
@@ -23,6 +24,7 @@ from placement.kube.fields.metadata import Sharing, read_version
 from placement.kube.wire import core
 from placement.model.messages.event import Deleted, Event, Object, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
+from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
 from placement.model.objects.node import Node
 from placement.model.objects.pod import TERMINAL, Pod
@@ -55,6 +57,7 @@ _DECODERS: Final[Mapping[type[Object], Reader]] = {
     StorageClass: decode_storage_class,
     CSIDriver: decode_csi_driver,
     StorageCapacity: decode_storage_capacity,
+    NodeZones: decode_node_zones,
 }
 
 

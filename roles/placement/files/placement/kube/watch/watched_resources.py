@@ -11,6 +11,7 @@ from typing import Final
 
 from placement.kube.dialects import DIALECTS, Dialect
 from placement.kube.watch.reflector import Source
+from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod
@@ -38,11 +39,20 @@ BUILT_IN: Final = (
     Source("csidrivers", CSIDriver, "/apis/storage.k8s.io/v1/csidrivers"),
     Source("csistoragecapacities", StorageCapacity, "/apis/storage.k8s.io/v1/csistoragecapacities"),
 )
+# What other projects define and may be there or not; `shared`, for it can cease to be served.
+OPTIONAL: Final = (
+    Source(
+        "noderesourcetopologies",
+        NodeZones,
+        "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+        shared=True,
+    ),
+)
 
 
 def sources() -> tuple[Source, ...]:
-    """List the built-in APIs and those of all dialects."""
-    found = list(BUILT_IN)
+    """List the built-in APIs, the optional ones, and those of all dialects."""
+    found = [*BUILT_IN, *OPTIONAL]
     older = {id(dialect.older) for dialect in DIALECTS}
     for dialect in (item for item in DIALECTS if id(item) not in older):
         if dialect.read_group is not None:

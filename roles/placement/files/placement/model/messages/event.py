@@ -10,6 +10,7 @@ from typing import Final
 from placement.model.batch import BatchJob
 from placement.model.messages.action import Action
 from placement.model.messages.refusal import Refusal
+from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod
@@ -37,6 +38,7 @@ Object = (
     | CSINode
     | CSIDriver
     | StorageCapacity
+    | NodeZones
 )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 # The annotation that a Binding writes on a pod placed by the graph: the names of its node's domains, outermost first.
 PATH: Final = "converged.hpc/topology-path"
-# The names of the match policies, which are Fluxion's.
+# The names of the match policies, which are Fluxion's but for the last.
 MATCH_POLICIES: Final = (
     "first",
     "firstnodex",
@@ -20,6 +20,7 @@ MATCH_POLICIES: Final = (
     "hinodex",
     "locality",
     "variation",
+    "numa",
 )
 
 

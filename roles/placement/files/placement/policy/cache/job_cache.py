@@ -9,6 +9,7 @@ from typing import Any, Final
 from placement.model.amounts.quantity import PODS
 from placement.model.amounts.totals import Totals
 from placement.model.messages.event import Object
+from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
 from placement.model.objects.pod import Pod
 from placement.model.objects.volume import PersistentVolumeClaim
@@ -297,6 +298,9 @@ class JobCache:
             hints.claims_changed(claim for uid in uids if (claim := claims.get(uid)) is not None)
         elif kind in VOLUME_KINDS:
             hints.volumes_changed()
+        elif kind is NodeZones:
+            # It is advice which node is better, and keeps no job from any.
+            pass
         else:
             self.versions.room += 1
             self.admission.reconsider()

@@ -19,6 +19,7 @@ from placement.graph.request import Refused, Request, RequestError, Selection
 from placement.graph.source import GraphSource
 from placement.graph.topology import CLUSTER
 from placement.graph.tree import Graph
+from placement.graph.zones import Taken
 from placement.model.slicing import SliceBudget, Steps, pauses
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.framework.domain_clearing import Trial
@@ -230,7 +231,7 @@ class GraphPlacer:
         self, graph: Graph, wanted: Ask, found: Selection, statement: Statement, *, tied: bool
     ) -> Steps[bool]:
         """Give all tasks their nodes, in steps; return whether rules about other pods allow it."""
-        nodes, pacing = graph.columns.nodes, pauses(_AT_ONCE)
+        nodes, pacing, taken = graph.columns.nodes, pauses(_AT_ONCE), Taken()
         domain = graph.within(found.level, graph.domain_of(found.level, found.rows[0])) if tied else None
         for part, share, request in zip(wanted.parts, found.shares, wanted.request.parts, strict=True):
             free = not (request.per_node or request.within or wanted.request.exclusive)
@@ -241,7 +242,11 @@ class GraphPlacer:
                 node = nodes[row] if row >= 0 else None
                 if node is None:
                     return False
-                statement.allocate(task, node.name, _path(graph, row))
+                path = _path(graph, row)
+                if wanted.request.policy == "numa":
+                    zone = graph.zones.advise(row, task.pod.request, taken)
+                    path = "/".join(filter(None, (path, node.name, zone))) if zone else path
+                statement.allocate(task, node.name, path)
                 if next(pacing):
                     yield
         return True

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is below a node in the tree: its NUMA nodes, as far as an agent publishes them, for advice.
+
+A kubelet chooses cores and devices itself and tells no scheduler beforehand. So nothing is charged to a NUMA node here.
+The choice of one is a guess of what the kubelet will do: it takes the first that has room, as its topology manager
+does. Whether a pod as a whole fits is looked at, though most kubelets align each container by itself.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model.amounts.quantity import Amounts
+from placement.model.node_zones import NodeZones
+from placement.state.nodes.node_columns import NodeColumns
+
+Int64s = NDArray[np.int64]
+Rows = NDArray[np.intp]
+Lookup = Callable[[str], NodeZones | None]
+# Amounts that have been advised in one choice, by node and NUMA node.
+Taken = dict[tuple[str, str], dict[str, int]]
+# Nodes of a domain that are looked at, those that come first.
+_LOOKED_AT: Final = 1024
+# How good a node is for pods of a request: the first are the best.
+FITS_ALIGNED: Final = 0
+FITS: Final = 1
+UNKNOWN: Final = 2
+FITS_NOT: Final = 3
+REJECTS: Final = 4
+
+
+class Zones:
+    """The NUMA nodes of all nodes of one graph."""
+
+    def __init__(self, columns: NodeColumns, lookup: Lookup = lambda _name: None) -> None:
+        self._columns = columns
+        self._lookup = lookup
+
+    def of(self, row: int) -> NodeZones | None:
+        """Return what is known of the NUMA nodes of a row; None where nothing is published."""
+        node = self._columns.nodes[row]
+        found = self._lookup(node.name) if node is not None else None
+        return found if found is not None and found.zones else None
+
+    def fits(self, request: Amounts, rows: Rows) -> tuple[Int64s, Int64s]:
+        """Return for each row how many pods fit with one NUMA node each, and how good the row is."""
+        numbers, ranks = np.zeros(len(rows), np.int64), np.full(len(rows), UNKNOWN, np.int64)
+        for index, row in enumerate(rows[:_LOOKED_AT].tolist()):
+            known = self.of(row)
+            if known is None:
+                continue
+            number = sum(_pods(dict(zone.free), _published(known, request)) for zone in known.zones)
+            numbers[index] = number
+            if number:
+                ranks[index] = FITS_ALIGNED if known.aligns else FITS
+            else:
+                ranks[index] = REJECTS if known.rejects else FITS_NOT
+        return numbers, ranks
+
+    def advise(self, row: int, request: Amounts, taken: Taken) -> str:
+        """Return the NUMA node that the kubelet will take for a pod; empty where it takes none or none is known.
+
+        What is advised is noted in `taken`, so that pods of one choice get others where there are some.
+        """
+        known = self.of(row)
+        if known is None or not known.aligns:
+            return ""
+        asked = _published(known, request)
+        for zone in known.zones:
+            used = taken.setdefault((known.name, zone.name), {})
+            if asked and _pods({name: amount - used.get(name, 0) for name, amount in zone.free}, asked):
+                for name, amount in asked.items():
+                    used[name] = used.get(name, 0) + amount
+                return zone.name
+        return ""
+
+
+def _published(known: NodeZones, request: Amounts) -> dict[str, int]:
+    """Return what of the request the node's NUMA nodes have: the number of pods, for one, belongs to the whole node."""
+    names = {name for zone in known.zones for name, _amount in zone.has}
+    return {name: amount for name, amount in request if name in names and amount}
+
+
+def _pods(free: dict[str, int], asked: dict[str, int]) -> int:
+    return min((max(0, free.get(name, 0)) // amount for name, amount in asked.items()), default=0)
