@@ -38,6 +38,7 @@ def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
         found.metadata,
         dialect,
         min_member=reading.member_count(spec.min_member),
+        min_tasks=_min_tasks(spec),
         queue=spec.queue or "",
         priority_class=spec.priority_class_name or "",
         min_resources=reading.amounts(spec.min_resources, "spec.minResources", sharing),
@@ -45,6 +46,15 @@ def read_group(dialect: str, raw: Raw, sharing: Sharing) -> PodGroup:
         unsupported=tuple(_group_demands(spec)),
         topology=_topology(spec.network_topology),
     )
+
+
+def _min_tasks(spec: wire_group.GroupSpec) -> tuple[tuple[str, int], ...]:
+    """Return the least number of each task; Volcano disregards all of them if they add up to more than `minMember`.
+
+    Its controller writes such numbers for each Job whose `minAvailable` is less than all of its pods.
+    """
+    least = tuple(sorted((name, number) for name, number in (spec.min_task_member or {}).items() if number > 0))
+    return least if sum(number for _name, number in least) <= reading.member_count(spec.min_member) else ()
 
 
 def _topology(wish: wire_group.NetworkTopology | None) -> TopologyRequest | None:
@@ -82,6 +92,9 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
 
 
 def _group_demands(spec: wire_group.GroupSpec) -> Iterator[str]:
+    negative = {name: number for name, number in (spec.min_task_member or {}).items() if number < 0}
+    if negative:
+        yield demand("spec.minTaskMember", negative, "numbers from 0")
     topology = spec.network_topology
     if topology is not None and topology.mode not in (None, "", "hard", "soft"):
         yield demand("spec.networkTopology.mode", topology.mode, "hard or soft")

@@ -29,6 +29,7 @@ class GroupSpec(Wire):
     """The spec of a group, in the field names of kube-batch, Volcano and the coscheduling plugin."""
 
     min_member: int | None = None
+    min_task_member: dict[str, int] | None = None
     queue: str | None = None
     priority_class_name: str | None = None
     min_resources: Resources = None

@@ -43,6 +43,8 @@ class PodGroup:
     version: int
     dialect: str
     min_member: int = 1
+    # How many of them must at least be of each task, by the task's name (Volcano's `minTaskMember`).
+    min_tasks: tuple[tuple[str, int], ...] = ()
     queue: str = ""
     priority_class: str = ""
     created: str = ""

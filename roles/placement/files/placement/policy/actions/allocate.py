@@ -123,7 +123,13 @@ def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
         for task in job.tasks.values()
         if task.status is Status.PENDING and not any(alike(task, other) for other in passed)
     ]
-    return sorted(left, key=lambda task: task.key)[:number] if len(left) >= number else []
+    if len(left) < number:
+        return []
+    left.sort(key=lambda task: task.key)
+    reached = True
+    if job.minimums is not None and job.missing:
+        left, reached = job.minimums.order(left)
+    return left[:number] if reached else []
 
 
 def _put_back(job: Job, tasks: Sequence[Task]) -> None:

@@ -127,7 +127,7 @@ def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task])
             whose = f", and job {unit.extra[0].job} is not of this namespace's user and queue" if unit.extra else ""
             evict(session, there, "JobEnded", f"the job that {job} was part of is gone{whose}")
         # Who is still there has no job, so he has to leave and is a part of the next one.
-        if waiting and not there and len(waiting) >= _needed(session, job, unit):
+        if waiting and not there and _suffice(session, job, unit, len(waiting)):
             _submit(session, job, unit, sorted(waiting, key=lambda task: task.key))
         return not (waiting or there)
     if not batch.runs:
@@ -162,6 +162,12 @@ def _perhaps_elsewhere(session: Session, unit: BackedUnit, task: Task) -> bool:
 def _needed(session: Session, job: Job, unit: BackedUnit) -> int:
     """How many must have a place together; a pod by itself is alone, whatever its group says."""
     return session.rules.needed(job) if job.group is not None and unit.uid == job.group.uid else 1
+
+
+def _suffice(session: Session, job: Job, unit: BackedUnit, number: int) -> bool:
+    """Return whether so many waiting members are what must have a place together, of each task of a gang."""
+    gang = job.group is not None and unit.uid == job.group.uid
+    return number >= _needed(session, job, unit) and (not gang or session.cache.queue.has_min_member(job))
 
 
 def _submit(session: Session, job: Job, unit: BackedUnit, waiting: Sequence[Task]) -> None:

@@ -190,6 +190,8 @@ class JobCache:
         self.usage.count(task, old, status)
         job.counts[old] -= 1
         job.counts[status] += 1
+        if job.minimums is not None:
+            job.minimums.move(task, old, status)
         if task.pod.request:
             job.asking += (status is Status.PENDING) - (old is Status.PENDING)
         if (status in CLAIMING) != (old in CLAIMING):

@@ -16,7 +16,7 @@ from placement.model.amounts.quantity import PODS
 from placement.model.objects.workload import Queue
 from placement.policy.cache.context import Context, Versions
 from placement.policy.jobs.group_key import GroupKey
-from placement.policy.jobs.job import Job, Problem
+from placement.policy.jobs.job import Job, Problem, TaskMinimums
 from placement.policy.jobs.pod_groups import GroupIndex
 from placement.policy.queues.tree import QueueTree
 from placement.state.cluster import Cluster
@@ -87,6 +87,8 @@ class QueueAdmission:
         )
         job.group, job.min_member, job.priority = facts.group, facts.min_member, facts.priority
         job.created = facts.created
+        least = facts.group.min_tasks if facts.group is not None else ()
+        job.minimums = TaskMinimums(least, job.tasks.values()) if least else None
         job.topological = job.strict = False
         if facts.group is not None and facts.group.topology is not None:
             job.heed(facts.group.topology)

@@ -177,7 +177,9 @@ class SchedulingQueue:
 
     def has_min_member(self, job: Job) -> bool:
         """Return whether the job has as many members as must start together."""
-        return not self._context.rules.gangs or job.valid >= job.min_member
+        if not self._context.rules.gangs:
+            return True
+        return job.valid >= job.min_member and (job.minimums is None or not job.missing or not job.minimums.too_few)
 
     def pop(self, places: list[Place]) -> Job | None:
         """Take the first job in order out of these places; None if no job is left in them."""

@@ -123,6 +123,11 @@ class StatusReporter:
         if job.key in session.cache.queue.gated:
             return Refused("NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}")
         if not session.cache.queue.has_min_member(job):
+            few = job.minimums.too_few if job.minimums is not None and job.valid >= job.min_member else None
+            if few is not None:
+                name, least, valid = few
+                text = f"spec.minTaskMember: {job} needs {least} pods of task {name!r}, {valid} can be scheduled"
+                return Refused("NotEnoughTasks", text)
             return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
         blocked = session.blocked.get(job.key)
         if blocked is not None:

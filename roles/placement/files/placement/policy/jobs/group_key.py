@@ -25,6 +25,8 @@ COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 GANG_NAMES: Final = (GROUP_NAME, VOLCANO_GROUP_NAME, COSCHEDULING_LABEL, "pod-group.scheduling.sigs.k8s.io")
 # The name of Volcano's own scheduler, which lets the groups of Volcano's Jobs in; only then these get pods.
 VOLCANO_SCHEDULER: Final = "volcano"
+# The annotation by which Volcano's controller says of which task of its Job a pod is.
+TASK_NAME: Final = "volcano.sh/task-spec"
 # In which queue pods belong that have no group which says so; the Queue decides whether it admits their namespace.
 QUEUE_NAMES: Final = ("scheduling.converged.hpc/queue", "scheduling.volcano.sh/queue-name")
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs and their tasks: what kube-batch calls a PodGroup and its pods, whatever made them a group."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -16,7 +17,7 @@ from placement.model.messages.action import GroupStatus
 from placement.model.objects.pod import Phase, Pod
 from placement.model.objects.workload import PodGroup
 from placement.model.rules.topology import TopologyRequest
-from placement.policy.jobs.group_key import GroupKey, group_key
+from placement.policy.jobs.group_key import TASK_NAME, GroupKey, group_key, value_of
 from placement.state.pods.pod_table import PodEntry
 
 
@@ -145,6 +146,56 @@ class Problem:
     message: str
 
 
+class TaskMinimums:
+    """Count the members of a gang that must have a least number of each task, by the names of the tasks."""
+
+    __slots__ = ("_least", "_occupied", "_valid")
+
+    def __init__(self, least: Iterable[tuple[str, int]], members: Iterable[Task]) -> None:
+        self._least = dict(least)
+        # Members that have begun or will once room is free, and those and the members that wait for a node.
+        self._occupied: Counter[str] = Counter()
+        self._valid: Counter[str] = Counter()
+        for member in members:
+            self.move(member, None, member.status)
+
+    def move(self, member: Task, old: Status | None, status: Status | None) -> None:
+        """Count the member under another status."""
+        name = _task_name(member)
+        self._occupied[name] += (status in BEGUN) - (old in BEGUN)
+        self._valid[name] += (status in WANTING or status in BEGUN) - (old in WANTING or old in BEGUN)
+
+    @property
+    def missing(self) -> int:
+        """How many members must be placed before all numbers are reached."""
+        return sum(max(0, least - self._occupied[name]) for name, least in self._least.items())
+
+    @property
+    def too_few(self) -> tuple[str, int, int] | None:
+        """The name of a task with too few members, how many it needs, and how many can be scheduled."""
+        return next(
+            ((name, least, self._valid[name]) for name, least in self._least.items() if self._valid[name] < least), None
+        )
+
+    def order(self, members: Iterable[Task]) -> tuple[list[Task], bool]:
+        """Return the waiting members, first those that the numbers lack, and whether these suffice."""
+        lacking = {name: max(0, least - self._occupied[name]) for name, least in self._least.items()}
+        needed: list[Task] = []
+        others: list[Task] = []
+        for member in members:
+            name = _task_name(member)
+            if lacking.get(name, 0):
+                lacking[name] -= 1
+                needed.append(member)
+            else:
+                others.append(member)
+        return [*needed, *others], not any(lacking.values())
+
+
+def _task_name(member: Task) -> str:
+    return value_of(member.pod.annotations, TASK_NAME)
+
+
 class Job:
     """Pods that belong together, and how many of them must run at once."""
 
@@ -162,6 +213,7 @@ class Job:
         "last_status",
         "last_valid_count",
         "min_member",
+        "minimums",
         "motley",
         "order",
         "position",
@@ -185,6 +237,8 @@ class Job:
         self.group: PodGroup | None = None
         self.queue = ""
         self.min_member = 1
+        # What the gang must have of each task, if its group says that.
+        self.minimums: TaskMinimums | None = None
         self.priority = 0
         self.created = ""
         self.problem: Problem | None = None
@@ -252,7 +306,9 @@ class Job:
     @property
     def missing(self) -> int:
         """Members that must be placed together before any is."""
-        return max(0, self.min_member - self.occupied)
+        missing = max(0, self.min_member - self.occupied)
+        # A gang that has begun replaces a member that it has lost as it can.
+        return missing if not missing or self.minimums is None else max(missing, self.minimums.missing)
 
     @property
     def pending(self) -> int:
@@ -285,7 +341,18 @@ class Job:
         heappush(self.waiting, task.key)
 
     def next_tasks(self, number: int) -> list[Task]:
-        """Take so many tasks out of the job's order; the caller puts back those it does not place."""
+        """Take so many tasks out of the job's order; the caller puts back those it does not place.
+
+        Of a gang that must have a least number of each task, those that lack come first.
+        """
+        if self.minimums is None or not self.minimums.missing:
+            return self._take(number)
+        found, _reached = self.minimums.order(self._take(self.pending))
+        for task in found[number:]:
+            self.wait(task)
+        return found[:number]
+
+    def _take(self, number: int) -> list[Task]:
         found: list[Task] = []
         while self.waiting and len(found) < number:
             key = heappop(self.waiting)
