@@ -35,7 +35,7 @@ class Crowded:
         self.scheduler = Scheduler(load(policy("allocate"), "test"), scheduler_name="placement")
         self.see(node("n1", allocatable=amounts(cpu="8", pods="5000")), priority_class("high", 10))
         self.see(pod("large", node="n1", request=amounts(cpu="7"), phase=Phase.RUNNING))
-        self.see(*(pod(f"end{index}", node="n1", request=(), phase=Phase.RUNNING) for index in range(300)))
+        self.see(*(mine(f"end{index}", node="n1", request=(), phase=Phase.RUNNING) for index in range(300)))
         for index in range(GANGS):
             self.see(gang(f"g{index}", 1, created="2026-01-01T00:00:00Z"))
             self.see(mine(f"g{index}", group=f"g{index}", request=amounts(cpu="2")))
@@ -48,7 +48,7 @@ class Crowded:
             self.scheduler.apply(Upserted(item))
 
     def end(self, name: str = "") -> None:
-        """A pod ends: whoever did not fit may fit now."""
+        """A pod of ours ends: all that did not fit may fit now. The large one is of another scheduler."""
         self.scheduler.apply(Deleted(Pod, f"uid-{name or f'end{self.ended}'}", 99))
         self.ended += not name
 

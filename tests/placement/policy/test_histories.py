@@ -314,12 +314,12 @@ def assert_sums(scheduler: Scheduler) -> None:
     book.admission.reconsider()
     while book.admission.to_refresh:
         book.sync()
-    kept = cluster.changed
+    kept, departed = cluster.changed, cluster.pods.departed
     cluster.changed = {kind: dict.fromkeys(items) for kind, items in cluster.objects.items()}
     cluster.changed[Pod] = dict.fromkeys(cluster.pods.by_uid)
     fresh = JobCache(cluster, scheduler.session.rules, scheduler_name=book.scheduler_name, default_queue="default")
     fresh.sync()
-    cluster.changed = kept
+    cluster.changed, cluster.pods.departed = kept, departed
 
     def figures(of: JobCache) -> dict[str, object]:
         def nonzero(totals: dict[str, int]) -> dict[str, int]:

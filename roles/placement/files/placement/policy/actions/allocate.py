@@ -73,7 +73,7 @@ def _place(
         return
     placer = session.placer(job)
     kind = placer.kind(tasks) if len(tasks) == together == job.pending else None
-    known = session.failures.find(session.cache.versions.room, kind) if kind is not None else None
+    known = session.failures.find(session.cache.versions.fit, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
         _refuse(session, job, tasks[: known.placed + 1], known)
@@ -102,7 +102,7 @@ def _place(
             return
         failure = Failure(placed, nodes, placer.never(tasks[:together]), unplaced.why)
         if kind is not None:
-            session.failures.note(session.cache.versions.room, kind, failure)
+            session.failures.note(session.cache.versions.fit, kind, failure)
         _refuse(session, job, (*passed, *tasks[: placed + 1]), failure)
         return
     statement.commit()

@@ -73,7 +73,7 @@ def _moment(session: Session, group: list[Task]) -> Hashable | None:
         for row in sorted(rows)
         if row >= 0
     )
-    return (cache.versions.room, cache.tree, session.stays, len(group), room)
+    return (cache.versions.fit, cache.tree, session.stays, len(group), room)
 
 
 def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Steps[None]:

@@ -16,15 +16,22 @@ class Versions:
 
     # Grows when something that did not fit may fit now; unschedulable jobs wait for that.
     room: int = 0
+    # Grows when a pod of another scheduler has left its node: the jobs that this can help are tried again.
+    departures: int = 0
     # Grows when pods may be evicted that could not be before: a binding is confirmed, or shares change.
     eviction: int = 0
     # Grows when pods may be cheaper to evict, or become evictable, without any change of their nodes.
     upset: int = 0
 
     @property
+    def fit(self) -> int:
+        """Return a number that grows when something that did not fit may fit now, be it on one node alone."""
+        return self.room + self.departures
+
+    @property
     def retry(self) -> int:
         """Return a number that grows when there may be new room, free or by eviction."""
-        return self.room + self.eviction
+        return self.fit + self.eviction
 
 
 @dataclass(slots=True)

@@ -141,6 +141,7 @@ class JobCache:
             self.versions.room += 1
         yield from self._new_groups.notice(groups)
         yield from self._new_pods.notice(pods)
+        yield from self._foreign_left()
         # A pod would be told that it has no group if its group were not taken in first.
         self._new_groups.take_some_in()
         self._new_pods.take_some_in()
@@ -315,16 +316,34 @@ class JobCache:
     def _is_new(self, uid: str) -> bool:
         return uid not in self.jobs.tasks and uid in self.cluster.pods.by_uid
 
+    def _foreign_left(self) -> Steps[None]:
+        """Have the jobs tried again that pods of other schedulers have left room for, or do not keep away any more."""
+        departed, self.cluster.pods.departed = self.cluster.pods.departed, []
+        rows: dict[int, None] = {}
+        for left, pause in paced(departed, _REBUILT):
+            if left.pod.spec.scheduler_name != self.scheduler_name:
+                self.queue.hints.pod_left(left)
+                rows[left.row] = None
+            if pause:
+                yield
+        if not rows:
+            return
+        self.versions.departures += 1
+        if self.rules.site:
+            # Nobody knows what a plugin of the site reads.
+            self.versions.room += 1
+        else:
+            yield from self.queue.retry_helped(self.cluster.columns, [*rows])
+
     def _pod_changed(self, uid: str) -> None:
         entry, task = self.cluster.pods.by_uid.get(uid), self.jobs.tasks.get(uid)
         if task is not None:
             self.jobs.restore(task)
         if entry is None or entry.pod.spec.scheduler_name != self.scheduler_name:
-            if entry is None or not entry.charged or entry.leaving:
-                self.versions.room += 1
-            else:
+            if entry is not None and entry.charged and not entry.leaving:
                 self.queue.hints.pod_placed(entry.labelset)
             if task is not None:
+                self.versions.room += 1
                 self._drop(task)
             self.tags.forget(uid)
             self._foreign_changed(uid, group_key(entry.pod) if entry is not None else None)

@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which unschedulable jobs an event can help, as kube-scheduler's queueing hints say.
 
-Every unschedulable job is tried again when there may be more room. Other events are frequent, and each helps few jobs:
+Every unschedulable job is tried again when there may be more room on many nodes. Other events are frequent, and each
+helps few jobs:
 
 - a placed pod helps the jobs that count it in their affinity or hard topology spread;
+- a pod of another scheduler that leaves helps the jobs with a tried pod that has room on that node now, those that
+  count it in a rule, those that its own rule keeps away, and those that name one of its claims;
 - a claim helps the jobs that name it;
 - other storage objects help the jobs with volumes;
 - labels of namespaces help the jobs with a rule that reads them.
@@ -13,9 +16,12 @@ Every unschedulable job is tried again when there may be more room. Other events
 No job waits for what its pods merely prefer.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
+import numpy as np
+
+from placement.model.amounts.quantity import Amounts
 from placement.model.messages.event import Object
 from placement.model.objects.pod import PodSpec
 from placement.model.objects.volume import (
@@ -26,10 +32,13 @@ from placement.model.objects.volume import (
     StorageCapacity,
     StorageClass,
 )
+from placement.model.rules.affinity import PodAffinityTerm
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 from placement.state.affinity.labelsets import LabelSet, LabelSets, Rule
 from placement.state.affinity.matchers import MatcherIndex
+from placement.state.nodes.node_columns import NodeColumns
+from placement.state.pods.pod_table import Departure
 
 # Objects that say which nodes reach a volume; an event of a claim helps fewer jobs.
 VOLUME_KINDS: Final[frozenset[type[Object]]] = frozenset(
@@ -37,54 +46,81 @@ VOLUME_KINDS: Final[frozenset[type[Object]]] = frozenset(
 )
 
 Waiting = dict[GroupKey, Job]
+Wish = TypeVar("Wish", bound=Hashable)
+
+
+class Wishes(NamedTuple):
+    """What one job waits for, so that it can be forgotten."""
+
+    requests: tuple[Amounts, ...]
+    rules: tuple[Rule, ...]
+    rivals: tuple[Rule, ...]
+    repelling: tuple[PodAffinityTerm, ...]
+    claims: tuple[tuple[str, str], ...]
 
 
 class Hints:
-    """Find unschedulable jobs by what they wait for besides room."""
+    """Find unschedulable jobs by what they wait for."""
 
     def __init__(self, labelsets: LabelSets) -> None:
         self._labelsets = labelsets
-        # Rules and claims of each job, so that it can be forgotten.
-        self._wishes: dict[GroupKey, tuple[tuple[Rule, ...], tuple[tuple[str, str], ...]]] = {}
+        self._wishes: dict[GroupKey, Wishes] = {}
+        # By what their pods request; and those that room on any node may help, whatever they request.
+        self._rooms: dict[Amounts, Waiting] = {}
+        self._anywhere: Waiting = {}
         self._company: dict[Rule, Waiting] = {}
         self._rules: MatcherIndex[Rule] = MatcherIndex()
+        # By the pods that they must not be near, and by the rules of other pods that keep them away.
+        self._rivals: dict[Rule, Waiting] = {}
+        self._rival_rules: MatcherIndex[Rule] = MatcherIndex()
+        self._repelled: dict[PodAffinityTerm, Waiting] = {}
         self._claims: dict[tuple[str, str], Waiting] = {}
         self._volumes: Waiting = {}
         self._namespaces: Waiting = {}
         # Unschedulable jobs that an event may have helped, in the order of the events.
         self.woken: Waiting = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._wishes)
-
-    def note(self, job: Job, tried: Iterable[Task]) -> None:
-        """Keep what the tried tasks of an unschedulable job wait for."""
-        self.forget(job.key)
+    def note(self, job: Job, tried: Iterable[Task], *, anywhere: bool) -> None:
+        """Keep what the tried tasks of an unschedulable job wait for; `anywhere` if all room may help it."""
+        key = job.key
+        self.forget(key)
+        job.noted = True
+        requests: dict[Amounts, None] = {}
         rules: dict[Rule, None] = {}
+        rivals: dict[Rule, None] = {}
+        repelling: dict[PodAffinityTerm, None] = {}
         claims: dict[tuple[str, str], None] = {}
-        namespaces, last = False, None
+        namespaces, last, like, asked = False, None, None, None
         for task in tried:
             pod = task.pod
             if pod.volume_claims:
                 claims.update(((pod.namespace, name), None) for name in pod.volume_claims)
             # Equal pods follow each other and mostly share one spec.
-            if pod.spec is not last:
-                last = pod.spec
+            if pod.request is not asked:
+                asked = pod.request
+                requests[asked] = None
+            if pod.spec is not last or task.entry.labelset is not like:
+                last, like = pod.spec, task.entry.labelset
                 rules.update((rule, None) for rule in company_of(last))
+                rivals.update(((term.matcher,), None) for term in last.anti_affinity)
+                repelling.update((anti.term, None) for anti in self._labelsets.repelling(like))
                 namespaces = namespaces or self._reads_namespaces(task)
-        if not (rules or claims or namespaces):
-            return
-        self._wishes[job.key] = tuple(rules), tuple(claims)
-        for rule in rules:
-            if rule not in self._company:
-                self._rules.add(rule[0], rule)
-            self._company.setdefault(rule, {})[job.key] = job
+        if anywhere or not requests:
+            self._anywhere[key] = job
+        else:
+            for request in requests:
+                self._rooms.setdefault(request, {})[key] = job
+        self._wishes[key] = Wishes(tuple(requests), tuple(rules), tuple(rivals), tuple(repelling), tuple(claims))
+        _enlist(self._company, self._rules, rules, job)
+        _enlist(self._rivals, self._rival_rules, rivals, job)
+        for term in repelling:
+            self._repelled.setdefault(term, {})[key] = job
         for claim in claims:
-            self._claims.setdefault(claim, {})[job.key] = job
+            self._claims.setdefault(claim, {})[key] = job
         if claims:
-            self._volumes[job.key] = job
+            self._volumes[key] = job
         if namespaces:
-            self._namespaces[job.key] = job
+            self._namespaces[key] = job
 
     def _reads_namespaces(self, task: Task) -> bool:
         spec, repelling = task.pod.spec, self._labelsets.repelling(task.entry.labelset)
@@ -96,32 +132,65 @@ class Hints:
 
     def forget(self, key: GroupKey) -> None:
         """Drop the job; it is not unschedulable any more."""
-        # Hashing a key is expensive, and mostly no job waits for anything besides room.
-        if not self._wishes or key not in self._wishes:
+        wishes = self._wishes.pop(key, None)
+        if wishes is None:
             return
         self.woken.pop(key, None)
-        rules, claims = self._wishes.pop(key)
-        for rule in rules:
-            company = self._company.get(rule)
-            if company is not None and company.pop(key, None) is not None and not company:
-                self._disband(rule)
-        for claim in claims:
-            waiting = self._claims[claim]
-            del waiting[key]
-            if not waiting:
-                del self._claims[claim]
-        self._volumes.pop(key, None)
-        self._namespaces.pop(key, None)
+        for waiting in (self._anywhere, self._volumes, self._namespaces):
+            waiting.pop(key, None)
+        # Jobs that have been helped are not among these any more.
+        for request in wishes.requests:
+            _leave(self._rooms, request, key)
+        for rule in wishes.rules:
+            if _leave(self._company, rule, key):
+                self._rules.discard(rule[0], rule)
+        for rule in wishes.rivals:
+            if _leave(self._rivals, rule, key):
+                self._rival_rules.discard(rule[0], rule)
+        for term in wishes.repelling:
+            _leave(self._repelled, term, key)
+        for claim in wishes.claims:
+            _leave(self._claims, claim, key)
 
     def pod_placed(self, labelset: LabelSet) -> None:
         """Wake the jobs with rules that count a pod of this label set."""
-        if not self._company:
-            return
-        candidates = self._rules.candidates(labelset.namespace, labelset.labels)
-        for rule in [rule for rule in candidates if self._labelsets.matches(rule, labelset)]:
-            self.woken.update(self._company[rule])
+        self._wake(self._company, self._rules, labelset)
+
+    def pod_left(self, left: Departure) -> None:
+        """Wake the jobs that a pod helps by leaving, wherever they may go; those that need its room are another matter.
+
+        A pod that matches its own affinity may begin where no other is left, and a spread is less uneven.
+        """
+        self._wake(self._company, self._rules, left.labelset)
+        self._wake(self._rivals, self._rival_rules, left.labelset)
+        for term in left.pod.spec.anti_affinity:
+            self.woken.update(self._repelled.get(term, {}))
+        for name in left.pod.volume_claims:
+            self.woken.update(self._claims.get((left.pod.namespace, name), {}))
+
+    def helped_by(self, columns: NodeColumns, rows: Sequence[int]) -> Iterator[list[Job]]:
+        """Yield jobs of which a tried pod has room on one of these rows, and those that any room may help.
+
+        A job that fits on none of these rows, however it is asked, fits nowhere else for their sake. What forbids it a
+        row besides room is of no matter here: that the row has the room is the least that a job needs.
+        """
+        yield list(self._anywhere.values())
+        free = columns.free[:, rows]
+        for request in list(self._rooms):
+            least = columns.axis.request(request).least
+            helped = bool(np.logical_and.reduce(free[: len(least)] >= least).any())
             # The jobs are noted again if they fail again.
-            self._disband(rule)
+            yield list(self._rooms.pop(request).values()) if helped else []
+
+    def _wake(self, waiting: dict[Rule, Waiting], index: MatcherIndex[Rule], labelset: LabelSet) -> None:
+        """Wake the jobs of the rules that are about pods of this label set."""
+        if not waiting:
+            return
+        candidates = index.candidates(labelset.namespace, labelset.labels)
+        for rule in [rule for rule in candidates if self._labelsets.matches(rule, labelset)]:
+            # The jobs are noted again if they fail again.
+            self.woken.update(waiting.pop(rule))
+            index.discard(rule[0], rule)
 
     def claims_changed(self, claims: Iterable[Object]) -> None:
         """Wake the jobs that name one of these claims."""
@@ -137,9 +206,21 @@ class Hints:
         """Wake the jobs that are subject to a rule which selects namespaces by their labels."""
         self.woken.update(self._namespaces)
 
-    def _disband(self, rule: Rule) -> None:
-        del self._company[rule]
-        self._rules.discard(rule[0], rule)
+
+def _enlist(waiting: dict[Rule, Waiting], index: MatcherIndex[Rule], rules: Iterable[Rule], job: Job) -> None:
+    for rule in rules:
+        if rule not in waiting:
+            index.add(rule[0], rule)
+        waiting.setdefault(rule, {})[job.key] = job
+
+
+def _leave(waiting: dict[Wish, Waiting], wish: Wish, key: GroupKey) -> bool:
+    """Drop the job from those with this wish; return whether it was the last of them."""
+    jobs = waiting.get(wish)
+    if jobs is None or jobs.pop(key, None) is None or jobs:
+        return False
+    del waiting[wish]
+    return True
 
 
 def company_of(spec: PodSpec) -> Iterator[Rule]:

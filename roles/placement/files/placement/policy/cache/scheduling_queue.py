@@ -3,21 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which jobs wait, in what order, and which are not tried before something changes."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
 from placement.model.amounts.quantity import Amounts
 from placement.model.amounts.totals import Totals, add
-from placement.model.objects.workload import ENDED, NOT_LET_IN, PBS, VOLCANO, PodGroup
-from placement.model.slicing import Steps, paced
+from placement.model.objects.workload import ENDED, GRAPH, NOT_LET_IN, PBS, VOLCANO, PodGroup
+from placement.model.slicing import Steps, paced, pauses
 from placement.policy.cache.context import Context, Versions
 from placement.policy.cache.lazy_heap import LazyHeap
 from placement.policy.cache.queueing_hints import Hints
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 from placement.policy.queues.queue import Place, QueueInfo
+from placement.state.nodes.node_columns import NodeColumns
 
 # Seconds of the longest backoff.
 _LONGEST: Final = 30.0
@@ -65,8 +66,11 @@ class SchedulingQueue:
         self.partial: dict[GroupKey, Job] = {}
         # Jobs that may need their conditions written again.
         self.dirty: dict[GroupKey, Job] = {}
-        # What unschedulable jobs wait for besides room.
+        # What unschedulable jobs wait for.
         self.hints = hints
+        # Unschedulable jobs that the room on one node can help, by position.
+        self._helped: dict[GroupKey, Job] = {}
+        self._first_helped = LazyHeap(self._helped)
         # Visits to the queues that have not come to their end: they have not tried some jobs.
         self.unfinished_visits: set[Hashable] = set()
         # Unschedulable jobs that are pushed again, the last first, and the version of room that this is for.
@@ -92,17 +96,22 @@ class SchedulingQueue:
         job.position = self._position = self._position + 1
         self.unschedulable.pop(job.key, None)
         self.gated.pop(job.key, None)
+        # News that comes while the job is in no queue is not noted for it.
+        tried_at, job.unschedulable_at = job.unschedulable_at, -1
         context = self._context
         queue = context.tree.by_name.get(job.queue)
         if queue is not None:
             queue.waiting.pop(job.key, None)
-            self._line_up(queue, job)
+            self._line_up(queue, job, tried_at)
             # No visit drops the stale entries of a queue that has all it deserves.
             if len(queue.order) > 2 * len(queue.waiting) + _VOID:
                 queue.order[:] = [place for place in queue.order if place[1] == place[2].position]
                 heapify(queue.order)
-        if self.hints and job.key not in self.unschedulable:
+        if job.noted and job.unschedulable_at < 0:
             self.hints.forget(job.key)
+            job.noted = False
+            if self._helped:
+                self._helped.pop(job.key, None)
         if context.rules.enqueues:
             self._reserve(job, queue)
 
@@ -117,7 +126,7 @@ class SchedulingQueue:
             return bool(job.tasks) or not job.foreign
         return self._stands_for_volcano or (job.last_status is not None and job.last_status[0].uid == group.uid)
 
-    def _line_up(self, queue: QueueInfo, job: Job) -> None:
+    def _line_up(self, queue: QueueInfo, job: Job, tried_at: int) -> None:
         group = job.group
         if group is not None and group.dialect == VOLCANO and self.owns_group(job):
             # The controller may wait for the admission before it creates the pods.
@@ -132,7 +141,8 @@ class SchedulingQueue:
             self._enter(queue, job, group)
             if job.key in self.gated:
                 return
-        if job.unschedulable_at == self._versions.room:
+        if tried_at == self._versions.room:
+            job.unschedulable_at = tried_at
             self.unschedulable[job.key] = job
             self._first_parked.add(job)
             return
@@ -201,12 +211,29 @@ class SchedulingQueue:
         queue = self._context.tree.by_name.get(job.queue)
         if queue is not None:
             queue.waiting.pop(job.key, None)
-        self.hints.note(job, tried)
+        # Which rows help a job that the tree places, or one that was not tried on any, is not known.
+        anywhere = job.topological or queue is None or queue.record.placed_by == GRAPH
+        self.hints.note(job, tried, anywhere=anywhere)
+
+    def retry_helped(self, columns: NodeColumns, rows: Sequence[int]) -> Steps[None]:
+        """Have the unschedulable jobs tried again of which a tried task has room on one of these rows."""
+        pacing = pauses(_AT_ONCE)
+        for waiting in self.hints.helped_by(columns, rows):
+            for job in waiting:
+                if job.key not in self._helped:
+                    job.unschedulable_at = -1
+                    self._helped[job.key] = job
+                    self._first_helped.add(job)
+                if next(pacing):
+                    yield
+            if next(pacing):
+                yield
 
     def forget_orders(self) -> None:
         """Empty all heaps: other plugins order the jobs now, and their keys cannot be compared with the old ones."""
         self.unfinished_visits.clear()
         self._first_parked = LazyHeap(self.unschedulable)
+        self._first_helped = LazyHeap(self._helped)
         self.gated_by_request.clear()
         for queue in self._context.tree.by_name.values():
             queue.order.clear()
@@ -268,7 +295,10 @@ class SchedulingQueue:
     def returning(self) -> bool:
         """Return whether unschedulable jobs are still to be pushed again, or wait for the end of a visit for it."""
         return bool(
-            self._returning or self.hints.woken or (self.unschedulable and self._returned != self._versions.room)
+            self._returning
+            or self._helped
+            or self.hints.woken
+            or (self.unschedulable and self._returned != self._versions.room)
         )
 
     def retry_parked(self, *, arriving: bool) -> Steps[None]:
@@ -294,6 +324,15 @@ class SchedulingQueue:
             job = self._returning.pop()
             if self.unschedulable.get(job.key) is job:
                 self.push(job)
+        crowded = self.unfinished_visits or self._returning
+        number = min(_FIRST, self._vain // 2) if crowded else _BACK
+        if self._helped and number:
+            self._vain = 0
+            for job, pause in paced(self._first_helped.take(number), _AT_ONCE):
+                if pause:
+                    yield
+                self.push(job)
+        self._first_helped.tidy()
         self._retry_woken(crowded=arriving or bool(self.unfinished_visits))
 
     def _retry_woken(self, *, crowded: bool) -> None:
@@ -314,6 +353,7 @@ class SchedulingQueue:
         for waiting in (self.unschedulable, self.gated, self.backed, self.partial, self.dirty):
             waiting.pop(key, None)
         self.hints.forget(key)
+        self._helped.pop(key, None)
         self.pipelined.pop(key, None)
         self.unclaimed.pop(key, None)
         self.backoff.pop(key, None)

@@ -215,6 +215,7 @@ class Job:
         "min_member",
         "minimums",
         "motley",
+        "noted",
         "order",
         "position",
         "preempt_tried_at",
@@ -272,6 +273,8 @@ class Job:
         self.order: tuple[object, ...] = ()
         self.position = 0
         self.unschedulable_at = -1
+        # Whether it is noted which events can help it.
+        self.noted = False
         # The prospects that were in vain for finding victims, in the own queue and in others.
         self.preempt_tried_at = -1
         self.reclaim_tried_at = -1

@@ -64,6 +64,14 @@ class PodEntry:
         return self.pod.terminating or self.plan.evicting
 
 
+class Departure(NamedTuple):
+    """A pod that has left its node, or has begun to."""
+
+    pod: Pod
+    labelset: LabelSet
+    row: int
+
+
 class PodTable:
     """All known pods by UID, charged to the columns."""
 
@@ -81,6 +89,8 @@ class PodTable:
         # Moves when the labels of a pod change, for then rules about other pods may say something else, and when its
         # request does, for then there may be more room.
         self.amended = 0
+        # Pods that may take less of their node than before, since the policy last looked; it takes them away.
+        self.departed: list[Departure] = []
 
     def put(self, pod: Pod) -> None:
         """Note that the pod is as given."""
@@ -103,6 +113,7 @@ class PodTable:
             # Most news is of what is charged already: it is where we have put it, and it runs there.
             entry.pod, entry.plan = pod, plan
             return
+        self._note_departure(entry)
         self._withdraw(entry)
         if entry.pod.spec is not pod.spec:
             self._labelsets.read(_keys_read(pod.spec))
@@ -118,6 +129,7 @@ class PodTable:
     def remove(self, uid: str) -> None:
         """Note that the pod is gone."""
         entry = self.by_uid.pop(uid)
+        self._note_departure(entry)
         self._withdraw(entry)
         self._labelsets.leave(entry.labelset)
         keys = _keys_read(entry.pod.spec)
@@ -127,6 +139,10 @@ class PodTable:
         del namesakes[entry.pod.name]
         if not namesakes:
             del self.by_name[entry.pod.namespace]
+
+    def _note_departure(self, entry: PodEntry) -> None:
+        if entry.row >= 0:
+            self.departed.append(Departure(entry.pod, entry.labelset, entry.row))
 
     def named(self, namespace: str, name: str) -> str | None:
         """Return the UID of the pod of this name."""
