@@ -267,23 +267,40 @@ def test_what_is_not_supported_is_named_and_not_ignored() -> None:
 RESTART_ALL = [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]
 
 
+RESTARTS, USERS = "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"
+
+
 @pytest.mark.parametrize(
-    ("spec", "named"),
+    ("spec", "features"),
     [
-        ({"containers": [{"name": "c", "restartPolicyRules": RESTART_ALL}]}, "RestartAllContainers"),
-        ({"initContainers": [{"name": "c", "restartPolicyRules": RESTART_ALL}]}, "RestartAllContainers"),
-        ({"hostNetwork": True, "hostUsers": False}, "hostUsers"),
-        ({"hostNetwork": True, "hostUsers": True}, ""),
-        ({"hostNetwork": False, "hostUsers": False}, ""),
-        ({"hostNetwork": True}, ""),
-        ({"containers": [{"name": "RestartAllContainers", "restartPolicyRules": [{"action": "Restart"}]}]}, ""),
-        ({"containers": [{"name": "c", "restartPolicyRules": None}]}, ""),
+        ({"containers": [{"name": "c", "restartPolicyRules": RESTART_ALL}]}, (RESTARTS,)),
+        ({"initContainers": [{"name": "c", "restartPolicyRules": RESTART_ALL}]}, (RESTARTS,)),
+        ({"hostNetwork": True, "hostUsers": False}, (USERS,)),
+        (
+            {"containers": [{"name": "c", "restartPolicyRules": RESTART_ALL}], "hostNetwork": True, "hostUsers": False},
+            (RESTARTS, USERS),
+        ),
+        ({"hostNetwork": True, "hostUsers": True}, ()),
+        ({"hostNetwork": False, "hostUsers": False}, ()),
+        ({"hostNetwork": True}, ()),
+        ({"containers": [{"name": "RestartAllContainers", "restartPolicyRules": [{"action": "Restart"}]}]}, ()),
+        ({"containers": [{"name": "c", "restartPolicyRules": None}]}, ()),
     ],
 )
-def test_a_pod_that_needs_what_nodes_have_to_declare_is_not_placed(spec: Json, named: str) -> None:
-    unsupported = accepted(pod(**spec)).spec.unsupported
-    assert len(unsupported) == bool(named)
-    assert all(named in field for field in unsupported)
+def test_a_pod_needs_what_its_node_has_to_declare(spec: Json, features: tuple[str, ...]) -> None:
+    seen = accepted(pod(**spec)).spec
+    assert (seen.features, seen.unsupported) == (features, ())
+
+
+@pytest.mark.parametrize("declared", [None, [], [USERS, RESTARTS]])
+def test_a_node_declares_what_its_kubelet_can_do(declared: list[str] | None) -> None:
+    raw = {
+        "metadata": {"uid": "n", "name": "n", "resourceVersion": "1"},
+        "status": {"declaredFeatures": declared, "allocatable": {"cpu": "4"}},
+    }
+    seen = Decoder().decode_object(Node, json.dumps(raw).encode())
+    assert isinstance(seen, Node)
+    assert seen.declared == frozenset(declared or ())
 
 
 def test_a_resize_in_place_counts_what_is_promised_and_in_force() -> None:

@@ -326,4 +326,5 @@ def _same_for_scheduling(old: Node, new: Node) -> bool:
         and old.allocatable == new.allocatable
         and bool(old.held_by.strip()) == bool(new.held_by.strip())
         and old.planned == new.planned
+        and old.declared == new.declared
     )

@@ -4,6 +4,7 @@
 """Nodes, namespaces and priority classes from their JSON."""
 
 from datetime import datetime
+from functools import lru_cache
 
 import msgspec
 
@@ -39,11 +40,18 @@ def decode_node(raw: bytes | msgspec.Raw, sharing: Sharing) -> Node:
         taints=tuple(_taint(item) for item in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
         allocatable=sharing.amounts(read_allocatable(status.allocatable)),
+        declared=_declared(tuple(status.declared_features or ())),
         held_by=annotations.get(HELD_BY_ANNOTATION, ""),
         held_until=annotations.get(HELD_UNTIL_ANNOTATION, ""),
         leases=annotations.get(LEASES_ANNOTATION, ""),
         planned=_planned(annotations.get(PLANNED_ANNOTATION, "")),
     )
+
+
+@lru_cache(maxsize=1 << 10)
+def _declared(features: tuple[str, ...]) -> frozenset[str]:
+    """Return the features as a set; nodes of one kind share it."""
+    return frozenset(features)
 
 
 def _planned(text: str) -> float | None:

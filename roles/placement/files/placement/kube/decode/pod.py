@@ -158,6 +158,7 @@ def _read_spec(
             preferred_pods=affinity.preferred_pods,
             spread=spread,
             host_ports=tuple(sorted(set(_host_ports(spec)))),
+            features=tuple(_features(spec)),
             deadline=spec.active_deadline_seconds,
             topology=topology,
             unsupported=(*_unsupported(spec), *problems),
@@ -201,10 +202,15 @@ def _unsupported(spec: core.PodSpec) -> Iterator[str]:
         yield "spec.resourceClaims (dynamic resource allocation)"
     if any(bytes(getattr(volume, disk)) not in _EMPTY_JSON for volume in spec.volumes or () for disk in _IN_TREE_DISKS):
         yield "spec.volumes of in-tree disks"
-    # What kube-scheduler infers for its filter NodeDeclaredFeatures: a node may not be able to run such a pod, and its
-    # kubelet rejects it then.
+
+
+def _features(spec: core.PodSpec) -> Iterator[str]:
+    """Yield the features that kube-scheduler infers for its filter NodeDeclaredFeatures, in the order of their names.
+
+    Its kubelet rejects such a pod on a node that does not declare them.
+    """
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))
     if any(_RESTART_ALL in bytes(container.restart_policy_rules) for container in containers):
-        yield "restartPolicyRules with the action RestartAllContainers"
+        yield "RestartAllContainersOnContainerExits"
     if spec.host_network and spec.host_users is False:
-        yield "spec.hostUsers: false with spec.hostNetwork"
+        yield "UserNamespacesHostNetworkSupport"

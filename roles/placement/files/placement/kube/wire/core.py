@@ -187,6 +187,7 @@ class NodeStatus(Wire):
     """The status of a node."""
 
     allocatable: Resources = None
+    declared_features: list[str] | None = None
 
 
 class Node(Wire):

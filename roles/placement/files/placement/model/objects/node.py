@@ -20,6 +20,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     allocatable: Amounts = ()
+    # What its kubelet says that it can do, of what some pods need and not every kubelet can.
+    declared: frozenset[str] = frozenset()
     # Three annotations as they were written: jobs that have the node, when these end, jobs that the node announces.
     held_by: str = ""
     held_until: str = ""

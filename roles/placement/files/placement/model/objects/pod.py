@@ -71,6 +71,8 @@ class PodSpec:
     preferred_pods: tuple[WeightedPodAffinityTerm, ...] = ()
     spread: tuple[TopologySpread, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
+    # What its node must declare that its kubelet can do.
+    features: tuple[str, ...] = ()
     # `activeDeadlineSeconds`.
     deadline: int | None = None
     # Where the pods of its sub-group are to be together.

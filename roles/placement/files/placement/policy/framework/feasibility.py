@@ -19,6 +19,7 @@ from placement.policy.jobs.job import Task, alike
 from placement.policy.plugins.filters import (
     Closed,
     Cordoned,
+    Declared,
     Filter,
     HostPorts,
     OtherPods,
@@ -48,6 +49,7 @@ def filters_of(
         Cordoned(cluster),
         Taints(cluster),
         Selected(cluster),
+        Declared(cluster),
         HostPorts(cluster),
         Room(cluster),
         Volumes(cluster),

@@ -236,6 +236,31 @@ class Selected(Filter):
         return "" if matched else "is not matched by the pod's node selector or affinity"
 
 
+class Declared(Filter):
+    """Features that the pod needs and a kubelet has to declare: kube-scheduler's NodeDeclaredFeatures."""
+
+    def key(self, spec: PodSpec, request: Amounts) -> Hashable:
+        """Return the features."""
+        return spec.features
+
+    def part(self, spec: PodSpec, request: Amounts) -> Part | None:
+        """Return the nodes that declare all of them."""
+        return self._cluster.masks.declared_part(spec.features) if spec.features else None
+
+    def refused(self, task: Task) -> Mapping[str, Bools]:
+        """Return the nodes by the feature that they do not declare."""
+        return {
+            f"without declared feature {name}": np.logical_not(self._cluster.masks.declared_part((name,)).compute())
+            for name in task.pod.spec.features
+        }
+
+    def why_backed(self, task: Task, row: int, end: float) -> str:
+        """Return the features, if the node lacks one."""
+        part = self.part(task.pod.spec, task.pod.request)
+        lacks = part is not None and not part.decide(row)
+        return f"does not declare {' and '.join(task.pod.spec.features)}" if lacks else ""
+
+
 class HostPorts(Filter):
     """Ports of the node itself."""
 

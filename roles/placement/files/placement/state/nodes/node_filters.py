@@ -170,6 +170,21 @@ class MaskTable:
         """Nodes that nodeSelector and required node affinity accept."""
         return Part(lambda: self.selector(selector).allows, lambda row: self._selects(selector, row))
 
+    def declared_part(self, features: tuple[str, ...]) -> Part:
+        """Nodes that declare all of these features."""
+        wanted = frozenset(features)
+
+        def decide(row: int) -> bool:
+            node = self._columns.nodes[row]
+            return node is not None and wanted <= node.declared
+
+        def compute() -> Bools:
+            declaring = np.zeros(self._columns.capacity, np.bool_)
+            declaring[[row for row in range(len(self._columns.nodes)) if decide(row)]] = True
+            return declaring
+
+        return Part(compute, decide)
+
     def _unflagged(self, flags: int) -> Part:
         def compute() -> Bools:
             unflagged: Bools = np.equal(self._columns.flags & (flags | PRESENT), PRESENT)
