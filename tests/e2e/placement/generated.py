@@ -9,7 +9,7 @@ FEATURES is the list that is compared with kube-scheduler; docs/guides/from-kube
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Json = dict[str, Any]
@@ -326,6 +326,18 @@ def storage_classes() -> list[Json]:
         {**kind, "metadata": {"name": "feasible-now"}, "provisioner": DRIVER, "volumeBindingMode": "Immediate"},
         {"metadata": {"name": "feasible-disk"}, **waits, "provisioner": "kubernetes.io/no-provisioner"},
     ]
+
+
+def attachments(number: int, names: Sequence[str]) -> list[Json]:
+    """Volumes that are attached although no pod there may use them; drawn apart, so that the rest stays as it was."""
+    draw = random.Random(f"attachments of {number}")
+    found = []
+    for node in names:
+        for name in draw.sample([(space, name) for space in NAMESPACES for name in BOUND], draw.randint(0, 2)):
+            volume = "-".join((name[0], str(number), name[1]))
+            spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": volume}}
+            found.append({"metadata": {"name": f"{volume}-at-{node}", "labels": {LABEL: str(number)}}, "spec": spec})
+    return found
 
 
 def claims(number: int, namespace: str) -> tuple[list[Json], list[Json]]:

@@ -36,6 +36,7 @@ CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
 # In the namespace of their driver.
 ROOMS = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 VOLUMES = "/api/v1/persistentvolumes"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 CLUSTERS, BOUND, PROBES = 10, 10, 14
 # Seed and number of clusters for every change. Of 21 drawn clusters, these six together show the most of 32 fields of
 # pods, nodes and volumes to decide: without such a field another answer would be given. A cluster that ever showed a
@@ -79,6 +80,8 @@ def populate(cluster: Cluster, draw: Draw) -> None:
             api.create(VOLUMES, volume)
         for claim in claims:
             api.create(claims_of(namespace), claim)
+    for attachment in generated.attachments(draw.number, draw.names):
+        api.create(ATTACHMENTS, attachment)
     for index in range(BOUND):
         pod = draw.pod(f"bound-{draw.number}-{index}", small=True)
         pod["spec"]["nodeName"] = draw.some(*draw.names)
@@ -110,7 +113,7 @@ def clean(cluster: Cluster, number: int) -> None:
             if generated.KEPT in claim["metadata"].get("finalizers", ()):
                 path = f"{claims_of(namespace)}/{claim['metadata']['name']}"
                 cluster.api.patch(path, {"metadata": {"finalizers": None}})
-    for path in ("/api/v1/nodes", CSI_NODES, ROOMS, VOLUMES):
+    for path in ("/api/v1/nodes", CSI_NODES, ROOMS, ATTACHMENTS, VOLUMES):
         cluster.api.delete(f"{path}?labelSelector={LABEL}={number}")
 
 

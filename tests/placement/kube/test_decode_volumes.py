@@ -11,6 +11,7 @@ from placement.model.objects.volume import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    VolumeAttachment,
 )
 from placement.model.rules.selector import NodeSelectorTerm, Operator, Requirement
 from placement_kit.decoded import Json, decode, meta
@@ -34,6 +35,11 @@ def test_volumes_claims_and_the_drivers_of_a_node_are_read() -> None:
     assert (claim.binding, claim.lost, claim.terminating, claim.owner) == (True, False, False, "")
     drivers = [{"name": "d", "allocatable": {"count": 5}}, {"name": "e"}]
     assert decode(CSINode, {"metadata": meta(), "spec": {"drivers": drivers}}).limits == (("d", 5),)
+    source = {"nodeName": "n1", "attacher": "d", "source": {"persistentVolumeName": "v"}}
+    attachment = decode(VolumeAttachment, {"metadata": meta(), "spec": source, "status": {"attached": False}})
+    assert (attachment.node, attachment.volume) == ("n1", "v")
+    inline = {"nodeName": "n1", "source": {"inlineVolumeSpec": {"csi": {"driver": "d"}}}}
+    assert decode(VolumeAttachment, {"metadata": meta(), "spec": inline}).volume == ""
 
 
 @pytest.mark.parametrize(

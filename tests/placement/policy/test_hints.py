@@ -19,6 +19,7 @@ from placement.model.objects.volume import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    VolumeAttachment,
 )
 from placement.model.objects.workload import Namespace
 from placement.model.rules.selector import LabelSelector
@@ -166,6 +167,12 @@ def test_a_claim_wakes_the_jobs_that_name_it_and_other_storage_all_jobs_with_vol
     for item in storage:
         crowd.see(item)
         assert crowd.woken() == volumes
+    # What is attached leaves no room; what is detached does.
+    attachment = VolumeAttachment(node="n0", volume="v1", **named)
+    crowd.see(attachment)
+    assert crowd.woken() == set()
+    crowd.simulated.gone(attachment)
+    assert crowd.woken() == volumes
     crowd.see(PersistentVolume(uid="v0", name="v0", version=1))
     assert crowd.woken() == volumes
     assert {"wv0", "wv2", "wv4"} <= crowd.simulated.placements().keys()

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pods with claims: which nodes their volumes allow, and how a volume is made for one."""
 
+import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from placement.model.objects.volume import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    VolumeAttachment,
 )
 from placement.model.rules.selector import Effect, NodeSelectorTerm, Operator, Requirement, Taint
 from placement_kit.builders import amounts, gang, mine, node, pairs, pod
@@ -291,6 +294,68 @@ def test_pods_that_share_a_volume_fit_on_a_node_that_has_too_many_already() -> N
     simulated.see(pod("others", node="n1", volume_claims=("one", "two")), mine("p", volume_claims=("one",)))
     simulated.run()
     assert simulated.placements()["p"] == "n1"
+
+
+def attached(name: str, to: str = "n1", **more: Any) -> VolumeAttachment:
+    """The volume is attached to the node."""
+    return VolumeAttachment(uid=f"at-{name}-{to}", name=f"at-{name}-{to}", version=1, node=to, volume=name, **more)
+
+
+@pytest.fixture
+def limited() -> Simulated:
+    """One node that can attach one volume, and two volumes with a claim each."""
+    simulated = Simulated()
+    simulated.see(node("n1"), CSINode(uid="csi", name="n1", version=1, limits=(("csi.example", 1),)))
+    simulated.see(*(volume(name, driver="csi.example") for name in ("pv1", "pv2")))
+    simulated.see(claim("one", volume="pv1"), claim("two", volume="pv2"))
+    return simulated
+
+
+def test_a_volume_that_is_still_attached_counts_although_its_pod_has_gone(limited: Simulated) -> None:
+    limited.see(attached("pv1"), mine("a", volume_claims=("one",)))
+    limited.run()
+    limited.gone(limited.named("a"))
+    limited.see(mine("b", volume_claims=("two",)))
+    limited.run()
+    assert not limited.placements()
+    assert "the number of volumes that a node can attach" in limited.conditions()["b"]
+    # It is attached to this node alone, and goes with it only once.
+    limited.see(mine("c", volume_claims=("one",)))
+    limited.run()
+    assert set(limited.placements()) == {"c"}
+    limited.gone(limited.named("c"))
+    limited.gone(attached("pv1"))
+    limited.run()
+    assert set(limited.placements()) == {"b"}
+
+
+def test_a_volume_that_is_attached_elsewhere_does_not_count(limited: Simulated) -> None:
+    limited.see(attached("pv1", "n2"), attached("unknown"), mine("b", volume_claims=("two",)))
+    limited.run()
+    assert set(limited.placements()) == {"b"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_attachments_count_in_whatever_order_they_their_nodes_and_their_volumes_come(seed: int) -> None:
+    simulated = Simulated()
+    limits = [CSINode(uid=f"csi{one}", name=one, version=1, limits=(("csi.example", 2),)) for one in ("n1", "n2")]
+    things = [
+        *(node(one) for one in ("n1", "n2")),
+        *limits,
+        *(volume(name, driver="csi.example") for name in ("pv1", "pv2", "pv3")),
+        attached("pv1"),
+        attached("pv2"),
+        attached("pv2", "n2"),
+    ]
+    random.Random(seed).shuffle(things)
+    simulated.see(*things)
+    claims = simulated.scheduler.cluster.claims
+    rows = simulated.scheduler.cluster.columns.rows
+    assert [int(claims.count("csi.example")[rows[one]]) for one in ("n1", "n2")] == [2, 1]
+    for item in random.Random(seed).sample(things, 4):
+        simulated.gone(item)
+        simulated.see(replace(item, uid=f"{item.uid}-again", version=simulated.scheduler.cluster.columns.changes + 50))
+    assert [int(claims.count("csi.example")[rows[one]]) for one in ("n1", "n2")] == [2, 1]
 
 
 def test_a_volume_that_is_yet_to_be_made_counts_for_its_driver() -> None:

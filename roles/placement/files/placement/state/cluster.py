@@ -196,6 +196,7 @@ class Cluster:
         if row is None:
             row = self.columns.add_node(node)
             self.pods.charge_node(node.name)
+            self.claims.nodes_changed(node.name)
             self._reflag(node.name)
         elif self.columns.offers[row] != offered_names(node):
             # Pods on it are charged with what it has of what they ask for, so with something else from now on.
@@ -233,6 +234,7 @@ class Cluster:
             del self._node_uids[item.name]
             self.pods.uncharge_node(item.name)
             self.columns.remove_node(item)
+            self.claims.nodes_changed(item.name)
         elif isinstance(item, Namespace) and self._namespaces.get(item.name) is item:
             del self._namespaces[item.name]
             self.labelsets.namespaces_changed()

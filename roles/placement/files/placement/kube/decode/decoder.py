@@ -18,7 +18,7 @@ from placement.kube.decode.disruption_budget import decode_budget, decode_storag
 from placement.kube.decode.node_zones import decode_node_zones
 from placement.kube.decode.pod import decode_pod
 from placement.kube.decode.storage_capacity import decode_csi_driver, decode_storage_capacity
-from placement.kube.decode.volume import decode_claim, decode_csi_node, decode_volume
+from placement.kube.decode.volume import decode_attachment, decode_claim, decode_csi_node, decode_volume
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing, read_version
 from placement.kube.wire import core
@@ -35,6 +35,7 @@ from placement.model.objects.volume import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    VolumeAttachment,
 )
 from placement.model.objects.workload import Namespace, PriorityClass
 
@@ -53,6 +54,7 @@ _DECODERS: Final[Mapping[type[Object], Reader]] = {
     PersistentVolume: decode_volume,
     PersistentVolumeClaim: decode_claim,
     CSINode: decode_csi_node,
+    VolumeAttachment: decode_attachment,
     DisruptionBudget: decode_budget,
     StorageClass: decode_storage_class,
     CSIDriver: decode_csi_driver,

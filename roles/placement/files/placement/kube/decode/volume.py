@@ -10,10 +10,11 @@ from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_bytes
 from placement.kube.wire import core
 from placement.kube.wire import volume as wire_volume
-from placement.model.objects.volume import CSINode, PersistentVolume, PersistentVolumeClaim
+from placement.model.objects.volume import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 
 _volume = msgspec.json.Decoder(wire_volume.PersistentVolume)
 _claim = msgspec.json.Decoder(wire_volume.PersistentVolumeClaim)
+_attachment = msgspec.json.Decoder(wire_volume.VolumeAttachment)
 _csi_node = msgspec.json.Decoder(wire_volume.CSINode)
 _NO_PHASE = wire_volume.VolumePhase()
 # The CSI drivers that attach what once was in-tree, by the field of the volume: they count it for their limits.
@@ -111,3 +112,16 @@ def decode_csi_node(raw: bytes | msgspec.Raw, _sharing: Sharing) -> CSINode:
     )
     version = require_identity(item.metadata, namespaced=False)
     return CSINode(uid=item.metadata.uid, name=item.metadata.name, version=version, limits=limits)
+
+
+def decode_attachment(raw: bytes | msgspec.Raw, _sharing: Sharing) -> VolumeAttachment:
+    """Decode which volume is attached to which node."""
+    item = _attachment.decode(raw)
+    spec = item.spec or wire_volume.AttachmentSpec()
+    return VolumeAttachment(
+        uid=item.metadata.uid,
+        name=item.metadata.name,
+        version=require_identity(item.metadata, namespaced=False),
+        node=spec.node_name,
+        volume=(spec.source.persistent_volume_name if spec.source else None) or "",
+    )

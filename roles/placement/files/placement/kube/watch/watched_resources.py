@@ -22,6 +22,7 @@ from placement.model.objects.volume import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    VolumeAttachment,
 )
 from placement.model.objects.workload import Namespace, PodGroup, PriorityClass, Queue
 
@@ -36,6 +37,7 @@ BUILT_IN: Final = (
     Source("persistentvolumeclaims", PersistentVolumeClaim, "/api/v1/persistentvolumeclaims"),
     Source("storageclasses", StorageClass, "/apis/storage.k8s.io/v1/storageclasses"),
     Source("csinodes", CSINode, "/apis/storage.k8s.io/v1/csinodes"),
+    Source("volumeattachments", VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments"),
     Source("csidrivers", CSIDriver, "/apis/storage.k8s.io/v1/csidrivers"),
     Source("csistoragecapacities", StorageCapacity, "/apis/storage.k8s.io/v1/csistoragecapacities"),
 )

@@ -110,6 +110,25 @@ class PersistentVolumeClaim(Named):
     status: VolumePhase | None = None
 
 
+class AttachmentSource(Wire):
+    """Which volume is attached; one that is written in a pod has no name."""
+
+    persistent_volume_name: str | None = None
+
+
+class AttachmentSpec(Wire):
+    """What is attached where."""
+
+    node_name: str = ""
+    source: AttachmentSource | None = None
+
+
+class VolumeAttachment(Named):
+    """A volume on a node."""
+
+    spec: AttachmentSpec | None = None
+
+
 class Allocatable(Wire):
     """How many volumes a driver attaches."""
 

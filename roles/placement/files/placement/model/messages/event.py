@@ -21,6 +21,7 @@ from placement.model.objects.volume import (
     PersistentVolumeClaim,
     StorageCapacity,
     StorageClass,
+    VolumeAttachment,
 )
 from placement.model.objects.workload import Namespace, PodGroup, PriorityClass, Queue
 
@@ -39,6 +40,7 @@ Object = (
     | CSIDriver
     | StorageCapacity
     | NodeZones
+    | VolumeAttachment
 )
 
 

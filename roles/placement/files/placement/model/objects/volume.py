@@ -72,6 +72,17 @@ class PersistentVolumeClaim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeAttachment:
+    """A volume that is attached to a node, or is to be, whether a pod uses it there or not; both by name."""
+
+    uid: str
+    name: str
+    version: int
+    node: str = ""
+    volume: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CSINode:
     """How many volumes of each driver a node can attach."""
 

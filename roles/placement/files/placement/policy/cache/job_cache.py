@@ -12,7 +12,7 @@ from placement.model.messages.event import Object
 from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
 from placement.model.objects.pod import Pod
-from placement.model.objects.volume import PersistentVolumeClaim
+from placement.model.objects.volume import PersistentVolumeClaim, VolumeAttachment
 from placement.model.objects.workload import Namespace, PodGroup, PriorityClass, Queue
 from placement.model.rules.selector import LabelPairs
 from placement.model.slicing import Steps, finish, paced, pauses
@@ -299,6 +299,11 @@ class JobCache:
         elif kind is PersistentVolumeClaim:
             claims = self.cluster.objects.get(kind, {})
             hints.claims_changed(claim for uid in uids if (claim := claims.get(uid)) is not None)
+        elif kind is VolumeAttachment:
+            # What is attached leaves no room; what is detached does.
+            known = self.cluster.objects.get(kind, {})
+            if any(uid not in known for uid in uids):
+                hints.volumes_changed()
         elif kind in VOLUME_KINDS:
             hints.volumes_changed()
         elif kind is NodeZones:

@@ -5,6 +5,7 @@
 
 A driver attaches so many volumes to a node. How many there are is counted when a pod comes or goes and when a claim, a
 volume or a class changes, in time proportional to that. With ten thousand claims in use no call walks through them.
+A volume that is still attached counts, too, after the last pod that used it there has gone.
 """
 
 from collections.abc import Iterable
@@ -15,7 +16,13 @@ from numpy.typing import NDArray
 
 from placement.model.messages.event import Object
 from placement.model.objects.pod import Pod
-from placement.model.objects.volume import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from placement.model.objects.volume import (
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from placement.state.nodes.node_columns import NodeColumns
 from placement.state.object_store import ObjectTable
 
@@ -54,6 +61,11 @@ class ClaimTable:
         # How many pods use a volume, by row, and how many volumes there are by driver and row.
         self._users: dict[Attachment, dict[int, int]] = {}
         self._counts: dict[str, Int32s] = {}
+        # What volumes that are attached count for, by the attachment's name, and their names by node and by volume.
+        self._attached: dict[str, tuple[Attachment, int]] = {}
+        self._attached_to: dict[str, dict[str, None]] = {}
+        self._attaching: dict[str, dict[str, None]] = {}
+        self._known: dict[str, VolumeAttachment] = {}
         # Limits by driver and row, and what they were read from.
         self._limits: dict[str, Int32s] = {}
         self._limits_of = (-1, -1)
@@ -131,6 +143,39 @@ class ClaimTable:
         elif isinstance(item, PersistentVolume | StorageClass):
             for key in tuple(self._concerned.get((type(item), item.name), ())):
                 self._look_up_again(key)
+            if isinstance(item, PersistentVolume):
+                self._count_attached(self._attaching.get(item.name, {}))
+        elif isinstance(item, VolumeAttachment):
+            self._attachment_changed(item.name)
+
+    def nodes_changed(self, name: str) -> None:
+        """Note that the node of this name has a row now, or has none any more."""
+        self._count_attached(self._attached_to.get(name, {}))
+
+    def _attachment_changed(self, name: str) -> None:
+        known, item = self._known.pop(name, None), self._objects.find(VolumeAttachment, name)
+        for found, place in ((self._attached_to, known.node), (self._attaching, known.volume)) if known else ():
+            del found[place][name]
+            if not found[place]:
+                del found[place]
+        if item is not None:
+            self._known[name] = item
+            self._attached_to.setdefault(item.node, {})[name] = None
+            self._attaching.setdefault(item.volume, {})[name] = None
+        self._count_attached((name,))
+
+    def _count_attached(self, names: Iterable[str]) -> None:
+        """Count these attachments as their node and their volume are now."""
+        for name in names:
+            before = self._attached.pop(name, None)
+            if before is not None:
+                self._count(*before, -1)
+            item = self._known.get(name)
+            volume = self._objects.find(PersistentVolume, item.volume) if item is not None else None
+            row = self._columns.rows.get(item.node) if item is not None else None
+            if row is not None and volume is not None and volume.driver and volume.handle:
+                self._attached[name] = (volume.driver, volume.handle), row
+                self._count(*self._attached[name], 1)
 
     def attachment(self, claim: PersistentVolumeClaim) -> Attachment | None:
         """Return what a claim attaches: its volume, or the one that is yet to be made; None without a driver."""
