@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,7 @@ from bench._beds import own_bed
 from bench._figures import count
 from bench._placement_cases import DEVICE, GROUPS, NAMESPACE
 from bench._placement_contestants import BINDING, READER, Contestant, KubeScheduler, Ours
+from bench._placement_latency import farther_away
 from testbed.api import RunningBed, command_line
 from testbed.controlplane import audit_log, kube_dir
 from testbed.kube_api import Api, ApiError, read_kubeconfig, tls_context
@@ -165,18 +166,28 @@ def keep(given: argparse.Namespace, runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 @contextmanager
-def field(given: argparse.Namespace, contestants: Sequence[str] = CONTESTANTS) -> Iterator[Field]:
-    """The bed with its nodes; a bed of our own goes away again, also where a signal ends the benchmark."""
+def field(
+    given: argparse.Namespace, contestants: Sequence[str] = CONTESTANTS, *, latency: float = 0.0
+) -> Iterator[Field]:
+    """The bed with its nodes; a bed of our own goes away again, also where a signal ends the benchmark.
+
+    The daemon's requests are late by so many seconds.
+    """
     with own_bed(_BED, "--nodes", "1", "--wlm", "none", given=given.bed) as bed:
         cluster = Cluster(bed)
         if not cluster.api.items(f"{_LOAD}&limit=1"):
             command_line("load", bed.bed.name, "--nodes", str(given.nodes), timeout=600)
         bed.exec("kube", ["systemctl", "stop", "kube-scheduler.service"])
         try:
-            with TemporaryDirectory() as folder:
+            with ExitStack() as stack:
+                folder = stack.enter_context(TemporaryDirectory())
+                more: dict[str, str] = {}
+                if latency:
+                    near = kube_dir(bed.bed) / "scheduler.conf"
+                    more["kubeconfig"] = str(stack.enter_context(farther_away(near, Path(folder), latency)))
                 makers: Mapping[str, Callable[[], Contestant]] = {
                     "bare": lambda: Ours(bed, Path(folder), bare=True),
-                    "placement": lambda: Ours(bed, Path(folder), bare=False),
+                    "placement": lambda: Ours(bed, Path(folder), bare=False, **more),
                     "kube-scheduler": lambda: KubeScheduler(bed),
                 }
                 cluster.clear()
