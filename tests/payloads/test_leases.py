@@ -198,7 +198,7 @@ class Damage(StoreCase):
 class Processes(StoreCase):
     SCRIPT = textwrap.dedent("""
         import os, signal, sys
-        from nodeshare.model import job_key
+        from nodeshare.model.jobs import job_key
         from nodeshare.store.lease_store import Ended, Lease, LeaseStore
         directory, what, job, point, start = sys.argv[1:]
         def at_point(name):
