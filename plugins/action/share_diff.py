@@ -3,14 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prints the diffs of a plan that goes to many hosts: each once, with the hosts that have it; nothing runs on any host.
 
-An action plugin, as it compares what was registered on all hosts. Diffs that differ only in a host's own names and
-addresses are one diff, in which the names of these variables stand for their values. So nothing that differs is hidden:
-the diff of a host is what is printed, with its own values put back.
+An action plugin, as it compares what was registered on all hosts, by the lines that are printed. Diffs that differ only
+in a host's own names and addresses are one diff, in which the names of these variables stand for their values. So
+nothing that differs is hidden: the diff of a host is what is printed, with its own values put back.
 """
 
 from __future__ import annotations
 
+import collections
 import difflib
+import functools
 import json
 import re
 import typing as t
@@ -48,11 +50,9 @@ class ActionModule(JudgingAction):
         """Return all diffs with their hosts, and print them."""
         hostvars = known["hostvars"]
         found = {host: hostvars.raw_get(host) for host in given["hosts"]}
-        parts = {
-            owner: with_names(changed, own(found.get(owner, {}), owner, hostvars))
-            for owner, changed in kept(found.values()).items()
-        }
-        shown = together(parts)
+        parts = kept(found.values())
+        names = {owner: own(found.get(owner, {}), owner, hostvars) for owner in parts}
+        shown = together(with_names_where_hosts_differ(parts, names))
         for one in shown:
             self._display.display(f"\n{heading(one)}")
             for line in lines(one["diff"]):
@@ -127,22 +127,44 @@ def with_names(parts: t.Iterable[Part], names: t.Mapping[str, str]) -> t.List[Pa
     return [Part(*map(named, one)) for one in parts]
 
 
+def with_names_where_hosts_differ(
+    parts: t.Mapping[str, t.Sequence[Part]], names: t.Mapping[str, t.Mapping[str, str]]
+) -> t.Dict[str, t.List[Part]]:
+    """Return parts in which names of variables stand for values, but as they are where several hosts have one alike.
+
+    A slurm.conf that names all hosts is such a one: with names of variables it would be another on each of them.
+    """
+    alike = collections.Counter(key for changed in parts.values() for key in {_printed(one) for one in changed})
+    return {
+        host: [one if alike[_printed(one)] > 1 else with_names([one], names[host])[0] for one in changed]
+        for host, changed in parts.items()
+    }
+
+
+@functools.lru_cache(maxsize=None)
+def _printed(one: Part) -> t.Tuple[str, ...]:
+    """Return what is printed of a part: the thing, and the lines of its diff."""
+    return (one.header, *lines({"before": one.before, "after": one.after, "prepared": one.prepared}))
+
+
 def together(parts: t.Mapping[str, t.Sequence[Part]]) -> t.List[t.Dict[str, t.Any]]:
     """Return each diff once: the hosts that have it, and the things on them that it is about."""
-    hosts: t.Dict[Part, t.List[str]] = {}
+    hosts: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
+    first: t.Dict[t.Tuple[str, ...], Part] = {}
     for host in sorted(parts, key=hostlist.natural_key):
-        for one in dict.fromkeys(parts[host]):
-            hosts.setdefault(one, []).append(host)
-    things: t.Dict[t.Tuple[t.Tuple[str, ...], Part], t.List[str]] = {}
-    for one, having in hosts.items():
-        things.setdefault((tuple(having), one._replace(header="")), []).append(one.header)
+        for key, one in {_printed(one): one for one in parts[host]}.items():
+            hosts.setdefault(key, []).append(host)
+            first.setdefault(key, one)
+    things: t.Dict[t.Tuple[t.Tuple[str, ...], t.Tuple[str, ...]], t.List[Part]] = {}
+    for key, having in hosts.items():
+        things.setdefault((tuple(having), key[1:]), []).append(first[key])
     return [
         {
             "hosts": list(having),
-            "things": headers,
-            "diff": {"before": one.before, "after": one.after, "prepared": one.prepared},
+            "things": [one.header for one in ones],
+            "diff": {"before": ones[0].before, "after": ones[0].after, "prepared": ones[0].prepared},
         }
-        for (having, one), headers in things.items()
+        for (having, _lines), ones in things.items()
     ]
 
 

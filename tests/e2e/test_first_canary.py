@@ -184,6 +184,9 @@ def test_a_pod_and_a_job_prove_it(site: Canary) -> None:
 
 
 def test_the_plan_of_the_way_back_prints_each_difference_once_and_changes_nothing(site: Canary) -> None:
+    # It ends by itself, a while after the kubelet's start.
+    fence = "systemctl is-active converged-nodeshare-fence.service || true"
+    until(lambda: site.node("n1", fence).strip() == "inactive", "the fence behind the kubelet's start is drawn")
     there = {host: site.listing(host) for host in HOSTS}
     said = site.as_written("-f 50 converged.hpc.restore --check --diff")
     assert said.rc == 0, said.out

@@ -22,6 +22,7 @@ from ansible_collections.converged.hpc.plugins.action.share_diff import (
     own,
     together,
     with_names,
+    with_names_where_hosts_differ,
 )
 from ansible_collections.converged.hpc.plugins.plugin_utils._planned import KEPT
 
@@ -263,6 +264,34 @@ def test_two_tasks_that_ask_one_host_under_one_name_are_both_printed() -> None:
 def test_the_same_change_of_many_objects_is_printed_once() -> None:
     parts = {"kube": [Part(f"node n{at:04d}", "", "label: x\n", "") for at in range(1, 601)]}
     assert shown(parts) == ["on kube, 1 host: node n[0001-0600]"]
+
+
+def test_a_text_that_names_many_hosts_is_printed_once_as_it_is_on_all_that_have_it() -> None:
+    """A slurm.conf, of which each host would have another one with its own name in it replaced."""
+    conf = "SlurmctldHost=ctl\nNodeName=n1 Weight=1\n{first}NodeName=n2 Weight=2\n{prolog}"
+    names = {host: {host: "inventory_hostname"} for host in ("ctl", "n1", "n2", "n3")}
+    parts = {
+        host: [
+            Part("/etc/slurm.conf", conf.format(first="", prolog="Prolog=x\n"), conf.format(first="", prolog=""), ""),
+            Part("/etc/own", "", f"name {host}\n", ""),
+        ]
+        for host in names
+    }
+    # Its copy has a line more, far from what is printed.
+    parts["n3"][0] = Part("/etc/slurm.conf", *(f"#\n{text}" for text in parts["n3"][0][1:3]), "")
+    found = together(with_names_where_hosts_differ(parts, names))
+    assert [heading(one) for one in found] == [
+        "on ctl,n[1-2], 3 hosts: /etc/slurm.conf",
+        "on ctl,n[1-3], 4 hosts: /etc/own",
+        "on n3, 1 host: /etc/slurm.conf",
+    ]
+    assert lines(found[0]["diff"])[1:] == [
+        " SlurmctldHost=ctl",
+        " NodeName=n1 Weight=1",
+        " NodeName=n2 Weight=2",
+        "-Prolog=x",
+    ]
+    assert lines(found[1]["diff"])[1:] == ["+name {{ inventory_hostname }}"]
 
 
 @pytest.mark.parametrize(
