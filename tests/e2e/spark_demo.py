@@ -115,8 +115,9 @@ class SparkShow(Show):
                 job, pods, **words, tasks=tasks, result=f"{spark_site.true_sum(TASKS)} is right"
             )
 
+        # Nothing is drawn where `judge` finds that one of the two has failed.
         title = (
-            f"executors of Spark leave, and others go on elsewhere: {tasks.lost} tasks lost, "
+            f"executors of Spark leave, others go on elsewhere, and both jobs succeed: {tasks.lost} tasks lost, "
             f"{tasks.repeated} computed again"
         )
         return Played((spark_site.NAME,), title, judge, lambda job: [progress(tasks, job)])

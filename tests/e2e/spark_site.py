@@ -99,6 +99,11 @@ def executors(pods: Iterable[Json]) -> dict[str, Json]:
     }
 
 
+def places(pods: Iterable[Json]) -> dict[str, str]:
+    """Return the nodes of the executors that work, by executor."""
+    return {name: pod["spec"]["nodeName"] for name, pod in executors(pods).items()}
+
+
 class Scheduler(playing.Site):
     """The administrator's folder for the placement daemon, which runs beside the batch controller."""
 
@@ -124,10 +129,15 @@ class Scheduler(playing.Site):
         self.bed.exec("ctl", ["rm", "-r", "/opt/wheels"])
 
 
-def prepare(bed: api.RunningBed, *, drivers: str) -> None:
-    """Give converged nodes the image of Spark and routes between pods; name a node for drivers; make the namespace."""
+def equip(bed: api.RunningBed) -> None:
+    """Give converged nodes what a site has of itself: the image of Spark, and routes between pods."""
     join.connect(bed.bed, list(bed.bed.nodes), podman_of(bed.bed))
     spark_image.give(bed.bed, bed.bed.nodes)
+
+
+def prepare(bed: api.RunningBed, *, drivers: str) -> None:
+    """Equip converged nodes, name a node for drivers, and make the namespace."""
+    equip(bed)
     bed.kubectl("label", "node", drivers, f"{DRIVER_LABEL}=", "--overwrite")
     apply(bed, namespace())
 
@@ -168,7 +178,15 @@ class Application:
 
     def executors(self) -> dict[str, str]:
         """Return the executors that work, with their nodes."""
-        return {name: pod["spec"]["nodeName"] for name, pod in executors(self.pods()).items()}
+        return places(self.pods())
+
+    def names(self) -> set[str]:
+        """Return the names of all its pods that the API has."""
+        return {pod["metadata"]["name"] for pod in self.pods()}
+
+    def pods_of(self, role: str) -> set[str]:
+        """Return the names of its pods of a role: driver or executor."""
+        return {pod["metadata"]["name"] for pod in self.pods() if pod["metadata"]["labels"].get("spark-role") == role}
 
     def tasks_so_far(self) -> Tasks:
         return read_tasks(driver_log(self.bed))

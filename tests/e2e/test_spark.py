@@ -1,31 +1,37 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real Spark on nodes that are shared with Slurm: the example that ships, with the image of the test bed."""
+"""A real Spark on nodes that are shared with Slurm: the guide and its example, with the image of the test bed."""
 
 from __future__ import annotations
 
+import json
 import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e import spark_site
+from e2e import spark_guide, spark_site
 from e2e.beds import own_bed
 from e2e.handover.sharing import CONTROLLER, Job, Sharing
-from e2e.playing import until
+from e2e.playing import Said, until
 from e2e.site_of import IMAGE
+from e2e.spark_guide import Followed
 from e2e.spark_record import read_tasks
 from e2e.spark_site import EXECUTOR, NAMESPACE, Application
 from testbed import spark_image
 
 BED = f"spark-{zlib.crc32(bytes(Path(__file__))):08x}"
-TAKEN = {"n1", "n2"}
-# Both stages outlast the batch job wherever it begins, and a task is shorter than the executors' grace.
-TASKS, SECONDS = 60, 2.5
+TAKEN, DRIVERS = {"n1", "n2"}, "n3"
+GROUPS = "podgroups.scheduling.incubator.k8s.io"
+TASKS = 60
+"""Of each stage, in the example. Both stages outlast the batch job wherever it begins."""
+SECONDS = 2.5
+"""Of a task, where the application is not the guide's."""
 PROOF = {
     "converged_verify_nodes": ["n1"],
     "converged_verify_image": IMAGE,
@@ -43,37 +49,62 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if not request.config.getoption("--bed"):
             spark_site.Scheduler(bed, folder / "scheduler").install()
             sharing.play("site")
-            spark_site.prepare(bed, drivers="n3")
+            spark_site.equip(bed)
         yield sharing
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A Spark application from whose nodes a batch job has taken two."""
+    """The guide, followed: a Spark application from whose nodes a batch job has taken two.
+
+    `pods` and `group` are objects of the application before the job, `watched` is what the user has seen of its pods,
+    `left` are the commands of the guide that were not typed.
+    """
 
     since: float
+    verified: Said
+    pods: list[dict[str, Any]]
+    group: dict[str, Any]
     before: dict[str, str]
     during: dict[str, str]
     job: Job
     log: str
+    watched: str
+    left: list[str]
 
 
 @pytest.fixture(scope="module")
-def story(site: Sharing) -> Story:
-    """Play it: the application runs when the batch job begins, and goes on when the batch job has ended."""
-    since = time.time()
-    application = Application(site.bed, tasks=TASKS, seconds=SECONDS)
-    application.start()
-    until(lambda: set(application.executors().values()) == {"n1", "n2", "n3"}, "an executor works on each node")
-    # Tasks of the first stage have ended, so there are blocks to move.
-    until(lambda: application.tasks_so_far().finished >= 3, "tasks have ended")
-    before = application.executors()
-    with site.while_job("-N2", "-w", "n1,n2", command="sleep 20") as ended:
-        until(lambda: len(application.executors()) == len(before), "those that have left are replaced in its time")
-        during = application.executors()
-        job = ended()
-    log = application.log_at_its_end()
-    return Story(since, before, during, job, log)
+def story(site: Sharing, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Follow the guide: the application runs when the batch job begins, and goes on when the batch job has ended."""
+    since, folder = time.time(), tmp_path_factory.mktemp("guide")
+    guide, application = Followed(site, folder), Application(site.bed, tasks=TASKS, seconds=0)
+    guide.administrator("kubectl label node", NODE=DRIVERS)
+    guide.administrator("kubectl apply")
+    guide.change_job(guide.user("kubectl config view"))
+    verified = guide.verify("ansible-playbook", **PROOF)
+    guide.user("kubectl create")
+    guide.user("kubectl -n spark wait", timeout=600)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        guide.watching("kubectl -n spark get pods", folder / "watched"),
+    ):
+        said = pool.submit(guide.user, "kubectl -n spark logs", timeout=spark_guide.LOG_SECONDS)
+        until(lambda: set(application.executors().values()) == {"n1", "n2", "n3"}, "an executor works on each node")
+        # Tasks of the first stage have ended, so there are blocks to move.
+        until(lambda: application.tasks_so_far().finished >= 3, "tasks have ended")
+        pods = application.pods()
+        before = spark_site.places(pods)
+        group = json.loads(site.kubectl("-n", NAMESPACE, "get", GROUPS, spark_site.NAME, "--output=json"))
+        options, command = guide.job("srun")
+        with site.while_job(*options, command=command) as ended:
+            until(lambda: len(application.executors()) == len(before), "those that have left are replaced in its time")
+            during = application.executors()
+            job = ended()
+        log = said.result()
+    guide.user("kubectl delete")
+    until(lambda: not application.pods(), "nothing of the application is left")
+    watched = (folder / "watched").read_text(encoding="utf-8")
+    return Story(since, verified, pods, group, before, during, job, log, watched, guide.left)
 
 
 def test_verify_judges_the_file_of_a_user_as_the_guide_says(site: Sharing, tmp_path: Path) -> None:
@@ -89,10 +120,48 @@ def test_verify_judges_the_file_of_a_user_as_the_guide_says(site: Sharing, tmp_p
 
     assert "job.yml: Job numbers: container driver has the image of the example" in judged(shipped)
     elsewhere = changed.replace("namespace: spark", "namespace: default")
-    assert "namespace default has no ResourceQuota" in judged(elsewhere)
-    warned = judged(changed, node_share_deadline=20)
+    warned = judged(elsewhere, node_share_deadline=20)
     assert "warn [spark] node_share_deadline is 20 s on n1, and executors of job.yml may need 40 s to leave" in warned
-    assert "proved" in warned
+    assert "namespace default has no ResourceQuota" in warned
+
+
+def test_every_command_of_the_guide_was_typed_and_verify_took_its_file_for_good(story: Story) -> None:
+    assert story.left == []
+    assert story.verified.rc == 0, story.verified.out
+    assert "[spark]" not in story.verified.out
+    assert '"proved"' in story.verified.out
+
+
+def test_the_guide_says_what_the_example_prints(story: Story) -> None:
+    assert spark_guide.result() == str(spark_site.true_sum(TASKS))
+    assert f"the sum of 60000 numbers is {spark_guide.result()}" in story.log
+
+
+def test_who_watches_sees_executors_leave_and_others_come(story: Story) -> None:
+    rows = [line.split() for line in story.watched.splitlines()]
+    assert rows[0][:3] == ["NAME", "READY", "STATUS"]
+    leaving = {name for name, node in story.before.items() if node in TAKEN}
+    coming = story.during.keys() - story.before.keys()
+    assert {(name, "Terminating") for name in leaving} <= {(row[0], row[2]) for row in rows}
+    assert {(name, "Running") for name in coming} <= {(row[0], row[2]) for row in rows}
+
+
+def test_driver_and_executors_are_what_the_example_says(story: Story) -> None:
+    found = {pod["metadata"]["name"]: pod["spec"] for pod in story.pods}
+    (driver,) = found.keys() - story.before.keys()
+    assert found[driver]["nodeName"] == DRIVERS
+    assert story.group["spec"]["minMember"] == 2
+    for name in story.before:
+        spec = found[name]
+        assert (spec["schedulerName"], spec["priority"], spec["preemptionPolicy"]) == ("placement", -100, "Never")
+        assert spec["serviceAccountName"] == "spark-executor"
+        assert not [volume for volume in spec.get("volumes", ()) if "projected" in volume], "no executor has a token"
+        assert spec["terminationGracePeriodSeconds"] == 40
+        assert spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"] == ["/opt/decom.sh"]
+        assert {one["key"] for one in spec["tolerations"]} == {
+            "node.kubernetes.io/not-ready",
+            "node.kubernetes.io/unreachable",
+        }
 
 
 def test_the_application_and_the_batch_job_both_succeed_and_the_result_is_right(story: Story) -> None:
@@ -126,7 +195,9 @@ def test_executors_that_leave_lose_no_task_and_no_finished_work(story: Story) ->
 
 
 def test_the_driver_asks_for_what_its_role_gives_and_for_nothing_else(site: Sharing, story: Story) -> None:
-    role = next(one for one in spark_site.namespace() if one["kind"] == "Role")
+    (role,) = [
+        one for one in spark_site.namespace() if (one["kind"], one["metadata"]["name"]) == ("Role", "spark-driver")
+    ]
     allowed = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     asked = [event for event in site.audit(since=story.since) if event.user == DRIVER]
     assert {event.namespace for event in asked} == {NAMESPACE}
@@ -134,12 +205,10 @@ def test_the_driver_asks_for_what_its_role_gives_and_for_nothing_else(site: Shar
     assert not [event for event in asked if event.code == 403]
 
 
-def test_executors_begin_as_a_gang(site: Sharing) -> None:
-    found = site.kubectl("--namespace", NAMESPACE, "get", "podgroups.scheduling.incubator.k8s.io", "--output=json")
-    assert '"minMember": 2' in found
+def test_executors_begin_as_a_gang(site: Sharing, story: Story) -> None:
     binders = {
         event.user
-        for event in site.audit(since=0, verb="create", resource="pods/binding")
+        for event in site.audit(since=story.since, verb="create", resource="pods/binding")
         if event.name.startswith(EXECUTOR)
     }
     assert binders == {"converged:placement:ctl"}
@@ -161,3 +230,17 @@ def test_an_application_outlives_nodes_that_are_taken_again_and_again(site: Shar
     # A block may have been given to an executor that leaves next, and be under way then: it is computed again.
     assert tasks.lost == 0
     assert tasks.repeated < tasks.finished / 10, tasks
+
+
+@pytest.mark.soak
+def test_an_application_whose_driver_has_to_leave_begins_again_and_succeeds(site: Sharing, story: Story) -> None:
+    assert story.log
+    application = Application(site.bed, tasks=30, seconds=SECONDS)
+    application.start()
+    until(lambda: len(application.executors()) == 3, "all executors work")
+    (first,) = application.pods_of("driver")
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first, "namespace": NAMESPACE}}
+    path = f"{spark_site.PODS}/{first}/eviction"
+    site.kubectl("create", "--raw", path, "--filename=-", input=json.dumps(eviction))
+    until(lambda: application.pods_of("driver") - {first} != set(), "another driver comes")
+    application.log_at_its_end()

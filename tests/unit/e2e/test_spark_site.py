@@ -42,11 +42,13 @@ def test_no_executor_tolerates_the_taint_of_a_job() -> None:
 
 def test_accounts_namespace_and_priority_of_both_files_agree() -> None:
     found, kinds = shipped(), {one["kind"]: one for one in spark_site.namespace()}
+    bound = {one["metadata"]["name"]: one for one in spark_site.namespace() if one["kind"] == "RoleBinding"}
     accounts = {one["metadata"]["name"] for one in spark_site.namespace() if one["kind"] == "ServiceAccount"}
     driver = found["Job"]["spec"]["template"]["spec"]["serviceAccountName"]
     executor = settings(found["ConfigMap"])["spark.kubernetes.authenticate.executor.serviceAccountName"]
     assert {driver, executor} == accounts
-    assert [subject["name"] for subject in kinds["RoleBinding"]["subjects"]] == [driver]
+    assert [subject["name"] for subject in bound["spark-driver"]["subjects"]] == [driver]
+    assert [subject["kind"] for subject in bound["spark-user"]["subjects"]] == ["Group"]
     template = yaml.safe_load(found["ConfigMap"]["data"]["executor.yml"])
     assert template["spec"]["priorityClassName"] == kinds["PriorityClass"]["metadata"]["name"]
     assert {one["metadata"]["namespace"] for one in found.values()} == {kinds["Namespace"]["metadata"]["name"]}
