@@ -177,6 +177,7 @@ def main() -> int:
             site.play("site")
             spark_site.prepare(bed, drivers=DRIVERS)
         rounds: list[list[Run]] = []
+        kept = False
         for number in range(options.rounds):
             rounds.append([])
             for decommissioning in CHOICES[options.decommissioning]:
@@ -186,9 +187,11 @@ def main() -> int:
                     with_it = "with" if decommissioning else "without"
                     print(f"  round {number + 1}: {way}, {with_it}: {run.seconds:.0f} s; before it {load}", flush=True)
                     rounds[-1].append(run)
-        table, kept = report(rounds)
-        about = f"{options.tasks} tasks of {options.seconds:g} s and {options.tasks} of a quarter of it, 3 executors"
-        print(f"{about}, {options.rounds} rounds; {_figures.load_average()}\n\n{table}")
+            table, kept = report(rounds)
+            about = (
+                f"{options.tasks} tasks of {options.seconds:g} s and {options.tasks} of a quarter of it, 3 executors"
+            )
+            print(f"\n{about}, rounds: {number + 1}; {_figures.load_average()}\n\n{table}\n", flush=True)
         return 0 if kept else 1
 
 

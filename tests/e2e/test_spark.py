@@ -10,6 +10,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from typing import Any
 import pytest
 from e2e import spark_guide, spark_site
 from e2e.beds import own_bed
-from e2e.handover.sharing import CONTROLLER, Job, Sharing
+from e2e.handover.sharing import CONTROLLER, UNTIL_TOLD, Job, Sharing
+from e2e.outage import without_api
 from e2e.playing import Said, until
 from e2e.site_of import IMAGE
 from e2e.spark_guide import Followed
@@ -244,3 +246,23 @@ def test_an_application_whose_driver_has_to_leave_begins_again_and_succeeds(site
     site.kubectl("create", "--raw", path, "--filename=-", input=json.dumps(eviction))
     until(lambda: application.pods_of("driver") - {first} != set(), "another driver comes")
     application.log_at_its_end()
+
+
+@pytest.mark.soak
+def test_executors_are_replaced_although_the_kubelet_of_their_node_was_stopped(site: Sharing, story: Story) -> None:
+    assert story.log
+    application = Application(site.bed, tasks=2 * TASKS, seconds=SECONDS)
+    application.start()
+    until(lambda: set(application.executors().values()) == {"n1", "n2", "n3"}, "an executor works on each node")
+    gone = {name for name, node in application.executors().items() if node == "n1"}
+    with ExitStack() as job:
+        with without_api(site.bed):
+            ended = job.enter_context(site.while_job("-N1", "-w", "n1", command=UNTIL_TOLD))
+        assert not site.is_active("n1"), "without the API the job is served by stop"
+        until(lambda: not gone & application.names(), "the API knows that these executors are gone")
+        until(lambda: len(application.executors()) == 3, "those are replaced while the job has the node")
+        assert "n1" not in application.executors().values()
+        assert not site.is_active("n1")
+        assert site.tell_to_end(ended).kubelets() == {"inactive"}
+    application.log_at_its_end()
+    site.free()
