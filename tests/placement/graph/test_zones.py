@@ -18,10 +18,12 @@ from placement.model.messages.action import Bind
 from placement.model.messages.event import Upserted
 from placement.model.node_zones import NodeZones, Zone
 from placement.model.rules.topology import TopologyRequest
+from placement.model.slicing import finish
 from placement.state.cluster import Cluster
 from placement_kit.builders import amounts, node
 from placement_kit.drawn_graph import ZONES
 from placement_kit.racks import Site
+from placement_kit.simulated import Simulated
 
 TWO: Amounts = amounts(cpu="2")
 NUMA = TopologyRequest(required=("rack",), policy="numa", field="converged.hpc/required-topology")
@@ -128,4 +130,28 @@ def test_numa_nodes_are_vertices_of_the_jgf_and_add_up_to_their_node(*, pools: b
         if item["type"] == "core" and above[name]["type"] == "numanode"
     ]
     assert inside == [("node-0", 1), ("node-1", 1)]
-    assert dict(read_jgf(text, "written").amounts["n1"])["cpu"] == 4000
+    again = read_jgf(text, "written")
+    assert dict(again.amounts["n1"])["cpu"] == 4000
+    assert {name: [zone.name for zone in known.zones] for name, known in again.topology.zones.items()} == {
+        "n1": ["node-0", "node-1"]
+    }
+
+
+def test_a_file_says_what_numa_nodes_have_and_not_what_is_in_use() -> None:
+    above = ["cluster", "node", "socket", "numanode", "core", "socket", "core", "gpu"]
+    parents = [None, 0, 1, 2, 3, 1, 5, 1]
+    vertices = [
+        {"id": str(index), "metadata": {"type": kind, "name": "n0" if kind == "node" else f"{kind}{index}", "size": 2}}
+        for index, kind in enumerate(above)
+    ]
+    edges = [{"source": str(at), "target": str(index)} for index, at in enumerate(parents) if at is not None]
+    described = read_jgf(json.dumps({"graph": {"nodes": vertices, "edges": edges}}), "site.json")
+    known = described.topology.zones["n0"]
+    # A socket that is divided into NUMA nodes has nothing of its own.
+    assert sorted((zone.name, zone.has) for zone in known.zones) == [("numanode3", TWO), ("socket5", TWO)]
+    assert (known.aligns, known.counted) == (False, False)
+    site = Simulated(topology=described.topology)
+    site.see(node("n0"))
+    lines = list(show(finish(site.scheduler.graph.obtain()), nodes=True))
+    shown = sorted(line.strip() for line in lines if "numa" in line)
+    assert shown == ["numa numanode3  cpu ?/2", "numa socket5  cpu ?/2"]

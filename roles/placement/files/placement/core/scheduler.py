@@ -141,10 +141,11 @@ class Scheduler:
         reservations.patience, reservations.epoch = reserve_after, epoch
         host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
         # Racks and switches; made at once where the settings name levels, else when something asks for it.
+        tree = topology or Topology()
         self.graph = GraphSource(
             self.cluster.columns,
-            topology or Topology(),
-            lambda name: self.cluster.objects.find(NodeZones, name),
+            tree,
+            lambda name: self.cluster.objects.find(NodeZones, name) or tree.zones.get(name),
         )
         graph_placer = GraphPlacer(self.cache, self.graph, host_selector)
         self.session = Session(self.cache, host_selector, graph_placer, rules, patience=patience)

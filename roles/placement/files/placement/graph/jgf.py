@@ -16,7 +16,7 @@ import numpy as np
 from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyError, check_name, filled
 from placement.graph.tree import Graph
 from placement.model.amounts.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
-from placement.model.node_zones import Zone
+from placement.model.node_zones import NodeZones, Zone
 from placement.model.objects.node import Node
 from placement.state.nodes.node_columns import UNSCHEDULABLE
 from placement.state.nodes.node_filters import CLOSED
@@ -25,6 +25,8 @@ _LONGEST: Final = 1 << 30
 _SUBSYSTEM: Final = "containment"
 # Edges that some writers add from a child back to what it is in.
 _BACK: Final = "in"
+# Types of vertices between a node and its cores that are kept.
+_ZONES: Final = frozenset({"numanode", "socket"})
 _PODS: Final = 110
 _UNITS: Final = {
     "": 2**30,
@@ -173,11 +175,19 @@ def _described(tree: _Tree, levels: tuple[str, ...] | None, labels: tuple[str, .
     containers: dict[int, list[int]] = {tree.order[0]: []}
     owner: dict[int, str] = {}
     totals: dict[str, dict[str, int]] = {}
+    # The innermost NUMA node or socket that a vertex is in, and what these have.
+    inside: dict[int, int] = {}
+    zones: dict[int, dict[str, int]] = {}
     for place in tree.order[1:]:
         parent, metadata = tree.parents[place], tree.vertices[place].metadata
         if parent in owner:
             owner[place] = owner[parent]
             _add(totals[owner[place]], metadata, gpu, tree, place)
+            if metadata.type in _ZONES:
+                inside[place], zones[place] = place, {}
+            elif parent in inside:
+                inside[place] = inside[parent]
+                _add(zones[inside[place]], metadata, gpu, tree, place)
         elif metadata.type == NODE:
             name = check_name(tree.name(place), source)
             if name in branches:
@@ -208,9 +218,23 @@ def _described(tree: _Tree, levels: tuple[str, ...] | None, labels: tuple[str, .
             if known.setdefault((kind, *path[: last + 1]), place) != place:
                 raise TopologyError(f"{source}: two vertices are {'/'.join(filter(None, path))}")
         paths[name] = filled(path)
-    topology = Topology(levels=levels, labels=labels, paths=paths, source=source)
+    found_zones = _zones_of_nodes(tree, owner, zones)
+    topology = Topology(levels=levels, labels=labels, paths=paths, source=source, zones=found_zones)
     amounts = {name: tuple(sorted(found.items())) for name, found in totals.items()}
     return Description(topology, amounts)
+
+
+def _zones_of_nodes(tree: _Tree, owner: dict[int, str], zones: dict[int, dict[str, int]]) -> dict[str, NodeZones]:
+    """Return the NUMA nodes, or sockets, that have something of their own, by the name of their node."""
+    found: dict[str, list[Zone]] = {}
+    for place, has in zones.items():
+        if has:
+            amounts = tuple(sorted(has.items()))
+            found.setdefault(owner[place], []).append(Zone(name=tree.name(place), has=amounts, free=amounts))
+    return {
+        name: NodeZones(uid=f"jgf-{name}", name=name, version=0, zones=tuple(there), counted=False)
+        for name, there in found.items()
+    }
 
 
 def _where(tree: _Tree, *branches: list[int]) -> str:

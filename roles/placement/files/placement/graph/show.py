@@ -33,7 +33,10 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
         known = graph.zones.of(graph.columns.rows[use.domain]) if use.level == NODE else None
         for zone in known.zones if known is not None else ():
             free = dict(zone.free)
-            amounts = [amount_used(resource, has - free.get(resource, 0), has) for resource, has in zone.has]
+            amounts = [
+                amount_used(resource, has - free.get(resource, 0) if known and known.counted else None, has)
+                for resource, has in zone.has
+            ]
             yield _INDENT * (depth + 1) + "  ".join([f"numa {zone.name}", *amounts])
 
 
@@ -53,10 +56,13 @@ def walk(graph: Graph, *, nodes: bool = False) -> Iterator[tuple[int, Use]]:
         yield depth, use
 
 
-def amount_used(resource: str, used: int, has: int) -> str:
-    """Return how much of how much is in use, in the resource's own unit."""
+def amount_used(resource: str, used: int | None, has: int) -> str:
+    """Return how much of how much is in use, in the resource's own unit; a question mark where it is not known."""
+    unit = " GiB" if resource in (MEMORY, EPHEMERAL_STORAGE) else ""
+    return f"{resource} {'?' if used is None else _in_unit(resource, used)}/{_in_unit(resource, has)}{unit}"
+
+
+def _in_unit(resource: str, amount: int) -> str:
     if resource in (MEMORY, EPHEMERAL_STORAGE):
-        return f"{resource} {used / _GIB:.0f}/{has / _GIB:.0f} GiB"
-    if resource == CPU:
-        return f"{resource} {used / 1000:g}/{has / 1000:g}"
-    return f"{resource} {format_amount(resource, used)}/{format_amount(resource, has)}"
+        return f"{amount / _GIB:.0f}"
+    return f"{amount / 1000:g}" if resource == CPU else format_amount(resource, amount)

@@ -9,9 +9,10 @@ The tree has one path for each node, one name for each level, from the outermost
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from placement.model.node_zones import NodeZones
 from placement.model.objects.node import Node
 from placement.state.nodes.node_columns import label_value
 
@@ -42,6 +43,8 @@ class Topology:
     # Paths by node name, read from a file, and the file.
     paths: Mapping[str, Path] | None = None
     source: str = "node labels"
+    # The NUMA nodes of each node, by its name, if the file says them.
+    zones: Mapping[str, NodeZones] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the levels."""

@@ -21,7 +21,8 @@ class Zone:
 class NodeZones:
     """A NodeResourceTopology: the NUMA nodes of the Node of its name, in the order of their numbers.
 
-    It is as old as the agent's last look, some seconds to a minute.
+    It is as old as the agent's last look, some seconds to a minute. Where a file says it, `counted` is false: what is
+    in use is not known then, and `free` is all that there is.
     """
 
     uid: str
@@ -32,3 +33,4 @@ class NodeZones:
     # pods for which it cannot.
     aligns: bool = False
     rejects: bool = False
+    counted: bool = True
