@@ -123,7 +123,7 @@ def test_the_plan_of_the_way_back_prints_each_difference_once_and_no_proof_of_wh
     program = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "hosts.yml"]
     for words in (["made.yml"], ["converged.hpc.restore", "--check", "--diff"]):
         done = subprocess.run(
-            [*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+            [*program, *words], cwd=tmp_path, capture_output=True, text=True, timeout=1800, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
     headings = re.findall(r"^on (\S+), \d hosts?: (.+)$", done.stdout, re.MULTILINE)
