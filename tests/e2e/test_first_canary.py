@@ -18,35 +18,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from e2e import listing
 from e2e.beds import own_bed
-from e2e.playing import IN_CONTAINERS, Said, until
+from e2e.guide import Guide, as_written, take_inventory
+from e2e.playing import Said, until
 from e2e.site_of import IMAGE, ConvertedSite
 from e2e.whole_site import NOT_COMPARED
 
 BED = f"canary-{os.getpid()}"
-GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/first-canary.md"
 NAMES = {"node[001:600]": "n[1:2]", "node001": "n1", "slurmctl": "ctl", "kubectl-host": "kube", "USER": "ops"}
 HOSTS = ("ctl", "n1", "n2")
 BIN_DIR = "/opt/slurm/bin"
 PROGRAMS = "sacct sacctmgr salloc sattach sbatch sbcast scancel scontrol sinfo squeue srun sstat"
 CONF = "/etc/slurm/slurm.conf"
-
-
-def guide() -> str:
-    """Return the guide, with the names of the bed's hosts."""
-    text = GUIDE.read_text(encoding="utf-8")
-    for name, here in NAMES.items():
-        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", here, text)
-    return text
-
-
-def runs(name: str) -> list[str]:
-    """Return the options of each command of the guide that runs a playbook of the collection."""
-    found = re.findall(rf"ansible-playbook -i hosts.yml ([^`\n]*converged\.hpc\.{name}\b[^`\n]*)", guide())
-    assert found, f"the guide does not run {name}"
-    return found
+GUIDE = Guide("first-canary.md", NAMES)
 
 
 class Canary(ConvertedSite):
@@ -54,27 +39,7 @@ class Canary(ConvertedSite):
 
     def __init__(self, bed: Any, folder: Path) -> None:
         super().__init__(bed, folder)
-        (block,) = re.findall(r"```yaml\n(.*?)```", guide(), re.DOTALL)
-        written = yaml.safe_load(block)
-        here = self.hosts["all"]
-        reached = {"bed": {"hosts": {host: here["children"][group]["hosts"][host] for host, group in GROUPS.items()}}}
-        kube = here["children"]["converged_kube"]["hosts"]["localhost"]
-        reached["bed"]["hosts"]["kube"] = kube
-        groups = {name: group for name, group in written.items() if name != "all"}
-        given = {name: here["vars"][name] for name in OF_THE_BED if name in here["vars"]}
-        lacks = {name: value for name, value in IN_CONTAINERS.items() if name not in {"node_runtime_pod_cidr"}}
-        self.written = written["all"]["vars"]
-        self.hosts = {
-            "all": {"vars": {**self.written, **given}, "children": {**groups, **reached}},
-        }
-        self.set("converged_nodes", **lacks)
-
-    def as_written(self, words: str, **variables: Any) -> Said:
-        """Run a command of the guide."""
-        options = shlex.split(words)
-        (playbook,) = [word for word in options if word.startswith("converged.hpc.")]
-        options.remove(playbook)
-        return self.run(playbook, *options, check=False, **variables)
+        self.written = take_inventory(self, GUIDE, GROUPS)
 
     def user(self, words: str) -> Said:
         """Run a command on the batch controller, as a user with Slurm's programs on the search path."""
@@ -83,11 +48,6 @@ class Canary(ConvertedSite):
 
 
 GROUPS = {"ctl": "converged_controllers", "n1": "converged_nodes", "n2": "converged_nodes"}
-# How this machine reaches the hosts, and where the cluster's administrator is here.
-OF_THE_BED = (
-    *("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_python_interpreter"),
-    *("converged_api_server", "converged_kubeconfig", "converged_kubectl", "converged_record_copy_dir"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +77,7 @@ def refusals(said: Said) -> list[str]:
 
 def test_without_the_one_variable_the_plan_says_what_to_set(site: Canary, job: str) -> None:
     site.hosts["all"]["vars"].pop("slurm_bin_dir")
-    said = site.as_written(runs("site")[0])
+    said = as_written(site, GUIDE.runs("site")[0])
     site.set("all", slurm_bin_dir=site.written["slurm_bin_dir"])
     assert said.rc != 0
     assert len(refusals(said)) == 1, said.out
@@ -130,9 +90,9 @@ def test_without_the_one_variable_the_plan_says_what_to_set(site: Canary, job: s
 def test_the_plan_changes_nothing_and_shows_what_comes_into_slurm_conf(
     site: Canary, before: Mapping[str, Mapping[str, object]]
 ) -> None:
-    words = runs("site")[0]
+    words = GUIDE.runs("site")[0]
     assert words.endswith("--check --diff")
-    said = site.as_written(words)
+    said = as_written(site, words)
     assert said.rc == 0, said.out
     assert "fit to be shared: n1" in said.out
     assert "fit for scripts that do nothing: n2" in said.out
@@ -141,45 +101,38 @@ def test_the_plan_changes_nothing_and_shows_what_comes_into_slurm_conf(
 
 
 def test_the_canary_is_converted_and_every_look_at_it_says_what_the_guide_says(site: Canary, job: str) -> None:
-    said = site.as_written(runs("site")[1])
+    said = as_written(site, GUIDE.runs("site")[1])
     assert said.rc == 0, said.out
     assert list(site.objects("nodes")) == ["n1"]
     assert site.user("squeue -h -t R -o '%A %N'").out == f"{job} n2\n"
 
-    rows = re.findall(r"^ +\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", guide(), re.MULTILINE)[1:]
-    looks = {
-        where.partition(",")[0] + str(at): (re.findall(r"`([^`]+)`", do), say)
-        for at, (where, do, say) in enumerate(rows)
-    }
-    ready, shown, run, taint, status = looks
-    (asked,), words = looks[ready]
-    assert words in f"`{site.kubectl(*shlex.split(asked)[1:]).split()[6]}`"
-    (show,), words = looks[shown]
-    said_there = site.node("n1", show)
-    assert all(word in said_there for word in re.findall(r"`([^`]+)`", words)), said_there
-    (srun, show), words = looks[run]
+    ready, shown, run, taint, status = GUIDE.looks()
+    assert ready.words() == [site.kubectl(*shlex.split(ready.commands[0])[1:]).split()[6]]
+    said_there = site.node("n1", shown.commands[0])
+    assert all(word in said_there for word in shown.words()), said_there
+    srun, show = run.commands
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(site.user, srun)
-        (held,) = re.findall(r"`([^`]+)`", words)
+        (held,) = run.words()
         until(lambda: held in site.node("n1", show), "the job has the node")
         assert "leases: 1" in site.node("n1", show)
         assert site.tainted() == {"n1"}
         site.user("scancel --user=ops --nodelist=n1")
         running.result()
-    until(lambda: site.tainted() == set(), looks[taint][1])
-    said = site.as_written(looks[status][0][0].partition("hosts.yml ")[2])
-    for word in re.findall(r"`([^`]+)`", looks[status][1]):
+    until(lambda: site.tainted() == set(), taint.says)
+    said = as_written(site, status.commands[0].partition("hosts.yml ")[2])
+    for word in status.words():
         assert word in said.out
 
 
 def test_a_pod_and_a_job_prove_it(site: Canary) -> None:
-    (words,) = runs("verify")
+    (words,) = GUIDE.runs("verify")
     pod = {
         "converged_verify_image": IMAGE,
         "converged_verify_command": ["sleep", "100000"],
         "converged_verify_wait": 300,
     }
-    said = site.as_written(words, **pod)
+    said = as_written(site, words, **pod)
     assert '"proved"' in said.out, said.out
 
 
@@ -199,7 +152,7 @@ def test_the_plan_of_the_way_back_prints_each_difference_once_and_changes_nothin
 
 
 def test_the_way_back_leaves_nothing(site: Canary, before: Mapping[str, Mapping[str, object]], job: str) -> None:
-    said = site.as_written("-f 50 converged.hpc.restore")
+    said = as_written(site, "-f 50 converged.hpc.restore")
     assert said.rc == 0, said.out
     for host in HOSTS:
         assert set(listing.difference(before[host], site.listing(host))) - NOT_COMPARED == set()

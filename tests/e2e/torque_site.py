@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterable
 
 from e2e.handover.sharing import Sharing
 from e2e.playing import until
@@ -55,11 +56,11 @@ class TorqueSite(Sharing):
         lines = self.node(node, f"cat {LOG} 2>/dev/null; true").splitlines()
         return [line.rpartition(" ")[0] for line in lines if line.endswith(f" {job}")]
 
-    def end(self, job: str) -> None:
-        """The job, and all that it had."""
+    def end(self, job: str, *, nodes: Iterable[str] = NODES) -> None:
+        """The job, and all that it had on the nodes that are shared."""
         self.ctl(f"qdel {job}")
         until(lambda: self.job_state(job) == "C", f"{job} has ended")
-        for node in NODES:
+        for node in nodes:
             until(lambda node=node: f"torque/{job}" not in self.leases_of(node), f"{node} has no lease of {job}")
 
     def running_pods(self) -> set[str]:

@@ -4,8 +4,9 @@
 """What Torque says of jobs: qstat's XML read with care, and what a lease's job leaves on its node.
 
 Its text about jobs is never read: a newline in the name of an account begins a line of an attribute there. The XML is
-read by a reader of its own, as users can put bytes into it that no XML may have. No field of a job is read that its owner
-writes. Torque tells scripts no count of starts, so the run of a lease is nodeshare's own, and says nothing to Torque.
+read by a reader of its own, as users can put bytes into it that no XML may have. No field of a job is read that its
+owner writes. Torque tells scripts no count of starts, so the run of a lease is nodeshare's own, and says nothing to
+Torque.
 """
 
 import os
