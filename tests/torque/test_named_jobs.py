@@ -13,8 +13,8 @@ from ansible_collections.converged.hpc.plugins.module_utils._torque.client impor
 from nodeshare.batch import torque as batch_torque
 from nodeshare.model.actions import GONE, LIVE
 from nodeshare.model.answer import Answer
-from nodeshare.model.job_key import JobKey
-from nodeshare.model.lease import Lease
+from nodeshare.model.jobs.job_key import JobKey
+from nodeshare.model.jobs.lease import Lease
 from torque.shipped import Shipped
 from torque_double.cluster import HOSTS, SERVER, until
 from torque_double.site import Site

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
 from placement.kube.transport.backoff import LONGEST_SECONDS, Backoff
 from placement.kube.transport.http1 import Answer, Connection, NoAnswer, Refused, TooLong
-from placement.kube.write.retrying_client import not_found
+from placement.kube.transport.status import not_found
 from placement.model.messages.event import UNSERVED, Deleted, Event, Object, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 

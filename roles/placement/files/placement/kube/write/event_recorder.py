@@ -18,10 +18,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from placement.kube.transport.status import namespace_ends, not_found
 from placement.kube.write import requests
 from placement.kube.write.executor import Telling
 from placement.kube.write.requests import MAX_NOTE, Note, shortened
-from placement.kube.write.retrying_client import RetryingClient, namespace_ends, not_found
+from placement.kube.write.retrying_client import RetryingClient
 
 MOST_WAITING: Final = 200_000
 # 409: a repeated POST had landed already.

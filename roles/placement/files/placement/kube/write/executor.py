@@ -16,9 +16,10 @@ from typing import Final
 from placement.kube.decode.decoder import Decoder
 from placement.kube.dialects import BY_NAME
 from placement.kube.transport.http1 import Answer
+from placement.kube.transport.status import blocked_by_budget, message, not_found
 from placement.kube.write import requests
 from placement.kube.write.requests import Request, Subject
-from placement.kube.write.retrying_client import RetryingClient, blocked_by_budget, message, not_found
+from placement.kube.write.retrying_client import RetryingClient
 from placement.model.messages.action import (
     Action,
     Bind,

@@ -16,18 +16,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from placement.kube.transport.backoff import Backoff
 from placement.kube.transport.http1 import UNAUTHORIZED, Answer, Connection, NoAnswer
+from placement.kube.transport.status import blocked_by_budget, not_found, said
 from placement.kube.write.requests import Request
 
 _OK: Final = 200
-_NOT_FOUND: Final = 404
 # An overloaded server gets over it.
 _TOO_MANY: Final = 429
 _SERVER: Final = 500
-_FORBIDDEN: Final = 403
 # How long a write may be answered 500 without a break, and a read by what says nothing; and how long where the one
 # before it in its namespace was.
 PATIENCE_SECONDS: Final = 30.0
@@ -35,30 +32,6 @@ _NEXT_PATIENCE_SECONDS: Final = 1.0
 _MOST_REMEMBERED: Final = 10_000
 # These come from the API server's store, and are everybody's trouble as much as this object's.
 _OF_THE_STORE: Final = (b"etcdserver", b"rpc error: ")
-BUDGET: Final = "DisruptionBudget"
-_NAMESPACE_ENDS: Final = "NamespaceTerminating"
-
-
-class _Cause(msgspec.Struct):
-    reason: str = ""
-    message: str = ""
-
-
-class _Details(msgspec.Struct):
-    name: str = ""
-    kind: str = ""
-    causes: list[_Cause] | None = None
-
-
-class _Status(msgspec.Struct):
-    kind: str = ""
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: _Details | None = None
-
-
-_status = msgspec.json.Decoder(_Status)
 
 
 class RetryingClient:
@@ -126,23 +99,11 @@ def _where(request: Request) -> str:
     return before + found + after.partition("/")[0] if found else before.rpartition("/")[0]
 
 
-def _said(answer: Answer) -> _Status | None:
-    """Decode what a server says in words of its own; None if it is the page of another program."""
-    try:
-        return _status.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-
-
-def _causes(status: _Status) -> list[_Cause]:
-    return (status.details.causes if status.details else None) or []
-
-
 def _about_itself(answer: Answer) -> bool:
     """Whether the server has failed at this very object, as far as it says: it works, and says what went wrong."""
     if answer.status != _SERVER or any(word in answer.body for word in _OF_THE_STORE):
         return False
-    status = _said(answer)
+    status = said(answer)
     return status is not None and bool(status.message)
 
 
@@ -151,46 +112,8 @@ def _says_nothing(answer: Answer, path: str) -> bool:
     return not (answer.status == _OK or _again(answer) or not_found(answer, path))
 
 
-def not_found(answer: Answer, path: str = "") -> bool:
-    """Return whether the API server says that something is missing; with a path, that the object there is.
-
-    A status 404 alone says nothing: a proxy without a server behind it answers so too.
-    """
-    status = _said(answer) if answer.status == _NOT_FOUND else None
-    if status is None or (status.kind, status.code, status.reason) != ("Status", _NOT_FOUND, "NotFound"):
-        return False
-    details, (kind, name) = status.details or _Details(), path.split("/")[-2:] if path else ("", "")
-    return not path or (details.kind in ("", kind) and details.name in ("", name))
-
-
 def _again(answer: Answer) -> bool:
     if answer.status == _TOO_MANY or answer.status == _SERVER:
         # The eviction API says "not now, for this budget" with the status of an overloaded server.
         return not blocked_by_budget(answer)
     return answer.status == UNAUTHORIZED or answer.status > _SERVER
-
-
-def blocked_by_budget(answer: Answer) -> bool:
-    """Whether a disruption budget is the reason."""
-    if b"isruption" not in answer.body:
-        return False
-    status = _said(answer)
-    if status is None:
-        return False
-    named = any(cause.reason == BUDGET for cause in _causes(status))
-    return named or "more than one PodDisruptionBudget" in status.message
-
-
-def namespace_ends(answer: Answer) -> bool:
-    """Whether nothing may be made because the namespace is being deleted."""
-    status = _said(answer) if answer.status == _FORBIDDEN else None
-    return status is not None and any(cause.reason == _NAMESPACE_ENDS for cause in _causes(status))
-
-
-def message(answer: Answer) -> str:
-    """Return what the server says, in one line."""
-    status = _said(answer)
-    if status is None:
-        return f"HTTP status {answer.status}"
-    words = [status.message, *(cause.message for cause in _causes(status) if cause.reason == BUDGET)]
-    return " ".join(word for word in words if word) or f"HTTP status {answer.status}"
