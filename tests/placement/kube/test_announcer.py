@@ -43,6 +43,7 @@ class Told:
         self.stop = threading.Event()
         self.lost: list[tuple[str, int]] = []
         self.shed: list[str] = []
+        self.now = 1_000_000.0
         self.announcer = EventRecorder(
             Limiter(rate),
             stop=self.stop,
@@ -51,6 +52,7 @@ class Told:
             lost=lambda telling, status: self.lost.append((telling.subject.name, status)),
             shed=lambda telling: self.shed.append(telling.subject.name),
             most=most,
+            clock=lambda: self.now,
         )
 
     def tell(self, *names: str, warning: bool = False, text: str = "it is so") -> None:
@@ -127,6 +129,18 @@ def test_half_of_the_room_taken_calls_for_more_than_a_trickle():
     assert not case.announcer.behind
     case.tell("e", warning=True)
     assert case.announcer.behind
+
+
+def test_an_event_that_has_waited_for_a_minute_calls_for_more_than_a_trickle():
+    case = Told()
+    case.tell("a")
+    case.now += 60
+    case.tell("b")
+    assert not case.announcer.behind
+    case.now += 1
+    assert case.announcer.behind
+    assert case.arrived() == ["a", "b"]
+    assert not case.announcer.behind
 
 
 def test_bindings_go_on_while_no_event_gets_through():

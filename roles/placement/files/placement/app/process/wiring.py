@@ -32,7 +32,7 @@ from placement.kube.write.unreadable_objects import UnreadableReporter
 from placement.model.messages.action import Action
 from placement.model.messages.event import Event
 
-ANNOUNCERS: Final = 4
+ANNOUNCERS: Final = 16
 # A binding that takes longer than this is asked for again. Where a whole network goes silent, a pod waits until a watch
 # has noticed, or until its binding has on a connection that was just in use: within half a minute either way.
 _WRITE_SECONDS: Final = 15.0

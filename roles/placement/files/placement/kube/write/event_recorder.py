@@ -25,6 +25,8 @@ from placement.kube.write.requests import MAX_NOTE, Note, shortened
 from placement.kube.write.retrying_client import RetryingClient
 
 MOST_WAITING: Final = 200_000
+# Seconds after which a trickle is too little, because bindings that never pause would hold Events up for ever.
+_LATE: Final = 60.0
 # 409: a repeated POST had landed already.
 _DONE: Final = frozenset({200, 201, 409})
 
@@ -76,6 +78,7 @@ class EventRecorder:
         lost: Callable[[Telling, int], None],
         shed: Callable[[Telling], None],
         most: int = MOST_WAITING,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._limiter = limiter
         self._stop = stop
@@ -84,6 +87,7 @@ class EventRecorder:
         self._lost = lost
         self._shed = shed
         self._most = most
+        self._clock = clock
         self._changed = threading.Condition()
         self._warnings: deque[_Waiting] = deque()
         self._normals: deque[_Waiting] = deque()
@@ -98,13 +102,16 @@ class EventRecorder:
 
     @property
     def behind(self) -> bool:
-        """Return whether half of the room is taken: from here on a trickle is too little."""
-        return len(self) * 2 >= self._most
+        """Return whether half of the room is taken, or the first Event has waited for long: a trickle is too little."""
+        with self._changed:
+            first = next(iter(self._normals or self._warnings), None)
+        late = first is not None and self._clock() - first.since > _LATE
+        return late or len(self) * 2 >= self._most
 
     def tell(self, telling: Telling) -> None:
         """Note what is to be told, with the time of now; never waits."""
         telling = replace(telling, text=shortened(telling.text, MAX_NOTE))
-        waiting = _Waiting(telling, next(self._serial), time.time())
+        waiting = _Waiting(telling, next(self._serial), self._clock())
         queue = self._warnings if telling.warning else self._normals
         oldest: _Waiting | None = None
         with self._changed:

@@ -7,8 +7,8 @@ Every unschedulable job is tried again when there may be more room on many nodes
 helps few jobs:
 
 - a placed pod helps the jobs that count it in their affinity or hard topology spread;
-- a pod of another scheduler that leaves helps the jobs with a tried pod that has room on that node now, those that
-  count it in a rule, those that its own rule keeps away, and those that name one of its claims;
+- a pod of another scheduler that leaves helps the jobs with a tried pod that has room on that node now;
+- it also helps the jobs that count it in a rule, that its own rule keeps away, or that name one of its claims;
 - a claim helps the jobs that name it;
 - other storage objects help the jobs with volumes;
 - labels of namespaces help the jobs with a rule that reads them.
