@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from threading import local
 from typing import Final
 
-from bench._figures import count, load_average, parser_of, table
+from bench._figures import count, load_average, parser_of, pause, table
 from bench._placement_cases import CASES, MIXED
 from bench._placement_cluster import PODS, Cluster, field, keep, options
 from bench._placement_contestants import Contestant, Running
@@ -200,7 +200,7 @@ def main() -> int:
     parser.add_argument("--rate", type=count, default=100, help="pods a second (default: 100)")
     parser.add_argument("--seconds", type=count, default=60, help="for so long (default: 60)")
     parser.add_argument(
-        "--latency", type=int, default=0, metavar="MS", help="milliseconds by which requests are late (default: 0)"
+        "--latency", type=pause, default=0.0, metavar="MS", help="milliseconds by which requests are late (default: 0)"
     )
     given = parser.parse_args()
     if given.latency:
@@ -209,7 +209,7 @@ def main() -> int:
         results = [run(ground.cluster, one, rate=given.rate, seconds=given.seconds) for one in ground.contestants]
         nodes = len(ground.nodes)
     keep(given, [asdict(result) for result in results])
-    later = f", requests {given.latency} ms late" if given.latency else ""
+    later = f", requests {given.latency:g} ms late" if given.latency else ""
     print(f"{nodes} nodes, {given.rate} pods/s for {given.seconds} s{later}, {load_average()}\n")
     print(table(HEAD, [row(result) for result in results]))
     return int(any(missed(result, given.rate, given.seconds) for result in results))

@@ -17,14 +17,14 @@ from typing import Any, Final
 
 from bench._figures import count, load_average, parser_of, table
 from bench.placement_cycles import MARK_SLICE, Case
-from placement.app import gc_control
+from placement.app.process import gc_control
 from placement.core.scheduler import Scheduler
 from placement.graph.fits import KEPT
 from placement.graph.topology import Topology
-from placement.model.event import Deleted, Upserted
-from placement.model.pod import Pod
-from placement.model.topology import TopologyRequest
-from placement.model.workload import PodGroup
+from placement.model.messages.event import Deleted, Upserted
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import PodGroup
+from placement.model.rules.topology import TopologyRequest
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, gang, mine, node, pod
 from placement_kit.kube_batch import policy

@@ -421,7 +421,8 @@ def test_a_spark_example_in_a_namespace_without_a_quota_is_refused(
     (asked,) = [number for number, task in enumerate(block) if "kubernetes.core.k8s_info" in task]
     block[asked] = {"name": "Answer", "ansible.builtin.set_fact": {"__quotas": {"resources": quotas}}}
     judged = {"namespace": "team-a", "grace": 40, "refused": [], "warnings": []}
-    play["vars"].update(__file="job.yml", __judged=judged)
+    (tmp_path / "job.yml").touch()
+    play["vars"].update(__given="job.yml", __file=str(tmp_path / "job.yml"), __judged=judged)
     play["become"] = False
     inventory = {
         "converged_kube": {"hosts": {"localhost": {"ansible_connection": "local"}}},
