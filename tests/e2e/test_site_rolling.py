@@ -71,12 +71,19 @@ def tokens(site: ConvertedSite) -> set[str]:
     return set(site.kubectl("get", *SECRETS, "--output=name").split())
 
 
+def has_runtime(site: ConvertedSite, node: str) -> bool:
+    """Return whether the node's conversion has put its runtime there; the join comes later."""
+    return site.node(node, "ls -d /etc/containerd || true") != ""
+
+
 def test_a_canary_that_fails_stops_the_run(site: ConvertedSite, job: str) -> None:
     """Its token has expired by the time it reaches the API."""
     others = tokens(site)
-    site.close(CANARY, "output", 6443)  # a firewall between the canary and the API
     # kubeadm tries an expired token again and again until its time is over.
     with site.started("site", node_kubelet_timeout=45) as run:
+        until(lambda: has_runtime(site, CANARY), "the canary has its runtime", SITE_SECONDS)
+        # A firewall between the canary and the API; one that was there before would be refused by preflight.
+        site.close(CANARY, "output", 6443)
         until(lambda: tokens(site) > others, "a token is there", SITE_SECONDS)
         (token,) = tokens(site) - others
         expired = {"stringData": {"expiration": "2020-01-01T00:00:00Z"}}
