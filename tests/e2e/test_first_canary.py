@@ -141,7 +141,7 @@ def test_the_plan_of_the_way_back_prints_each_difference_once_and_changes_nothin
     fence = "systemctl is-active converged-nodeshare-fence.service || true"
     until(lambda: site.node("n1", fence).strip() == "inactive", "the fence behind the kubelet's start is drawn")
     there = {host: site.listing(host) for host in HOSTS}
-    said = site.as_written("-f 50 converged.hpc.restore --check --diff")
+    said = as_written(site, "-f 50 converged.hpc.restore --check --diff")
     assert said.rc == 0, said.out
     printed = re.findall(r"^on (\S+), \d+ hosts?: (.+)$", said.out, re.MULTILINE)
     assert [hosts for hosts, things in printed if things == CONF] == ["ctl,n[1-2]"], printed
