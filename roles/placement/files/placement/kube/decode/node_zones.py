@@ -10,7 +10,7 @@ import msgspec
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_resources
 from placement.kube.wire import node_zones as wire
-from placement.model.amounts.quantity import round_amounts
+from placement.model.amounts.quantity import MAX_AMOUNT, Amounts, round_amounts
 from placement.model.node_zones import NodeZones, Zone
 
 _topology = msgspec.json.Decoder(wire.NodeResourceTopology)
@@ -44,6 +44,11 @@ def _zone(zone: wire.Zone, sharing: Sharing) -> Zone:
     field = f"zones[{zone.name[:60]}].resources"
     return Zone(
         name=zone.name,
-        has=sharing.amounts(round_amounts(read_resources(has, field))),
-        free=round_amounts(read_resources({**has, **free}, field)),
+        has=sharing.amounts(_bounded(has, field)),
+        free=_bounded({**has, **free}, field),
     )
+
+
+def _bounded(resources: dict[str, str | int | float], field: str) -> Amounts:
+    """Read amounts, each cut to what a column can hold, as those of Nodes are."""
+    return tuple((name, min(amount, MAX_AMOUNT)) for name, amount in round_amounts(read_resources(resources, field)))
