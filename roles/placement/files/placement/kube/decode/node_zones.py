@@ -50,5 +50,5 @@ def _zone(zone: wire.Zone, sharing: Sharing) -> Zone:
 
 
 def _bounded(resources: dict[str, str | int | float], field: str) -> Amounts:
-    """Read amounts, each cut to what a column can hold, as those of Nodes are."""
+    """Read amounts, each cut to what a column can hold, like amounts of Nodes."""
     return tuple((name, min(amount, MAX_AMOUNT)) for name, amount in round_amounts(read_resources(resources, field)))
