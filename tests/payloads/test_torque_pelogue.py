@@ -3,7 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Torque's scripts decide: tables without any process."""
 
+import os
+import tempfile
+import time
 import unittest
+from unittest import mock
 
 import pelogue
 from nodeshare.model.jobs import job_key
@@ -51,6 +55,27 @@ class Time(unittest.TestCase):
         self.assertEqual(pelogue.seconds_left(settings, 290, 0), 60)
         self.assertEqual(pelogue.seconds_left(settings, 50, 25), 20)
         self.assertEqual(pelogue.seconds_left(settings, 50, 49), pelogue.LEAST_SECONDS)
+
+
+class Waiting(unittest.TestCase):
+    def test_a_job_starts_when_nodeshare_ends_and_not_at_the_next_look(self):
+        slept = []
+        with mock.patch("time.sleep", lambda seconds, sleep=time.sleep: (slept.append(seconds), sleep(seconds))):
+            code = pelogue.run(["/bin/sh", "-c", "sleep 0.2; exit 75"], 10.0)
+        self.assertEqual(code, 75)
+        self.assertLess(sum(slept), 0.05)
+
+    def test_one_that_does_not_end_in_time_is_killed_with_all_that_it_has_started(self):
+        with tempfile.TemporaryDirectory() as folder:
+            late = os.path.join(folder, "late")
+            self.assertIsNone(pelogue.run(["/bin/sh", "-c", "(sleep 2; >" + late + ") & wait"], 0.2))
+            time.sleep(2.5)
+            self.assertFalse(os.path.exists(late))
+
+    def test_neither_one_that_cannot_be_started_nor_one_that_was_killed_has_an_exit_code(self):
+        for argv in (["/nowhere/nodeshare"], ["/bin/sh", "-c", "kill -9 $$"]):
+            with self.subTest(argv=argv):
+                self.assertIsNone(pelogue.run(argv, 10.0))
 
 
 class Refusals(unittest.TestCase):

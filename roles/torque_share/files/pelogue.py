@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -315,19 +316,31 @@ def run(argv: Sequence[str], seconds: float) -> Optional[int]:
 
     It has a session of its own: Torque's alarm ends the script, and what nodeshare has begun it finishes.
     """
+    reader, writer = os.pipe()
     try:
-        child = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
-            start_new_session=True,
-        )
-    except OSError:
-        return None
+        try:
+            child = subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"},
+                pass_fds=(writer,),  # it closes when the child ends, and wakes us at once; wait(timeout) polls
+                start_new_session=True,
+            )
+        except OSError:
+            return None
+        finally:
+            os.close(writer)
+        return _exit_code_within(child, reader, seconds)
+    finally:
+        os.close(reader)
+
+
+def _exit_code_within(child: "subprocess.Popen[bytes]", ends: int, seconds: float) -> Optional[int]:
+    select.select([ends], [], [], seconds)
     try:
-        code = child.wait(seconds)
+        code = child.wait(REAP_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
