@@ -22,10 +22,10 @@ from typing import Final
 
 from bench._figures import count, table
 from bench.placement_graph import RACKS, charging
-from placement.graph.jgf import write_jgf
-from placement.graph.operations import allocate
+from placement.graph.formats.jgf import write_jgf
+from placement.graph.matching.operations import allocate
 from placement.graph.request import Part, Refused, Request
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.model.messages.event import Upserted
 from placement.model.objects.node import Node
 from placement.state.cluster import Cluster

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Final
 
 from bench._figures import count, load_average, parser_of, table
-from placement.graph.jgf import read_jgf, write_jgf
-from placement.graph.match import choose
-from placement.graph.operations import allocate
+from placement.graph.formats.jgf import read_jgf, write_jgf
+from placement.graph.matching.match import choose
+from placement.graph.matching.operations import allocate
 from placement.graph.request import Part, Refused, Request, Selection
 from placement.graph.topology import Topology
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import Amounts
 from placement.model.messages.event import Deleted, Upserted
 from placement.model.objects.node import Node

@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 from bench._figures import count, parser_of, table
 from bench.placement_graph import GIB, RACKS, checked, cluster_of
-from placement.graph.match import choose
+from placement.graph.matching.match import choose
 from placement.graph.request import Part, Request, Selection
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import Amounts
 from placement.model.messages.event import Deleted, Upserted
 from placement.model.objects.pod import Pod, PodSpec

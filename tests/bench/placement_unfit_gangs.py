@@ -19,8 +19,8 @@ from bench._figures import count, load_average, parser_of, table
 from bench.placement_cycles import MARK_SLICE, Case
 from placement.app.process import gc_control
 from placement.core.scheduler import Scheduler
-from placement.graph.fits import KEPT
 from placement.graph.topology import Topology
+from placement.graph.tree.fits import KEPT
 from placement.model.messages.event import Deleted, Upserted
 from placement.model.objects.pod import Pod
 from placement.model.objects.workload import PodGroup

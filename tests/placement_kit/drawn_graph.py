@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from placement.graph.request import Refused, Selection
 from placement.graph.topology import Topology
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import Amounts
 from placement.model.messages.event import Upserted
 from placement.state.cluster import Cluster

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from placement.graph.topology import Topology
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.model.messages.event import Deleted, Event, Relisted, Upserted
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod

@@ -6,8 +6,8 @@
 from collections import Counter
 from typing import Any
 
-from placement.graph.audit import audit
 from placement.graph.topology import Topology
+from placement.graph.tree.audit import audit
 from placement.model.objects.pod import Pod
 from placement.model.rules.topology import TopologyRequest
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from placement.app.endpoints.page import COLOURS, MOST_CELLS, MOST_LINES, page
 from placement.app.topology import TopologyView
-from placement.graph.source import GraphSource
 from placement.graph.topology import Topology
-from placement.graph.tree import Graph
+from placement.graph.tree.source import GraphSource
+from placement.graph.tree.tree import Graph
 from placement.model.messages.event import Upserted
 from placement.model.rules.selector import Effect, Taint
 from placement.state.cluster import Cluster

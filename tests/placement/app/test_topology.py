@@ -11,8 +11,8 @@ from placement.app import cli
 from placement.app.endpoints.control_socket import LocalSocket
 from placement.app.settings.settings import Settings, SettingsError, read_settings
 from placement.app.topology import TopologyView, read_topology
-from placement.graph.jgf import read_jgf
-from placement.graph.source import GraphSource
+from placement.graph.formats.jgf import read_jgf
+from placement.graph.tree.source import GraphSource
 from placement.model.messages.event import Deleted, Upserted
 from placement.model.objects.node import Node
 from placement.state.cluster import Cluster

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from placement.graph.audit import audit
-from placement.graph.tree import Graph
+from placement.graph.tree.audit import audit
+from placement.graph.tree.tree import Graph
 from placement.model.messages.event import Deleted, Event, Upserted
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Phase, Pod

@@ -4,7 +4,7 @@
 """Host lists of a topology.conf are read as Slurm reads them."""
 
 import pytest
-from placement.graph.switches import read_switches
+from placement.graph.formats.switches import read_switches
 from placement.graph.topology import TopologyError
 
 

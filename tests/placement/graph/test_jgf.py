@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.graph.jgf import read_jgf, write_jgf
+from placement.graph.formats.jgf import read_jgf, write_jgf
 from placement.graph.topology import TopologyError
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.model.messages.event import Upserted
 from placement.state.cluster import Cluster
 

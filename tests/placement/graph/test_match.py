@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.graph.match import choose
+from placement.graph.matching.match import choose
 from placement.graph.policies.register import POLICIES
 from placement.graph.request import Part, Refused, Request, RequestError, Selection
 from placement.graph.topology import TopologyError

@@ -5,7 +5,7 @@
 
 import numpy as np
 import pytest
-from placement.graph.operations import (
+from placement.graph.matching.operations import (
     Ending,
     Window,
     allocate,

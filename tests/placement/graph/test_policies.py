@@ -4,7 +4,7 @@
 """Match policies by Fluxion's names: which nodes and which domain come first."""
 
 import pytest
-from placement.graph.match import choose
+from placement.graph.matching.match import choose
 from placement.graph.policies.register import POLICIES
 from placement.graph.request import Part, Request, Selection
 from placement_kit.drawn_graph import CORE, Drawn

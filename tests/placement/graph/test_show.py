@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tree as text, and the slow check against the pods."""
 
-from placement.graph.audit import audit
-from placement.graph.show import amount_used, show
+from placement.graph.tree.audit import audit
+from placement.graph.views.show import amount_used, show
 from placement.model.messages.event import Upserted
 from placement_kit.builders import amounts, node, pod
 from placement_kit.drawn_graph import Drawn

@@ -6,9 +6,9 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.graph.audit import audit
 from placement.graph.topology import Topology
-from placement.graph.tree import Graph
+from placement.graph.tree.audit import audit
+from placement.graph.tree.tree import Graph
 from placement.model.messages.event import Deleted, Event, Upserted
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod

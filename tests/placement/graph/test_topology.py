@@ -4,8 +4,8 @@
 """Where nodes are in the tree: labels, switches and placement sets, and what is refused."""
 
 import pytest
-from placement.graph.placement_sets import read_placement_sets
-from placement.graph.switches import read_switches
+from placement.graph.formats.placement_sets import read_placement_sets
+from placement.graph.formats.switches import read_switches
 from placement.graph.topology import Topology, TopologyError, natural_key
 from placement_kit.builders import node
 

@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 import pytest
-from placement.graph.jgf import read_jgf, write_jgf
-from placement.graph.match import choose
+from placement.graph.formats.jgf import read_jgf, write_jgf
+from placement.graph.matching.match import choose
 from placement.graph.request import Part, Request, Selection
-from placement.graph.show import show
-from placement.graph.tree import Graph
-from placement.graph.zones import FITS, FITS_ALIGNED, FITS_NOT, REJECTS, UNKNOWN
+from placement.graph.tree.tree import Graph
+from placement.graph.tree.zones import FITS, FITS_ALIGNED, FITS_NOT, REJECTS, UNKNOWN
+from placement.graph.views.show import show
 from placement.model.amounts.quantity import Amounts
 from placement.model.messages.action import Bind
 from placement.model.messages.event import Upserted

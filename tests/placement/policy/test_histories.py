@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from placement.core.scheduler import Scheduler
-from placement.graph.audit import audit
 from placement.graph.topology import Topology
+from placement.graph.tree.audit import audit
 from placement.model.messages.action import Action, Bind, Evict
 from placement.model.messages.event import BindFailed, EvictRefused, Object
 from placement.model.objects.node import Node

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from placement.graph.fits import KEPT
+from placement.graph.tree.fits import KEPT
 from placement.model.messages.action import Bind, GroupStatus, PodCondition
 from placement.model.rules.affinity import PodAffinityTerm
 from placement.model.rules.selector import Effect, Taint

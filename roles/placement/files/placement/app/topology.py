@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from placement.app.settings.settings import Settings, SettingsError, read_levels
-from placement.graph.audit import audit
-from placement.graph.jgf import read_jgf, write_jgf
-from placement.graph.picture import picture
-from placement.graph.show import show
-from placement.graph.source import GraphSource
-from placement.graph.switches import read_switches
+from placement.graph.formats.jgf import read_jgf, write_jgf
+from placement.graph.formats.switches import read_switches
 from placement.graph.topology import Topology, TopologyError
-from placement.graph.tree import Drift, Graph
+from placement.graph.tree.audit import audit
+from placement.graph.tree.source import GraphSource
+from placement.graph.tree.tree import Drift, Graph
+from placement.graph.views.picture import picture
+from placement.graph.views.show import show
 from placement.model.slicing import Steps, paced
 from placement.state.cluster import Cluster
 

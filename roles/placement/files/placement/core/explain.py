@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.graph.filling import suffices
-from placement.graph.fits import fitting
+from placement.graph.matching.filling import suffices
 from placement.graph.topology import CLUSTER
+from placement.graph.tree.fits import fitting
 from placement.model.amounts.totals import frozen, shown
 from placement.model.messages.report import Explanation, NodeReason, QueueReport
 from placement.model.objects.node import Node

@@ -26,8 +26,8 @@ from typing import Final
 from placement.core.explain import Explainer
 from placement.core.node_backoff import NodeBackoff
 from placement.core.overcommitted_nodes import OvercommittedNodes
-from placement.graph.source import GraphSource
 from placement.graph.topology import Topology
+from placement.graph.tree.source import GraphSource
 from placement.model.batch import BackingRules
 from placement.model.messages.action import (
     Action,

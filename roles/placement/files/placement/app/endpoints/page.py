@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import Any, Final
 
-from placement.graph.picture import BATCH, CLOSED_NODE, CORDONED, HOLDERS, LOST, OTHERS, OURS, SYSTEM, TAINTED
-from placement.graph.show import amount_used
 from placement.graph.topology import CLUSTER, NODE
+from placement.graph.views.picture import BATCH, CLOSED_NODE, CORDONED, HOLDERS, LOST, OTHERS, OURS, SYSTEM, TAINTED
+from placement.graph.views.show import amount_used
 from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, PODS
 
 Json = dict[str, Any]

@@ -5,6 +5,6 @@
 
 from typing import Final
 
-from placement.graph.policy import Policy, lowest_domains, lowest_nodes
+from placement.graph.policies.policy import Policy, lowest_domains, lowest_nodes
 
 POLICY: Final = Policy("firstnodex", lowest_nodes, lowest_domains, exclusive=True)

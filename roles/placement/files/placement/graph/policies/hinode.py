@@ -5,6 +5,6 @@
 
 from typing import Final
 
-from placement.graph.policy import Policy, highest_domains, highest_nodes
+from placement.graph.policies.policy import Policy, highest_domains, highest_nodes
 
 POLICY: Final = Policy("hinode", highest_nodes, highest_domains)

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.graph.policy import Nodes, Places, Policy, tightest_domains
+from placement.graph.policies.policy import Nodes, Places, Policy, tightest_domains
 
 
 def neighbours(nodes: Nodes) -> Places:

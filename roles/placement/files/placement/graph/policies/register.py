@@ -18,7 +18,7 @@ from placement.graph.policies import (
     numa,
     variation,
 )
-from placement.graph.policy import Policy
+from placement.graph.policies.policy import Policy
 from placement.graph.request import RequestError
 
 POLICIES: Final[dict[str, Policy]] = {

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from placement.graph.policy import Nodes, Places, Policy, lowest_domains
+from placement.graph.policies.policy import Nodes, Places, Policy, lowest_domains
 
 
 def alike(nodes: Nodes) -> Places:

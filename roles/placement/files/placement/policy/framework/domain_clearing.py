@@ -15,10 +15,10 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.graph.match import choose
+from placement.graph.matching.match import choose
 from placement.graph.request import Refused, Selection
 from placement.graph.topology import CLUSTER
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.model.slicing import SliceBudget, Steps
 from placement.policy.framework.topology_ask import Ask
 from placement.policy.jobs.job import Task

@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from placement.graph.match import choose
-from placement.graph.operations import satisfiability
+from placement.graph.matching.match import choose
+from placement.graph.matching.operations import satisfiability
 from placement.graph.request import Refused, Request, RequestError, Selection
-from placement.graph.source import GraphSource
 from placement.graph.topology import CLUSTER
-from placement.graph.tree import Graph
-from placement.graph.zones import Taken
+from placement.graph.tree.source import GraphSource
+from placement.graph.tree.tree import Graph
+from placement.graph.tree.zones import Taken
 from placement.model.slicing import SliceBudget, Steps, pauses
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.framework.domain_clearing import Trial

@@ -9,7 +9,7 @@ which reads every pod of the rows asked for. A difference there is a fault of th
 
 import numpy as np
 
-from placement.graph.tree import Drift, Graph
+from placement.graph.tree.tree import Drift, Graph
 from placement.state.cluster import Cluster
 
 

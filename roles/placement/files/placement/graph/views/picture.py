@@ -5,9 +5,9 @@
 
 from typing import Any, Final
 
-from placement.graph.show import walk
 from placement.graph.topology import NODE
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
+from placement.graph.views.show import walk
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod
 from placement.model.rules.selector import UNSCHEDULABLE_TAINT, Effect

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.graph.fits import FitTable
-from placement.graph.levels import Levels, TreeOrder
 from placement.graph.topology import CLUSTER, NODE, Topology, TopologyError
-from placement.graph.zones import Lookup, Zones
+from placement.graph.tree.fits import FitTable
+from placement.graph.tree.levels import Levels, TreeOrder
+from placement.graph.tree.zones import Lookup, Zones
 from placement.model.slicing import Steps
 from placement.state.nodes.node_columns import NodeColumns
 

@@ -10,9 +10,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.graph.match import choose
+from placement.graph.matching.match import choose
 from placement.graph.request import Refused, Request, Selection
-from placement.graph.tree import Graph
+from placement.graph.tree.tree import Graph
 from placement.state.nodes.node_filters import Bools
 
 Feasible = Sequence[Bools | None]

@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 
 from placement.graph.topology import CLUSTER, NODE
-from placement.graph.tree import Graph, Use
+from placement.graph.tree.tree import Graph, Use
 from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, format_amount
 
 _INDENT = "  "

@@ -6,8 +6,8 @@
 from typing import Final
 
 from placement.graph.topology import Topology
-from placement.graph.tree import Graph
-from placement.graph.zones import Lookup
+from placement.graph.tree.tree import Graph
+from placement.graph.tree.zones import Lookup
 from placement.model.slicing import Steps
 from placement.state.nodes.node_columns import NodeColumns
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.graph.filling import fill, suffices
-from placement.graph.fits import fitting
+from placement.graph.matching.filling import fill, suffices
+from placement.graph.policies.policy import Nodes, Places
 from placement.graph.policies.register import policy_named
-from placement.graph.policy import Nodes, Places
 from placement.graph.request import Part, Refused, Request, Selection, Share
 from placement.graph.topology import CLUSTER
-from placement.graph.tree import Graph
+from placement.graph.tree.fits import fitting
+from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import format_amount
 from placement.state.nodes.node_filters import Bools
 from placement.state.nodes.vectors import PODS_INDEX, Vector
