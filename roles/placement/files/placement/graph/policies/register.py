@@ -5,19 +5,8 @@
 
 from typing import Final
 
-from placement.graph.policies import (
-    first,
-    firstnodex,
-    high,
-    hinode,
-    hinodex,
-    locality,
-    lonode,
-    lonodex,
-    low,
-    numa,
-    variation,
-)
+from placement.graph.policies import locality, numa, variation
+from placement.graph.policies.id_based import first, firstnodex, high, hinode, hinodex, lonode, lonodex, low
 from placement.graph.policies.policy import Policy
 from placement.graph.request import RequestError
 
