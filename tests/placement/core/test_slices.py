@@ -12,8 +12,8 @@ from placement.model.messages.action import Action, Bind, Evict
 from placement.model.messages.event import Object
 from placement.model.objects.pod import Phase
 from placement.policy.cache.job_table import JobTable
-from placement.policy.cache.scheduling_queue import SchedulingQueue
-from placement.policy.cache.usage import Usage
+from placement.policy.cache.quota.usage import Usage
+from placement.policy.cache.scheduling_queue.scheduling_queue import SchedulingQueue
 from placement.policy.framework.host_selector import HostSelector
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import load

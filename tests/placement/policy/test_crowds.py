@@ -14,7 +14,7 @@ from placement.model.messages.event import Deleted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 from placement.model.objects.pod import Phase, Pod
 from placement.model.objects.workload import PodGroup
-from placement.policy.cache.lazy_heap import LazyHeap
+from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.jobs.group_key import GroupKey, Source
 from placement.policy.jobs.job import Job
 from placement.policy.plugins.configuration import load

@@ -19,7 +19,7 @@ from typing import Final
 
 from placement.model.amounts.totals import add, covers
 from placement.model.slicing import Steps, paced
-from placement.policy.cache.lazy_heap import LazyHeap
+from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job
 from placement.policy.queues.queue import Place

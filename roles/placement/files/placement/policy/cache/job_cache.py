@@ -19,10 +19,10 @@ from placement.model.slicing import Steps, finish, paced, pauses
 from placement.policy.cache.context import Context, Versions
 from placement.policy.cache.intake import Intake
 from placement.policy.cache.job_table import JobTable
-from placement.policy.cache.queue_admission import QueueAdmission
-from placement.policy.cache.queueing_hints import VOLUME_KINDS, Hints
-from placement.policy.cache.scheduling_queue import SchedulingQueue
-from placement.policy.cache.usage import Usage
+from placement.policy.cache.quota.queue_admission import QueueAdmission
+from placement.policy.cache.quota.usage import Usage
+from placement.policy.cache.scheduling_queue.queueing_hints import VOLUME_KINDS, Hints
+from placement.policy.cache.scheduling_queue.scheduling_queue import SchedulingQueue
 from placement.policy.jobs.batch_job_tags import BatchJobTags
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER, GroupKey, group_key
 from placement.policy.jobs.job import (

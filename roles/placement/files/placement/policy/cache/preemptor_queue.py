@@ -16,7 +16,7 @@ from typing import Final
 from placement.model.slicing import Steps, paced
 from placement.policy.cache.equivalence_cache import FutileSearches
 from placement.policy.cache.job_cache import JobCache
-from placement.policy.cache.lazy_heap import LazyHeap
+from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job
 from placement.policy.plugins.plugin_set import PluginSet

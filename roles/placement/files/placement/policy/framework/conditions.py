@@ -15,7 +15,7 @@ from placement.model.amounts.totals import frozen, shown
 from placement.model.messages.action import Action, GroupPhase, GroupStatus, PodCondition, QueueStatus
 from placement.model.objects.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.model.slicing import paced
-from placement.policy.cache.scheduling_queue import is_over
+from placement.policy.cache.scheduling_queue.scheduling_queue import is_over
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.job import Job, Said, Status, Task
 from placement.policy.queues.queue import QueueInfo

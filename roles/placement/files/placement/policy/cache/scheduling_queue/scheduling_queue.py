@@ -13,8 +13,8 @@ from placement.model.amounts.totals import Totals, add
 from placement.model.objects.workload import ENDED, GRAPH, NOT_LET_IN, PBS, VOLCANO, PodGroup
 from placement.model.slicing import Steps, paced, pauses
 from placement.policy.cache.context import Context, Versions
-from placement.policy.cache.lazy_heap import LazyHeap
-from placement.policy.cache.queueing_hints import Hints
+from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
+from placement.policy.cache.scheduling_queue.queueing_hints import Hints
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 from placement.policy.queues.queue import Place, QueueInfo
