@@ -14,7 +14,7 @@ from placement.model.objects.pod import Phase
 from placement.policy.cache.job_table import JobTable
 from placement.policy.cache.quota.usage import Usage
 from placement.policy.cache.scheduling_queue.scheduling_queue import SchedulingQueue
-from placement.policy.framework.host_selector import HostSelector
+from placement.policy.framework.placers.host_selector import HostSelector
 from placement.policy.jobs.job import Status
 from placement.policy.plugins.configuration import load
 from placement.policy.plugins.plugin_set import PluginSet

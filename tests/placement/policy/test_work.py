@@ -14,7 +14,7 @@ from placement.model.messages.event import Deleted, EvictRefused, Relisted, Upse
 from placement.model.objects.pod import Phase, Pod, PodSpec
 from placement.model.rules.selector import Effect, LabelSelector, NodeSelector, Requirement, Taint
 from placement.policy.framework.feasibility import Feasibility
-from placement.policy.framework.host_selector import HostSelector
+from placement.policy.framework.placers.host_selector import HostSelector
 from placement.policy.jobs.job import Job
 from placement.policy.plugins.configuration import load
 from placement.policy.plugins.plugin_set import PluginSet

@@ -19,7 +19,7 @@ from placement.model.objects.node import Node
 from placement.model.slicing import Steps
 from placement.policy.backing.foreign_jobs import holders_of, lease_of, said, sentences
 from placement.policy.framework.conditions import StatusReporter
-from placement.policy.framework.domain_clearing import Trial, Unit, Units
+from placement.policy.framework.placers.domain_clearing import Trial, Unit, Units
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import PLACED, Job, Status, Task
 from placement.policy.queues.queue import QueueInfo

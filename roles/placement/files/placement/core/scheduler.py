@@ -66,8 +66,8 @@ from placement.policy.actions.reserve import reserve
 from placement.policy.backing.reconcile import reconcile
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.framework.conditions import StatusReporter
-from placement.policy.framework.graph_placer import GraphPlacer
-from placement.policy.framework.host_selector import HostSelector
+from placement.policy.framework.placers.graph_placer import GraphPlacer
+from placement.policy.framework.placers.host_selector import HostSelector
 from placement.policy.framework.session import PATIENCE, ActionRun, Refused, Session, Spared
 from placement.policy.jobs.batch_jobs import mark_of
 from placement.policy.jobs.group_key import group_key

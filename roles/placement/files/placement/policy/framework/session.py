@@ -15,9 +15,9 @@ from placement.policy.cache.equivalence_cache import FailureCache
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.cache.preemptor_queue import PreemptorQueue
 from placement.policy.framework.feasibility import Feasibility
-from placement.policy.framework.graph_placer import GraphPlacer
-from placement.policy.framework.host_selector import HostSelector
-from placement.policy.framework.placer import Placer
+from placement.policy.framework.placers.graph_placer import GraphPlacer
+from placement.policy.framework.placers.host_selector import HostSelector
+from placement.policy.framework.placers.placer import Placer
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.batch_jobs import BatchJobs
 from placement.policy.jobs.group_key import GroupKey

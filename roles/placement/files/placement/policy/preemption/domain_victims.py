@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.graph.request import Selection
 from placement.model.slicing import Steps
-from placement.policy.framework.domain_clearing import Int64s, Trial, Unit, Units
+from placement.policy.framework.placers.domain_clearing import Int64s, Trial, Unit, Units
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import PLACED, Task

@@ -17,7 +17,7 @@ import numpy as np
 from placement.model.amounts.totals import Totals
 from placement.model.messages.action import Evict, PodCondition
 from placement.model.slicing import Steps
-from placement.policy.framework.domain_clearing import placed
+from placement.policy.framework.placers.domain_clearing import placed
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.job import Job, Status, Task, wanted_by

@@ -11,7 +11,7 @@ import numpy as np
 from placement.model.amounts.quantity import format_amount
 from placement.model.slicing import Steps
 from placement.policy.framework.feasibility import Feasibility
-from placement.policy.framework.placer import Unplaced
+from placement.policy.framework.placers.placer import Unplaced
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.job import Task, alike
 from placement.policy.plugins.plugin_set import PluginSet

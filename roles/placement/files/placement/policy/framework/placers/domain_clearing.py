@@ -20,7 +20,7 @@ from placement.graph.request import Refused, Selection
 from placement.graph.topology import CLUSTER
 from placement.graph.tree.tree import Graph
 from placement.model.slicing import SliceBudget, Steps
-from placement.policy.framework.topology_ask import Ask
+from placement.policy.framework.placers.topology_ask import Ask
 from placement.policy.jobs.job import Task
 from placement.state.nodes.node_filters import Bools
 

@@ -22,11 +22,11 @@ from placement.graph.tree.tree import Graph
 from placement.graph.tree.zones import Taken
 from placement.model.slicing import SliceBudget, Steps, pauses
 from placement.policy.cache.job_cache import JobCache
-from placement.policy.framework.domain_clearing import Trial
-from placement.policy.framework.host_selector import HostSelector
-from placement.policy.framework.placer import Unplaced
+from placement.policy.framework.placers.domain_clearing import Trial
+from placement.policy.framework.placers.host_selector import HostSelector
+from placement.policy.framework.placers.placer import Unplaced
+from placement.policy.framework.placers.topology_ask import Ask, UnservedError, ask, levels_of, parts_of
 from placement.policy.framework.statement import Statement
-from placement.policy.framework.topology_ask import Ask, UnservedError, ask, levels_of, parts_of
 from placement.policy.jobs.job import Task
 from placement.state.nodes.diagnosis import Reasons
 from placement.state.nodes.node_filters import Bools
