@@ -9,7 +9,7 @@ from placement.graph.topology import Topology
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod
 from placement.model.rules.topology import TopologyRequest
-from placement.policy.plugins.planned_starts import MISSED, PLANNED
+from placement.policy.plugins.filters.planned_starts import MISSED, PLANNED
 from placement.policy.queues.reservations import GRACE
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.simulated import Simulated

@@ -12,7 +12,7 @@ from placement.model.objects.pod import Phase, Pod
 from placement.policy.framework import feasibility
 from placement.policy.jobs.job import Task
 from placement.policy.plugins.configuration import Configuration, ConfigurationError, load
-from placement.policy.plugins.filters import Filter
+from placement.policy.plugins.filters.filters import Filter
 from placement.policy.plugins.site_check import PluginError, plugin_type
 from placement.policy.plugins.site_plugin import Asking, Bools, Nodes, Rooms, Scores, SitePlugin
 from placement_kit.backed import Backed

@@ -16,7 +16,7 @@ from placement.model.amounts.quantity import Amounts
 from placement.model.amounts.totals import Totals
 from placement.model.objects.pod import Pod, PodSpec
 from placement.policy.jobs.job import Task, alike
-from placement.policy.plugins.filters import (
+from placement.policy.plugins.filters.filters import (
     Closed,
     Cordoned,
     Declared,
@@ -30,7 +30,7 @@ from placement.policy.plugins.filters import (
     Unsuited,
     Volumes,
 )
-from placement.policy.plugins.planned_starts import PlannedStarts
+from placement.policy.plugins.filters.planned_starts import PlannedStarts
 from placement.policy.plugins.site_filter import SiteFilter
 from placement.policy.queues.reservations import Reservations
 from placement.state.affinity.topology_rules import DomainRules

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from placement.model.amounts.quantity import Amounts
 from placement.model.objects.pod import PodSpec
 from placement.policy.jobs.job import Task
-from placement.policy.plugins.filters import Filter
+from placement.policy.plugins.filters.filters import Filter
 from placement.policy.plugins.site_plugin import Asking, Nodes, Rooms, Scores, SitePlugin
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_filters import Bools, Part

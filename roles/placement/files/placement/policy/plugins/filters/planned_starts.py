@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from placement.policy.jobs.job import Task
-from placement.policy.plugins.filters import Filter
+from placement.policy.plugins.filters.filters import Filter
 from placement.policy.queues.reservations import GRACE, Reservations
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_filters import Bools
