@@ -18,7 +18,7 @@ from placement.model.batch import BackingRules, BatchJob, Share
 from placement.model.messages.action import Evict
 from placement.model.messages.event import EvictRefused, Upserted
 from placement.model.objects.pod import Phase, Pod
-from placement.policy.backing.make_room import victims
+from placement.policy.backing.foreign.make_room import victims
 from placement.policy.jobs.group_key import gang_of
 from placement.state.pods.pod_table import PodEntry
 from placement_kit.backed import Backed

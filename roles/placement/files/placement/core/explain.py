@@ -17,7 +17,7 @@ from placement.model.amounts.totals import frozen, shown
 from placement.model.messages.report import Explanation, NodeReason, QueueReport
 from placement.model.objects.node import Node
 from placement.model.slicing import Steps
-from placement.policy.backing.foreign_jobs import holders_of, lease_of, said, sentences
+from placement.policy.backing.foreign.foreign_jobs import holders_of, lease_of, said, sentences
 from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.placers.domain_clearing import Trial, Unit, Units
 from placement.policy.framework.session import Session

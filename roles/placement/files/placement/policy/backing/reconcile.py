@@ -18,11 +18,11 @@ from placement.model.batch import BatchJob
 from placement.model.messages.action import Submit
 from placement.model.objects.workload import Namespace
 from placement.model.slicing import Steps, paced
-from placement.policy.backing.foreign_jobs import close_unknown_nodes, update_foreign_jobs
+from placement.policy.backing.foreign.foreign_jobs import close_unknown_nodes, update_foreign_jobs
+from placement.policy.backing.foreign.make_room import make_room
 from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
 from placement.policy.backing.late_members import ascribe, is_apart, returning
 from placement.policy.backing.lost_pods import look_for_lost
-from placement.policy.backing.make_room import make_room
 from placement.policy.backing.node_fit import aliases, hosts, is_kept, is_resting, largest, node_of, why_not
 from placement.policy.backing.orphans import OPEN, is_served
 from placement.policy.backing.release import evict, give_back, job_of, may_leave, send_altered
