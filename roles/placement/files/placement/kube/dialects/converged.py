@@ -8,11 +8,12 @@ from typing import Final
 
 import msgspec
 
-from placement.kube.dialects import reading, wire_group
+from placement.kube.dialects import reading
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.volcano import written
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing
+from placement.kube.wire import group as wire_group
 from placement.model.messages.action import QueueStatus
 from placement.model.objects.workload import COLUMNS, CONVERGED, PBS, PLACERS, Queue
 from placement.model.rules.topology import MATCH_POLICIES

@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
-from placement.kube.dialects import reading, wire_group
+from placement.kube.dialects import reading
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.fields.metadata import Sharing
+from placement.kube.wire import group as wire_group
 from placement.model.messages.action import GroupPhase, GroupStatus
 from placement.model.objects.workload import COSCHEDULING, PodGroup
 

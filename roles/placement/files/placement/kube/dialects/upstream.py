@@ -13,10 +13,11 @@ from typing import Final
 
 import msgspec
 
-from placement.kube.dialects import reading, wire_group
+from placement.kube.dialects import reading
 from placement.kube.dialects.dialect import STRATEGIC_PATCH, Dialect, Json, Raw
 from placement.kube.fields.field_error import demand
 from placement.kube.fields.metadata import Sharing
+from placement.kube.wire import group as wire_group
 from placement.model.messages.action import GroupPhase, GroupStatus
 from placement.model.objects.workload import UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.model.rules.topology import TopologyRequest

@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-from placement.kube.dialects import reading, wire_group
+from placement.kube.dialects import reading
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.kube_batch import unschedulable
 from placement.kube.fields.field_error import demand
 from placement.kube.fields.metadata import Sharing
+from placement.kube.wire import group as wire_group
 from placement.model.amounts.quantity import Amounts, format_amount
 from placement.model.messages.action import GroupPhase, GroupStatus, QueueStatus
 from placement.model.objects.workload import VOLCANO, PodGroup, Queue
