@@ -4,7 +4,7 @@
 """The record: what a node was like before roles changed it, and the one way they change it and change it back.
 
 PRIVATE to the collection. Standard library only, and importable without Ansible: modules use it through `run.session`.
-A room imports from rooms below it only; import-linter holds that.
+A package imports from packages below it only; import-linter holds that.
 
     run        sessions of a role: lock, observe, plan, record, apply; restores; what a module answers
     planning   steps = plan(desired, found, record), pure: functions over one PlanBuilder

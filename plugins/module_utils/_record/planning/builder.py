@@ -40,7 +40,7 @@ class Plan:
 
 
 class PlanBuilder:
-    """One plan in the making. The rooms beside this file add to it and know nothing of each other but what they import.
+    """One plan in the making. The files beside this one add to it and know nothing of each other but what they import.
 
     `assume`: things that are not there yet are taken as given, because an earlier role or a package brings them.
     """

@@ -1,4 +1,4 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records and names that all rooms share. No I/O."""
+"""Records and names that all packages share. No I/O."""
