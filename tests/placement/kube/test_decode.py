@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, WatchFailed, relisted
 from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
-from placement.model.node_zones import NodeZones, Zone
+from placement.model.node_zones import NodeZones, NumaNode
 from placement.model.objects.node import Node
 from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod
 from placement.model.objects.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
@@ -494,13 +494,13 @@ def test_numa_nodes_are_read_with_what_the_kubelet_does(policy: Json, aligns: bo
     ]
     read = decode(NodeZones, {"metadata": meta(), "zones": zones, **policy})
     assert (read.name, read.aligns, read.rejects) == ("a", aligns, rejects)
-    assert read.zones == (
-        Zone(
+    assert read.numa_nodes == (
+        NumaNode(
             name="node-0",
             has=(("cpu", 6000), ("nvidia.com/gpu", 2)),
             free=(("cpu", 5500), ("nvidia.com/gpu", 2)),
         ),
-        Zone(name="node-1"),
+        NumaNode(name="node-1"),
     )
 
 

@@ -145,7 +145,7 @@ class Scheduler:
         self.graph = GraphSource(
             self.cluster.columns,
             tree,
-            lambda name: self.cluster.objects.find(NodeZones, name) or tree.zones.get(name),
+            lambda name: self.cluster.objects.find(NodeZones, name) or tree.numa_nodes.get(name),
         )
         graph_placer = GraphPlacer(self.cache, self.graph, host_selector)
         self.session = Session(self.cache, host_selector, graph_placer, rules, patience=patience)

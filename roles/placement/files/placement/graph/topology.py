@@ -44,7 +44,7 @@ class Topology:
     paths: Mapping[str, Path] | None = None
     source: str = "node labels"
     # The NUMA nodes of each node, by its name, if the file says them.
-    zones: Mapping[str, NodeZones] = field(default_factory=dict)
+    numa_nodes: Mapping[str, NodeZones] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check the levels."""

@@ -9,7 +9,7 @@ from placement.model.amounts.quantity import Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Zone:
+class NumaNode:
     """One NUMA node: what it has for pods, and what of that is not in use, both by resource."""
 
     name: str
@@ -28,7 +28,7 @@ class NodeZones:
     uid: str
     name: str
     version: int
-    zones: tuple[Zone, ...] = ()
+    numa_nodes: tuple[NumaNode, ...] = ()
     # Whether the kubelet puts CPUs and devices of a container into one NUMA node where it can, and whether it rejects
     # pods for which it cannot.
     aligns: bool = False

@@ -16,7 +16,7 @@ import numpy as np
 from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyError, check_name, filled
 from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
-from placement.model.node_zones import NodeZones, Zone
+from placement.model.node_zones import NodeZones, NumaNode
 from placement.model.objects.node import Node
 from placement.state.nodes.node_columns import UNSCHEDULABLE
 from placement.state.nodes.node_filters import CLOSED
@@ -177,17 +177,17 @@ def _described(tree: _Tree, levels: tuple[str, ...] | None, labels: tuple[str, .
     totals: dict[str, dict[str, int]] = {}
     # The innermost NUMA node or socket that a vertex is in, and what these have.
     inside: dict[int, int] = {}
-    zones: dict[int, dict[str, int]] = {}
+    of_numa_nodes: dict[int, dict[str, int]] = {}
     for place in tree.order[1:]:
         parent, metadata = tree.parents[place], tree.vertices[place].metadata
         if parent in owner:
             owner[place] = owner[parent]
             _add(totals[owner[place]], metadata, gpu, tree, place)
             if metadata.type in _ZONES:
-                inside[place], zones[place] = place, {}
+                inside[place], of_numa_nodes[place] = place, {}
             elif parent in inside:
                 inside[place] = inside[parent]
-                _add(zones[inside[place]], metadata, gpu, tree, place)
+                _add(of_numa_nodes[inside[place]], metadata, gpu, tree, place)
         elif metadata.type == NODE:
             name = check_name(tree.name(place), source)
             if name in branches:
@@ -218,21 +218,21 @@ def _described(tree: _Tree, levels: tuple[str, ...] | None, labels: tuple[str, .
             if known.setdefault((kind, *path[: last + 1]), place) != place:
                 raise TopologyError(f"{source}: two vertices are {'/'.join(filter(None, path))}")
         paths[name] = filled(path)
-    found_zones = _zones_of_nodes(tree, owner, zones)
-    topology = Topology(levels=levels, labels=labels, paths=paths, source=source, zones=found_zones)
+    numa_nodes = _numa_nodes_of(tree, owner, of_numa_nodes)
+    topology = Topology(levels=levels, labels=labels, paths=paths, source=source, numa_nodes=numa_nodes)
     amounts = {name: tuple(sorted(found.items())) for name, found in totals.items()}
     return Description(topology, amounts)
 
 
-def _zones_of_nodes(tree: _Tree, owner: dict[int, str], zones: dict[int, dict[str, int]]) -> dict[str, NodeZones]:
+def _numa_nodes_of(tree: _Tree, owner: dict[int, str], held: dict[int, dict[str, int]]) -> dict[str, NodeZones]:
     """Return the NUMA nodes, or sockets, that have something of their own, by the name of their node."""
-    found: dict[str, list[Zone]] = {}
-    for place, has in zones.items():
+    found: dict[str, list[NumaNode]] = {}
+    for place, has in held.items():
         if has:
             amounts = tuple(sorted(has.items()))
-            found.setdefault(owner[place], []).append(Zone(name=tree.name(place), has=amounts, free=amounts))
+            found.setdefault(owner[place], []).append(NumaNode(name=tree.name(place), has=amounts, free=amounts))
     return {
-        name: NodeZones(uid=f"jgf-{name}", name=name, version=0, zones=tuple(there), counted=False)
+        name: NodeZones(uid=f"jgf-{name}", name=name, version=0, numa_nodes=tuple(there), counted=False)
         for name, there in found.items()
     }
 
@@ -302,13 +302,13 @@ def write_jgf(graph: Graph, *, name: str = CLUSTER, gpu: str = "nvidia.com/gpu",
         yield _vertex(numbers, count, NODE, node.name, where, rank=rank, status=bool(int(columns.flags[row]) & closed))
         edges.append((parent, count))
         parent, count = count, count + 1
-        known = graph.zones.of(row)
-        zones = known.zones if known is not None else ()
-        holders = [(parent, where, _rest(node.allocatable, zones))]
-        for number, zone in enumerate(zones):
-            yield _vertex(numbers, count, "numanode", zone.name, f"{where}/{zone.name}", number, rank=rank)
+        known = graph.numa_nodes.of(row)
+        numa_nodes = known.numa_nodes if known is not None else ()
+        holders = [(parent, where, _rest(node.allocatable, numa_nodes))]
+        for number, numa_node in enumerate(numa_nodes):
+            yield _vertex(numbers, count, "numanode", numa_node.name, f"{where}/{numa_node.name}", number, rank=rank)
             edges.append((parent, count))
-            holders.append((count, f"{where}/{zone.name}", zone.has))
+            holders.append((count, f"{where}/{numa_node.name}", numa_node.has))
             count += 1
         begun: dict[str, int] = {}
         for holder, path_of_holder, amounts in holders:
@@ -328,11 +328,11 @@ def write_jgf(graph: Graph, *, name: str = CLUSTER, gpu: str = "nvidia.com/gpu",
     yield "]}}\n"
 
 
-def _rest(amounts: Amounts, zones: tuple[Zone, ...]) -> Amounts:
+def _rest(amounts: Amounts, numa_nodes: tuple[NumaNode, ...]) -> Amounts:
     """Return what a node has beside its NUMA nodes: all of it where it has none."""
     inside: dict[str, int] = {}
-    for zone in zones:
-        for name, amount in zone.has:
+    for numa_node in numa_nodes:
+        for name, amount in numa_node.has:
             inside[name] = inside.get(name, 0) + amount
     return tuple((name, max(0, amount - inside.get(name, 0))) for name, amount in amounts)
 

@@ -241,7 +241,7 @@ class _Search:
         classes = self._classes[places] if len(self._classes) else self._classes
         if self._request.policy == "numa":
             usable = np.flatnonzero(slots)
-            numbers, ranks = self._graph.zones.fits(part.request, self._rows[places[usable]])
+            numbers, ranks = self._graph.numa_nodes.rate(part.request, self._rows[places[usable]])
             classes, fitting_zone = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
             classes[usable], fitting_zone[usable] = ranks, np.minimum(slots[usable], numbers)
             found = self._filled(part, places, fitting_zone, classes)

@@ -8,5 +8,5 @@ from typing import Final
 from placement.graph.policies.policy import Policy, lowest_domains
 from placement.graph.policies.variation import alike
 
-# Nodes come by `zones.fits` in place of a performance class.
+# Nodes come by `NumaNodes.rate` in place of a performance class.
 POLICY: Final = Policy("numa", alike, lowest_domains)

@@ -6,8 +6,8 @@
 from typing import Final
 
 from placement.graph.topology import Topology
+from placement.graph.tree.numa_nodes import Lookup
 from placement.graph.tree.tree import Graph
-from placement.graph.tree.zones import Lookup
 from placement.model.slicing import Steps
 from placement.state.nodes.node_columns import NodeColumns
 
@@ -20,9 +20,9 @@ _ROWS: Final = 256
 class GraphSource:
     """Make the graph once, for all that ask for it."""
 
-    def __init__(self, columns: NodeColumns, topology: Topology, zones: Lookup = lambda _name: None) -> None:
+    def __init__(self, columns: NodeColumns, topology: Topology, numa_nodes: Lookup = lambda _name: None) -> None:
         """Note where nodes are and what says which NUMA nodes a node has, by its name."""
-        self._zones = zones
+        self._numa_nodes = numa_nodes
         self.columns = columns
         self.topology = topology
         # None until it has been asked for.
@@ -31,7 +31,9 @@ class GraphSource:
     def obtain(self) -> Steps[Graph]:
         """Return the graph; events may be applied between two steps."""
         if self.graph is None:
-            graph = Graph(self.columns, self.topology, class_label=PERF_CLASS, zones=self._zones, at_once=False)
+            graph = Graph(
+                self.columns, self.topology, class_label=PERF_CLASS, numa_nodes=self._numa_nodes, at_once=False
+            )
             yield from graph.load(_ROWS)
             if self.graph is None:
                 self.graph = graph

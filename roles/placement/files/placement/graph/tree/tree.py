@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from placement.graph.topology import CLUSTER, NODE, Topology, TopologyError
 from placement.graph.tree.fits import FitTable
 from placement.graph.tree.levels import Levels, TreeOrder
-from placement.graph.tree.zones import Lookup, Zones
+from placement.graph.tree.numa_nodes import Lookup, NumaNodes
 from placement.model.slicing import Steps
 from placement.state.nodes.node_columns import NodeColumns
 
@@ -56,14 +56,14 @@ class Graph:
         topology: Topology,
         *,
         class_label: str = "",
-        zones: Lookup = lambda _name: None,
+        numa_nodes: Lookup = lambda _name: None,
         at_once: bool = True,
     ) -> None:
         """Make the graph of all nodes; without `at_once` it has none before `load` has been gone through."""
         self.columns = columns
         self.topology = topology
         self.fits = FitTable(columns)
-        self.zones = Zones(columns, zones)
+        self.numa_nodes = NumaNodes(columns, numa_nodes)
         self._class_label = class_label
         # What each row adds to its domains, and the sums by level and domain: see `_contribution`.
         self.seen: Int64s

@@ -30,14 +30,14 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
         ]
         count = "" if use.level == NODE else f"  {use.nodes} node{'s' if use.nodes != 1 else ''}"
         yield _INDENT * depth + "  ".join([title + count, *amounts])
-        known = graph.zones.of(graph.columns.rows[use.domain]) if use.level == NODE else None
-        for zone in known.zones if known is not None else ():
-            free = dict(zone.free)
+        known = graph.numa_nodes.of(graph.columns.rows[use.domain]) if use.level == NODE else None
+        for numa_node in known.numa_nodes if known is not None else ():
+            free = dict(numa_node.free)
             amounts = [
                 amount_used(resource, has - free.get(resource, 0) if known and known.counted else None, has)
-                for resource, has in zone.has
+                for resource, has in numa_node.has
             ]
-            yield _INDENT * (depth + 1) + "  ".join([f"numa {zone.name}", *amounts])
+            yield _INDENT * (depth + 1) + "  ".join([f"numa {numa_node.name}", *amounts])
 
 
 def walk(graph: Graph, *, nodes: bool = False) -> Iterator[tuple[int, Use]]:

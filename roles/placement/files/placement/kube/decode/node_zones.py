@@ -11,7 +11,7 @@ from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_resources
 from placement.kube.wire import node_zones as wire
 from placement.model.amounts.quantity import MAX_AMOUNT, Amounts, round_amounts
-from placement.model.node_zones import NodeZones, Zone
+from placement.model.node_zones import NodeZones, NumaNode
 
 _topology = msgspec.json.Decoder(wire.NodeResourceTopology)
 _NUMA_NODE: Final = "Node"
@@ -30,19 +30,19 @@ def decode_node_zones(raw: bytes | msgspec.Raw, sharing: Sharing) -> NodeZones:
         uid=item.metadata.uid,
         name=item.metadata.name,
         version=require_identity(item.metadata, namespaced=False),
-        zones=tuple(_zone(zone, sharing) for zone in item.zones or () if zone.type == _NUMA_NODE),
+        numa_nodes=tuple(_numa_node(zone, sharing) for zone in item.zones or () if zone.type == _NUMA_NODE),
         aligns=policy.startswith(_ALIGNING),
         rejects=policy.startswith(_REJECTING),
     )
 
 
-def _zone(zone: wire.Zone, sharing: Sharing) -> Zone:
+def _numa_node(zone: wire.Zone, sharing: Sharing) -> NumaNode:
     resources = zone.resources or ()
     has = {each.name: each.allocatable for each in resources if each.allocatable is not None}
     # Where nobody says what is in use, nothing is taken to be.
     free = {each.name: each.available for each in resources if each.available is not None}
     field = f"zones[{zone.name[:60]}].resources"
-    return Zone(
+    return NumaNode(
         name=zone.name,
         has=sharing.amounts(_bounded(has, field)),
         free=_bounded({**has, **free}, field),

@@ -17,9 +17,9 @@ from placement.graph.matching.match import choose
 from placement.graph.matching.operations import satisfiability
 from placement.graph.request import Refused, Request, RequestError, Selection
 from placement.graph.topology import CLUSTER
+from placement.graph.tree.numa_nodes import Taken
 from placement.graph.tree.source import GraphSource
 from placement.graph.tree.tree import Graph
-from placement.graph.tree.zones import Taken
 from placement.model.slicing import SliceBudget, Steps, pauses
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.framework.placers.domain_clearing import Trial
@@ -244,8 +244,8 @@ class GraphPlacer:
                     return False
                 path = _path(graph, row)
                 if wanted.request.policy == "numa":
-                    zone = graph.zones.advise(row, task.pod.request, taken)
-                    path = "/".join(filter(None, (path, node.name, zone))) if zone else path
+                    numa_node = graph.numa_nodes.advise(row, task.pod.request, taken)
+                    path = "/".join(filter(None, (path, node.name, numa_node))) if numa_node else path
                 statement.allocate(task, node.name, path)
                 if next(pacing):
                     yield

@@ -33,7 +33,7 @@ FITS_NOT: Final = 3
 REJECTS: Final = 4
 
 
-class Zones:
+class NumaNodes:
     """The NUMA nodes of all nodes of one graph."""
 
     def __init__(self, columns: NodeColumns, lookup: Lookup = lambda _name: None) -> None:
@@ -44,16 +44,16 @@ class Zones:
         """Return what is known of the NUMA nodes of a row; None where nothing is published."""
         node = self._columns.nodes[row]
         found = self._lookup(node.name) if node is not None else None
-        return found if found is not None and found.zones else None
+        return found if found is not None and found.numa_nodes else None
 
-    def fits(self, request: Amounts, rows: Rows) -> tuple[Int64s, Int64s]:
+    def rate(self, request: Amounts, rows: Rows) -> tuple[Int64s, Int64s]:
         """Return for each row how many pods fit with one NUMA node each, and how good the row is."""
         numbers, ranks = np.zeros(len(rows), np.int64), np.full(len(rows), UNKNOWN, np.int64)
         for index, row in enumerate(rows[:_LOOKED_AT].tolist()):
             known = self.of(row)
             if known is None:
                 continue
-            number = sum(_pods(dict(zone.free), _published(known, request)) for zone in known.zones)
+            number = sum(_pods(dict(numa_node.free), _published(known, request)) for numa_node in known.numa_nodes)
             numbers[index] = number
             if number:
                 ranks[index] = FITS_ALIGNED if known.aligns else FITS
@@ -70,18 +70,18 @@ class Zones:
         if known is None or not known.aligns:
             return ""
         asked = _published(known, request)
-        for zone in known.zones:
-            used = taken.setdefault((known.name, zone.name), {})
-            if asked and _pods({name: amount - used.get(name, 0) for name, amount in zone.free}, asked):
+        for numa_node in known.numa_nodes:
+            used = taken.setdefault((known.name, numa_node.name), {})
+            if asked and _pods({name: amount - used.get(name, 0) for name, amount in numa_node.free}, asked):
                 for name, amount in asked.items():
                     used[name] = used.get(name, 0) + amount
-                return zone.name
+                return numa_node.name
         return ""
 
 
 def _published(known: NodeZones, request: Amounts) -> dict[str, int]:
     """Return what of the request the node's NUMA nodes have: the number of pods, for one, belongs to the whole node."""
-    names = {name for zone in known.zones for name, _amount in zone.has}
+    names = {name for numa_node in known.numa_nodes for name, _amount in numa_node.has}
     return {name: amount for name, amount in request if name in names and amount}
 
 

@@ -10,13 +10,13 @@ import pytest
 from placement.graph.formats.jgf import read_jgf, write_jgf
 from placement.graph.matching.match import choose
 from placement.graph.request import Part, Request, Selection
+from placement.graph.tree.numa_nodes import FITS, FITS_ALIGNED, FITS_NOT, REJECTS, UNKNOWN
 from placement.graph.tree.tree import Graph
-from placement.graph.tree.zones import FITS, FITS_ALIGNED, FITS_NOT, REJECTS, UNKNOWN
 from placement.graph.views.show import show
 from placement.model.amounts.quantity import Amounts
 from placement.model.messages.action import Bind
 from placement.model.messages.event import Upserted
-from placement.model.node_zones import NodeZones, Zone
+from placement.model.node_zones import NodeZones, NumaNode
 from placement.model.rules.topology import TopologyRequest
 from placement.model.slicing import finish
 from placement.state.cluster import Cluster
@@ -29,13 +29,13 @@ TWO: Amounts = amounts(cpu="2")
 NUMA = TopologyRequest(required=("rack",), policy="numa", field="converged.hpc/required-topology")
 
 
-def zones(name: str, *free: int, has: int = 2, **more: Any) -> NodeZones:
+def numa_nodes(name: str, *free: int, has: int = 2, **more: Any) -> NodeZones:
     """Return NUMA nodes with so many cores, of which these are not in use."""
     found = tuple(
-        Zone(name=f"node-{index}", has=amounts(cpu=str(has)), free=amounts(cpu=str(left)))
+        NumaNode(name=f"node-{index}", has=amounts(cpu=str(has)), free=amounts(cpu=str(left)))
         for index, left in enumerate(free)
     )
-    return NodeZones(uid=f"zones-{name}", name=name, version=1, zones=found, **{"aligns": True, **more})
+    return NodeZones(uid=f"numa-{name}", name=name, version=1, numa_nodes=found, **{"aligns": True, **more})
 
 
 def graph_of(*known: NodeZones, number: int = 3) -> Graph:
@@ -44,19 +44,19 @@ def graph_of(*known: NodeZones, number: int = 3) -> Graph:
         cluster.apply(Upserted(node(f"n{index}", labels=(("rack", "r0"), ("zone", "a")))))
     for item in known:
         cluster.apply(Upserted(item))
-    return Graph(cluster.columns, ZONES, zones=lambda name: cluster.objects.find(NodeZones, name))
+    return Graph(cluster.columns, ZONES, numa_nodes=lambda name: cluster.objects.find(NodeZones, name))
 
 
 @pytest.mark.parametrize(
     ("known", "number", "rank"),
     [
-        (zones("n0", 2, 2), 2, FITS_ALIGNED),
-        (zones("n0", 1, 2), 1, FITS_ALIGNED),
-        (zones("n0", 2, 2, aligns=False), 2, FITS),
-        (zones("n0", 1, 1), 0, FITS_NOT),
-        (zones("n0", 1, 1, rejects=True), 0, REJECTS),
-        (zones("n0"), 0, UNKNOWN),
-        (zones("other", 2, 2), 0, UNKNOWN),
+        (numa_nodes("n0", 2, 2), 2, FITS_ALIGNED),
+        (numa_nodes("n0", 1, 2), 1, FITS_ALIGNED),
+        (numa_nodes("n0", 2, 2, aligns=False), 2, FITS),
+        (numa_nodes("n0", 1, 1), 0, FITS_NOT),
+        (numa_nodes("n0", 1, 1, rejects=True), 0, REJECTS),
+        (numa_nodes("n0"), 0, UNKNOWN),
+        (numa_nodes("other", 2, 2), 0, UNKNOWN),
     ],
 )
 def test_a_node_is_as_good_as_its_numa_nodes_and_its_kubelet(known: NodeZones, number: int, rank: int) -> None:
@@ -64,7 +64,7 @@ def test_a_node_is_as_good_as_its_numa_nodes_and_its_kubelet(known: NodeZones, n
     graph.sync()
     row = graph.columns.rows["n0"]
     # The number of pods is no resource of a NUMA node.
-    numbers, ranks = graph.zones.fits((*TWO, ("pods", 1)), graph.order.rows[graph.order.rows == row])
+    numbers, ranks = graph.numa_nodes.rate((*TWO, ("pods", 1)), graph.order.rows[graph.order.rows == row])
     assert (numbers.tolist(), ranks.tolist()) == ([number], [rank])
 
 
@@ -77,7 +77,7 @@ def chosen(graph: Graph, count: int, request: Amounts = TWO) -> dict[str, int]:
 
 
 def test_nodes_where_pods_fit_into_one_numa_node_come_first() -> None:
-    graph = graph_of(zones("n0", 1, 1), zones("n1", 2, 2), zones("n2", 2, 1))
+    graph = graph_of(numa_nodes("n0", 1, 1), numa_nodes("n1", 2, 2), numa_nodes("n2", 2, 1))
     assert chosen(graph, 1) == {"n1": 1}
     assert chosen(graph, 3) == {"n1": 2, "n2": 1}
     # It is a preference: three more fit, though on no NUMA node.
@@ -87,13 +87,13 @@ def test_nodes_where_pods_fit_into_one_numa_node_come_first() -> None:
 
 def test_no_more_pods_are_packed_onto_a_node_than_fit_without_being_divided() -> None:
     # Of 4 cores, in NUMA nodes of 3 and 1, two pods of 2 cores would fit, one of them on both.
-    graph = graph_of(zones("n0", 3, 1), zones("n1", 3, 1))
+    graph = graph_of(numa_nodes("n0", 3, 1), numa_nodes("n1", 3, 1))
     assert chosen(graph, 2) == {"n0": 1, "n1": 1}
 
 
 def test_pods_of_one_gang_are_told_their_numa_nodes_where_the_kubelet_aligns() -> None:
     site = Site(2)
-    site.see(zones("r0n0", 2, 2), zones("r0n1", 2, 2, aligns=False))
+    site.see(numa_nodes("r0n0", 2, 2), numa_nodes("r0n1", 2, 2, aligns=False))
     site.ask("g", 3, NUMA, cores=2)
     site.run()
     told = sorted(action.selection for action in site.actions if isinstance(action, Bind))
@@ -106,13 +106,13 @@ def test_news_of_numa_nodes_are_no_news_for_what_waits() -> None:
     site.ask("g", 2, NUMA)
     site.run()
     before = (site.scheduler.cache.versions.room, site.scheduler.cluster.columns.generation)
-    site.see(zones("r0n0", 2, 2))
+    site.see(numa_nodes("r0n0", 2, 2))
     site.run()
     assert (site.scheduler.cache.versions.room, site.scheduler.cluster.columns.generation) == before
 
 
 def test_numa_nodes_have_a_line_below_their_node() -> None:
-    lines = list(show(graph_of(zones("n1", 0, 2)), nodes=True))
+    lines = list(show(graph_of(numa_nodes("n1", 0, 2)), nodes=True))
     at = next(index for index, line in enumerate(lines) if "node n1" in line)
     assert [line.strip() for line in lines[at + 1 : at + 3]] == ["numa node-0  cpu 2/2", "numa node-1  cpu 0/2"]
     assert lines[at + 1].index("numa") > lines[at].index("node n1")
@@ -120,7 +120,7 @@ def test_numa_nodes_have_a_line_below_their_node() -> None:
 
 @pytest.mark.parametrize("pools", [True, False])
 def test_numa_nodes_are_vertices_of_the_jgf_and_add_up_to_their_node(*, pools: bool) -> None:
-    graph = graph_of(zones("n1", 0, 1, has=1))
+    graph = graph_of(numa_nodes("n1", 0, 1, has=1))
     text = "".join(write_jgf(graph, pools=pools))
     vertices = {item["id"]: item["metadata"] for item in json.loads(text)["graph"]["nodes"]}
     above = {edge["target"]: vertices[edge["source"]] for edge in json.loads(text)["graph"]["edges"]}
@@ -132,9 +132,9 @@ def test_numa_nodes_are_vertices_of_the_jgf_and_add_up_to_their_node(*, pools: b
     assert inside == [("node-0", 1), ("node-1", 1)]
     again = read_jgf(text, "written")
     assert dict(again.amounts["n1"])["cpu"] == 4000
-    assert {name: [zone.name for zone in known.zones] for name, known in again.topology.zones.items()} == {
-        "n1": ["node-0", "node-1"]
-    }
+    assert {
+        name: [numa_node.name for numa_node in known.numa_nodes] for name, known in again.topology.numa_nodes.items()
+    } == {"n1": ["node-0", "node-1"]}
 
 
 def test_a_file_says_what_numa_nodes_have_and_not_what_is_in_use() -> None:
@@ -146,9 +146,12 @@ def test_a_file_says_what_numa_nodes_have_and_not_what_is_in_use() -> None:
     ]
     edges = [{"source": str(at), "target": str(index)} for index, at in enumerate(parents) if at is not None]
     described = read_jgf(json.dumps({"graph": {"nodes": vertices, "edges": edges}}), "site.json")
-    known = described.topology.zones["n0"]
+    known = described.topology.numa_nodes["n0"]
     # A socket that is divided into NUMA nodes has nothing of its own.
-    assert sorted((zone.name, zone.has) for zone in known.zones) == [("numanode3", TWO), ("socket5", TWO)]
+    assert sorted((numa_node.name, numa_node.has) for numa_node in known.numa_nodes) == [
+        ("numanode3", TWO),
+        ("socket5", TWO),
+    ]
     assert (known.aligns, known.counted) == (False, False)
     site = Simulated(topology=described.topology)
     site.see(node("n0"))
