@@ -302,6 +302,17 @@ class Site(unittest.TestCase):
         self.jobs, self.said = {}, {}
         self.assertEqual(batch.jobs(), Jobs({}))
 
+    def test_a_job_that_the_server_does_not_know_holds_a_node_that_lists_it(self):
+        self.jobs = {"1.srv": element("1.srv", exec_host="n1/0")}
+        self.nodes = {"n1": "0/1.srv,1/7.other", "n2": "0/7.other"}
+        batch = self.batch()
+        both = {"torque/1.srv/0": frozenset(["n1"]), "torque/7.other/0": frozenset(["n1", "n2"])}
+        for _ in range(3):
+            self.assertEqual(batch.jobs(), Jobs(both))
+        self.nodes = {"n1": "", "n2": ""}
+        self.jobs = {}
+        self.assertEqual(batch.jobs(), Jobs({}), "neither the server nor a node has them")
+
     def test_jobs_of_pods_hold_no_node_against_pods(self):
         queue = "<queue>pods</queue>"
         self.jobs = {

@@ -75,6 +75,8 @@ class PbsBatch(Batch):
 
     # Exit codes of qstat that tell something of each job.
     TELLING: Tuple[int, ...] = (0, pbs.UNKNOWN_JOB, pbs.FINISHED_JOB)
+    # Whether a job that a node lists may live although the server does not know it.
+    LISTED_LIVES = False
 
     def __init__(
         self,
@@ -139,7 +141,7 @@ class PbsBatch(Batch):
     def _take(self, name: str, told: Told, nodes: Nodes, ending: Set[str]) -> None:
         """Judge a job that PBS was asked about. One of which it cannot be told holds what it has."""
         job, here = told.jobs.get(name), nodes.jobs.get(name, frozenset())
-        if job is None and name not in told.unknown:
+        if job is None and (name not in told.unknown or (here and self.LISTED_LIVES)):
             known = self.known.get(name) or Known(self._key(name), frozenset())
             self.known[name] = known._replace(hosts=known.hosts | here, asked=False)
             return

@@ -26,6 +26,8 @@ class TorqueBatch(PbsBatch):
     """Jobs of `ignored` queues are those of pods: they take nothing from pods, and hold no node against them."""
 
     TELLING = (0, torque.UNKNOWN_JOB)
+    # Torque says of another server's jobs that it knows no such job, and nodes list jobs of all their servers.
+    LISTED_LIVES = True
 
     def in_control(self) -> Optional[bool]:
         """Whether the server of this very host answers; a second server that only waits refuses connections.
