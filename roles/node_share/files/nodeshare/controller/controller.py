@@ -7,6 +7,7 @@ Every event ends in the same step, `settle`: a job handed over, a list of all jo
 failed. It means: look at the Node as kept in memory, decide, and write by compare-and-set if anything differs.
 """
 
+import bisect
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -68,6 +69,7 @@ class Controller:
         self._failed: Set[str] = set()
         self._answered: Set[str] = set()  # jobs that hold nodes and wait for them no longer
         self._lifting: Set[str] = set()
+        self._told_last = ""  # the last Node that was told when its jobs end
         self._lock = threading.RLock()
         self._reading = threading.Lock()
         self._writing: Dict[str, threading.Lock] = {}
@@ -269,14 +271,16 @@ class Controller:
     def tell_ends(self) -> None:
         """Write on held Nodes when their jobs end at the latest, on as many as there is time for.
 
-        One request at a time, behind everything else: no taint waits for it, and no taint is in the same patch. Its
-        field manager is another, so the time at which held-by was written stays to be read.
+        The next look goes on behind the last Node of this one, so that each Node has its turn. One request at a time,
+        behind everything else: no taint waits for it, and no taint is in the same patch. Its field manager is another,
+        so the time at which held-by was written stays to be read.
         """
         with self._lock:
             held = sorted(name for name, node in self.nodes.items() if node.held)
         ends = self.batch.ends() if held else None
         give_up = time.monotonic() + ENDS_SECONDS
-        for name in held if ends else ():
+        begin = bisect.bisect_right(held, self._told_last)
+        for name in (*held[begin:], *held[:begin]) if ends else ():
             with self._lock:
                 node = self.nodes.get(name)
                 patch = ends_patch(node, ends or {}) if node is not None else None
@@ -284,6 +288,7 @@ class Controller:
                 continue
             if self.stopping.is_set() or time.monotonic() > give_up:
                 return
+            self._told_last = name
             try:
                 found = self.api.patch(name, patch, manager=ENDS_MANAGER)
             except ApiError as error:

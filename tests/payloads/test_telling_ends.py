@@ -1,0 +1,84 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller tells Nodes when their jobs end: which Nodes it writes in the time that it has, and in what order."""
+
+import types
+import unittest
+import unittest.mock
+
+from nodeshare.controller import controller as module
+from nodeshare.controller.controller import ENDS_SECONDS, Controller
+from nodeshare.controller.decide import HELD_BY, HELD_UNTIL, SHARE_MODE, node_from
+from nodeshare.kube.client import ApiError
+
+NOON = 4099118400.0
+JOB = "slurm/1/0"
+
+
+def held_node(name, until=""):
+    annotations = {HELD_BY: JOB}
+    if until:
+        annotations[HELD_UNTIL] = until
+    labels = {SHARE_MODE: "handover"}
+    return {"metadata": {"name": name, "resourceVersion": "1", "annotations": annotations, "labels": labels}}
+
+
+class Telling(unittest.TestCase):
+    def setUp(self):
+        self.now = 0.0
+        self.seconds = 0.0  # that each write takes
+        self.written = []
+        self.errors = {}  # by node
+        self.remarks = []
+        self.ends = {JOB: NOON}
+        clock = types.SimpleNamespace(monotonic=lambda: self.now, time=lambda: self.now)
+        patched = unittest.mock.patch.object(module, "time", clock)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def patch(self, name, body, manager=""):
+        self.now += self.seconds
+        self.written.append(name)
+        if name in self.errors:
+            raise self.errors[name]
+        meta = self.items[name]["metadata"]
+        meta["resourceVersion"] = str(int(meta["resourceVersion"]) + 1)
+        for key, text in body["metadata"]["annotations"].items():
+            meta["annotations"].pop(key, None)
+            if text is not None:
+                meta["annotations"][key] = text
+        return node_from(self.items[name])
+
+    def controller(self, *items):
+        self.items = {item["metadata"]["name"]: item for item in items}
+        batch = unittest.mock.Mock(kube_names=frozenset, wlm_name=str, ends=lambda: self.ends)
+        made = Controller(
+            api=unittest.mock.Mock(patch=self.patch),
+            batch=batch,
+            spool=unittest.mock.Mock(read=lambda: ()),
+            connections=1,
+            remark=self.remarks.append,
+            told=None,
+        )
+        self.addCleanup(made.stop)
+        made.replace([node_from(item) for item in items])
+        return made
+
+    def told(self, controller):
+        """The Nodes that one look has written."""
+        del self.written[:]
+        controller.tell_ends()
+        return list(self.written)
+
+    def test_what_there_is_no_time_for_is_written_at_the_next_look(self):
+        controller = self.controller(*(held_node("n{}".format(number)) for number in range(7)))
+        self.seconds = ENDS_SECONDS * 0.45
+        self.assertEqual(self.told(controller), ["n0", "n1", "n2"])
+        self.ends = {JOB: NOON + 3600}
+        self.assertEqual(self.told(controller), ["n3", "n4", "n5"], "behind the last one, though the first are due again")
+        self.assertEqual(self.told(controller), ["n6", "n0", "n1"])
+
+
+if __name__ == "__main__":
+    unittest.main()
