@@ -12,6 +12,7 @@ import unittest
 from nodeshare.controller.decide import (
     HELD_BY,
     HELD_UNTIL,
+    LISTED,
     PLANNED,
     PLANNED_START,
     SHARE_MODE,
@@ -217,6 +218,9 @@ class PatchTable(unittest.TestCase):
         found = ends_patch(node_from(item), {A: noon + 1.0, B: noon})
         text = A + "=2099-11-23T12:05:00Z," + B + "=" + NOON
         self.assertEqual(found["metadata"]["annotations"], {HELD_UNTIL: text})
+        many = ["slurm/{}/0".format(number) for number in range(2 * LISTED)]
+        found = ends_patch(node_from(node(held=",".join(many))), dict.fromkeys(many, noon))
+        self.assertEqual(found["metadata"]["annotations"][HELD_UNTIL].count(","), LISTED - 1, "an annotation has a bound")
         self.assertIsNone(ends_patch(node_from(node(held=A, mode="")), {A: noon}), "not converted")
         self.assertIsNone(ends_patch(node_from(node()), {A: noon}), "nothing holds it")
 

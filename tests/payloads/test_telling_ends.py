@@ -79,6 +79,14 @@ class Telling(unittest.TestCase):
         self.assertEqual(self.told(controller), ["n3", "n4", "n5"], "behind the last one, though the first are due again")
         self.assertEqual(self.told(controller), ["n6", "n0", "n1"])
 
+    def test_a_node_that_the_api_refuses_to_change_stops_none_behind_it(self):
+        controller = self.controller(held_node("n1"), held_node("n2"), held_node("n3"))
+        self.errors = {"n1": ApiError(422, "a policy denies it")}
+        self.assertEqual(self.told(controller), ["n1", "n2", "n3"])
+        self.assertEqual(self.remarks, [HELD_UNTIL + ": a policy denies it"])
+        self.errors = {"n1": ApiError(500, "broken")}
+        self.assertEqual(self.told(controller), ["n1"], "the API is asked again at the next look")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -295,6 +295,8 @@ class Controller:
                 if error.status in (404, 409):
                     continue  # it is another Node by now, and the next look is soon enough
                 self.remark("{}: {}".format(HELD_UNTIL, error))
+                if error.status == 422:
+                    continue  # of this Node alone
                 return
             with self._lock:
                 self._see(found)

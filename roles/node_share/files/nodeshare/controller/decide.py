@@ -259,7 +259,7 @@ def ends_patch(node: NodeSeen, ends: Mapping[str, float]) -> Optional[Dict[str, 
     It is apart from `patch_of`: nothing depends on it, so it may come late, or be refused.
     """
     noted = dict(word.partition("=")[::2] for word in node.held_until.split(",") if word)
-    known = {key: start_text(ends[key] + START_STEP - 1) for key in node.held if key in ends}
+    known = {key: start_text(ends[key] + START_STEP - 1) for key in node.held[:LISTED] if key in ends}
     if not node.mode or all(noted.get(key) == text for key, text in known.items()):
         return None
     text = ",".join("{}={}".format(*item) for item in known.items())
