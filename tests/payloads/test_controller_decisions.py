@@ -212,9 +212,13 @@ class PatchTable(unittest.TestCase):
         annotations = {HELD_UNTIL: A + "=" + NOON}
         self.assertEqual(patch, {"metadata": {"resourceVersion": "5", "annotations": annotations}})
         item["metadata"]["annotations"].update(annotations)
-        for ends in ({A: noon - 1.0}, {A: noon}, {}):
+        for ends in ({A: noon - 1.0}, {A: noon}):
             with self.subTest(ends):
                 self.assertIsNone(ends_patch(node_from(item), ends))
+        found = ends_patch(node_from(item), {})
+        self.assertEqual(found["metadata"]["annotations"], {HELD_UNTIL: None}, "suspended, or without a limit by now")
+        found = ends_patch(node_from(item), {B: noon})
+        self.assertEqual(found["metadata"]["annotations"], {HELD_UNTIL: B + "=" + NOON})
         found = ends_patch(node_from(item), {A: noon + 1.0, B: noon})
         text = A + "=2099-11-23T12:05:00Z," + B + "=" + NOON
         self.assertEqual(found["metadata"]["annotations"], {HELD_UNTIL: text})

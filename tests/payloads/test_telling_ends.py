@@ -87,6 +87,14 @@ class Telling(unittest.TestCase):
         self.errors = {"n1": ApiError(500, "broken")}
         self.assertEqual(self.told(controller), ["n1"], "the API is asked again at the next look")
 
+    def test_an_end_that_is_known_no_more_goes_also_where_no_job_has_one(self):
+        controller = self.controller(held_node("n1", until=JOB + "=2099-11-23T12:00:00Z"))
+        self.ends = None
+        self.assertEqual(self.told(controller), [], "the batch system did not tell")
+        self.ends = {}
+        self.assertEqual(self.told(controller), ["n1"])
+        self.assertNotIn(HELD_UNTIL, self.items["n1"]["metadata"]["annotations"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -276,14 +276,16 @@ class Controller:
         so the time at which held-by was written stays to be read.
         """
         with self._lock:
-            held = sorted(name for name, node in self.nodes.items() if node.held)
-        ends = self.batch.ends() if held else None
+            names = sorted(name for name, node in self.nodes.items() if node.held or node.held_until)
+        ends = self.batch.ends() if names else None
+        if ends is None:
+            return
         give_up = time.monotonic() + ENDS_SECONDS
-        begin = bisect.bisect_right(held, self._told_last)
-        for name in (*held[begin:], *held[:begin]) if ends else ():
+        begin = bisect.bisect_right(names, self._told_last)
+        for name in (*names[begin:], *names[:begin]):
             with self._lock:
                 node = self.nodes.get(name)
-                patch = ends_patch(node, ends or {}) if node is not None else None
+                patch = ends_patch(node, ends) if node is not None else None
             if patch is None:
                 continue
             if self.stopping.is_set() or time.monotonic() > give_up:

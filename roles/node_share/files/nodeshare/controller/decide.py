@@ -260,9 +260,9 @@ def ends_patch(node: NodeSeen, ends: Mapping[str, float]) -> Optional[Dict[str, 
     """
     noted = dict(word.partition("=")[::2] for word in node.held_until.split(",") if word)
     known = {key: start_text(ends[key] + START_STEP - 1) for key in node.held[:LISTED] if key in ends}
-    if not node.mode or all(noted.get(key) == text for key, text in known.items()):
+    if not node.mode or noted == known:
         return None
-    text = ",".join("{}={}".format(*item) for item in known.items())
+    text = ",".join("{}={}".format(*item) for item in known.items()) or None
     return {"metadata": {"resourceVersion": node.version, "annotations": {HELD_UNTIL: text}}}
 
 

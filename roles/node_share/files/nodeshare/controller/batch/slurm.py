@@ -94,8 +94,11 @@ class Batch(ABC):
         return {}
 
     def ends(self) -> Optional[Dict[str, float]]:
-        """When jobs that run end at the latest, by key, in seconds of the epoch; without those that have no limit."""
-        return {}
+        """When jobs that run end at the latest, by key, in seconds of the epoch; without those that have no limit.
+
+        None: it cannot be told, as by a batch system that is not asked for ends.
+        """
+        return None
 
     def earliest(self, starts: Iterable[Start]) -> Dict[str, float]:
         """Return the next start on each node. One that was long ago must not hide the plans behind it."""
