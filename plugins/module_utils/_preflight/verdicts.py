@@ -301,11 +301,15 @@ def _in_torque(wanted: JSON, found: JSON, cluster: Cluster) -> Findings:
 
 
 def _unshared(node: Machine, cluster: Cluster, settings: Settings, reference: Reference) -> Findings:
-    """Judge a node that is not to be shared: Slurm's scripts, which do nothing there, and where Slurm finds them."""
+    """Judge a node that is not to be shared: Slurm's scripts, which do nothing there, and where Slurm finds them.
+
+    Nothing else is asked of it, but the way to the API of a batch controller.
+    """
     wanted, found = node.wanted, node.found
     if found.get("enabled"):
         text = "was converted, and converged_shared does not have it: it stays as it is"
         yield warn("still_shared", text, "put it into the group, or take it back: converged.hpc.restore --limit HOST")
+    yield from machine.api(node)  # only a batch controller was asked
     if settings.wlm != "slurm":
         return
     yield from batch_slurm.local(found, host=reference.host, digest=reference.digest, edited=reference.edited)

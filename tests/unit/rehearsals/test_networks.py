@@ -89,3 +89,12 @@ def test_the_hosts_that_need_the_api_try_to_reach_it_where_they_will(
     assert done.passed, done.said
     tried = {call.host: call.args["api_server"] for call in done.calls if call.module == "share_node_info"}
     assert tried == {"ctl": address, "n1": address, "n2": ""}
+
+
+def test_a_controller_that_is_a_node_of_jobs_alone_tries_to_reach_the_api_as_well(stage: Any, tmp_path: Path) -> None:
+    hosts = {**HOSTS, "converged_controllers": ["n2"], "converged_shared": ["n1"]}
+    rehearsal = Rehearsal(stage, tmp_path, hosts)
+    rehearsal.answer({"api_server": "https://vip:6443"}, module="kube_info")
+    done = rehearsal.playbook("site", "--check", "--tags", "share_preflight")
+    tried = {call.host: call.args["api_server"] for call in done.calls if call.module == "share_node_info"}
+    assert tried == {"n1": "https://vip:6443", "n2": "https://vip:6443"}, done.said

@@ -266,6 +266,13 @@ def test_a_host_comes_to_the_api_before_it_is_converted_and_may_lose_it_afterwar
     assert not judged.refusals
 
 
+def test_a_controller_that_is_a_node_of_jobs_alone_comes_to_the_api() -> None:
+    site = Site()
+    kept_to_jobs(site)
+    site.nodes["n2"]["found"]["api_unreached"] = LOST
+    assert [one.code for one in site.judge()["n2"].refusals] == ["api_reach"]
+
+
 @pytest.mark.parametrize("host", ["n1", "ctl"])
 def test_a_host_on_which_sudo_wants_a_password_is_told_with_the_option_that_asks_for_it(host: str) -> None:
     site = Site()
