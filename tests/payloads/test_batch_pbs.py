@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 from nodeshare.batch import pbs as batch_pbs
 from nodeshare.controller import settings as controller_settings
@@ -45,6 +46,12 @@ def job(state="R", run=1, exec_vnode="(n1:ncpus=1:mem=1kb)", **more):
     found = {"Job_Name": "x", "job_state": state, "run_count": run, "exec_vnode": exec_vnode}
     found.update(more)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def reservation(name, hour, *, text=""):
+    """What pbs_rstat says of a reservation that begins at this hour."""
+    said = "Resv ID: {}\nReserve_Name = x\n{}reserve_start = Mon Nov 23 {:02}:00:00 2099\nresv_nodes = (n1:ncpus=1)\n\n"
+    return said.format(name, text, hour)
 
 
 class Asking(unittest.TestCase):
@@ -181,7 +188,7 @@ class Controller(unittest.TestCase):
         def run(argv):
             self.asked.append(argv)
             said = answers[argv[1] if argv[0] == "/q" else argv[0]]
-            said = said(argv[4:]) if callable(said) else said
+            said = said(argv[-1] if argv[0] == "/pbs_rstat" else argv[4:]) if callable(said) else said
             if isinstance(said, Exception):
                 raise said
             return said if isinstance(said, Answer) else Answer(0, said, "")
@@ -235,37 +242,70 @@ class Controller(unittest.TestCase):
         self.assertEqual(batch.states()["n2"], "offline: 42")
         self.assertEqual([argv[0] for argv in self.asked], ["/p", "/q"], "one look at the nodes serves both")
 
-    def test_reservations_begin_on_the_nodes_that_the_server_says_and_at_one_time(self):
-        start = "Mon Nov 23 {}:00:00 2099"
-        blocks = (
-            "Resv ID: R1.srv\nReserve_Name = NULL\nreserve_state = RESV_CONFIRMED\nreserve_start = {}\n"
-            "reserve_end = Mon Nov 23 23:00:00 2099\nResource_List.ncpus = 2\nresv_nodes = (n1:ncpus=1)+(n2:ncpus=1)\n"
-        ).format(start.format(10))
-        blocks += "\nResv ID: S2.srv\nreserve_start = {}\nresv_nodes = (n1:ncpus=1)\n\n".format(start.format(9))
-        blocks += "Resv ID: R3.srv\nreserve_start = {}\n\n".format(start.format(12))
-        self.said = blocks
+    def reservations(self, said, **reserved):
+        """Return a site with reservations, by vnode; `said` is what pbs_rstat says of each."""
         answers = self.site({}, n1=[], n2=[], blue=[])
-        answers["/pbs_rstat"] = lambda _names: Answer(0, self.said, "")
-        self.reserved = {"n1": "R1.srv, S2.srv", "blue": "R1.srv"}
-        batch = self.batch(answers, names={"n1": "k1"})
+        self.reserved = reserved
+        answers["/pbs_rstat"] = lambda argv: said[argv]
+        return answers
 
-        def hours():
-            batch.jobs(), batch.states()
-            found = batch.starts()
-            return found and {name: time.localtime(at)[:4] for name, at in found.items()}
-
-        self.assertEqual(hours(), {"k1": (2099, 11, 23, 9), "n2": (2099, 11, 23, 10)}, "the vnode blue is on n2")
-        self.assertEqual(self.asked[-1], ("/pbs_rstat", "-F"))
-        self.said += "Resv ID: R9.srv\nReserve_Name = x\nResv ID: S2.srv\nreserve_start = Sun Nov  1 09:00:00 2099\n\n"
-        self.assertEqual(hours()["k1"], (2099, 11, 23, 10), "a reservation with two beginnings has none")
-        self.said = self.said[:-3]
-        self.assertIsNone(hours(), "cut off")
-        self.reserved = {}
+    def hours(self, batch):
+        """Return when the next reservation begins on each node, and forget which were asked about before."""
+        batch.jobs(), batch.states()
         del self.asked[:]
-        self.assertEqual(hours(), {})
-        self.assertNotIn(("/pbs_rstat", "-F"), self.asked, "no node has a reservation")
+        found = batch.starts()
+        return found and {name: time.localtime(at)[:4] for name, at in found.items()}
+
+    def test_reservations_begin_on_the_nodes_that_the_server_says_and_each_is_asked_about(self):
+        said = {"R1.srv": reservation("R1.srv", 10), "S2.srv": reservation("S2.srv", 9)}
+        answers = self.reservations(said, n1="R1.srv, S2.srv", blue="R1.srv")
+        batch = self.batch(answers, names={"n1": "k1"})
+        expected = {"k1": (2099, 11, 23, 9), "n2": (2099, 11, 23, 10)}
+        self.assertEqual(self.hours(batch), expected, "the vnode blue is on n2")
+        self.assertEqual(self.asked, [("/pbs_rstat", "-F", "R1.srv"), ("/pbs_rstat", "-F", "S2.srv")])
+        self.reserved = {}
+        self.assertEqual((self.hours(batch), self.asked), ({}, []), "no node has a reservation")
         answers["/p"] = OSError("no server")
-        self.assertIsNone(hours())
+        self.assertIsNone(self.hours(batch))
+
+    def test_no_text_of_a_reservation_tells_when_another_begins(self):
+        forged = "Resv ID: R1.srv\nreserve_start = Sun Nov  1 09:00:00 2099\n"
+        said = {"R1.srv": reservation("R1.srv", 10), "R9.srv": reservation("R9.srv", 9, text=forged)}
+        batch = self.batch(self.reservations(said, n1="R1.srv", n2="R9.srv"))
+        self.assertEqual(self.hours(batch), {"n1": (2099, 11, 23, 10)}, "one with two beginnings has none")
+
+    def test_a_reservation_of_which_it_cannot_be_told_when_it_begins_changes_nothing(self):
+        whole = reservation("R1.srv", 10)
+        for odd in ("", whole[:-9], reservation("R2.srv", 10), Answer(1, "", "unknown"), OSError("no end within 20 s")):
+            batch = self.batch(self.reservations({"R1.srv": odd}, n1="R1.srv"))
+            with self.subTest(odd):
+                self.assertIsNone(self.hours(batch))
+                self.assertTrue(self.remarks)
+
+    def test_what_is_no_id_of_a_reservation_is_not_asked_about(self):
+        batch = self.batch(self.reservations({}, n1="--version, -F, R1 srv", n2=None))
+        self.assertEqual((self.hours(batch), self.asked), ({}, []))
+
+    def test_reservations_are_asked_about_in_turn_as_there_is_time(self):
+        names = ["R{}.srv".format(number) for number in range(5)]
+        said = {name: reservation(name, 10) for name in names}
+        batch = self.batch(self.reservations(said, n1=",".join(names)))
+        now = [0.0]
+
+        def monotonic():
+            now[0] += pbs.RESERVATIONS_SECONDS * 0.3
+            return now[0]
+
+        def asked():
+            with unittest.mock.patch.object(pbs.time, "monotonic", monotonic):
+                found = self.hours(batch)
+            return found, [argv[2][1] for argv in self.asked]
+
+        self.assertEqual(asked(), (None, ["0", "1", "2"]))
+        self.assertIn("2 of 5 reservations not asked about", self.remarks[0])
+        self.assertEqual(asked(), ({"n1": (2099, 11, 23, 10)}, ["3", "4", "0"]))
+        said["R1.srv"] = reservation("R1.srv", 8)
+        self.assertEqual(asked(), ({"n1": (2099, 11, 23, 8)}, ["1", "2", "3"]))
 
     def test_jobs_that_wait_are_not_asked_about_and_those_that_are_known_but_once(self):
         jobs = {"{}.srv".format(number): job("Q", run=0, exec_vnode=None) for number in range(1000)}

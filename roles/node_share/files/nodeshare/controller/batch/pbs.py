@@ -9,6 +9,7 @@ does. A list of all jobs would have every waiting job and array task, with whate
 """
 
 import os
+import re
 import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -37,6 +38,8 @@ CLOSED = frozenset(
 
 ASKED_AT_ONCE = 200  # jobs in one call of qstat
 ASKING_SECONDS = 40.0  # for all calls of one list
+RESERVATIONS_SECONDS = 10.0  # after which no further reservation is asked about at this look
+_RESERVATION = re.compile(r"[A-Za-z]\d+\.[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 
 
 class Nodes(NamedTuple):
@@ -96,6 +99,7 @@ class PbsBatch(Batch):
         self.known: Dict[str, Known] = {}  # by id
         self.nodes: Optional[Nodes] = None  # of the last list of jobs, until the states are asked for
         self.reserved: Optional[Dict[str, FrozenSet[str]]] = None  # of the last look at the nodes
+        self.begins: Dict[str, Tuple[float, ...]] = {}  # of reservations: the one asked about longest ago is first
 
     def in_control(self) -> Optional[bool]:
         """Of several servers the one that is active says its own name."""
@@ -123,15 +127,32 @@ class PbsBatch(Batch):
     def starts(self) -> Optional[Dict[str, float]]:
         """When the next reservation begins on each node that has one.
 
-        The server itself says which nodes a reservation has, so text of its owner names none.
+        The server itself says which nodes a reservation has, so text of its owner names none. Each is asked about by
+        itself, so text of its owner tells nothing of another. One for which there was no time keeps what it said last.
         """
         reserved = self.reserved
         if not reserved:
             return None if reserved is None else {}
-        found = self.answered((os.path.join(os.path.dirname(self.qstat), "pbs_rstat"), "-F"), reservation_starts)
-        if found is None:
+        self.begins = {name: times for name, times in self.begins.items() if name in reserved}
+        give_up = time.monotonic() + RESERVATIONS_SECONDS
+        for name in [*sorted(reserved.keys() - self.begins.keys()), *self.begins]:
+            if time.monotonic() > give_up:
+                break
+            times = self._begin_of(name)
+            if times is None:
+                return None
+            self.begins.pop(name, None)  # behind all others, so that its turn comes last
+            self.begins[name] = times
+        if len(self.begins) < len(reserved):
+            text = "pbs_rstat: {} of {} reservations not asked about within {:g} s"
+            self.remark(text.format(len(reserved) - len(self.begins), len(reserved), RESERVATIONS_SECONDS))
             return None
-        return self.earliest((at, reserved[name]) for name, at in found.items() if name in reserved)
+        return self.earliest((at, reserved[name]) for name, times in self.begins.items() for at in times)
+
+    def _begin_of(self, name: str) -> Optional[Tuple[float, ...]]:
+        """Ask when a reservation begins: at one time, or () where it does not say; None: no answer."""
+        program = os.path.join(os.path.dirname(self.qstat), "pbs_rstat")
+        return self.answered((program, "-F", name), lambda text: reservation_begin(text, name))
 
     def _look(self) -> Optional[Nodes]:
         nodes = self.answered((self.pbsnodes, "-av", "-F", "json"), read_nodes)
@@ -225,27 +246,24 @@ def read_nodes(text: str) -> Nodes:
         for job in _jobs(name, fields):
             found.jobs[job] = found.jobs.get(job, frozenset()) | {host}
         for name in str(fields.get("resv", "")).split(","):
-            if name.strip():
+            if _RESERVATION.fullmatch(name.strip()):
                 found.reservations[name.strip()] = found.reservations.get(name.strip(), frozenset()) | {host}
     return found
 
 
-def reservation_starts(text: str) -> Dict[str, float]:
-    """Return when reservations begin, by id, from the long output of pbs_rstat.
+def reservation_begin(text: str, name: str) -> Tuple[float, ...]:
+    """Return when a reservation begins, from what pbs_rstat says at length of it alone; () where it says no time.
 
-    An owner's text may have lines of its own there. So a reservation with two beginnings has none.
+    Its owner's text may have lines of its own there. So a reservation with two beginnings has none.
     """
-    if text and not text.endswith("\n"):
+    if not text.endswith("\n"):
         raise ValueError("the answer is cut off")
-    found: Dict[str, Set[str]] = {}
-    name = ""
-    for line in text.splitlines():
-        if line.startswith("Resv ID: "):
-            name = line[9:].strip()
-        elif line.startswith("reserve_start = "):
-            found.setdefault(name, set()).add(line[16:].strip())
-    times = {name: _time(words.pop()) for name, words in found.items() if len(words) == 1}
-    return {name: at for name, at in times.items() if at is not None}
+    lines = text.splitlines()
+    if lines[0].strip() != "Resv ID: " + name:
+        raise ValueError("{}: no reservation {}".format(ascii(lines[0][:60]), ascii(name[:60])))
+    words = {line[16:].strip() for line in lines if line.startswith("reserve_start = ")}
+    at = _time(words.pop()) if len(words) == 1 else None
+    return () if at is None else (at,)
 
 
 def _time(text: str) -> Optional[float]:
