@@ -188,7 +188,7 @@ class Controller(unittest.TestCase):
         def run(argv):
             self.asked.append(argv)
             said = answers[argv[1] if argv[0] == "/q" else argv[0]]
-            said = said(argv[-1] if argv[0] == "/pbs_rstat" else argv[4:]) if callable(said) else said
+            said = said(argv[-1] if argv[0] == "/r" else argv[4:]) if callable(said) else said
             if isinstance(said, Exception):
                 raise said
             return said if isinstance(said, Answer) else Answer(0, said, "")
@@ -197,6 +197,7 @@ class Controller(unittest.TestCase):
             run=run,
             qstat="/q",
             pbsnodes="/p",
+            pbs_rstat="/r",
             host=host,
             names=names or {},
             remark=self.remarks.append,
@@ -246,7 +247,7 @@ class Controller(unittest.TestCase):
         """Return a site with reservations, by vnode; `said` is what pbs_rstat says of each."""
         answers = self.site({}, n1=[], n2=[], blue=[])
         self.reserved = reserved
-        answers["/pbs_rstat"] = lambda argv: said[argv]
+        answers["/r"] = lambda argv: said[argv]
         return answers
 
     def hours(self, batch):
@@ -262,7 +263,7 @@ class Controller(unittest.TestCase):
         batch = self.batch(answers, names={"n1": "k1"})
         expected = {"k1": (2099, 11, 23, 9), "n2": (2099, 11, 23, 10)}
         self.assertEqual(self.hours(batch), expected, "the vnode blue is on n2")
-        self.assertEqual(self.asked, [("/pbs_rstat", "-F", "R1.srv"), ("/pbs_rstat", "-F", "S2.srv")])
+        self.assertEqual(self.asked, [("/r", "-F", "R1.srv"), ("/r", "-F", "S2.srv")])
         self.reserved = {}
         self.assertEqual((self.hours(batch), self.asked), ({}, []), "no node has a reservation")
         answers["/p"] = OSError("no server")

@@ -218,6 +218,7 @@ def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
             names=settings.names,
             remark=remark,
             ignored=settings.ignored_queues,
+            pbs_rstat=settings.pbs_rstat,
         )
     return SlurmBatch(
         run=run_bounded,

@@ -31,6 +31,7 @@ class ControllerSettings(NamedTuple):
     scontrol: str = "/usr/bin/scontrol"
     qstat: str = "/opt/pbs/bin/qstat"
     pbsnodes: str = "/opt/pbs/bin/pbsnodes"
+    pbs_rstat: str = "/opt/pbs/bin/pbs_rstat"
     names: Mapping[str, str] = {}
     ignored_queues: FrozenSet[str] = frozenset()
     deadline: float = 45.0
@@ -76,6 +77,7 @@ CHECKS = {
     "scontrol": ABSOLUTE,
     "qstat": ABSOLUTE,
     "pbsnodes": ABSOLUTE,
+    "pbs_rstat": ABSOLUTE,
     "names": _names,
     "ignored_queues": _queues,
     "deadline": seconds(0, 3600),

@@ -8,7 +8,6 @@ and which jobs have it. qstat is asked about jobs that are new there, and about 
 does. A list of all jobs would have every waiting job and array task, with whatever their owners wrote.
 """
 
-import os
 import re
 import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
@@ -91,10 +90,12 @@ class PbsBatch(Batch):
         names: Mapping[str, str],
         remark: Callable[[str], None],
         ignored: FrozenSet[str] = frozenset(),
+        pbs_rstat: str = "",
     ) -> None:
         super().__init__(run=run, host=host, names=names, remark=remark)
         self.qstat = qstat
         self.pbsnodes = pbsnodes
+        self.pbs_rstat = pbs_rstat
         self.ignored = ignored
         self.known: Dict[str, Known] = {}  # by id
         self.nodes: Optional[Nodes] = None  # of the last list of jobs, until the states are asked for
@@ -151,8 +152,7 @@ class PbsBatch(Batch):
 
     def _begin_of(self, name: str) -> Optional[Tuple[float, ...]]:
         """Ask when a reservation begins: at one time, or () where it does not say; None: no answer."""
-        program = os.path.join(os.path.dirname(self.qstat), "pbs_rstat")
-        return self.answered((program, "-F", name), lambda text: reservation_begin(text, name))
+        return self.answered((self.pbs_rstat, "-F", name), lambda text: reservation_begin(text, name))
 
     def _look(self) -> Optional[Nodes]:
         nodes = self.answered((self.pbsnodes, "-av", "-F", "json"), read_nodes)
