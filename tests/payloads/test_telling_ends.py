@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The controller tells Nodes when their jobs end: which Nodes it writes in the time that it has, and in what order."""
 
+import threading
 import types
 import unittest
 import unittest.mock
@@ -94,6 +95,43 @@ class Telling(unittest.TestCase):
         self.ends = {}
         self.assertEqual(self.told(controller), ["n1"])
         self.assertNotIn(HELD_UNTIL, self.items["n1"]["metadata"]["annotations"])
+
+    def test_a_node_that_is_written_just_now_is_passed_over_and_told_behind_the_others(self):
+        controller = self.controller(held_node("n1"), held_node("n2"))
+        taint = controller._writing.setdefault("n1", threading.Lock())
+        with taint:
+            self.assertEqual(self.told(controller), ["n2"], "a taint is under way on n1")
+        self.items["n2"]["metadata"]["annotations"].clear()
+        controller.replace([node_from(item) for item in self.items.values()])
+        self.seconds = ENDS_SECONDS * 2
+        self.assertEqual(self.told(controller), ["n1"])
+
+    def test_a_node_that_was_written_just_now_is_come_back_to_within_the_look(self):
+        controller = self.controller(held_node("n1"), held_node("n2"))
+        taint = controller._writing.setdefault("n1", threading.Lock())
+        taint.acquire()
+        writes = self.patch
+
+        def patch(name, body, manager=""):
+            if name == "n2":
+                taint.release()
+            return writes(name, body, manager)
+
+        controller.api.patch = patch
+        self.assertEqual(self.told(controller), ["n2", "n1"])
+
+    def test_no_taint_is_written_beside_an_end(self):
+        controller = self.controller(held_node("n1"))
+        held = []
+        writes = self.patch
+
+        def patch(name, body, manager=""):
+            held.append(controller._writing[name].locked())
+            return writes(name, body, manager)
+
+        controller.api.patch = patch
+        controller.tell_ends()
+        self.assertEqual((held, controller._writing["n1"].locked()), ([True], False))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ failed. It means: look at the Node as kept in memory, decide, and write by compa
 import bisect
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Set
 
@@ -272,8 +273,8 @@ class Controller:
         """Write on held Nodes when their jobs end at the latest, on as many as there is time for.
 
         The next look goes on behind the last Node of this one, so that each Node has its turn. One request at a time,
-        behind everything else: no taint waits for it, and no taint is in the same patch. Its field manager is another,
-        so the time at which held-by was written stays to be read.
+        behind everything else, and no taint is in the same patch. A Node that is written just now is passed over, and
+        come back to once. Its taint waits for one such request at most.
         """
         with self._lock:
             names = sorted(name for name, node in self.nodes.items() if node.held or node.held_until)
@@ -282,26 +283,44 @@ class Controller:
             return
         give_up = time.monotonic() + ENDS_SECONDS
         begin = bisect.bisect_right(names, self._told_last)
-        for name in (*names[begin:], *names[:begin]):
-            with self._lock:
-                node = self.nodes.get(name)
-                patch = ends_patch(node, ends) if node is not None else None
-            if patch is None:
+        due = deque((*names[begin:], *names[:begin]))
+        passed: Set[str] = set()
+        while due and time.monotonic() <= give_up and not self.stopping.is_set():
+            name = due.popleft()
+            writing = self._writing_of(name)
+            if not writing.acquire(blocking=False):
+                if name not in passed:
+                    passed.add(name)
+                    due.append(name)
                 continue
-            if self.stopping.is_set() or time.monotonic() > give_up:
-                return
-            self._told_last = name
             try:
-                found = self.api.patch(name, patch, manager=ENDS_MANAGER)
+                self._tell_end(name, ends)
             except ApiError as error:
-                if error.status in (404, 409):
-                    continue  # it is another Node by now, and the next look is soon enough
                 self.remark("{}: {}".format(HELD_UNTIL, error))
-                if error.status == 422:
-                    continue  # of this Node alone
-                return
-            with self._lock:
-                self._see(found)
+                if error.status != 422:  # that is of this Node alone
+                    return
+            finally:
+                writing.release()
+
+    def _tell_end(self, name: str, ends: Mapping[str, float]) -> None:
+        """Write when one Node's jobs end, if it does not say so already.
+
+        The field manager is another than of held-by, so the time at which that was written stays to be read.
+        """
+        with self._lock:
+            node = self.nodes.get(name)
+            patch = ends_patch(node, ends) if node is not None else None
+        if patch is None:
+            return
+        self._told_last = name
+        try:
+            found = self.api.patch(name, patch, manager=ENDS_MANAGER)
+        except ApiError as error:
+            if error.status in (404, 409):
+                return  # it is another Node by now, and the next look is soon enough
+            raise
+        with self._lock:
+            self._see(found)
 
     def run_polls(self, period: float, *, beat: Beat) -> None:
         """Until told to stop: lists once a period, and what failed to be written once more, ever less often."""
@@ -392,9 +411,7 @@ class Controller:
         return "; ".join(sorted(set(failures))[:3])
 
     def _settle_one(self, name: str) -> str:
-        with self._lock:
-            writing = self._writing.setdefault(name, threading.Lock())
-        with writing:  # two jobs on one node must not race each other
+        with self._writing_of(name):  # two jobs on one node must not race each other
             try:
                 return self._write(name)
             except ApiError as error:
@@ -405,6 +422,11 @@ class Controller:
                 with self._lock:
                     self._lifting.discard(name)
                     self._show([name])
+
+    def _writing_of(self, name: str) -> threading.Lock:
+        """Return the lock that every write to this Node holds."""
+        with self._lock:
+            return self._writing.setdefault(name, threading.Lock())
 
     def _write(self, name: str) -> str:
         for _attempt in range(TRIES):
