@@ -14,7 +14,8 @@ version_added: 1.0.0
 description:
   - Asks the API once for its release and once for all Node objects, and returns what preflight compares.
   - Says whether the Python package C(kubernetes) is here, on which other tasks on this host depend.
-  - An API that does not answer fails the module. An empty list always means that there is none.
+  - An API that does not answer fails the module, and so does a kubeconfig without a current context. An empty list always
+    means that there is none.
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:
@@ -97,7 +98,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=dict(ARGUMENT_SPEC), supports_check_mode=True)
     kube = Kubectl.of(module.params)
     try:
-        version, nodes, server = kube.version(), described(kube.nodes()), kube.server()
+        server = kube.server()  # first, as kubectl asks localhost where the kubeconfig names no cluster
+        version, nodes = kube.version(), described(kube.nodes())
         client = importlib.util.find_spec("kubernetes") is not None
         module.exit_json(changed=False, version=version, api_server=server, nodes=nodes, python_client=client)
     except KubeError as error:

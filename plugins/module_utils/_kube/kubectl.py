@@ -20,6 +20,8 @@ from .errors import KubeError
 
 JSON = t.Dict[str, t.Any]
 TIMEOUT = 60.0
+# As kubectl says it of a kubeconfig without a current context, and of one whose current context is not there.
+_NO_CONTEXT = ("current-context must exist", "cannot locate context")
 # As the doc fragment _kube has it.
 ARGUMENT_SPEC: JSON = {
     "kubeconfig": {"type": "path", "required": True},
@@ -63,7 +65,7 @@ class Kubectl:
 
     def server_and_authority(self) -> t.Tuple[str, str]:
         """Return the API's address, and the certificates of the authorities that the kubeconfig trusts."""
-        view = self._json("config", "view", "--minify", "--raw", "--flatten", "--output=json")
+        view = self._view("--raw", "--flatten")
         cluster = (view.get("clusters") or [{}])[0].get("cluster") or {}
         data = cluster.get("certificate-authority-data")
         if not data:
@@ -71,8 +73,8 @@ class Kubectl:
         return str(cluster.get("server", "")), base64.b64decode(data).decode("utf-8", "replace")
 
     def server(self) -> str:
-        """Return the API's address in the kubeconfig."""
-        view = self._json("config", "view", "--minify", "--output=json")
+        """Return the API's address in the kubeconfig. KubeError: it has no current context, or cannot be read."""
+        view = self._view()
         return str(((view.get("clusters") or [{}])[0].get("cluster") or {}).get("server", ""))
 
     def nodes(self) -> t.Dict[str, JSON]:
@@ -110,6 +112,16 @@ class Kubectl:
         """Delete a secret; return whether it was there. `check` leaves it there."""
         words = ["delete", "secret", name, f"--namespace={namespace}", "--ignore-not-found"]
         return bool(self._ask(*words, *(["--dry-run=server"] if check else [])).strip())
+
+    def _view(self, *options: str) -> JSON:
+        """Return the current context of the kubeconfig, and what it refers to."""
+        try:
+            return self._json("config", "view", "--minify", *options, "--output=json")
+        except KubeError as error:
+            if not any(words in str(error) for words in _NO_CONTEXT):
+                raise
+            text = "has no current context that names a cluster; set one with kubectl config use-context"
+            raise KubeError(f"{self._kubeconfig}: {text}") from error
 
     def _json(self, *words: str) -> JSON:
         try:
