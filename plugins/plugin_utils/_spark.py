@@ -24,6 +24,8 @@ PROPERTIES = "spark.properties"
 # What an image of an example is called before the site's own is named.
 UNNAMED = re.compile(r"registry\.example/|CHANGE-ME")
 UNITS = {"us": 1e-6, "ms": 1e-3, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+# What has options of spark-submit behind it: its names, and the word by which an image of Spark starts it.
+LAUNCHERS = ("spark-submit", "org.apache.spark.deploy.SparkSubmit", "driver")
 # Options of spark-submit that have no word behind them.
 FLAGS = ("--verbose", "-v", "--supervise", "--help", "-h", "--version")
 
@@ -70,7 +72,7 @@ def judge(text: str, name: str, deadlines: t.Mapping[str, t.Mapping[str, float]]
         refused.append(f"{name}: {GRACE} is {settings[GRACE]!r}; expected seconds, such as 40 or 40s")
         return Judged(namespace, DEFAULT_GRACE, tuple(refused), ())
     grace = int(seconds)
-    warnings = [f"{name}: {fault}" for fault in _losses(settings)]
+    warnings = [f"{name}: {fault}" for fault in (*_unread(pod), *_losses(settings))]
     for variable, hosts in sorted(deadlines.items()):
         host = min(sorted(hosts), key=lambda one: hosts[one], default="")
         if host and hosts[host] < grace:
@@ -120,9 +122,7 @@ def _arguments(pod: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
     """Return Spark's settings from the options of spark-submit. Words behind the program are the program's own."""
     found: t.Dict[str, str] = {}
     for container in pod.get("containers") or []:
-        words = [str(word) for word in [*(container.get("command") or []), *(container.get("args") or [])]]
-        while words and not words[0].startswith("-"):
-            words.pop(0)
+        words = _options(container) or []
         while words and words[0].startswith("-"):
             option, equals, value = words.pop(0).partition("=")
             if not equals and option not in FLAGS and words:
@@ -131,6 +131,30 @@ def _arguments(pod: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
                 name, _equals, setting = value.partition("=")
                 found[name.strip()] = setting.strip()
     return found
+
+
+def _words(container: t.Mapping[str, t.Any]) -> t.List[str]:
+    return [str(word) for word in [*(container.get("command") or []), *(container.get("args") or [])]]
+
+
+def _options(container: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
+    """Return the words behind spark-submit. None: it is not there, or behind options of another program."""
+    words = _words(container)
+    while words and not words[0].startswith("-"):
+        if words.pop(0).rpartition("/")[2] in LAUNCHERS:
+            return words
+    return None
+
+
+def _unread(pod: t.Mapping[str, t.Any]) -> t.Iterator[str]:
+    """Say it where the settings on the driver's command line cannot be read. The first container is the driver."""
+    containers = pod.get("containers") or []
+    if containers and _words(containers[0]) and all(_options(one) is None for one in containers):
+        name, program = containers[0].get("name"), " ".join(_words(containers[0])[0].split())[:60]
+        yield (
+            f"container {name} runs {program}, so Spark's settings on its command line cannot be read; they can behind"
+            " spark-submit, or behind the word driver for Spark's own entry point"
+        )
 
 
 def _losses(settings: t.Mapping[str, str]) -> t.Iterator[str]:

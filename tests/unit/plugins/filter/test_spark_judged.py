@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,61 @@ def test_settings_on_the_drivers_command_line_count_before_those_of_the_file() -
 def test_words_behind_the_program_are_its_own() -> None:
     words = '- --conf\n                - spark.decommission.enabled=false\n                - "60"'
     assert judged(SITE_IMAGE.replace('- "60"', words))["warnings"] == []
+
+
+LOST = "--conf spark.decommission.enabled=false"
+OFF = "job.yml: spark.decommission.enabled is not true, so executors that leave a node lose their blocks"
+
+
+def with_containers(change: Callable[[list[dict[str, Any]]], object]) -> str:
+    """Return the example with other containers in the driver's pod."""
+    documents = list(yaml.safe_load_all(SITE_IMAGE))
+    objects = [one for document in documents for one in document.get("items", [document])]
+    (job,) = (one for one in objects if one["kind"] == "Job")
+    change(job["spec"]["template"]["spec"]["containers"])
+    return str(yaml.safe_dump_all(documents))
+
+
+def started_by(*words: str) -> str:
+    """Return the example with this command line of its driver."""
+    return with_containers(lambda containers: containers[0].update(command=list(words), args=[]))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("/opt/spark/bin/spark-submit", *LOST.split(), "local:///app.jar"),
+        ("/opt/entrypoint.sh", "driver", *LOST.split(), "local:///app.jar"),
+        ("/opt/entrypoint.sh", "/opt/spark/bin/spark-submit", *LOST.split(), "local:///app.jar"),
+        ("spark-class", "org.apache.spark.deploy.SparkSubmit", *LOST.split(), "local:///app.jar"),
+    ],
+)
+def test_options_are_read_wherever_spark_submit_has_them(words: tuple[str, ...]) -> None:
+    assert judged(started_by(*words))["warnings"] == [OFF]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sh", "-c", f"exec spark-submit {LOST} local:///app.jar"),
+        ("bash", "-c", "spark-submit", *LOST.split()),
+        ("java", "-cp", "/opt/spark/jars/*", "-Dspark.decommission.enabled=false", "org.site.Main", *LOST.split()),
+        ("tini", "-s", "--", "spark-submit", *LOST.split()),
+        ("/opt/site/run", "app"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read_is_a_warning_and_not_guessed_at(words: tuple[str, ...]) -> None:
+    (warning,) = judged(started_by(*words))["warnings"]
+    assert warning == (
+        f"job.yml: container driver runs {words[0]}, so Spark's settings on its command line cannot be read; they can"
+        " behind spark-submit, or behind the word driver for Spark's own entry point"
+    )
+
+
+def test_words_behind_the_program_are_its_own_also_where_spark_submit_has_no_option() -> None:
+    assert judged(started_by("spark-submit", "local:///app.jar", *LOST.split()))["warnings"] == []
+
+
+def test_a_container_beside_the_driver_has_no_settings_of_spark() -> None:
+    beside = {"name": "logs", "image": "logs:1", "command": ["sh", "-c", "ship"], "args": LOST.split()}
+    assert judged(with_containers(lambda containers: containers.append(beside)))["warnings"] == []
