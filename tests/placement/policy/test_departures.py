@@ -223,3 +223,21 @@ def test_after_any_history_trying_all_jobs_again_places_none(seed: int) -> None:
     for number, one in enumerate(others):
         simulated.gone(one)
         assert_nothing_was_missed(simulated, number + 100)
+
+
+def test_a_pod_of_ours_that_leaves_before_it_is_taken_in_has_jobs_tried_that_this_helps() -> None:
+    watched = Watched(nodes=1)
+    simulated, cache = watched.simulated, watched.simulated.scheduler.cache
+    simulated.run()
+    watched.see(mine("waits", request=amounts(cpu="4")))
+    # More new pods than one slice takes in; the last has the whole node.
+    watched.see(*(mine(f"ended{index}", phase=Phase.SUCCEEDED, node="n0") for index in range(300)))
+    watched.see(mine("holder", node="n0", phase=Phase.RUNNING, request=amounts(cpu="4")))
+    holder = simulated.named("holder")
+    while not cache.queue.unschedulable:
+        simulated.run_once()
+    assert simulated.named("ended0").uid in cache.jobs.tasks
+    assert holder.uid not in cache.jobs.tasks
+    simulated.gone(holder)
+    simulated.run()
+    assert simulated.placements() == {"waits": "n0"}

@@ -16,7 +16,7 @@ class Versions:
 
     # Grows when something that did not fit may fit now; unschedulable jobs wait for that.
     room: int = 0
-    # Grows when a pod of another scheduler has left its node: the jobs that this can help are tried again.
+    # Grows when a pod without a task has left its node: the jobs that this can help are tried again.
     departures: int = 0
     # Grows when pods may be evicted that could not be before: a binding is confirmed, or shares change.
     eviction: int = 0

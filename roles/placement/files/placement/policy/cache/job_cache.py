@@ -139,9 +139,10 @@ class JobCache:
         if self._moves != moves:
             self._moves = moves
             self.versions.room += 1
+        # Before the tasks of pods that are gone are dropped: their room is counted there.
+        yield from self._retry_for_departures()
         yield from self._new_groups.notice(groups)
         yield from self._new_pods.notice(pods)
-        yield from self._foreign_left()
         # A pod would be told that it has no group if its group were not taken in first.
         self._new_groups.take_some_in()
         self._new_pods.take_some_in()
@@ -321,12 +322,15 @@ class JobCache:
     def _is_new(self, uid: str) -> bool:
         return uid not in self.jobs.tasks and uid in self.cluster.pods.by_uid
 
-    def _foreign_left(self) -> Steps[None]:
-        """Have the jobs tried again that pods of other schedulers have left room for, or do not keep away any more."""
+    def _retry_for_departures(self) -> Steps[None]:
+        """Have the jobs tried again that pods without a task have left room for, or do not keep away any more.
+
+        These are pods of other schedulers, and new ones of this one that left before they were taken in.
+        """
         departed, self.cluster.pods.departed = self.cluster.pods.departed, []
         rows: dict[int, None] = {}
         for left, pause in paced(departed, _REBUILT):
-            if left.pod.spec.scheduler_name != self.scheduler_name:
+            if left.pod.spec.scheduler_name != self.scheduler_name or left.pod.uid not in self.jobs.tasks:
                 self.queue.hints.pod_left(left)
                 rows[left.row] = None
             if pause:
@@ -335,7 +339,7 @@ class JobCache:
             return
         self.versions.departures += 1
         if self.rules.site:
-            # Nobody knows what a plugin of the site reads.
+            # What a plugin of the site reads is not known.
             self.versions.room += 1
         else:
             yield from self.queue.retry_helped(self.cluster.columns, [*rows])
