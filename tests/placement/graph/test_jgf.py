@@ -158,3 +158,9 @@ def test_what_is_written_is_read_again_the_same(places: dict[str, tuple[str, str
     assert again.topology.levels == first.topology.levels == ("zone", "rack")
     assert again.topology.paths == first.topology.paths
     assert again.amounts == first.amounts
+
+
+def test_a_numa_node_without_a_proper_name_is_refused() -> None:
+    vertices = [vertex(0, "cluster"), vertex(1, "node"), vertex(2, "numanode", "\x1b[2J"), vertex(3, "core")]
+    with pytest.raises(TopologyError, match="is no name"):
+        read_jgf(text(vertices, [(0, 1), (1, 2), (2, 3)]), "site.json")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, WatchFailed, relisted
+from placement.model.amounts.quantity import MAX_AMOUNT
 from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 from placement.model.node_zones import NodeZones, NumaNode
@@ -502,6 +503,41 @@ def test_numa_nodes_are_read_with_what_the_kubelet_does(policy: Json, aligns: bo
         ),
         NumaNode(name="node-1"),
     )
+
+
+def numa_node(name: str = "node-0", **resource: Any) -> Json:
+    return {"name": name, "type": "Node", "resources": [{"name": "cpu", "allocatable": "2", **resource}]}
+
+
+@pytest.mark.parametrize("field", ["allocatable", "available"])
+def test_an_absurd_amount_of_a_numa_node_is_cut_to_what_a_column_holds(field: str) -> None:
+    (zone,) = decode(NodeZones, {"metadata": meta(), "zones": [numa_node(**{field: "1e30"})]}).zones
+    assert dict(zone.has if field == "allocatable" else zone.free) == {"cpu": MAX_AMOUNT}
+
+
+@pytest.mark.parametrize(
+    ("zones", "refused"),
+    [
+        ([numa_node("node 0")], "zones[0].name: found 'node 0'"),
+        ([numa_node(), numa_node("\x1b[2J")], "zones[1].name: found '\\x1b[2J'"),
+        ([numa_node("a/b")], "zones[0].name: found 'a/b'"),
+        ([numa_node("node-0\n")], "zones[0].name: found 'node-0\\n'"),
+        ([numa_node("n" * 64)], f"zones[0].name: found '{'n' * 64}'"),
+        ([numa_node("")], "zones[0].name: found ''"),
+        ([{**numa_node(), "resources": [{"name": "\x1b[2J"}]}], "zones[0].resources[0].name: found '\\x1b[2J'"),
+        ([numa_node() for _unused in range(1025)], "zones: found 1025, expected at most 1024"),
+        ([{"name": "n", "type": "Node", "resources": [{}] * 257}], "zones[0].resources: found 257"),
+    ],
+)
+def test_numa_nodes_that_are_too_many_or_without_a_proper_name_are_refused(zones: list[Json], refused: str) -> None:
+    found = decode(NodeZones, {"metadata": meta(), "zones": zones})
+    assert isinstance(found, Refusal), found
+    assert f"{found.field}: {found.reason}".startswith(refused)
+
+
+def test_a_node_with_the_most_numa_nodes_is_read() -> None:
+    zones = [numa_node(f"node-{index}") for index in range(1024)]
+    assert len(decode(NodeZones, {"metadata": meta(), "zones": zones}).zones) == 1024
 
 
 def test_a_node_is_read() -> None:

@@ -3,13 +3,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Objects that cannot be read are answered once, by who leads, and only where they are ours."""
 
+import pytest
 from placement.kube.dialects import BY_NAME as BY_DIALECT
 from placement.kube.watch.watched_resources import sources
 from placement.kube.write import requests
 from placement.kube.write.unreadable_objects import UnreadableReporter
 from placement.model.messages.action import GroupStatus, PodCondition, QueueStatus
 from placement.model.messages.refusal import Refusal
-from placement.model.objects.workload import CONVERGED, COSCHEDULING, INCUBATOR, SIGS, UPSTREAM, UPSTREAM_ALPHA, VOLCANO
+from placement.model.objects.pod import Pod
+from placement.model.objects.workload import (
+    CONVERGED,
+    COSCHEDULING,
+    INCUBATOR,
+    SIGS,
+    UPSTREAM,
+    UPSTREAM_ALPHA,
+    VOLCANO,
+    PodGroup,
+    Queue,
+)
 
 BY_NAME = {source.name: source for source in sources()}
 PODS = BY_NAME["pods"]
@@ -26,9 +38,13 @@ class Answers:
 
     def __init__(self, *, leads: bool = True) -> None:
         self.leads = leads
-        self.told, self.written = [], []
+        self.told, self.written, self.logged = [], [], []
         self.refusals = UnreadableReporter(
-            "placement", may_write=lambda: self.leads, tell=self.told.append, carry=self.written.extend
+            "placement",
+            may_write=lambda: self.leads,
+            tell=self.told.append,
+            carry=self.written.extend,
+            log=lambda source, text: self.logged.append(f"{source}: {text}"),
         )
 
 
@@ -99,3 +115,15 @@ def test_who_begins_to_lead_answers_what_came_before():
     answers.refusals.catch_up()
     answers.refusals.catch_up()
     assert len(answers.told) == 1
+
+
+@pytest.mark.parametrize("source", [source for source in sources() if source.kind not in (Pod, PodGroup, Queue)])
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_object_of_another_kind_is_named_in_the_log_once(source, leads):
+    answers = Answers(leads=leads)
+    for _unused in range(2):
+        answers.refusals.note(source, refusal(source.kind.__name__))
+    answers.leads = True
+    answers.refusals.catch_up()
+    assert (answers.told, answers.written) == ([], [])
+    assert answers.logged == [f"{source.name}: 'it' cannot be read: spec.x: is odd"]

@@ -118,6 +118,7 @@ class Assembly:
             may_write=self.may_write,
             tell=self.announcer.tell,
             carry=self.carrier.carry,
+            log=self._said,
         )
         self.reflectors = self._watches()
         self._journal = self._decisions() if settings.journal else None

@@ -218,19 +218,22 @@ def _described(tree: _Tree, levels: tuple[str, ...] | None, labels: tuple[str, .
             if known.setdefault((kind, *path[: last + 1]), place) != place:
                 raise TopologyError(f"{source}: two vertices are {'/'.join(filter(None, path))}")
         paths[name] = filled(path)
-    numa_nodes = _numa_nodes_of(tree, owner, of_numa_nodes)
+    numa_nodes = _numa_nodes_of(tree, owner, of_numa_nodes, source)
     topology = Topology(levels=levels, labels=labels, paths=paths, source=source, numa_nodes=numa_nodes)
     amounts = {name: tuple(sorted(found.items())) for name, found in totals.items()}
     return Description(topology, amounts)
 
 
-def _numa_nodes_of(tree: _Tree, owner: dict[int, str], held: dict[int, dict[str, int]]) -> dict[str, NodeZones]:
+def _numa_nodes_of(
+    tree: _Tree, owner: dict[int, str], held: dict[int, dict[str, int]], source: str
+) -> dict[str, NodeZones]:
     """Return the NUMA nodes, or sockets, that have something of their own, by the name of their node."""
     found: dict[str, list[NumaNode]] = {}
     for place, has in held.items():
         if has:
             amounts = tuple(sorted(has.items()))
-            found.setdefault(owner[place], []).append(NumaNode(name=tree.name(place), has=amounts, free=amounts))
+            name = check_name(tree.name(place), source)
+            found.setdefault(owner[place], []).append(NumaNode(name=name, has=amounts, free=amounts))
     return {
         name: NodeZones(uid=f"jgf-{name}", name=name, version=0, numa_nodes=tuple(there), counted=False)
         for name, there in found.items()

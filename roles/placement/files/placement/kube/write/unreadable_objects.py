@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Answers to objects that could not be read: a condition and an Event that name the field, once for each state.
 
-Only what is ours to answer is answered: groups and queues of all dialects, and pods that name our scheduler. A follower
-answers nothing. Once it leads, it answers everything that is still unreadable.
+Groups and queues of all dialects are answered, and pods that name this scheduler. A follower answers nothing. Once it
+leads, it answers everything that is still unreadable. Objects of other kinds are named in the log.
 """
 
 import threading
@@ -13,16 +13,18 @@ from collections.abc import Callable
 from typing import Final
 
 from placement.kube.dialects import BY_NAME
+from placement.kube.fields.field_error import shown
 from placement.kube.watch.reflector import Source
 from placement.kube.write.executor import Telling
 from placement.kube.write.requests import Subject
 from placement.model.messages.action import Action, GroupStatus, PodCondition, QueueStatus
 from placement.model.messages.refusal import Refusal
 from placement.model.objects.pod import Pod
-from placement.model.objects.workload import PodGroup
+from placement.model.objects.workload import PodGroup, Queue
 
 REASON: Final = "Invalid"
 _REMEMBERED: Final = 1 << 14
+_ANSWERED: Final = (Pod, PodGroup, Queue)
 
 
 class UnreadableReporter:
@@ -35,11 +37,13 @@ class UnreadableReporter:
         may_write: Callable[[], bool],
         tell: Callable[[Telling], None],
         carry: Callable[[tuple[Action, ...]], None],
+        log: Callable[[str, str], None],
     ) -> None:
         self._scheduler_name = scheduler_name
         self._may_write = may_write
         self._tell = tell
         self._carry = carry
+        self._log = log
         self._lock = threading.Lock()
         self._answered: OrderedDict[str, str] = OrderedDict()
         self._waiting: OrderedDict[str, tuple[Source, Refusal]] = OrderedDict()
@@ -47,6 +51,10 @@ class UnreadableReporter:
     def note(self, source: Source, refusal: Refusal) -> None:
         """Answers, unless this has been answered already."""
         if not (refusal.uid and refusal.name):
+            return
+        if source.kind not in _ANSWERED:
+            if self._is_news(refusal):
+                self._log(source.name, f"{shown(refusal.name)} cannot be read: {refusal.field}: {refusal.reason}")
             return
         if not self._may_write():
             with self._lock:
