@@ -43,7 +43,7 @@ class Told:
         self.stop = threading.Event()
         self.lost: list[tuple[str, int]] = []
         self.shed: list[str] = []
-        self.now = 1_000_000.0
+        self.now, self.wall_clock = 1_000.0, 1_000_000.0
         self.announcer = EventRecorder(
             Limiter(rate),
             stop=self.stop,
@@ -52,7 +52,8 @@ class Told:
             lost=lambda telling, status: self.lost.append((telling.subject.name, status)),
             shed=lambda telling: self.shed.append(telling.subject.name),
             most=most,
-            clock=lambda: self.now,
+            clock=lambda: self.wall_clock,
+            monotonic=lambda: self.now,
         )
 
     def tell(self, *names: str, warning: bool = False, text: str = "it is so") -> None:
@@ -141,6 +142,36 @@ def test_an_event_that_has_waited_for_a_minute_calls_for_more_than_a_trickle():
     assert case.announcer.behind
     assert case.arrived() == ["a", "b"]
     assert not case.announcer.behind
+
+
+def test_a_step_of_the_wall_clock_makes_no_event_late():
+    case = Told()
+    case.tell("a")
+    case.wall_clock += 3600
+    assert not case.announcer.behind
+
+
+@pytest.mark.parametrize(("seconds", "behind"), [(300, False), (1, True)])
+def test_events_that_wait_after_an_outage_go_on_at_a_trickle_for_a_minute(seconds, behind):
+    case = Told()
+
+    class Api:
+        """It answers the first Event after an outage, and then all stops."""
+
+        def request(self, *_words, **_more) -> Answer:
+            case.now += seconds
+            case.stop.set()
+            return Answer(201, b"{}")
+
+    case.tell("a", "b")
+    case.now += 60
+    assert not case.announcer.behind
+    case.announcer.run(case.sender(Api()))
+    assert (len(case.announcer), case.announcer.behind) == (1, behind)
+    case.now += 60
+    assert case.announcer.behind is behind
+    case.now += 1
+    assert case.announcer.behind
 
 
 def test_bindings_go_on_while_no_event_gets_through():

@@ -4,7 +4,8 @@
 """Events for people: they may lag behind under load, and never hold up a decision or a binding.
 
 While bindings wait for their connections Events are held to a trickle, because each costs the API server as much as a
-binding. They catch up afterwards, and also when half of the room for them is taken. Warnings go first. When all the
+binding. They catch up afterwards. They also catch up when half of the room for them is taken, or when the first has
+waited for a minute in which the API took Events at once. After an outage that minute begins anew. Warnings go first. When all the
 room is taken the oldest Normal Event is shed, `Scheduled` above all; a Warning only where nothing but Warnings waits.
 What is shed is counted. So memory is bounded: one Event that waits takes about half a kilobyte, and never five.
 """
@@ -27,6 +28,8 @@ from placement.kube.write.retrying_client import RetryingClient
 MOST_WAITING: Final = 200_000
 # Seconds after which a trickle is too little, because bindings that never pause would hold Events up for ever.
 _LATE: Final = 60.0
+# Seconds after which an answer comes from a server that was away or overloaded.
+_SLOW: Final = 5.0
 # 409: a repeated POST had landed already.
 _DONE: Final = frozenset({200, 201, 409})
 
@@ -58,14 +61,16 @@ class Limiter:
 class _Waiting:
     telling: Telling
     number: int
-    # Seconds since the epoch.
+    # Seconds since the epoch, and on the monotonic clock.
+    time: float
     since: float
 
 
 class EventRecorder:
     """The queue of what is to be told, and the body of the threads that tell it.
 
-    `lost` hears of an Event that the API did not take, with the status, and `shed` of one that had no room.
+    `lost` hears of an Event that the API did not take, with the status, and `shed` of one that had no room. `clock`
+    gives the times that Events have, and `monotonic` says how long they wait.
     """
 
     def __init__(
@@ -79,6 +84,7 @@ class EventRecorder:
         shed: Callable[[Telling], None],
         most: int = MOST_WAITING,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limiter = limiter
         self._stop = stop
@@ -88,6 +94,9 @@ class EventRecorder:
         self._shed = shed
         self._most = most
         self._clock = clock
+        self._monotonic = monotonic
+        # When the API last took long to answer.
+        self._slow_until = float("-inf")
         self._changed = threading.Condition()
         self._warnings: deque[_Waiting] = deque()
         self._normals: deque[_Waiting] = deque()
@@ -102,16 +111,19 @@ class EventRecorder:
 
     @property
     def behind(self) -> bool:
-        """Return whether half of the room is taken, or the first Event has waited for long: a trickle is too little."""
+        """Return whether a trickle is too little: half of the room is taken, or the first Event has waited for long.
+
+        Time before the last slow answer of the API does not count: a server that comes back is not to be flooded.
+        """
         with self._changed:
             first = next(iter(self._normals or self._warnings), None)
-        late = first is not None and self._clock() - first.since > _LATE
+        late = first is not None and self._monotonic() - max(first.since, self._slow_until) > _LATE
         return late or len(self) * 2 >= self._most
 
     def tell(self, telling: Telling) -> None:
         """Note what is to be told, with the time of now; never waits."""
         telling = replace(telling, text=shortened(telling.text, MAX_NOTE))
-        waiting = _Waiting(telling, next(self._serial), self._clock())
+        waiting = _Waiting(telling, next(self._serial), self._clock(), self._monotonic())
         queue = self._warnings if telling.warning else self._normals
         oldest: _Waiting | None = None
         with self._changed:
@@ -147,9 +159,13 @@ class EventRecorder:
                 action=telling.action,
                 warning=telling.warning,
                 serial=f"{self._base + waiting.number:x}",
-                time=datetime.fromtimestamp(waiting.since, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+                time=datetime.fromtimestamp(waiting.time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             )
+            begun = self._monotonic()
             answer = sender.send("event", requests.event(note, controller=self._controller, instance=self._instance))
+            ended = self._monotonic()
+            if ended - begun > _SLOW:
+                self._slow_until = ended
             # Where its namespace is gone or about to end, an Event has no reader any more. Any other refusal is a
             # loss, as for a right that is missing or a quota that is full.
             if answer is not None and (answer.status in _DONE or not_found(answer) or namespace_ends(answer)):
