@@ -5,11 +5,13 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from placement.model.messages.action import Evict, Submit
+from placement.model.messages.action import Action, Evict, Submit
 from placement.model.objects.pod import Phase, Pod
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 from placement.model.objects.workload import VOLCANO
 from placement.policy.plugins.configuration import load
 from placement_kit.backed import Backed
@@ -95,6 +97,39 @@ def test_room_is_made_for_the_tasks_that_a_gang_needs() -> None:
     simulated.run()
     assert sum(isinstance(action, Evict) for action in simulated.actions) == 3
     assert set(simulated.placements()) == {"ps", "w0", "w1"}
+
+
+def test_a_gang_that_loses_a_task_while_room_is_made_for_it_does_not_begin() -> None:
+    simulated = Simulated(load(policy("allocate, preempt"), "test"))
+    simulated.see(node("n1", allocatable=amounts(cpu="4", memory="8Gi", pods="10")))
+    simulated.see(*(mine(f"low{index}", node="n1", phase=Phase.RUNNING) for index in range(4)))
+    simulated.see(group(), *workers(3, priority=9), member("ps", "ps", minute=30, priority=9))
+    decided: list[Action] = []
+    while sum(isinstance(action, Evict) for action in decided) < 4:
+        decided += simulated.run_once()
+    simulated.gone(simulated.named("ps"))
+    for action in decided:
+        simulated.carry_out(action)
+    simulated.run()
+    assert not simulated.placements()
+    simulated.see(member("ps", "ps", minute=40, priority=9))
+    simulated.run()
+    assert set(simulated.placements()) == {"ps", "w0", "w1", "w2"}
+
+
+def test_a_gang_that_loses_a_task_while_its_volumes_are_made_does_not_begin() -> None:
+    simulated = Simulated()
+    simulated.see(StorageClass(uid="class", name="late", version=1, provisioner="csi.example", waits=True))
+    claim = PersistentVolumeClaim(uid="claim", namespace="team", name="data", version=1, storage_class="late")
+    simulated.see(node("n1"), claim, group(), member("w0", "worker", volume_claims=("data",)))
+    simulated.see(*(member(f"w{index}", "worker", minute=index) for index in (1, 2)), member("ps", "ps", minute=30))
+    simulated.run()
+    assert "uid-ps" in simulated.scheduler.session.provisioning
+    simulated.gone(simulated.named("ps"))
+    simulated.see(PersistentVolume(uid="volume", name="made", version=1, claim=("team", "data"), claim_uid="claim"))
+    simulated.see(replace(claim, volume="made"))
+    simulated.run()
+    assert not simulated.placements()
 
 
 def test_a_batch_system_is_not_asked_for_a_gang_that_lacks_a_task() -> None:

@@ -43,7 +43,7 @@ def _redeem(session: Session, job: Job) -> Steps[None]:
         _release(session, tasks)
         return
     together = job.ready < job.min_member and session.rules.gangs
-    if together and job.ready + len(tasks) < job.min_member:
+    if together and (job.ready + len(tasks) < job.min_member or _lacks_task(job)):
         # The gang has grown, or others of it are gone: room is to be found for all that it needs now.
         _release(session, tasks)
         return
@@ -58,6 +58,11 @@ def _redeem(session: Session, job: Job) -> Steps[None]:
         if moment is None or tried.get(first) != moment:
             yield from _bind_or_give_up(session, job, group)
             tried[first] = _moment(session, group) if group[0].status is Status.PIPELINED else None
+
+
+def _lacks_task(job: Job) -> bool:
+    """Return whether the gang must have more members of some task than have a node or are promised room."""
+    return job.minimums is not None and job.minimums.missing > 0
 
 
 def _moment(session: Session, group: list[Task]) -> Hashable | None:
@@ -140,9 +145,9 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
         session.cache.queue.back_off(job, session.now)
         session.blocked[job.key] = Refused("ProvisioningFailed", unmade)
     tags = [session.provisioning.pop(task.uid).tag for task in tasks]
-    halved = session.binds_as_gang(job) and job.ready < job.min_member
+    halved = session.binds_as_gang(job) and (job.ready < job.min_member or _lacks_task(job))
     if lacking or halved or not all(session.feasibility.stands(task) for task in tasks):
-        # No bind has been sent, so nobody but us can have them there.
+        # No bind has been sent, so only this scheduler counts them there.
         _release(session, tasks)
     else:
         for task, tag in zip(tasks, tags, strict=True):
