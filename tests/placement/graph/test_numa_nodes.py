@@ -6,11 +6,12 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from placement.graph.formats.jgf import read_jgf, write_jgf
 from placement.graph.matching.match import choose
 from placement.graph.request import Part, Request, Selection
-from placement.graph.tree.numa_nodes import FITS, FITS_ALIGNED, FITS_NOT, REJECTS, UNKNOWN
+from placement.graph.tree.numa_nodes import FITS, FITS_ALIGNED, FITS_NOT, MAX_LOOKS, REJECTS, UNKNOWN, NumaNodes
 from placement.graph.tree.tree import Graph
 from placement.graph.views.show import show
 from placement.model.amounts.quantity import Amounts
@@ -29,10 +30,10 @@ TWO: Amounts = amounts(cpu="2")
 NUMA = TopologyRequest(required=("rack",), policy="numa", field="converged.hpc/required-topology")
 
 
-def numa_nodes(name: str, *free: int, has: int = 2, **more: Any) -> NodeZones:
+def numa_nodes(name: str, *free: int, has: int = 2, resource: str = "cpu", **more: Any) -> NodeZones:
     """Return NUMA nodes with so many cores, of which these are not in use."""
     found = tuple(
-        NumaNode(name=f"node-{index}", has=amounts(cpu=str(has)), free=amounts(cpu=str(left)))
+        NumaNode(name=f"node-{index}", has=amounts(**{resource: str(has)}), free=amounts(**{resource: str(left)}))
         for index, left in enumerate(free)
     )
     return NodeZones(uid=f"numa-{name}", name=name, version=1, numa_nodes=found, **{"aligns": True, **more})
@@ -56,6 +57,8 @@ def graph_of(*known: NodeZones, number: int = 3) -> Graph:
         (numa_nodes("n0", 1, 1), 0, FITS_NOT),
         (numa_nodes("n0", 1, 1, rejects=True), 0, REJECTS),
         (numa_nodes("n0"), 0, UNKNOWN),
+        # Nothing that the pod asks for is published.
+        (numa_nodes("n0", 2, 2, resource="example.com/nic", rejects=True), 0, UNKNOWN),
         (numa_nodes("other", 2, 2), 0, UNKNOWN),
     ],
 )
@@ -64,7 +67,7 @@ def test_a_node_is_as_good_as_its_numa_nodes_and_its_kubelet(known: NodeZones, n
     graph.sync()
     row = graph.columns.rows["n0"]
     # The number of pods is no resource of a NUMA node.
-    numbers, ranks = graph.numa_nodes.rate((*TWO, ("pods", 1)), graph.order.rows[graph.order.rows == row])
+    numbers, ranks, _looks = graph.numa_nodes.rate((*TWO, ("pods", 1)), graph.order.rows[graph.order.rows == row])
     assert (numbers.tolist(), ranks.tolist()) == ([number], [rank])
 
 
@@ -89,6 +92,56 @@ def test_no_more_pods_are_packed_onto_a_node_than_fit_without_being_divided() ->
     # Of 4 cores, in NUMA nodes of 3 and 1, two pods of 2 cores would fit, one of them on both.
     graph = graph_of(numa_nodes("n0", 3, 1), numa_nodes("n1", 3, 1))
     assert chosen(graph, 2) == {"n0": 1, "n1": 1}
+
+
+def test_a_node_that_publishes_nothing_of_what_a_pod_asks_for_comes_before_one_without_room() -> None:
+    known = (numa_nodes("n0", 0, 0, rejects=True), numa_nodes("n1", 2, 2, resource="example.com/nic", rejects=True))
+    assert chosen(graph_of(*known, number=2), 1) == {"n1": 1}
+
+
+def test_how_well_nodes_fit_is_found_once_for_equal_requests_until_an_object_changes() -> None:
+    known = {name: numa_nodes(name, 2, 2) for name in ("n0", "n1", "n2")}
+    graph = graph_of()
+    graph.numa_nodes = NumaNodes(graph.columns, known.get)
+    rows = np.arange(3)
+    assert graph.numa_nodes.rate(TWO, rows)[2] == MAX_LOOKS - 9
+    assert graph.numa_nodes.rate(TWO, rows)[2] == MAX_LOOKS - 3
+    known["n1"] = numa_nodes("n1", 0, 1)
+    numbers, _ranks, looks = graph.numa_nodes.rate(TWO, rows)
+    assert (numbers.tolist(), looks) == ([2, 0, 2], MAX_LOOKS - 5)
+
+
+@pytest.mark.parametrize(("rest", "fits"), [("2", True), ("4", False)])
+def test_one_choice_looks_at_a_bounded_number_of_numa_nodes(rest: str, *, fits: bool) -> None:
+    # Three pods of six cores fit in every rack, and leave two cores on each node.
+    racks = [(f"r{rack}n{index}", f"r{rack}") for rack in range(200) for index in range(3)]
+    cluster, looked = Cluster(), [0]
+    for name, rack in racks:
+        room = amounts(cpu="8", memory="64Gi", pods="110")
+        cluster.apply(Upserted(node(name, labels=(("rack", rack), ("zone", "a")), allocatable=room)))
+
+    def lookup(name: str) -> NodeZones:
+        found = numa_nodes(name, *[2] * 7)
+        looked[0] += 1 + len(found.numa_nodes)
+        return found
+
+    graph = Graph(cluster.columns, ZONES, numa_nodes=lookup)
+    parts = (
+        Part(name="large", count=3, request=amounts(cpu="6")),
+        Part(name="rest", count=1, request=amounts(cpu=rest)),
+    )
+    request = Request(parts=parts, policy="numa", within=("rack",), required=True)
+    assert isinstance(choose(graph, request, [None, None]), Selection) is fits
+    assert 0 < looked[0] <= MAX_LOOKS + 8
+
+
+def test_a_choice_that_finds_no_room_looks_at_no_numa_node() -> None:
+    looked: list[str] = []
+    graph = graph_of()
+    graph.numa_nodes = NumaNodes(graph.columns, lookup=lambda name: looked.append(name))
+    parts = (Part(count=4, request=amounts(cpu="3")),)
+    assert not isinstance(choose(graph, Request(parts=parts, policy="numa"), [None]), Selection)
+    assert looked == []
 
 
 def test_pods_of_one_gang_are_told_their_numa_nodes_where_the_kubelet_aligns() -> None:

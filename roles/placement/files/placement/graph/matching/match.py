@@ -18,6 +18,7 @@ from placement.graph.policies.register import policy_named
 from placement.graph.request import Part, Refused, Request, Selection, Share
 from placement.graph.topology import CLUSTER
 from placement.graph.tree.fits import fitting
+from placement.graph.tree.numa_nodes import MAX_LOOKS
 from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import format_amount
 from placement.state.nodes.node_filters import Bools
@@ -79,6 +80,8 @@ class _Search:
         self._request = request
         self._policy = policy_named(request.policy)
         self._exclusive = request.exclusive or self._policy.exclusive
+        # Nodes and NUMA nodes that may still be looked at.
+        self._looks = MAX_LOOKS
         self._rows = graph.order.rows
         self._room = room
         self.everywhere: Places = np.arange(len(self._rows))
@@ -238,16 +241,16 @@ class _Search:
             yield int(starts[runs[index]]), int(ends[runs[index]])
 
     def _fill(self, part: Part, places: Places, slots: Int64s) -> tuple[Places, Int64s] | None:
-        classes = self._classes[places] if len(self._classes) else self._classes
-        if self._request.policy == "numa":
-            usable = np.flatnonzero(slots)
-            numbers, ranks = self._graph.numa_nodes.rate(part.request, self._rows[places[usable]])
-            classes, fitting_zone = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.int64)
-            classes[usable], fitting_zone[usable] = ranks, np.minimum(slots[usable], numbers)
-            found = self._filled(part, places, fitting_zone, classes)
-            if found is not None:
-                return found
-        return self._filled(part, places, slots, classes)
+        classes = self._classes[places] if len(self._classes) else np.zeros(len(slots), np.int64)
+        found = self._filled(part, places, slots, classes)
+        # NUMA nodes are looked at only where the part has its room.
+        if found is None or self._request.policy != "numa":
+            return found
+        usable, fitting_zone = np.flatnonzero(slots), np.zeros(len(slots), np.int64)
+        numbers, ranks, self._looks = self._graph.numa_nodes.rate(part.request, self._rows[places[usable]], self._looks)
+        classes[usable], fitting_zone[usable] = ranks, np.minimum(slots[usable], numbers)
+        found = self._filled(part, places, fitting_zone, classes)
+        return found if found is not None else self._filled(part, places, slots, classes)
 
     def _filled(self, part: Part, places: Places, slots: Int64s, classes: Int64s) -> tuple[Places, Int64s] | None:
         preferred = self._policy.nodes(Nodes(places, slots, classes))

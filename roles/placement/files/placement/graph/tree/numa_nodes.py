@@ -8,6 +8,7 @@ The choice of one is a guess of what the kubelet will do: it takes the first tha
 does. Whether a pod as a whole fits is looked at, though most kubelets align each container by itself.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -23,8 +24,10 @@ Rows = NDArray[np.intp]
 Lookup = Callable[[str], NodeZones | None]
 # Amounts that have been advised in one choice, by node and NUMA node.
 Taken = dict[tuple[str, str], dict[str, int]]
-# Nodes of a domain that are looked at, those that come first.
-_LOOKED_AT: Final = 1024
+# Nodes and NUMA nodes that are looked at in one choice, those that come first: at most three milliseconds.
+MAX_LOOKS: Final = 2048
+# Requests for which it is kept how well nodes fit.
+_KEPT: Final = 16
 # How good a node is for pods of a request: the first are the best.
 FITS_ALIGNED: Final = 0
 FITS: Final = 1
@@ -39,6 +42,8 @@ class NumaNodes:
     def __init__(self, columns: NodeColumns, lookup: Lookup = lambda _name: None) -> None:
         self._columns = columns
         self._lookup = lookup
+        # How many pods of a request fit and how good the node is, by its name, with what that was found from.
+        self._kept: OrderedDict[Amounts, dict[str, tuple[NodeZones, int, int]]] = OrderedDict()
 
     def of(self, row: int) -> NodeZones | None:
         """Return what is known of the NUMA nodes of a row; None where nothing is published."""
@@ -46,20 +51,30 @@ class NumaNodes:
         found = self._lookup(node.name) if node is not None else None
         return found if found is not None and found.numa_nodes else None
 
-    def rate(self, request: Amounts, rows: Rows) -> tuple[Int64s, Int64s]:
-        """Return for each row how many pods fit with one NUMA node each, and how good the row is."""
+    def rate(self, request: Amounts, rows: Rows, looks: int = MAX_LOOKS) -> tuple[Int64s, Int64s, int]:
+        """Return for each row how many pods fit with one NUMA node each, how good the row is, and the looks left.
+
+        A node costs a look, and each of its NUMA nodes another unless the answer is kept. Rows for which no looks are
+        left count as unknown.
+        """
         numbers, ranks = np.zeros(len(rows), np.int64), np.full(len(rows), UNKNOWN, np.int64)
-        for index, row in enumerate(rows[:_LOOKED_AT].tolist()):
+        kept = self._kept.setdefault(request, {})
+        self._kept.move_to_end(request)
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        for index, row in enumerate(rows[: max(0, looks)].tolist()):
+            if looks <= 0:
+                break
+            looks -= 1
             known = self.of(row)
             if known is None:
                 continue
-            number = sum(_pods(dict(numa_node.free), _published(known, request)) for numa_node in known.numa_nodes)
-            numbers[index] = number
-            if number:
-                ranks[index] = FITS_ALIGNED if known.aligns else FITS
-            else:
-                ranks[index] = REJECTS if known.rejects else FITS_NOT
-        return numbers, ranks
+            found = kept.get(known.name)
+            if found is None or found[0] is not known:
+                looks -= len(known.numa_nodes)
+                found = kept[known.name] = (known, *_fit(known, request))
+            _unused, numbers[index], ranks[index] = found
+        return numbers, ranks, looks
 
     def advise(self, row: int, request: Amounts, taken: Taken) -> str:
         """Return the NUMA node that the kubelet will take for a pod; empty where it takes none or none is known.
@@ -77,6 +92,17 @@ class NumaNodes:
                     used[name] = used.get(name, 0) + amount
                 return numa_node.name
         return ""
+
+
+def _fit(known: NodeZones, request: Amounts) -> tuple[int, int]:
+    """Return how many pods fit with one NUMA node each, and how good the node is."""
+    asked = _published(known, request)
+    if not asked:
+        return 0, UNKNOWN
+    number = sum(_pods(dict(numa_node.free), asked) for numa_node in known.numa_nodes)
+    if number:
+        return number, FITS_ALIGNED if known.aligns else FITS
+    return 0, REJECTS if known.rejects else FITS_NOT
 
 
 def _published(known: NodeZones, request: Amounts) -> dict[str, int]:

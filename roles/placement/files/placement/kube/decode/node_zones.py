@@ -18,7 +18,7 @@ from placement.model.node_zones import NodeZones, NumaNode
 _topology = msgspec.json.Decoder(wire.NodeResourceTopology)
 # Zones of one node, and resources of one zone, that are read.
 _MAX_ZONES: Final = 1024
-_MAX_RESOURCES: Final = 256
+_MAX_RESOURCES: Final = 64
 # The names are shown on terminals, and those of zones stand in the annotations of pods.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,63}")
 _RESOURCE_NAME: Final = re.compile(r"[A-Za-z0-9._/-]{1,317}")
