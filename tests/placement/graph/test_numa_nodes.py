@@ -138,7 +138,7 @@ def test_one_choice_looks_at_a_bounded_number_of_numa_nodes(rest: str, *, fits: 
 def test_a_choice_that_finds_no_room_looks_at_no_numa_node() -> None:
     looked: list[str] = []
     graph = graph_of()
-    graph.numa_nodes = NumaNodes(graph.columns, lookup=lambda name: looked.append(name))
+    graph.numa_nodes = NumaNodes(graph.columns, lookup=looked.append)
     parts = (Part(count=4, request=amounts(cpu="3")),)
     assert not isinstance(choose(graph, Request(parts=parts, policy="numa"), [None]), Selection)
     assert looked == []

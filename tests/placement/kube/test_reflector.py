@@ -13,11 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.transport.http1 import TooLong
-from placement.kube.watch.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Backwards, Reflector, Source
+from placement.kube.watch.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Backwards, Health, Reflector, Source
+from placement.kube.watch.watched_resources import sources
+from placement.model.messages.action import Bind
 from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.objects.workload import INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, Namespace, PodGroup
 from placement.state.cluster import Cluster
 from placement_kit.fake_api import LOST, ScriptedConnection
+from placement_kit.simulated import Simulated
 
 PLAIN = Source("namespaces", Namespace, "/api/v1/namespaces")
 SHARED = Source("podgroups", PodGroup, f"/apis/{INCUBATOR}/podgroups", BY_NAME[INCUBATOR].read_group, shared=True)
@@ -153,6 +156,83 @@ def test_an_api_that_is_served_again_has_its_objects_as_they_were():
         cluster.apply(event)
     assert [*cluster.objects[PodGroup]] == ["a"]
     assert [*cluster.unreadable[PodGroup]] == ["b"]
+
+
+ATTACHMENTS, ZONES = (
+    next(source for source in sources() if source.name == name)
+    for name in ("volumeattachments", "noderesourcetopologies")
+)
+FORBIDDEN = (
+    403,
+    {"kind": "Status", "reason": "Forbidden", "message": "x is forbidden: User y cannot list", "code": 403},
+)
+
+
+def attempts(source: Source, *script, step=DOUBT_SECONDS) -> tuple[Health, list]:
+    """How the source is doing once the script is at its end, and what was logged."""
+    logged = []
+    connection = ScriptedConnection(*script, StopIteration())
+    reflector = Reflector(
+        source,
+        connection,
+        fail,
+        stop=Waits(),
+        log=lambda name, text: logged.append((name, text)),
+        refused=fail,
+        clock=itertools.count(100.0, step).__next__,
+    )
+    with pytest.raises(StopIteration):
+        reflector.run()
+    return reflector.health, logged
+
+
+@pytest.mark.parametrize("source", [ATTACHMENTS, ZONES])
+def test_a_daemon_with_an_older_cluster_role_does_without_what_is_new_and_says_so_once(source):
+    health, logged = attempts(source, *[FORBIDDEN] * 20)
+    assert (health.absent, health.synced) == (True, True)
+    assert logged == [(source.name, "not permitted: the role `placement` gives the right; going on without")]
+
+
+@pytest.mark.parametrize("source", [source for source in sources() if source not in (ATTACHMENTS, ZONES)])
+def test_a_daemon_does_not_go_on_without_a_right_that_it_needs(source):
+    health, _logged = attempts(source, *[FORBIDDEN] * 20)
+    assert (health.absent, health.synced) == (False, False)
+
+
+@pytest.mark.parametrize("answer", [(403, b"<html>Forbidden</html>"), (403, {"message": "no entry"})])
+def test_a_proxy_s_403_is_no_reason_to_go_on_without(answer):
+    health, _logged = attempts(ATTACHMENTS, *[answer] * 20)
+    assert (health.absent, health.synced) == (False, False)
+
+
+def test_a_right_that_is_missing_for_a_moment_is_waited_for():
+    health, logged = attempts(ATTACHMENTS, *[FORBIDDEN] * 5, step=1.0)
+    assert (health.absent, health.synced, logged) == (False, False, [])
+
+
+def test_what_may_not_be_read_any_more_is_gone_and_is_there_again_with_the_right():
+    clock = iter([100.0, 100.0 + DOUBT_SECONDS, 200.0]).__next__
+    there = item("a", 3, spec={"nodeName": "n0", "source": {"persistentVolumeName": "v"}})
+    script = [page(9, there), FORBIDDEN, FORBIDDEN, FORBIDDEN, page(20, there), []]
+    events, _connection, _refused = told(ATTACHMENTS, *script, stop=Waits(), clock=clock)
+    assert [type(event) for event in events] == [Upserted, Deleted, Upserted]
+
+
+def test_pods_are_placed_by_a_daemon_with_an_older_cluster_role():
+    simulated = Simulated(scheduler_name="placement")
+    resources = {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    there = {
+        "nodes": item("n0", 3, status=resources),
+        "pods": item("p0", 4, spec={"schedulerName": "placement", "containers": containers}),
+    }
+    for source in sources():
+        found = [there[source.name]] if source.name in there else []
+        script = [FORBIDDEN] * 3 if source.dispensable else [page(9, *found), []]
+        clock = itertools.count(100.0, DOUBT_SECONDS).__next__
+        for event in told(source, *script, stop=Waits(), clock=clock)[0]:
+            simulated.tell(event)
+    assert [(action.name, action.node) for action in simulated.run_once() if isinstance(action, Bind)] == [("p0", "n0")]
 
 
 FOREIGN = [

@@ -52,6 +52,12 @@ def _causes(status: Status) -> list[_Cause]:
     return (status.details.causes if status.details else None) or []
 
 
+def forbidden(answer: Answer) -> bool:
+    """Return whether the API server says that a right is missing; a proxy's own 403 says nothing."""
+    status = said(answer) if answer.status == _FORBIDDEN else None
+    return status is not None and status.kind == "Status" and status.reason == "Forbidden"
+
+
 def not_found(answer: Answer, path: str = "") -> bool:
     """Return whether the API server says that something is missing; with a path, that the object there is.
 

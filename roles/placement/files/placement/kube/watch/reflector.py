@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
 from placement.kube.transport.backoff import LONGEST_SECONDS, Backoff
 from placement.kube.transport.http1 import Answer, Connection, NoAnswer, Refused, TooLong
-from placement.kube.transport.status import not_found
+from placement.kube.transport.status import forbidden, not_found
 from placement.model.messages.event import UNSERVED, Deleted, Event, Object, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 
@@ -63,6 +63,8 @@ class Source:
     path: str
     reader: Reader | None = None
     shared: bool = False
+    # Whether the daemon does without it where it has no right to read it; it is `shared` then.
+    dispensable: bool = False
     # The same objects in an older version, for where this one is not served.
     older: "Source | None" = None
 
@@ -78,7 +80,7 @@ class Health:
     """How one source is doing; written by its thread only."""
 
     synced: bool = False
-    # The API does not serve it (yet).
+    # The API does not serve it (yet), or the daemon has no right to read it and does without.
     absent: bool = False
     heard: float = 0.0
     relists: int = 0
@@ -135,7 +137,7 @@ class Reflector:
         # UIDs and versions of what a shared source has.
         self._known: dict[str, int] = {}
         self._known_in = source
-        # Since when the API server does not serve it.
+        # Since when the API server does not serve it, or forbids it.
         self._missed: float | None = None
 
     def run(self) -> None:
@@ -154,7 +156,10 @@ class Reflector:
                 self._version = 0
             except Refused as error:
                 if self._is_unserved(error.answer):
-                    self._not_served()
+                    self._do_without("not served by this API server")
+                elif self.source.dispensable and forbidden(error.answer):
+                    # An API server that is just starting forbids for a moment what it allows later.
+                    self._do_without("not permitted: the role `placement` gives the right; going on without", wait=True)
                 else:
                     self._missed = None
                     asked = error.answer.retry_after
@@ -242,20 +247,24 @@ class Reflector:
             return False
         return answer.body.strip() == _NOT_SERVED or not_found(answer)
 
-    def _not_served(self) -> None:
-        """Take a missing resource for gone, with all its objects, if that is still so some seconds later."""
+    def _do_without(self, why: str, *, wait: bool = False) -> None:
+        """Take a resource that cannot be read for gone, with all its objects, if that is still so some seconds later.
+
+        Where nothing is known of it, this is done at once unless `wait` is set.
+        """
         self._version = 0
         now = self._clock()
         self._missed = now if self._missed is None else self._missed
+        if (self._known or wait) and now - self._missed < DOUBT_SECONDS:
+            if self._known:
+                self._note("cannot be read any more; what there was is kept until that is certain")
+            return
         if self._known:
-            if now - self._missed < DOUBT_SECONDS:
-                self._note("not served any more; what there was is kept until that is certain")
-                return
-            # Nobody has deleted them: when it is served again, they may be there as they were.
+            # They have not been deleted: when it can be read again, they may be there as they were.
             self._put([Deleted(self.source.kind, uid, UNSERVED) for uid in self._known])
             self._known = {}
         if not self.health.absent:
-            self._log(self.source.name, "not served by this API server")
+            self._log(self.source.name, why)
         self.health.absent = True
         self.health.synced = True
 

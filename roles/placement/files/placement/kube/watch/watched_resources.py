@@ -4,7 +4,9 @@
 """Everything that the daemon lists and watches.
 
 A dialect that the API does not serve answers 404, and is asked again less and less often, down to twice a minute: it
-may be installed later. Of a dialect with several versions the newest that is served is read, chosen at every list.
+may be installed later. Resources that an older ClusterRole of the daemon has no right to are dispensable: it goes on
+without them, and asks again in the same way. Of a dialect with several versions the newest that is served is read,
+chosen at every list.
 """
 
 from typing import Final
@@ -37,7 +39,13 @@ BUILT_IN: Final = (
     Source("persistentvolumeclaims", PersistentVolumeClaim, "/api/v1/persistentvolumeclaims"),
     Source("storageclasses", StorageClass, "/apis/storage.k8s.io/v1/storageclasses"),
     Source("csinodes", CSINode, "/apis/storage.k8s.io/v1/csinodes"),
-    Source("volumeattachments", VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments"),
+    Source(
+        "volumeattachments",
+        VolumeAttachment,
+        "/apis/storage.k8s.io/v1/volumeattachments",
+        shared=True,
+        dispensable=True,
+    ),
     Source("csidrivers", CSIDriver, "/apis/storage.k8s.io/v1/csidrivers"),
     Source("csistoragecapacities", StorageCapacity, "/apis/storage.k8s.io/v1/csistoragecapacities"),
 )
@@ -48,6 +56,7 @@ OPTIONAL: Final = (
         NodeZones,
         "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
         shared=True,
+        dispensable=True,
     ),
 )
 

@@ -5,9 +5,11 @@
 
 While bindings wait for their connections Events are held to a trickle, because each costs the API server as much as a
 binding. They catch up afterwards. They also catch up when half of the room for them is taken, or when the first has
-waited for a minute in which the API took Events at once. After an outage that minute begins anew. Warnings go first. When all the
-room is taken the oldest Normal Event is shed, `Scheduled` above all; a Warning only where nothing but Warnings waits.
-What is shed is counted. So memory is bounded: one Event that waits takes about half a kilobyte, and never five.
+waited for a minute in which the API took Events at once. After an outage that minute begins again. Warnings go first.
+
+When all the room is taken the oldest Normal Event is shed, `Scheduled` above all; a Warning only where nothing but
+Warnings waits. What is shed is counted. So memory is bounded: one Event that waits takes about half a kilobyte, and
+never five.
 """
 
 import itertools
