@@ -18,6 +18,15 @@ FOLDER = "/opt/bench"
 OURS = "/etc/converged/slurm"
 SCRIPTS = ("prolog", "epilog", "prolog-slurmctld", "epilog-slurmctld")
 NO_OP = "#!/bin/sh\nexit 0\n"
+# bash tells the time without starting a program.
+TIMED = """\
+#!/bin/bash
+began=$EPOCHREALTIME
+{folder}/ours/{name} "$@"
+code=$?
+echo "{name} $began $EPOCHREALTIME" >> {folder}/{name}.times
+exit "$code"
+"""
 TAINT = "converged.hpc/batch"
 
 
@@ -74,6 +83,11 @@ def use(bed: RunningBed, host: str, way: str) -> None:
     bed.exec(host, ["ln", "-sfn", f"{FOLDER}/{way}", f"{FOLDER}/now"])
 
 
+def last_times(bed: RunningBed, host: str, name: str) -> list[str]:
+    """The name of a timed script, and when it last began and ended, in seconds of the clock."""
+    return bed.exec(host, ["tail", "-n1", f"{FOLDER}/{name}.times"]).out.split()
+
+
 def swap_scripts(bed: RunningBed, hosts: Sequence[str]) -> None:
     """On a converted cluster: four script files that are always the same for Slurm; `use` says what is in them."""
     for host in hosts:
@@ -83,6 +97,9 @@ def swap_scripts(bed: RunningBed, hosts: Sequence[str]) -> None:
             text = bed.exec(host, ["cat", f"{OURS}/{name}"]).out
             put(bed, host, f"{FOLDER}/ours/{name}", text)
             put(bed, host, f"{FOLDER}/inert/{name}", text.replace("=/etc/converged/enabled", "=/nonexistent"))
+            put(bed, host, f"{FOLDER}/timed/{name}", TIMED.format(folder=FOLDER, name=name))
+            # slurmctld runs its scripts as a user of its own.
+            bed.exec(host, ["sh", "-c", 'umask 0; : >"$0"', f"{FOLDER}/{name}.times"])
         bed.exec(host, ["sed", "-i", f"s,={OURS}/,={FOLDER}/now/,", "/etc/slurm/slurm.conf"])
         use(bed, host, "no-op")
     follow = "systemctl restart slurmctld; until scontrol ping | grep -q UP; do sleep 0.2; done; scontrol reconfigure"

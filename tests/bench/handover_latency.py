@@ -39,9 +39,9 @@ TIMED = """
 import subprocess, sys, time
 while subprocess.run(["squeue", "-h"], stdout=subprocess.PIPE, timeout=60, check=True).stdout.strip():
     time.sleep(0.1)
-begin = time.monotonic()
+begin = time.time()
 subprocess.run(["srun", "-N1", "-w", sys.argv[1], "true"], timeout=120, check=True)
-print(time.monotonic() - begin, time.time())
+print(begin, time.time())
 """
 CHOOSE = """
 import json, sys
@@ -64,10 +64,12 @@ class Way:
     asked: float | None = None  # seconds added at most
 
 
+STEPS = "quiesce, node open, each step timed"
 WAYS = (
     Way("no-op", "no-op"),
     Way("ours, inert", "inert"),
     Way("quiesce, node open", "ours", asked=0.15),
+    Way(STEPS, "timed"),
     Way("quiesce, node held already", "ours", held=True, asked=0.15),
     Way("stop, services running", "ours", "stop", asked=1.0),
     Way("stop, services off already", "ours", "stop", held=True, asked=0.15),
@@ -86,6 +88,7 @@ class Bench:
         self.api = Api.from_kubeconfig(kubeconfig(bed.bed))
         self.times: dict[str, list[float]] = {}
         self.back: dict[str, list[float]] = {}
+        self.steps: dict[str, list[float]] = {}
 
     def measure(self, way: Way, *, count: bool) -> None:
         """One job in this state; what came before it is over."""
@@ -101,7 +104,8 @@ class Bench:
             self.choose(way.mode, linger=0)
             # It waits for as long as was said when the job ended, and the end of the next would not start another.
             self.bed.exec(NODE, ["systemctl", "stop", "converged-nodeshare-return.service"])
-        seconds, end = self.job()
+        began, end = self.job()
+        seconds = (end - began).total_seconds()
         renewed = self.renewed(end) if way.mode == "stop" and way.scripts == "ours" else end
         if way.pods:
             until(lambda: self.running() > 0, "a pod is back")
@@ -113,6 +117,15 @@ class Bench:
             self.times.setdefault(way.name, []).append(seconds)
             if way.scripts == "ours" and not way.held:
                 self.record_return(way, end, renewed)
+            if way.scripts == "timed":
+                self.record_steps(began)
+
+    def record_steps(self, began: datetime) -> None:
+        """When each script of the job began and ended, in seconds after its `srun`."""
+        for host, script in (("ctl", "prolog-slurmctld"), (NODE, "prolog")):
+            _name, *times = _figures.last_times(self.bed, host, script)
+            for step, when in zip(("begins", "ends"), times, strict=True):
+                self.steps.setdefault(f"{script} {step}", []).append(float(when) - began.timestamp())
 
     def record_return(self, way: Way, end: datetime, renewed: datetime) -> None:
         """From the end of the job to the node's and the first pod's return, by the audit log."""
@@ -138,9 +151,9 @@ class Bench:
         until(alive, "the kubelet renews its lease")
         return found[0]
 
-    def job(self) -> tuple[float, datetime]:
-        seconds, end = self.bed.exec("ctl", ["python3", "-c", TIMED, NODE], timeout=240).out.split()
-        return float(seconds), datetime.fromtimestamp(float(end), UTC)
+    def job(self) -> tuple[datetime, datetime]:
+        began, end = self.bed.exec("ctl", ["python3", "-c", TIMED, NODE], timeout=240).out.split()
+        return datetime.fromtimestamp(float(began), UTC), datetime.fromtimestamp(float(end), UTC)
 
     def choose(self, mode: str, *, linger: float) -> None:
         self.bed.exec(NODE, ["python3", "-c", CHOOSE, SETTINGS, mode, str(linger)])
@@ -198,6 +211,12 @@ def report(bench: Bench) -> int:
             late.append(what)
     print(f"{_figures.load_average()}\n\n`srun -N1 true`, {len(bench.times[WAYS[0].name])} rounds:\n\n{text}\n")
     print(f"From a job's end, without linger:\n\n{_figures.table(['what', 'median', 'range', 'asked'], rows)}")
+    if bench.steps:
+        steps = [
+            [what, f"{1000 * statistics.median(at):.0f} ms", _figures.milliseconds(at)]
+            for what, at in bench.steps.items()
+        ]
+        print(f"\nAfter `srun` was started:\n\n{_figures.table(['step', 'median', 'range'], steps)}")
     for what in late:
         print(f"slower than asked: {what}", file=sys.stderr)
     return 1 if late else 0
